@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 RUN_STAMP := $(VENV)/.ready-to-run
 DEV_STAMP := $(VENV)/.ready-to-test
+BENCH_STAMP := $(VENV)/.ready-to-measure
 CODE := src tests $(wildcard benchmarks examples)
 WORKERS := 2
 
@@ -47,6 +48,9 @@ narrow: $(DEV_STAMP) ## the laws and operators once more, with the wide kernels 
 	NPY_DISABLE_CPU_FEATURES="$$($(BIN)/python -m tests.wide_kernels)" \
 		$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not soak and not spark" tests/laws tests/operators $(ARGS)
 
+mutants: $(DEV_STAMP) ## mistakes put into the lines of a change, and which of them no test notices (ARGS="--base REV --most 60")
+	$(BIN)/python -m tests.mutants $(ARGS)
+
 lock: $(DEV_STAMP) ## refresh the exact versions in constraints.txt
 	@.ci/lock
 
@@ -59,7 +63,7 @@ soak: $(DEV_STAMP) ## the long tests: kills, restarts, many generated histories
 kills: $(DEV_STAMP) ## two hundred kills of a running driver; goes on where it was cut short
 	$(PYTEST) -m "soak or not soak" --timeout=3600 --session-timeout=0 tests/soak $(ARGS)
 
-bench: $(RUN_STAMP) ## measure, and write the figures to benchmarks/results
+bench: $(BENCH_STAMP) ## measure, and write the figures to benchmarks/results
 	@test -d benchmarks || { echo "There is no benchmarks folder in this checkout." >&2; exit 1; }
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -72,7 +76,11 @@ $(RUN_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(DEV_STAMP): pyproject.toml constraints.txt | $(BIN)/python
-	@.ci/install dev
+	@.ci/install dev,bench
+	@touch $@ $(BENCH_STAMP) $(RUN_STAMP)
+
+$(BENCH_STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	@.ci/install bench
 	@touch $@ $(RUN_STAMP)
 
 $(BIN)/python:

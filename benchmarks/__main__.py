@@ -1,4 +1,7 @@
-"""`python -m benchmarks [names]`: measure, compare with the thresholds, write results/. Exit code 1 when one is missed."""
+"""`python -m benchmarks [names]`: measure, compare with the thresholds, write results/.
+
+Exit code 1 when a threshold is missed; 3 when results were not written because the machine was not quiet before the run.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import datetime as dt
 import os
 import sys
 
-from benchmarks import data, report
+from benchmarks import data, folders, quiet, report
 from benchmarks.suite.adapt import adapt
 from benchmarks.suite.alerts import alerts
 from benchmarks.suite.backfill import backfill
@@ -15,6 +18,7 @@ from benchmarks.suite.churn import churn
 from benchmarks.suite.correlated import correlated
 from benchmarks.suite.correlated_sliding import correlated_sliding
 from benchmarks.suite.crossover import crossover
+from benchmarks.suite.default import default
 from benchmarks.suite.epoch import epoch
 from benchmarks.suite.instants import instants
 from benchmarks.suite.invoke import invoke
@@ -36,6 +40,7 @@ from benchmarks.suite.window_id import buffering, panes
 from benchmarks.suite.windows import shared, sliding, tumbling
 
 SUITE = {
+    "default": default,
     "tumbling": tumbling,
     "sliding": sliding,
     "shared": shared,
@@ -92,6 +97,10 @@ EXPERIMENTS = {
 """Experiments of Li, Window Queries over Data Streams (2008), by the benchmark that repeats them."""
 
 QUICK_ROWS = 50_000
+MISSED, REFUSED = 1, 3
+"""Exit codes."""
+_PATIENCE_SECONDS = 180.0
+"""How long the load of one benchmark may take to fade before the next."""
 
 
 def main() -> int:
@@ -105,22 +114,43 @@ def main() -> int:
     parser.add_argument("--date", default=dt.datetime.now(tz=dt.UTC).date().isoformat())
     parser.add_argument("--dry", action="store_true", help="print, but leave benchmarks/results as it is")
     parser.add_argument("--quick", action="store_true", help=f"one round of {QUICK_ROWS:,} rows, as --dry")
+    parser.add_argument(
+        "--anyway", action="store_true", help="where the load is too high: write to .bench/results"
+    )
     given = parser.parse_args()
     names = [EXPERIMENTS.get(name, name) for name in given.names]
     if unknown := set(names) - SUITE.keys():
         parser.error(f"expected names of {', '.join(SUITE)}, found {', '.join(sorted(unknown))}")
     if given.quick:
         given.rows, given.rounds, given.dry = QUICK_ROWS, 1, True
-    missed = 0
-    for name in dict.fromkeys(names or SUITE):
-        print(f"{name}:", flush=True)
+    missed = refused = 0
+    for place, name in enumerate(dict.fromkeys(names or SUITE)):
+        before = quiet.load_before(_PATIENCE_SECONDS if place and not given.dry else 0)
+        print(f"{name}, at load {before:.2f}:", flush=True)
         found = SUITE[name](given.rows, given.rounds)
         for ratio in found.ratios:
             print(f"  {ratio}", flush=True)
         missed += sum(not ratio.passed for ratio in found.ratios)
         if not given.dry:
-            report.write(found, given.date)
-    return 1 if missed else 0
+            refused += not keep(found, given.date, before, anyway=given.anyway)
+    return REFUSED if refused else MISSED if missed else 0
+
+
+def keep(found: report.Report, date: str, before: float, *, anyway: bool) -> bool:
+    """Write the results if the machine was quiet before the run; else print them, or write them aside. Whether they count."""
+    if quiet.is_quiet(before):
+        report.write(found, date, before, folders.RESULTS)
+        return True
+    print(
+        f"  NOT WRITTEN: the load average before the run was {before:.2f}, at most {quiet.HIGHEST:g} counts."
+    )
+    if anyway:
+        aside = folders.cache() / "results"
+        report.write(found, date, before, aside)
+        print(f"  It is in {aside}, and does not count.", flush=True)
+    else:
+        print(report.text(found, date, before), flush=True)
+    return False
 
 
 if __name__ == "__main__":

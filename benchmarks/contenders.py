@@ -1,40 +1,68 @@
-"""Who takes part, in which variant, over how many rows at most, and in which format."""
+"""Who takes part, in which variant, at which sizes, and in which format."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from benchmarks.data import ROWS
+FARTHEST = 10
+"""No contender's time is extrapolated over more than so many times the rows it was measured at."""
 
 _PEERS = "benchmarks.peers"
+_ALL = (1.0,)
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
     """One system in one variant.
 
-    `most_rows` bounds the rows of the slow ones, by task: rates are compared, and a run should end within minutes.
+    `parts` names, by task, the parts of the rows that a slow one is measured at, least first: its fixed cost and its cost per row are told
+    apart, and its time for all rows follows. Others have all rows. `memory` is what it is allowed, in words.
     A `yardstick` is measured and shown, but no threshold is about it. `environment` is set where it starts.
     """
 
     name: str
     module: str
     form: str
+    memory: str
     peer: str | None = None
     options: dict[str, str] = field(default_factory=dict)
-    most_rows: dict[str, int] = field(default_factory=dict)
+    parts: dict[str, tuple[float, ...]] = field(default_factory=dict)
     yardstick: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
-    def rows(self, task: str, wanted: int) -> int:
-        return min(wanted, self.most_rows.get(task, ROWS))
+    def __post_init__(self) -> None:
+        for task, parts in self.parts.items():
+            check_parts(f"{self.name}, {task}", parts)
+
+    def sizes(self, task: str, wanted: int) -> tuple[int, ...]:
+        """The numbers of rows it is measured at, where the others have `wanted`."""
+        return sizes(self.parts.get(task, _ALL), wanted)
 
 
-_OURS = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
-"""What comes and goes piece by piece finds the memory of the piece before, as in the pipeline's own workers."""
+def check_parts(who: str, parts: tuple[float, ...]) -> None:
+    """Raises `ValueError` when a time for all rows would be a guess."""
+    if max(parts) * FARTHEST < 1:
+        raise ValueError(
+            f"{who}: expected at least 1/{FARTHEST} of the rows, found {max(parts):g} of them: too far to extrapolate."
+        )
+    if parts != _ALL and len(set(parts)) < 2:
+        raise ValueError(
+            f"{who}: expected all rows, or two sizes that tell a fixed cost from a cost per row, found {parts}."
+        )
+
+
+def sizes(parts: tuple[float, ...], wanted: int) -> tuple[int, ...]:
+    """Parts of `wanted` rows as numbers of rows."""
+    return tuple(max(1, round(part * wanted)) for part in parts)
+
 
 HEADRACE = Contender(
-    "headrace", "benchmarks.headrace_runner", "parquet", options={"archive": "none"}, environment=_OURS
+    "headrace",
+    "benchmarks.headrace_runner",
+    "parquet",
+    "JVM heap 2 GB, Arrow's pool of memory `system` in the driver too",
+    options={"archive": "none"},
+    environment={"ARROW_DEFAULT_MEMORY_POOL": "system"},
 )
 ARCHIVED = replace(HEADRACE, name="headrace, archive on", options={"archive": "on"})
 TEN_WINDOWS = replace(HEADRACE, name="headrace, ten windows", options={"archive": "none", "windows": "ten"})
@@ -42,42 +70,29 @@ BYTEWAX = Contender(
     "bytewax",
     f"{_PEERS}.bytewax.runner",
     "arrow",
+    "no limit",
     "bytewax",
-    most_rows={"tumbling": 4_000_000, "sliding": 250_000},
+    parts={"sliding": (0.025, 0.05, 0.1)},
 )
-BYTEWAX_COMBINED = Contender(
-    "bytewax, combined by hand",
-    f"{_PEERS}.bytewax.runner",
-    "arrow",
-    "bytewax",
-    {"variant": "combined"},
-    most_rows={"sliding": 2_000_000},
+BYTEWAX_COMBINED = replace(
+    BYTEWAX, name="bytewax, combined by hand", options={"variant": "combined"}, parts={}, yardstick=True
+)
+FLINK = Contender("flink", f"{_PEERS}.flink.runner", "parquet", "JVM heap 4 GB", "flink")
+SPARK = Contender("spark streaming", f"{_PEERS}.spark.runner", "parquet", "JVM heap 4 GB", "spark")
+SPARK_ROCKSDB = replace(SPARK, name="spark streaming, RocksDB", options={"state": "rocksdb"})
+SPARK_PANES = replace(SPARK, name="spark streaming, panes", options={"plan": "panes"})
+SPARK_PANES_ROCKSDB = replace(
+    SPARK, name="spark streaming, panes, RocksDB", options={"plan": "panes", "state": "rocksdb"}
+)
+SPARK_BATCH = replace(SPARK, name="spark batch", options={"engine": "batch", "plan": "panes"}, yardstick=True)
+DUCKDB = Contender(
+    "duckdb, batch",
+    f"{_PEERS}.duckdb.runner",
+    "parquet",
+    "its own limit, 80 % of the machine's",
+    "duckdb",
     yardstick=True,
 )
-PYFLINK = Contender(
-    "pyflink",
-    f"{_PEERS}.pyflink.runner",
-    "csv",
-    "pyflink",
-    most_rows={"tumbling": 8_000_000, "sliding": 8_000_000},
-)
-SPARK = Contender(
-    "spark streaming", f"{_PEERS}.spark.runner", "parquet", "spark", most_rows={"sliding": 4_000_000}
-)
-SPARK_ROCKSDB = Contender(
-    "spark streaming, RocksDB",
-    f"{_PEERS}.spark.runner",
-    "parquet",
-    "spark",
-    {"state": "rocksdb"},
-    most_rows={"sliding": 4_000_000},
-)
-SPARK_BATCH = Contender(
-    "spark batch",
-    f"{_PEERS}.spark.runner",
-    "parquet",
-    "spark",
-    {"engine": "batch"},
-    most_rows={"sliding": 2_000_000},
-    yardstick=True,
+POLARS = Contender(
+    "polars, batch", f"{_PEERS}.polars.runner", "parquet", "no limit", "polars", yardstick=True
 )

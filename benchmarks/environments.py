@@ -1,12 +1,15 @@
 """The Python and the Java each contender runs on.
 
-Every peer has its own virtual environment, made once from its pinned `requirements.txt` and made again when that changes.
+Every peer has its own virtual environment, made once from its pinned `requirements.txt` and made again when that changes. A peer in Java has a
+`pom.xml` instead: Maven fetches its jars into the cache and compiles its sources, and its runner is any Python.
 All that need Java get the same one: the one Headrace itself would use.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,9 +22,13 @@ from headrace.runtime.spark.java import find_java, make_java_home
 PEERS = CHECKOUT / "benchmarks" / "peers"
 
 
+class NotHere(Exception):
+    """A peer that this machine cannot run; the message says what is missing."""
+
+
 def python_of(peer: str | None) -> Path:
-    """The interpreter of a peer's environment, made if need be; without a peer, our own."""
-    if peer is None:
+    """The interpreter of a peer's environment, made if need be; without a peer or for one in Java, our own."""
+    if peer is None or (PEERS / peer / "pom.xml").exists():
         return Path(sys.executable)
     requirements = PEERS / peer / "requirements.txt"
     wanted = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()[:12]
@@ -36,8 +43,21 @@ def python_of(peer: str | None) -> Path:
     return python
 
 
+def settings_of(peer: str | None) -> dict[str, str]:
+    """Environment variables that a peer is started with: the class path of one in Java, built if need be.
+
+    Raises `NotHere` without Maven or a JDK.
+    """
+    if peer is None or not (PEERS / peer / "pom.xml").exists():
+        return {}
+    return {"CLASSPATH": os.pathsep.join(_class_path(peer))}
+
+
 def versions_of(peer: str | None) -> dict[str, str]:
-    """Every package of the environment with its version."""
+    """Every package of the environment, or every jar of the class path, with its version."""
+    if peer is not None and (PEERS / peer / "pom.xml").exists():
+        jars = [Path(entry).stem for entry in _class_path(peer) if entry.endswith(".jar")]
+        return dict(found.groups() for jar in jars if (found := _VERSIONED.fullmatch(jar)))
     listed = subprocess.run(
         [python_of(peer), "-c", _LIST_PACKAGES], capture_output=True, text=True, check=True
     ).stdout
@@ -47,6 +67,34 @@ def versions_of(peer: str | None) -> dict[str, str]:
 def java_home() -> Path:
     """A JAVA_HOME for every contender, below the cache."""
     return make_java_home(find_java(), cache() / "java")
+
+
+_VERSIONED = re.compile(r"(.+?)-(\d.*)")
+
+
+def _class_path(peer: str) -> list[str]:
+    """The compiled classes of a peer and its jars."""
+    sources = sorted(path for path in (PEERS / peer).rglob("*") if path.suffix in {".java", ".xml"})
+    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    made = cache() / f"java-{peer}-{wanted}"
+    listed, ready = made / "classpath", made / ".ready"
+    if not ready.exists():
+        missing = [name for name in ("mvn", "javac") if shutil.which(name) is None]
+        if missing:
+            raise NotHere(f"it is built from Java sources, and the PATH has no {' and no '.join(missing)}.")
+        print(f"Building {peer} in {made} …", flush=True)
+        command = ["mvn", "--quiet", "--batch-mode", "--file", str(PEERS / peer / "pom.xml"), "compile"]
+        folders = [f"-Dmaven.repo.local={cache() / 'maven'}", f"-Dmade={made}"]
+        done = subprocess.run([*command, *folders], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise NotHere(f"Maven could not build {peer}: {_first_error(done.stdout + done.stderr)}")
+        ready.touch()
+    return [str(made / "classes"), *listed.read_text(encoding="utf-8").strip().split(os.pathsep)]
+
+
+def _first_error(said: str) -> str:
+    errors = [line.partition("[ERROR]")[2].strip() for line in said.splitlines() if "[ERROR]" in line]
+    return next((error for error in errors if error), "it does not say why.")
 
 
 _LIST_PACKAGES = "from importlib.metadata import distributions as d; print('\\n'.join(f'{p.name}=={p.version}' for p in d()))"

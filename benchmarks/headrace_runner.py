@@ -6,7 +6,6 @@ durable by then. `archive=none` keeps no copy of the rows, `archive=on` archives
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import headrace as hr
-from benchmarks.protocol import RANGE_SECONDS, Request, answer, request
+from benchmarks.protocol import RANGE_SECONDS, Request, answer, one_row, request
 from headrace.runtime.spark.session import session
 
 HEAP = "1g"  # small, so that growth beside it is not lost in it
@@ -79,11 +78,8 @@ def export(parts: Iterable[pa.Table], asked: Request) -> None:
 
 def warm_up(spark: SparkSession, asked: Request) -> None:
     """Start the JVM's engine and the Python workers: the same query over the one row of the last file."""
-    one_row = asked.output.parent / "one-row"
-    one_row.mkdir()
-    shutil.copy(max(asked.folder.iterdir()), one_row)
     with hr.open(asked.output.parent / "warm-up", spark=spark) as hub:
-        hub.execute(statements(asked, one_row))
+        hub.execute(statements(asked, one_row(asked)))
         hub.run_once()
 
 

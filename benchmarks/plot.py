@@ -1,43 +1,110 @@
-"""Bar charts as SVG text: one bar per measurement, longest first on request of the caller's order. No dependencies."""
+"""Charts as SVG text, by matplotlib: it draws to a file without a browser, and its SVG is the same for the same figures."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from html import escape
+import os
+from collections import Counter
+from collections.abc import Sequence
+from io import StringIO
+from typing import TYPE_CHECKING
 
-_WIDTH, _LEFT, _RIGHT, _BAR, _GAP, _TOP = 760, 210, 90, 22, 10, 46
-_OURS, _THEIRS, _YARDSTICK = "#1f6f8b", "#b5651d", "#b9b9b9"
+from benchmarks.charts import Bars, Chart, Curves, Grid
+from benchmarks.folders import cache
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One measurement; `kind` is ours, theirs or yardstick and chooses the colour."""
-
-    label: str
-    value: float
-    kind: str
-
-
-def bars(title: str, unit: str, drawn: list[Bar]) -> str:
-    """A horizontal bar chart; values are printed beside the bars in `unit`."""
-    longest = max(bar.value for bar in drawn)
-    height = _TOP + len(drawn) * (_BAR + _GAP) + 10
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-family="sans-serif">',
-        f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
-        f'<text x="12" y="26" font-size="16">{escape(title)}</text>',
-    ]
-    for number, bar in enumerate(drawn):
-        lines += _bar(bar, _TOP + number * (_BAR + _GAP), longest, unit)
-    return "\n".join([*lines, "</svg>"]) + "\n"
+_PALETTE = {
+    "ours": ("#1f6f8b", "#3a9d6e", "#6a4c93"),
+    "theirs": ("#b5651d", "#c9a227", "#a23b3b", "#7a5c58", "#d98880", "#4d4d4d", "#6b8e23", "#e07b39"),
+    "yardstick": ("#b9b9b9", "#808080", "#5f9ea0"),
+}
+_STYLE = {"svg.hashsalt": "headrace", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9}
+_WIDTH, _BAR_HEIGHT, _HEIGHT = 7.9, 0.3, 4.4
+_MOST_MARKS = 40
+_MOST_INSIDE = 6
+"""Curves whose names find room between the axes."""
 
 
-def _bar(bar: Bar, y: int, longest: float, unit: str) -> list[str]:
-    colour = {"ours": _OURS, "yardstick": _YARDSTICK}.get(bar.kind, _THEIRS)
-    width = max(1.0, bar.value / longest * (_WIDTH - _LEFT - _RIGHT))
-    text = y + _BAR - 7
-    return [
-        f'<text x="{_LEFT - 8}" y="{text}" font-size="12" text-anchor="end">{escape(bar.label)}</text>',
-        f'<rect x="{_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR}" fill="{colour}"/>',
-        f'<text x="{_LEFT + width + 6:.1f}" y="{text}" font-size="12">{bar.value:,.3g} {escape(unit)}</text>',
-    ]
+def svg(chart: Chart) -> str:
+    """The picture. Needs matplotlib, of the optional dependencies `bench`."""
+    os.environ.setdefault("MPLCONFIGDIR", str(cache() / "matplotlib"))
+    import matplotlib as mpl  # noqa: PLC0415 - whoever only measures need not have it
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    with mpl.rc_context(_STYLE):
+        charts = chart.charts if isinstance(chart, Grid) else [chart]
+        columns = min(2, len(charts))
+        rows = -(-len(charts) // columns)
+        figure = Figure(
+            (_WIDTH * (1.3 if columns > 1 else 1), rows * max(map(_height, charts))), layout="constrained"
+        )
+        places = figure.subplots(rows, columns, squeeze=False).flat
+        for each, place in zip(charts, places, strict=False):
+            _draw(each, place)
+        for place in places:
+            place.set_axis_off()
+        if isinstance(chart, Grid):
+            figure.suptitle(chart.title)
+        text = StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
+
+
+def _height(chart: Bars | Curves) -> float:
+    return 0.9 + _BAR_HEIGHT * len(chart.drawn) if isinstance(chart, Bars) else _HEIGHT
+
+
+def _draw(chart: Bars | Curves, place: Axes) -> None:
+    place.set_title(chart.title)
+    place.spines[["top", "right"]].set_visible(False)
+    if isinstance(chart, Bars):
+        _bars(chart, place)
+    else:
+        _curves(chart, place)
+
+
+def _bars(chart: Bars, place: Axes) -> None:
+    labels = [bar.label for bar in chart.drawn]
+    colours = [_PALETTE[bar.kind][0] for bar in chart.drawn]
+    drawn = place.barh(range(len(labels)), [bar.value for bar in chart.drawn], color=colours)
+    place.bar_label(drawn, [f" {bar.value:,.3g}" for bar in chart.drawn])
+    place.set_yticks(range(len(labels)), labels)
+    place.invert_yaxis()
+    place.set_xlabel(chart.unit)
+    place.margins(x=0.12)
+    if chart.logarithmic:
+        place.set_xscale("log")
+
+
+def _curves(chart: Curves, place: Axes) -> None:
+    for curve, colour in zip(chart.drawn, _colours([curve.kind for curve in chart.drawn]), strict=True):
+        mark = "o" if len(curve.x) <= _MOST_MARKS else ""
+        style = "--" if curve.kind == "yardstick" else "-"
+        place.plot(
+            curve.x, curve.y, label=curve.label, color=colour, marker=mark, markersize=4, linestyle=style
+        )
+    across, up = chart.logarithmic
+    if across:
+        place.set_xscale("log")
+    if up:
+        place.set_yscale("log", nonpositive="clip")
+    else:
+        place.set_ylim(bottom=min(0.0, *(y for curve in chart.drawn for y in curve.y)))
+    place.set_xlabel(chart.axes[0])
+    place.set_ylabel(chart.axes[1])
+    place.grid(color="#e3e3e3")
+    many = len(chart.drawn) > _MOST_INSIDE
+    outside = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if many else {}
+    place.legend(frameon=False, fontsize="small", **outside)
+
+
+def _colours(kinds: Sequence[str]) -> list[str]:
+    """A colour for each, different among those of one kind while the palette lasts."""
+    used: Counter[str] = Counter()
+    found = []
+    for kind in kinds:
+        palette = _PALETTE[kind]
+        found.append(palette[used[kind] % len(palette)])
+        used[kind] += 1
+    return found

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,19 @@ def request() -> Request:
     options = dict(option.split("=", 1) for option in given.option)
     given.output.mkdir(parents=True, exist_ok=True)
     return Request(given.task, given.rows_folder, given.rows, given.output, options)
+
+
+def one_row(asked: Request) -> Path:
+    """A folder with the one row of the last file: what everyone warms up on, with the measured query itself."""
+    folder = asked.output.parent / "one-row"
+    folder.mkdir(exist_ok=True)
+    shutil.copy(max(asked.folder.iterdir()), folder)
+    return folder
+
+
+def cores() -> int:
+    """How many processors this process may use; everyone gets as many threads, tasks or processes."""
+    return len(os.sched_getaffinity(0))
 
 
 def answer(rows: int, seconds: float, startup_seconds: float, **more: Any) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.folders import RESULTS
-from benchmarks.plot import Bar, bars
+from benchmarks.charts import Bar, Bars, Chart
+from benchmarks.plot import svg
 from benchmarks.thresholds import Ratio
 
 
@@ -25,27 +26,41 @@ class Report:
     unit: str
     notes: Sequence[str] = ()
     versions: dict[str, dict[str, str]] = field(default_factory=dict)
-    picture: str | None = None
-    """SVG to show instead of bars."""
+    picture: Chart | None = None
+    """What to show instead of bars."""
+
+    @property
+    def chart(self) -> Chart:
+        """The picture, or bars of what is drawn."""
+        return self.picture or Bars(self.title, self.unit, self.drawn)
 
 
-def write(report: Report, date: str) -> None:
-    """Write the three files; `date` is the day of the measurement, as text."""
-    RESULTS.mkdir(exist_ok=True)
-    found = {
+def write(report: Report, date: str, load: float, folder: Path) -> None:
+    """Write the three files; `date` is the day of the measurement, `load` the load average before it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = _found(report, date, load)
+    stem = folder / report.name
+    stem.with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    stem.with_suffix(".md").write_text(_markdown(report, found), encoding="utf-8")
+    stem.with_suffix(".svg").write_text(svg(report.chart), encoding="utf-8")
+
+
+def text(report: Report, date: str, load: float) -> str:
+    """The page as it would be written."""
+    return _markdown(report, _found(report, date, load))
+
+
+def _found(report: Report, date: str, load: float) -> dict[str, Any]:
+    return {
         "benchmark": report.name,
         "date": date,
+        "load_average_before": round(load, 2),
         "machine": machine.description(),
         "measurements": list(report.table),
         "ratios": [ratio.as_dict() for ratio in report.ratios],
         "notes": list(report.notes),
         "peers": report.versions,
     }
-    stem = RESULTS / report.name
-    stem.with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    stem.with_suffix(".md").write_text(_markdown(report, found), encoding="utf-8")
-    picture = report.picture or bars(report.title, report.unit, list(report.drawn))
-    stem.with_suffix(".svg").write_text(picture, encoding="utf-8")
 
 
 def _markdown(report: Report, found: dict[str, Any]) -> str:
@@ -55,7 +70,8 @@ def _markdown(report: Report, found: dict[str, Any]) -> str:
         "",
         (
             f"Measured {found['date']} on {box['cores']} cores of {box['processor']}, {box['memory_gib']} GiB, "
-            f"{box['system']}, Python {box['python']}, {box['java']}; load average at the end {box['load_average']}."
+            f"{box['system']}, Python {box['python']}, {box['java']}; load average {found['load_average_before']} before, "
+            f"{box['load_average']} at the end."
         ),
         "",
         *_table(report.table),

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,12 @@ import numpy as np
 
 from benchmarks import data, expected, folders
 from benchmarks.contenders import Contender
-from benchmarks.environments import java_home, python_of
+from benchmarks.costs import Costs, costs
+from benchmarks.environments import NotHere, java_home, python_of, settings_of
 from benchmarks.memory import EVERY_SECONDS, PeakMemory
+
+Entry = tuple[Contender, str]
+"""A contender and a task."""
 
 LONGEST_SECONDS = 900
 _LIBC = ctypes.CDLL(None)
@@ -52,72 +56,122 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """All runs of one contender at one task."""
+    """All runs of one contender at one task, over all `wanted` rows or over several parts of them."""
 
     contender: str
     task: str
     yardstick: bool
+    wanted: int
     runs: tuple[Measurement, ...]
     wrong: int = 0
     """Runs that do not count because the answer was wrong."""
 
     @property
+    def sizes(self) -> list[int]:
+        """The numbers of rows it was measured at."""
+        return sorted({run.rows for run in self.runs})
+
+    @property
+    def costs(self) -> Costs | None:
+        """What a row costs and what it costs without any; None where all rows were measured."""
+        if self.sizes == [self.wanted]:
+            return None
+        return costs([(run.rows, run.seconds) for run in self.runs])
+
+    @property
+    def seconds(self) -> float:
+        """Median seconds for all wanted rows, or what follows from the costs."""
+        if (found := self.costs) is not None:
+            return found.seconds(self.wanted)
+        return median(run.seconds for run in self.runs)
+
+    @property
     def rate(self) -> float:
-        """Median rows a second."""
-        return median(run.rate for run in self.runs)
+        """Rows a second of all wanted rows."""
+        return self.wanted / self.seconds
 
     @property
     def peak_pss_mb(self) -> float:
         return max(run.peak_pss_mb for run in self.runs)
 
     def as_dict(self) -> dict[str, Any]:
-        first = self.runs[0]
+        found = self.costs
         return {
             "contender": self.contender,
             "task": self.task,
             "yardstick": self.yardstick,
-            "rows": first.rows,
+            "rows": self.sizes if found else self.wanted,
             "runs_with_wrong_answers": self.wrong,
-            "result_rows": first.result_rows,
+            "result_rows": max(run.result_rows for run in self.runs),
             "seconds": [round(run.seconds, 3) for run in self.runs],
+            "fixed_seconds": "" if found is None else round(found.fixed, 3),
+            "extrapolated": "" if found is None else f"{self.wanted / self.sizes[-1]:.3g}x",
             "median_rows_per_second": round(self.rate),
             "median_startup_seconds": round(median(run.startup_seconds for run in self.runs), 2),
             "peak_pss_mb": round(self.peak_pss_mb),
         }
 
 
-def in_turn(entries: list[tuple[Contender, str]], wanted: int, rounds: int) -> list[Series]:
+def present(entries: Iterable[Entry]) -> tuple[list[Entry], list[str]]:
+    """The entries whose contender this machine can run, and a sentence on each other one with the reason."""
+    missing: dict[str, str] = {}
+    here: list[Entry] = []
+    for who, task in entries:
+        try:
+            python_of(who.peer), settings_of(who.peer)
+        except NotHere as reason:
+            missing[who.name] = f"{who.name} is left out: {reason}"
+            print(f"  {missing[who.name]}", flush=True)
+        else:
+            here.append((who, task))
+    return here, list(missing.values())
+
+
+def in_turn(entries: list[Entry], wanted: int, rounds: int) -> list[Series]:
     """Run every (contender, task) `rounds` times, interleaved; one that is named several times runs as often in each round.
 
     A wrong answer of ours raises `WrongAnswer`. A peer's run with a wrong answer does not count, and is told: some drop rows
-    when a machine stalls. A peer none of whose answers was right has no series.
+    when a machine stalls. A peer without a right answer at each of its sizes has no series.
     """
     wrong: dict[tuple[str, str], int] = {}
     runs: dict[tuple[str, str], list[Measurement]] = {(who.name, task): [] for who, task in entries}
     for number in range(1, rounds + 1):
         for who, task in entries:
-            try:
-                done = run(who, task, who.rows(task, wanted))
-            except expected.WrongAnswer as error:
-                if who.peer is None:
-                    raise
-                wrong[who.name, task] = wrong.get((who.name, task), 0) + 1
+            for size in who.sizes(task, wanted):
+                try:
+                    done = run(who, task, size)
+                except expected.WrongAnswer as error:
+                    if who.peer is None:
+                        raise
+                    wrong[who.name, task] = wrong.get((who.name, task), 0) + 1
+                    print(
+                        f"  round {number}: {who.name}, {task}: not counted, its answer is wrong: {error}",
+                        flush=True,
+                    )
+                    continue
+                runs[who.name, task].append(done)
                 print(
-                    f"  round {number}: {who.name}, {task}: not counted, its answer is wrong: {error}",
+                    f"  round {number}: {who.name}, {task}: {done.rows:,} rows in {done.seconds:.2f} s, "
+                    f"{done.rows / done.seconds / 1e6:.3f} M rows/s, {done.peak_pss_mb:,.0f} MB",
                     flush=True,
                 )
-                continue
-            runs[who.name, task].append(done)
-            print(
-                f"  round {number}: {who.name}, {task}: {done.rows:,} rows in {done.seconds:.2f} s, "
-                f"{done.rows / done.seconds / 1e6:.3f} M rows/s, {done.peak_pss_mb:,.0f} MB",
-                flush=True,
-            )
     return [
-        Series(who.name, task, who.yardstick, tuple(runs[who.name, task]), wrong.get((who.name, task), 0))
+        Series(
+            who.name,
+            task,
+            who.yardstick,
+            wanted,
+            tuple(runs[who.name, task]),
+            wrong.get((who.name, task), 0),
+        )
         for who, task in {(who.name, task): (who, task) for who, task in entries}.values()
-        if runs[who.name, task]
+        if _enough(who, task, wanted, runs[who.name, task])
     ]
+
+
+def _enough(who: Contender, task: str, wanted: int, runs: list[Measurement]) -> bool:
+    """Whether every size has a right answer: else nothing is extrapolated from the others."""
+    return {run.rows for run in runs} == set(who.sizes(task, wanted))
 
 
 def run(who: Contender, task: str, count: int, sample_seconds: float = EVERY_SECONDS) -> Measurement:
@@ -130,7 +184,9 @@ def run(who: Contender, task: str, count: int, sample_seconds: float = EVERY_SEC
     for option, value in who.options.items():
         command += ["--option", f"{option}={value}"]
     with _in_memory(rows.folder):
-        said, memory = run_watched(command, scratch, sample_seconds, who.environment)
+        said, memory = run_watched(
+            command, scratch, sample_seconds, {**settings_of(who.peer), **who.environment}
+        )
     result_rows = expected.check(output, task, count)
     peak = memory.peak_kb / 1024
     return Measurement(count, said["seconds"], said["startup_seconds"], peak, result_rows, memory.samples)

@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks.adaptive_ways import EPOCHS, MERGE, Found, Way, every_way, least
 from benchmarks.baselines.adaptive_wid import AdaptiveWid, Buffered
+from benchmarks.charts import Bar
 from benchmarks.fresh_processes import in_each
-from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.skewed_groups import SMALL_SHARES, Skewed, skewed
 from benchmarks.thresholds import Ratio

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.charts import Bar
 from benchmarks.expected import WrongAnswer
-from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
 from headrace.operators.sharing import scan_sharing

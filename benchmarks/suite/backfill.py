@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 
 import headrace as hr
 from benchmarks import queries_data as data
+from benchmarks.charts import Bar
 from benchmarks.expected import WrongAnswer
 from benchmarks.folders import CHECKOUT
-from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.suite.invoke import COLUMNS, rows_of
 from benchmarks.thresholds import Ratio

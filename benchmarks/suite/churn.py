@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 
 from benchmarks import churn_runner, folders
 from benchmarks import queries_data as data
+from benchmarks.charts import Bar
 from benchmarks.environments import python_of
 from benchmarks.expected import WrongAnswer
-from benchmarks.plot import Bar
 from benchmarks.queries_memory_runner import KEYS, ROWS, slide
 from benchmarks.report import Report
 from benchmarks.runs import run_watched

@@ -13,10 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.beside import beside
+from benchmarks.charts import Bar, Curve, Curves, Grid
 from benchmarks.correlated_data import FACTORS, GENERATORS, Doubles, great_first, reversed_order, sudden_drop
-from benchmarks.curves import Curve, curves
-from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.rmse import so_far
 from benchmarks.thresholds import Ratio
@@ -116,7 +114,7 @@ def correlated(rows: int, rounds: int) -> Report:
         for each in found
     ]
     charts = [
-        curves(
+        Curves(
             f"Figure {each.setting.figure}: {each.setting.about}, {each.setting.data} {each.setting.told}",
             ("rows", "RMSE so far"),
             [
@@ -142,7 +140,7 @@ def correlated(rows: int, rounds: int) -> Report:
     title = "Correlated aggregates since a landmark: error"
     shown = next(each for each in found if (each.setting.figure, each.setting.data) == ("8", "MULTIFRAC"))
     drawn = [Bar(name, shown.last(name), KINDS.get(name, "ours")) for name in names]
-    picture = beside(title, charts)
+    picture = Grid(title, charts)
     return Report("correlated", title, table, _ratios(found), drawn, "RMSE", notes, picture=picture)
 
 

@@ -13,10 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.beside import beside
+from benchmarks.charts import Bar, Curve, Curves, Grid
 from benchmarks.correlated_data import GENERATORS, Doubles, multifrac, zipf
-from benchmarks.curves import Curve, curves
-from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.rmse import of_last
 from benchmarks.suite.correlated import BUCKETS, OURS, SHORT, by_all
@@ -96,7 +94,7 @@ def correlated_sliding(rows: int, rounds: int) -> Report:
         if each.about == "MIN" or each.z > 1
     ]
     charts = [
-        curves(
+        Curves(
             f"Figure {each.figure}: {each.about}, {each.data} {each.told}",
             ("rows", "RMSE of the last 500"),
             [
@@ -122,7 +120,7 @@ def correlated_sliding(rows: int, rounds: int) -> Report:
     shown = found[1]
     drawn = [Bar(name, shown.mean(name), _kind(name)) for name in _NAMES]
     return Report(
-        "correlated-sliding", title, table, ratios, drawn, "RMSE", notes, picture=beside(title, charts)
+        "correlated-sliding", title, table, ratios, drawn, "RMSE", notes, picture=Grid(title, charts)
     )
 
 

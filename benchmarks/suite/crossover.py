@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.adaptive_ways import Found, Way, every_way
-from benchmarks.curves import Curve, curves
+from benchmarks.charts import Curve, Curves
 from benchmarks.report import Report
 from benchmarks.skewed_groups import Skewed
 from benchmarks.thresholds import Ratio
@@ -66,7 +66,7 @@ def crossover(rows: int, rounds: int) -> Report:
         (),
         "",
         [_note(rows), _model()],
-        picture=curves(title, axes, lines, logarithmic=(True, False)),
+        picture=Curves(title, axes, lines, logarithmic=(True, False)),
     )
 
 

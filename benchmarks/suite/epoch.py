@@ -10,8 +10,8 @@ import json
 import subprocess
 import sys
 
+from benchmarks.charts import Bar
 from benchmarks.folders import CHECKOUT
-from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
 

@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import queries_data as data
+from benchmarks.charts import Bar
 from benchmarks.environments import PEERS, python_of, versions_of
 from benchmarks.expected import WrongAnswer
-from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
 from headrace.operators.on_demand.selection import Selection

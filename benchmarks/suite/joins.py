@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.baselines.joins import Arrived, Joined, Rows, input_held, out_of_order, output_sorted
 from benchmarks.baselines.windows import Ints
-from benchmarks.curves import Curve, curves
+from benchmarks.charts import Curve, Curves
 from benchmarks.expected import WrongAnswer
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
@@ -78,7 +78,7 @@ def joins(rows: int, rounds: int) -> Report:
             True,
         ),
     ]
-    drawn = curves(
+    drawn = Curves(
         "Rows held at most, by band",
         ("band in seconds", "rows"),
         [
@@ -254,7 +254,7 @@ def _plans(
         for each, held in found.items()
     ]
     x = list(found)
-    drawn = curves(
+    drawn = Curves(
         "Rows held on average",
         (f"{varied} in seconds", "rows"),
         [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchmarks.charts import Bar
 from benchmarks.contenders import HEADRACE
-from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.runs import Measurement, Series, run
 from benchmarks.thresholds import Ratio
@@ -28,7 +28,9 @@ def memory(rows: int, rounds: int) -> Report:
                 f" at the highest of {done.samples} looks",
                 flush=True,
             )
-    few, many = (Series(FIXED.name, "tumbling", FIXED.yardstick, tuple(runs[count])) for count in counts)
+    few, many = (
+        Series(FIXED.name, "tumbling", FIXED.yardstick, count, tuple(runs[count])) for count in counts
+    )
     ratio = Ratio(
         f"peak for {rows:,} rows to peak for {rows // 10:,}", many.peak_pss_mb / few.peak_pss_mb, 1.3, True
     )

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import queries_data as data
-from benchmarks.curves import Curve, curves
+from benchmarks.charts import Curve, Curves
 from benchmarks.expected import WrongAnswer
 from benchmarks.report import Report
 from benchmarks.suite.invoke import COLUMNS, rows_of, window
@@ -229,7 +229,7 @@ def _order(what: str, median: dict[tuple[Point, str], float], point: Point, slow
     return Ratio(told, median[point, slow] / median[point, quick], 1)
 
 
-def _picture(median: dict[tuple[Point, str], float]) -> str:
+def _picture(median: dict[tuple[Point, str], float]) -> Curves:
     drawn = [
         Curve(
             f"{PAPER[mode]}, {kind}",
@@ -240,7 +240,7 @@ def _picture(median: dict[tuple[Point, str], float]) -> str:
         for mode in MODES
         for kind in ("equal", "interval")
     ]
-    return curves("INVOKE, two predicates", ("rows in the window", "ms"), drawn, logarithmic=(True, True))
+    return Curves("INVOKE, two predicates", ("rows in the window", "ms"), drawn, logarithmic=(True, True))
 
 
 # ---------------------------------------------------------------------------------------------------------- Figure 9
@@ -291,7 +291,7 @@ def figure_9(rows: int, rounds: int) -> Report:
         Curve(name, list(MANY), [rate[name, many] for many in MANY], "ours" if "P, i" in name else "theirs")
         for name in ways
     ]
-    picture = curves(
+    picture = Curves(
         "Rows a second by standing queries", ("queries", "rows/s"), drawn, logarithmic=(True, True)
     )
     return Report(

@@ -10,8 +10,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks import disorder
-from benchmarks.curves import Curve, curves
-from benchmarks.plot import Bar
+from benchmarks.charts import Bar, Curve, Curves
 from benchmarks.progressing import KEYS, RANGE, SLIDE, Run, run
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
@@ -154,7 +153,7 @@ def bounded(rows: int, rounds: int) -> Report:
     bound = declared_bound(depth, 20 * _SECONDS / 240, len(found.state))
     every = max(1, len(found.state) // 40)
     epochs = range(len(found.state))
-    drawn = curves(
+    drawn = Curves(
         "Rows of state over a long run",
         ("epoch", "rows"),
         [

@@ -6,6 +6,7 @@ Windows of 60 s every 10 s by 100 keys, count and sum, each query under its own 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -19,30 +20,47 @@ import pyarrow.parquet as pq
 
 from benchmarks import folders
 from benchmarks import queries_data as data
-from benchmarks.environments import python_of, versions_of
+from benchmarks.charts import Curve, Curves
+from benchmarks.contenders import check_parts, sizes
+from benchmarks.costs import costs
+from benchmarks.environments import NotHere, python_of, settings_of, versions_of
 from benchmarks.expected import WrongAnswer
-from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.runs import run_watched
 from benchmarks.thresholds import Ratio
 
+ROWS = 8_000_000
+"""At most."""
 _CHECKED = 50
 _MEMORY_QUERIES, _MEMORY_EPOCHS = 10_000, 24
 _COLUMNS = ("window_end", "key", "n", "total")
+_ALL, _PARTS, _LEAST_PARTS = (1.0,), (0.1, 0.2), (0.025, 0.05, 0.1)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A way to run so many queries, over at most so many rows."""
+    """A way to run so many queries, over all rows or, where it is slow, over `parts` of them."""
 
+    peer: str | None
     way: str
     queries: int
-    most_rows: int
-    peer: str = "spark"
+    parts: tuple[float, ...] = _ALL
+
+    def __post_init__(self) -> None:
+        check_parts(self.label, self.parts)
 
     @property
-    def is_ours(self) -> bool:
-        return self.way == "headrace"
+    def line(self) -> str:
+        """What the picture calls the way."""
+        return "headrace" if self.peer is None else f"{self.peer}, {self.way}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.line}: {self.queries:,}"
+
+    @property
+    def kind(self) -> str:
+        return "ours" if self.peer is None else "yardstick" if self.peer in _BATCH else "theirs"
 
     @property
     def checked(self) -> list[int]:
@@ -50,85 +68,113 @@ class Entry:
         return sorted({int(each) for each in np.linspace(0, self.queries - 1, _CHECKED)})
 
 
-OURS = tuple(
-    Entry("headrace", queries, rows)
-    for queries, rows in (
-        (1, 8_000_000),
-        (10, 8_000_000),
-        (100, 8_000_000),
-        (1000, 8_000_000),
-        (10_000, 8_000_000),
-    )
+_BATCH = ("duckdb", "polars")
+_EACH, _CONDITIONAL, _JOIN, _SHARED, _NUMPY = "one by one", "conditional", "join", "shared", "numpy"
+OURS = tuple(Entry(None, "", queries) for queries in (1, 10, 100, 1000, 10_000))
+NATIVE = Entry("spark", _EACH, 1)
+QUERY_BY_QUERY = (
+    Entry("spark", _EACH, 10, _PARTS),
+    Entry("flink", _EACH, 10, _PARTS),
+    Entry("bytewax", _EACH, 10, _PARTS),
+    Entry("pathway", _EACH, 10, _PARTS),
 )
-NATIVE = Entry("one by one", 1, 8_000_000)
-MANY_NATIVE = Entry("one by one", 10, 1_000_000)
-JOIN = Entry("join", 1000, 100_000)
-NUMPY = Entry("numpy", 1000, 2_000_000)
-BYTEWAX = Entry("one by one", 10, 100_000, "bytewax")
-PYFLINK = Entry("one by one", 4, 1_000_000, "pyflink")
-PATHWAY = Entry("one by one", 10, 100_000, "pathway")
-RIVALS = (NATIVE, MANY_NATIVE, JOIN, NUMPY, BYTEWAX, PYFLINK, PATHWAY)
-QUERY_BY_QUERY = (MANY_NATIVE, BYTEWAX, PYFLINK, PATHWAY)
+SHARED = (
+    Entry("spark", _JOIN, 1000, _LEAST_PARTS),
+    Entry("spark", _NUMPY, 1000, _PARTS),
+    Entry("flink", _SHARED, 1000, _LEAST_PARTS),
+)
+"""One plan for all queries, as an expert of the engine writes it."""
+RIVALS = (
+    NATIVE,
+    Entry("flink", _EACH, 1),
+    Entry("bytewax", _EACH, 1, _PARTS),
+    Entry("pathway", _EACH, 1, _PARTS),
+    *QUERY_BY_QUERY,
+    Entry("spark", _CONDITIONAL, 10),
+    Entry("spark", _CONDITIONAL, 100, _PARTS),
+    Entry("spark", _JOIN, 100, _PARTS),
+    Entry("spark", _NUMPY, 100, _PARTS),
+    Entry("flink", _SHARED, 10),
+    Entry("flink", _SHARED, 100, _PARTS),
+    *SHARED,
+    *(Entry("duckdb", _CONDITIONAL, queries) for queries in (1, 10, 100)),
+    *(Entry("duckdb", _JOIN, queries, _PARTS if queries > 100 else _ALL) for queries in (10, 100, 1000)),
+    *(Entry("polars", _CONDITIONAL, queries) for queries in (1, 10, 100, 1000)),
+)
 
 
 def queries(rows: int, rounds: int) -> Report:
     """All in turn, `rounds` times; medians count."""
-    entries = (*OURS, *RIVALS)
-    found: dict[Entry, list[dict[str, Any]]] = {entry: [] for entry in entries}
+    wanted = min(rows, ROWS)
+    here, absent = _present((*OURS, *RIVALS))
+    found: dict[Entry, list[dict[str, Any]]] = {entry: [] for entry in here}
     for number in range(1, rounds + 1):
-        for entry in entries:
-            done = _run(entry, min(rows, entry.most_rows))
-            found[entry].append(done)
-            rate = f"{done['rate'] / 1e6:.4f} M rows/s" if tells(done) else "too few rows to tell its rate"
-            print(
-                f"  round {number}: {_label(entry)} queries: {rate}, {done['result_rows']:,} result rows",
-                flush=True,
-            )
-    grown = _memory(min(rows, OURS[-1].most_rows))
-    rate = _rates(found)
-    table = [_row(entry, runs, rate.get(entry)) for entry, runs in found.items()]
-    backlog = [
-        f"{_label(entry)} queries: what it took beyond an empty run is too little to tell a rate."
-        for entry in entries
-        if entry not in rate
-    ]
+        for entry in here:
+            for size in sizes(entry.parts, wanted):
+                done = _run(entry, size)
+                found[entry].append(done)
+                print(
+                    f"  round {number}: {entry.label} queries: {size / done['seconds'] / 1e6:.4f} M rows/s of {size:,}, "
+                    f"{done['result_rows']:,} result rows",
+                    flush=True,
+                )
+    grown = _memory(wanted)
+    rate = {entry: wanted / _seconds(runs, wanted) for entry, runs in found.items()}
     return Report(
         "queries",
         "Many standing queries: rows a second by their number",
-        table,
+        [_row(entry, runs, rate[entry], wanted) for entry, runs in found.items()],
         [*_ratios(rate, found), grown.ratio],
-        [
-            Bar(_label(entry), rate[entry] / 1e6, "ours" if entry.is_ours else "theirs")
-            for entry in entries
-            if entry in rate
-        ],
+        (),
         "M rows/s",
-        [_NOTE, *backlog, grown.told],
-        {peer: versions_of(peer) for peer in ("spark", "bytewax", "pyflink", "pathway")},
+        [_NOTE, *absent, grown.told],
+        {peer: versions_of(peer) for peer in sorted({entry.peer for entry in here if entry.peer})},
+        picture=lines(rate),
     )
 
 
 _NOTE = (
     "200,000 rows an event-second. Every result row of up to 50 queries of each run was compared with numpy's. 'One by one' is "
-    "a streaming query for each, all running at once; 'join' a broadcast table of predicates joined with the rows; "
-    "'numpy' all predicates in mapInArrow, on whole partitions, before one aggregation. Slow ones had fewer of the same rows: "
-    "rates are what is compared, and per query where the numbers of queries differ. Ours had read one row before the clock "
-    "ran, so plans were loaded; results are durable when it stops."
+    "a streaming query, or a branch of one graph, for each, all running at once; 'conditional' one pass with a filtered count and sum for "
+    "each query; 'join' a table of predicates joined with the rows; 'shared' Flink's table function that gives the numbers of the queries "
+    "that want a row; 'numpy' all predicates in mapInArrow, on whole partitions, before one aggregation. Spark and the batch engines "
+    "aggregate panes before windows. Everyone ran the same queries over the last file before the clock ran. Where several numbers of rows "
+    "are listed, the rate is that of all rows by the fixed cost and the cost per row, extrapolated over at most ten times the rows. "
+    "JVM heaps: 2 GB for Headrace, 4 GB for Spark and Flink; DuckDB at most 80 % of the machine's memory; the others without a limit. "
+    "Ratios to peers are at the same number of queries; results of Headrace are durable when its clock stops."
 )
 
 
-def tells(run: dict[str, Any]) -> bool:
-    """Whether a run took long enough for a rate: beyond what it takes without rows, which is subtracted, at least half of that.
+def _present(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
+    """The entries whose peer this machine can run, and why others are left out."""
+    missing: dict[str, str] = {}
+    for peer in {entry.peer for entry in entries}:
+        try:
+            python_of(peer), settings_of(peer)
+        except NotHere as reason:
+            missing[str(peer)] = f"{peer} is left out: {reason}"
+    return [entry for entry in entries if entry.peer not in missing], list(missing.values())
 
-    A difference of two times that are nearly the same is mostly the noise of both, and may even be negative.
-    """
-    return bool(run["seconds"] > run.get("idle", 0.0) / 2)
+
+def _seconds(runs: Sequence[dict[str, Any]], wanted: int) -> float:
+    """Median seconds for all rows, or what follows from the costs of fewer."""
+    if {one["rows"] for one in runs} == {wanted}:
+        return median(one["seconds"] for one in runs)
+    return costs([(one["rows"], one["seconds"]) for one in runs]).seconds(wanted)
 
 
-def _rates(found: dict[Entry, list[dict[str, Any]]]) -> dict[Entry, float]:
-    """The median rows a second of each entry of which a run tells."""
-    told = {entry: [one["rate"] for one in runs if tells(one)] for entry, runs in found.items()}
-    return {entry: median(each) for entry, each in told.items() if each}
+def lines(rate: Mapping[Entry, float]) -> Curves:
+    """Rows a second over the number of queries, a line for each way."""
+    ways: dict[str, list[Entry]] = {}
+    for entry in sorted(rate, key=lambda entry: entry.queries):
+        ways.setdefault(entry.line, []).append(entry)
+    drawn = [
+        Curve(line, [each.queries for each in of], [rate[each] for each in of], of[0].kind)
+        for line, of in ways.items()
+    ]
+    return Curves(
+        "Many standing queries", ("standing queries", "rows per second"), drawn, logarithmic=(True, True)
+    )
 
 
 def _ratios(rate: dict[Entry, float], found: dict[Entry, list[dict[str, Any]]]) -> list[Ratio]:
@@ -140,14 +186,12 @@ def _ratios(rate: dict[Entry, float], found: dict[Entry, list[dict[str, Any]]]) 
         Ratio("1000 queries to 1", ours[1000] / ours[1], 0.25),
         Ratio("10,000 queries to 1000", ours[10_000] / ours[1000], 0.1),
         Ratio(
-            "1000 queries to the better of Spark's shared ways", ours[1000] / max(rate[JOIN], rate[NUMPY]), 5
+            "1000 queries to the best shared plan of Spark and Flink",
+            ours[1000] / max(rate[entry] for entry in SHARED if entry in rate),
+            5,
         ),
         *(
-            Ratio(
-                f"1000 queries to {entry.peer} query by query (its rate at {entry.queries}, taken in proportion)",
-                ours[1000] * 1000 / (rate[entry] * entry.queries),
-                200,
-            )
+            Ratio(f"10 queries to {entry.peer} query by query", ours[10] / rate[entry], 10)
             for entry in QUERY_BY_QUERY
             if entry in rate
         ),
@@ -186,14 +230,15 @@ def _memory(rows: int) -> _Growth:
     )
 
 
-def _row(entry: Entry, runs: list[dict[str, Any]], rate: float | None) -> dict[str, Any]:
-    ours = entry.is_ours
+def _row(entry: Entry, runs: list[dict[str, Any]], rate: float, wanted: int) -> dict[str, Any]:
+    ours, measured = entry.peer is None, sorted({one["rows"] for one in runs})
     return {
-        "way": entry.way if ours else f"{entry.peer}, {entry.way}",
+        "way": entry.line,
         "queries": entry.queries,
-        "rows": runs[0]["rows"],
-        "result_rows": runs[0]["result_rows"],
-        "median_rows_per_second": "too few rows to tell" if rate is None else round(rate),
+        "rows": measured if len(measured) > 1 else measured[0],
+        "extrapolated": "" if measured == [wanted] else f"{wanted / measured[-1]:.3g}x",
+        "result_rows": max(one["result_rows"] for one in runs),
+        "median_rows_per_second": round(rate),
         "seconds": [round(one["seconds"], 2) for one in runs],
         "ms_to_register_one_more": round(median(one["one_more_ms"] for one in runs), 2) if ours else "",
         "s_to_register_all": round(median(one["register_seconds"] for one in runs), 2) if ours else "",
@@ -205,17 +250,16 @@ def _run(entry: Entry, rows: int) -> dict[str, Any]:
     """One run in processes of its own, its answers compared. Raises `WrongAnswer`."""
     source, scratch = data.folder(rows), folders.fresh("queries-run")
     output = scratch / "output"
-    if entry.is_ours:
+    if entry.peer is None:
         command = [str(python_of(None)), "-m", "benchmarks.queries_runner", str(source), str(output)]
         command += [str(entry.queries), json.dumps(entry.checked)]
     else:
         asked = scratch / "predicates.json"
         data.save_predicates(entry.queries, asked)
         command = [str(python_of(entry.peer)), "-m", f"benchmarks.peers.{entry.peer}.queries"]
-        command += [entry.way] if entry.peer == "spark" else []
-        command += [str(source), str(output), str(asked)]
-    said, memory = run_watched(command, scratch)
-    if entry.is_ours:
+        command += [entry.way, str(source), str(output), str(asked)]
+    said, memory = run_watched(command, scratch, environment=settings_of(entry.peer))
+    if entry.peer is None:
         answers, total = _ours(output, entry), said["result_rows"]
     else:
         answers, total = _theirs(output, entry, rows)
@@ -224,7 +268,6 @@ def _run(entry: Entry, rows: int) -> dict[str, Any]:
         **said,
         "rows": rows,
         "result_rows": total,
-        "rate": rows / said["seconds"],
         "peak_pss_mb": memory.peak_kb / 1024,
     }
 
@@ -250,10 +293,6 @@ def _compare(entry: Entry, rows: int, answers: dict[int, pa.Table]) -> None:
             mine, theirs = (np.asarray(side[name], np.int64) for side in (wanted[number], found))
             if not np.array_equal(mine, theirs):
                 raise WrongAnswer(
-                    f"{entry.way}, {entry.queries} queries: query {number}'s column {name} differs "
+                    f"{entry.label} queries: query {number}'s column {name} differs "
                     f"({len(mine)} rows expected, {len(theirs)} found)."
                 )
-
-
-def _label(entry: Entry) -> str:
-    return f"{'' if entry.is_ours else f'{entry.peer}, '}{entry.way}: {entry.queries:,}"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.plot import Bar
+from benchmarks.charts import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
 from headrace.algebra.expressions.expression import Call, Column, Expression, Literal

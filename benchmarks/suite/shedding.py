@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.charts import Bar
 from benchmarks.expected import WrongAnswer
-from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
 from headrace.runtime.hub.hub import Hub

@@ -15,7 +15,7 @@ import datasketches
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.plot import Bar
+from benchmarks.charts import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
 from headrace.operators.base.group_codes import hashes

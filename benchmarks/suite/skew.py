@@ -15,7 +15,7 @@ from statistics import mean
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.curves import Curve, curves
+from benchmarks.charts import Curve, Curves
 from benchmarks.expected import WrongAnswer
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
@@ -176,7 +176,7 @@ def _report(
         for each, found_ in found.items()
     ]
     x = list(found)
-    drawn = curves(
+    drawn = Curves(
         "Rows kept at most",
         (f"{varied} in seconds", "rows"),
         [

@@ -16,7 +16,7 @@ import pyarrow as pa
 from benchmarks import standalone
 from benchmarks.baselines.slack import buffer_sort, by_slack, truth
 from benchmarks.baselines.windows import Floats, Ints, Sliding
-from benchmarks.curves import Curve, curves
+from benchmarks.charts import Curve, Curves
 from benchmarks.disorder import low_watermarks
 from benchmarks.expected import WrongAnswer
 from benchmarks.report import Report
@@ -65,7 +65,7 @@ def band(rows: int, rounds: int) -> Report:
         Ratio("most that latency falls with slack", _falls(consistent), 0, True),
         Ratio("latency, punctuation to the best exact slack", best.latency / exact, 1, True),
     ]
-    drawn = curves(
+    drawn = Curves(
         "Error by latency: AVG of 64 s by 6.4 s, rows up to 3.2 s late",
         ("latency in seconds", "mean error, %"),
         [
@@ -117,7 +117,7 @@ def blocks(rows: int, rounds: int) -> Report:
     ]
     table = [{name: cell for name, cell in row.items() if "error" not in name} for row in table]
     x = [slack / 1000 for slack in BLOCK_SLACKS]
-    drawn = curves(
+    drawn = Curves(
         "Wrong windows by slack: COUNT of 600 s by 60 s, dumped every 490 s",
         ("slack in seconds", "wrong windows, %"),
         [

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.curves import Curve, curves
+from benchmarks.charts import Bar, Curve, Curves
 from benchmarks.lower_bounds import least_bits
-from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
 from headrace.synopses.histograms.batch_counting import Counting
@@ -63,11 +62,11 @@ def _told(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _picture(kept: list[dict[str, Any]]) -> str:
+def _picture(kept: list[dict[str, Any]]) -> Curves:
     """Error against bytes: allowed, seen, at rest, and what no method is below."""
     sizes, allowed = [row["bytes"] for row in kept], [row["within_%"] for row in kept]
     seen = [row["within_%"] * row["worst_to_allowed"] for row in kept]
-    return curves(
+    return Curves(
         "Counting the last 10 M instants: error against memory (the window: 40 MB)",
         ("bytes, waiting rows included", "error, percent of the truth"),
         [

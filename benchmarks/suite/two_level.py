@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.baselines.two_level import FirstLevel, Flush, rolled_up
+from benchmarks.charts import Bar
 from benchmarks.expected import WrongAnswer
-from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
 

@@ -19,9 +19,8 @@ from typing import Any, Protocol
 import datasketches
 import numpy as np
 
+from benchmarks.charts import Bar, Bars, Grid
 from benchmarks.correlated_contenders import WAYS, correlated_contenders
-from benchmarks.panels import Panel, panels
-from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
 from headrace.synopses.histograms.batch_counting import Counting
@@ -181,9 +180,11 @@ def updates(rows: int, rounds: int) -> Report:
     batch = min(rows, 500_000)
     table = [row for keys in _KEYS for row in _measured(keys, batch, rounds)]
     charts = [
-        Panel(
+        Bars(
             f"{keys:,} {'key' if keys == 1 else 'keys'}",
+            "rows/s",
             [Bar(row["contender"], row["rows_a_second"], _kind(row)) for row in table if row["keys"] == keys],
+            logarithmic=True,
         )
         for keys in _KEYS
     ]
@@ -204,7 +205,7 @@ def updates(rows: int, rounds: int) -> Report:
         (),
         "rows/s",
         notes,
-        picture=panels(title, "rows/s", charts),
+        picture=Grid(title, charts),
     )
 
 

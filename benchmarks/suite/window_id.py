@@ -27,7 +27,7 @@ from benchmarks.baselines.windows import (
     by_negative_tuples,
     by_window_id,
 )
-from benchmarks.curves import Curve, curves
+from benchmarks.charts import Curve, Curves
 from benchmarks.expected import WrongAnswer
 from benchmarks.folders import CHECKOUT
 from benchmarks.panes_runner import KEYS as GROUPS
@@ -70,7 +70,7 @@ def buffering(rows: int, rounds: int) -> Report:
             "in stream order and so keep the rows of a window until punctuation has passed them."
         ),
     ]
-    drawn = curves(
+    drawn = Curves(
         "Time by range/slide: MAX over 4000 rows",
         ("range/slide", "ms"),
         [
@@ -195,7 +195,7 @@ def panes(rows: int, rounds: int) -> Report:
         if each["panes_per_window"] >= 5 and each["rows_per_pane"] >= 100
     ]
     found = {(row["rows_per_pane"], row["panes_per_window"]): row["ratio"] for row in table}
-    drawn = curves(
+    drawn = Curves(
         "Time over panes to time over copies, and to Spark's window()",
         ("panes per window", "ratio"),
         [

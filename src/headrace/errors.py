@@ -1,7 +1,7 @@
-"""What can go wrong, and how it is told to a person.
+"""Errors and their messages.
 
 Every error a user can cause is a `UserError` (exit code 2): what was expected, what was found, where, and what to do.
-Everything else derives from `HeadraceError` (exit code 1) and is ours.
+Everything else derives from `HeadraceError` (exit code 1) and is a fault of Headrace or of the system.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 WriteOutcome: TypeAlias = Literal["absent", "present", "unknown"]
-"""What a failed write has left: nothing, all of it, or one of the two, which the next call finds out."""
+"""The effect of a failed write: nothing, all of it, or one of the two, which the next call finds out."""
 
 _OUTCOMES: Final = {
     "absent": "Nothing of it is there: once the cause is removed, repeat it.",
@@ -30,7 +30,7 @@ class HeadraceError(Exception):
 class StoreError(HeadraceError):
     """The home folder could not be read or written (disk full, permission, I/O).
 
-    `outcome` says of a write what it has left; None where nothing was to be written. The message ends with it.
+    `outcome` is the effect of a write; None where nothing was to be written. The message ends with it.
     """
 
     outcome: WriteOutcome | None = None
@@ -47,7 +47,7 @@ class StoreError(HeadraceError):
 
 @contextmanager
 def outcome_unless_known(outcome: WriteOutcome) -> Iterator[None]:
-    """A block in which a `StoreError` that does not say what it has left means this outcome."""
+    """A block that gives this outcome to a `StoreError` without one."""
     try:
         yield
     except StoreError as error:
@@ -57,7 +57,7 @@ def outcome_unless_known(outcome: WriteOutcome) -> Iterator[None]:
 
 
 class CorruptStore(StoreError):
-    """A file of the home does not hold what it was written with."""
+    """A file of the home does not hold the bytes that were written."""
 
 
 class OtherVersion(StoreError):
@@ -74,7 +74,7 @@ class AlreadyPublished(StoreError):
 
 
 class PushFailed(StoreError):
-    """Rows handed in by a program were not acknowledged.
+    """Pushed rows were not acknowledged.
 
     `outcome` is "absent" where none of them is in the ingest log, "unknown" where that could not be found out. Rows found
     there ("present") are acknowledged, so no error is raised for them. The same call with this `producer` and `sequence`
@@ -84,14 +84,14 @@ class PushFailed(StoreError):
     def __init__(
         self, stream: str, producer: str, sequence: int, outcome: WriteOutcome, cause: Exception
     ) -> None:
-        found = (
+        outcome_text = (
             "None of them is there (outcome: absent)."
             if outcome == "absent"
-            else "The disk does not say whether they are there (outcome: unknown)."
+            else "Whether they are there is not known: the disk did not answer (outcome: unknown)."
         )
         super().__init__(
             f"rows for the stream '{stream}' were not acknowledged: {cause.args[0] if cause.args else cause}\n"
-            f"  {found} Repeat the call until it returns, with these two arguments:\n"
+            f"  {outcome_text} Repeat the call until it returns, with these two arguments:\n"
             f"  hub.push({stream!r}, rows, producer={producer!r}, sequence={sequence})"
         )
         self.stream, self.producer, self.sequence, self.outcome = stream, producer, sequence, outcome
@@ -116,7 +116,7 @@ class EpochFailed(HeadraceError):
 
 
 class Span(NamedTuple):
-    """A piece of a statement's text: offsets in characters, end exclusive. A tuple: a script of thousands of statements
+    """An interval of a statement's text: offsets in characters, end exclusive. A tuple: a script of thousands of statements
     makes a million of them.
     """
 
@@ -174,12 +174,12 @@ class UserError(HeadraceError):
 
 
 class UnsupportedQuery(UserError):
-    """A statement that is well formed and has a meaning, but that this version refuses; the message says why."""
+    """A well-formed and meaningful statement that this version refuses; the message is the reason."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A remedy that names what is near `name`, or lists what exists."""
-    names = sorted(known)
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """A remedy that names candidates similar to `name`, or lists what exists."""
+    names = sorted(candidates)
     folded = {candidate.lower(): candidate for candidate in names}
     near = [folded[match] for match in difflib.get_close_matches(name.lower(), list(folded), n=3, cutoff=0.6)]
     if near:

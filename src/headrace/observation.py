@@ -1,4 +1,4 @@
-"""What one epoch measured: frozen facts that feed status, logs and the next plan."""
+"""Measurements of one epoch: frozen facts that feed status, logs and the next plan."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 class StreamObservation:
     """One stream in one epoch.
 
-    `rows` were read, late ones too but not the rejected; `bytes` they are in memory, in the columns that were read; `lag` is
-    the arrival clock minus the punctuation, in microseconds. `keep` is the share of its rows that queries WITH SHEDDING are
-    shown, `shed` how many they were not shown: 0 where there is no such query.
+    `rows` were read, late ones too but not the rejected; `bytes` is their size in memory, in the columns that were read; `lag`
+    is the arrival clock minus the punctuation, in microseconds. `keep` is the sample rate of queries WITH SHEDDING, `shed` how
+    many rows they did not get: 0 where there is no such query.
     """
 
     rows: int = 0
@@ -29,9 +29,9 @@ class StreamObservation:
 class OperatorObservation:
     """One operator in one epoch.
 
-    `rows_in` were offered, `rows_kept` by its filter; `delta_rows` it made of them (a cell a pane and group, or rows);
-    `state_rows` were merged and are kept; `results` and `rejected` are rows. `open_windows` have not closed yet, up to the last
-    one that holds a row: of all queries of its family that stand where it stands.
+    `rows_in` were offered, `rows_kept` passed its filter; `delta_rows` it made of them (a cell a pane and group, or rows);
+    `state_rows` were merged and stored; `results` and `rejected` are rows. `open_windows` have not closed yet, up to the last
+    one that holds a row: of all queries of its family with the same progress.
     """
 
     rows_in: int = 0
@@ -43,13 +43,13 @@ class OperatorObservation:
     open_windows: int = 0
     groups: int = 0
     sparse_groups: int = 0
-    """Of how many (pane, group) pairs the rows were, and how many of these have few; counted by operators that fold alone."""
+    """Counts of (pane, group) pairs of the rows, and of those with few rows; counted by operators that share no fold."""
     pairs: int = 0
     held: int = 0
-    """Of how many (window, group) pairs it answered, and how many rows these hold; of all of its family that stand where it stands."""
+    """Counts of (window, group) pairs it answered, and of their rows; of all queries of its family with the same progress."""
 
     def plus(self, other: OperatorObservation) -> OperatorObservation:
-        """What two tasks have measured."""
+        """The sum of two tasks' measurements."""
         return OperatorObservation(
             self.rows_in + other.rows_in,
             self.rows_kept + other.rows_kept,
@@ -65,7 +65,7 @@ class OperatorObservation:
         )
 
     def __reduce__(self) -> tuple[type, tuple[int, ...]]:
-        """Thousands travel from every task: named fields, pickled one by one, would be most of what travels."""
+        """A tuple: thousands travel from every task, and named fields, pickled one by one, would be most of the bytes."""
         return OperatorObservation, (
             self.rows_in,
             self.rows_kept,
@@ -82,7 +82,7 @@ class OperatorObservation:
 
     @property
     def selectivity(self) -> float | None:
-        """Share of offered rows that were kept; None when none were offered."""
+        """Share of offered rows that passed the filter; None when none were offered."""
         return self.rows_kept / self.rows_in if self.rows_in else None
 
 
@@ -90,9 +90,9 @@ class OperatorObservation:
 class WorkObservation:
     """A piece of work that operators may share, in one epoch, all tasks together.
 
-    `rows_in` were offered to it once, however many share it; `rows_out` it handed on (cells of panes, deltas, results).
-    `nanoseconds` add up the wall clocks of all tasks, so several cores may spend more than time went by. `state_bytes` it
-    keeps after the epoch, in memory, which is what its runs take on disk but for their headers.
+    `rows_in` were offered to it once, however many share it; `rows_out` it passed on (cells of panes, deltas, results).
+    `nanoseconds` is the sum of the wall clocks of all tasks, so it may exceed the elapsed time. `state_bytes` is its state
+    after the epoch, in memory, which is the size of its runs on disk but for their headers.
     """
 
     rows_in: int = 0
@@ -101,7 +101,7 @@ class WorkObservation:
     state_bytes: int = 0
 
     def plus(self, other: WorkObservation) -> WorkObservation:
-        """What two tasks have measured."""
+        """The sum of two tasks' measurements."""
         return WorkObservation(
             self.rows_in + other.rows_in,
             self.rows_out + other.rows_out,
@@ -110,7 +110,7 @@ class WorkObservation:
         )
 
     def __reduce__(self) -> tuple[type, tuple[int, ...]]:
-        """As an operator's, it travels small."""
+        """A tuple, as for an operator."""
         return WorkObservation, (self.rows_in, self.rows_out, self.nanoseconds, self.state_bytes)
 
 
@@ -154,7 +154,7 @@ def _measures(seen: OperatorObservation | WorkObservation) -> dict[str, int]:
 class EpochFailure:
     """An attempt at an epoch that failed: the `attempt`-th of at most `attempts`.
 
-    `error` is the error's type, `incarnation` the driver's, `at` an instant. The next attempt comes after `retry_after`
+    `error` is the error's type, `incarnation` the driver's, `at` an instant. The next attempt starts after `retry_after`
     seconds; None: there is none.
     """
 

@@ -1,4 +1,4 @@
-"""Column types and row schemas: Spark SQL's types, and how each one lies in Arrow.
+"""Column types and row schemas: Spark SQL's types, and the Arrow type of each.
 
 `Type` is a value (name plus parameters); `Schema` an ordered tuple of named, typed fields. Names keep their case and are
 compared without it, as in Spark.
@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.errors import UserError, did_you_mean
 
 OURS: Final = "__"
-"""How the names of columns begin that are ours: no stream and no answer of a user's has one."""
+"""Prefix of Headrace's own column names: no stream and no answer of a user's has a column with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def to_arrow(kind: Type) -> pa.DataType:
 
 
 def from_arrow(kind: pa.DataType) -> Type:
-    """The SQL type of an Arrow type; wider or foreign variants map to ours.
+    """The SQL type of an Arrow type; wider or foreign variants map to the nearest one.
 
     Raises `UserError` for a type that has no place in Spark SQL.
     """
@@ -151,7 +151,7 @@ def from_arrow(kind: pa.DataType) -> Type:
     for test, mapped in _FROM_ARROW:
         if test(kind):
             return mapped
-    raise UserError(f"the Arrow type {kind} has no SQL type", remedy="Cast the column before handing it in.")
+    raise UserError(f"the Arrow type {kind} has no SQL type", remedy="Cast the column before passing it.")
 
 
 _FROM_ARROW: Final = (
@@ -213,11 +213,11 @@ class Schema:
         return None
 
     def field(self, name: str) -> Field:
-        """The field of that name; raises `UserError` that lists what is near."""
-        found = self.find(name)
-        if found is None:
+        """The field of that name; raises `UserError` that lists similar names."""
+        match = self.find(name)
+        if match is None:
             raise UserError(f"there is no column '{name}'", remedy=did_you_mean(name, self.names))
-        return found
+        return match
 
     def arrow(self) -> pa.Schema:
         """The Arrow schema, every column nullable."""

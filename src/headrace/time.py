@@ -36,7 +36,7 @@ UNITS: Final[dict[str, Duration]] = {
 BEGINNING: Final[Instant] = -(2**63)
 """Below every instant: the punctuation of a stream of which nothing is known."""
 FOREVER: Final[Instant] = 2**63 - 1
-"""Above every instant: the end of a row that never leaves, the punctuation of an ended stream."""
+"""Above every instant: the end of a row that never expires, the punctuation of an ended stream."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""Which time zones are there, and how far are their clocks ahead of UTC? Names and answers as Java has them."""
+"""Time zones and the offsets of their clocks from UTC, with Java's names and answers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from headrace.time import DAY, EPOCH, SECOND, Duration, Instant
 _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{1,2}))?(?::([0-9]{2}))?")
 _FIRST: Final = -62_135_596_800_000_000 + DAY
 _LAST: Final = 253_402_300_800_000_000 - DAY
-"""The years 1 to 9999, which Python knows."""
+"""The years 1 to 9999, which Python can represent."""
 _CYCLE: Final = 146_097 * DAY
-"""400 years: after them days of the week, and the rules for moving clocks, come again."""
+"""400 years, after which days of the week and the rules for moving clocks repeat."""
 _SHORT: Final = {
     "ACT": "Australia/Darwin",
     "AET": "Australia/Sydney",
@@ -46,7 +46,7 @@ _SHORT: Final = {
 """Java's old abbreviations of zones."""
 
 Rules: TypeAlias = Duration | str
-"""Of clocks that are never moved how far ahead of UTC they are, else the region they are in."""
+"""The offset from UTC of clocks that are never moved, else the region they are in."""
 
 
 @lru_cache(maxsize=1000)
@@ -54,11 +54,11 @@ def rules_of(zone: str) -> Rules | None:
     """The rules of `UTC`, `Z`, `+02:00`, `GMT-5`, `Europe/Berlin` or `PST`; None for what is no zone."""
     if zone in ("Z", "UTC", "GMT", "UT", "Etc/UTC"):
         return 0
-    if (found := _OFFSET.fullmatch(zone)) is not None:
-        seconds = int(found[2]) * 3600 + int(found[3] or 0) * 60 + int(found[4] or 0)
-        if seconds > 18 * 3600 or int(found[3] or 0) > 59:
+    if (offset := _OFFSET.fullmatch(zone)) is not None:
+        seconds = int(offset[2]) * 3600 + int(offset[3] or 0) * 60 + int(offset[4] or 0)
+        if seconds > 18 * 3600 or int(offset[3] or 0) > 59:
             return None
-        return (seconds if found[1] == "+" else -seconds) * SECOND
+        return (seconds if offset[1] == "+" else -seconds) * SECOND
     name = _SHORT.get(zone, zone)
     try:
         ZoneInfo(name)
@@ -68,9 +68,9 @@ def rules_of(zone: str) -> Rules | None:
 
 
 def offset_of(zone: str, shown: int) -> Duration | None:
-    """How far ahead of UTC clocks are when they show a time (in microseconds since they showed 1970); None for no zone.
+    """The offset from UTC of clocks that show a time (in microseconds since they showed 1970); None for no zone.
 
-    Of a time that they skip or show twice, it is how far they were before they were moved.
+    Of a time that clocks skip or show twice, it is the offset before they were moved.
     """
     rules = rules_of(zone)
     if rules is None or isinstance(rules, int):
@@ -85,7 +85,7 @@ def offset_of(zone: str, shown: int) -> Duration | None:
 
 
 def ahead_of(zone: str, at: Instant) -> Duration:
-    """How far ahead of UTC the clocks of a zone that exists are at an instant."""
+    """The offset from UTC of the clocks of an existing zone at an instant."""
     rules = rules_of(zone)
     assert rules is not None, zone
     if isinstance(rules, int):

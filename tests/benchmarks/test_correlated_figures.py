@@ -1,24 +1,12 @@
-"""Figures of correlated aggregates: pictures that can be read, errors by position, and data that are what they are called."""
+"""Figures of correlated aggregates: errors by position, and data that are what they are called."""
 
 from __future__ import annotations
 
-from xml.etree import ElementTree as ET
-
 import numpy as np
 
-from benchmarks.beside import beside
 from benchmarks.correlated_data import GENERATORS, great_first, reversed_order, sudden_drop
-from benchmarks.curves import Curve, curves
 from benchmarks.rmse import so_far
 from benchmarks.suite.correlated import OURS, SETTINGS, Setting, _found
-
-
-def test_charts_stand_beside_each_other_in_one_picture() -> None:
-    chart = curves("A < B", ("x", "y"), [Curve("one", [1, 2], [3, 4], "ours")])
-    whole = ET.fromstring(beside("All & more", [chart] * 3))
-    inner = [part for part in whole if part.tag.endswith("svg")]
-    assert len(inner) == 3
-    assert len({(part.get("x"), part.get("y")) for part in inner}) == 3
 
 
 def test_errors_so_far_are_those_of_all_positions_up_to_each() -> None:

@@ -8,7 +8,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks import panes_runner
-from benchmarks.curves import Curve, curves
 from benchmarks.suite.joins import joins, late_joins, skewed_joins
 from benchmarks.suite.skew import Union, kept
 from benchmarks.suite.slack import band, blocks
@@ -21,7 +20,7 @@ from benchmarks.suite.window_id import buffering, panes_alone
 def test_bars_of_counted_experiments_hold_at_a_small_size(experiment, rows: int) -> None:
     found = experiment(rows, 1)
     assert not [str(ratio) for ratio in found.ratios if not ratio.passed]
-    assert found.picture.startswith("<svg")
+    assert found.picture.drawn
 
 
 @pytest.mark.parametrize(("experiment", "rows"), [(buffering, 16_000), (joins, 20_000)])
@@ -47,11 +46,3 @@ def test_our_state_hardly_grows_where_sources_come_apart_and_a_merge_grows_with_
     together, apart = (kept(Union((30, 30), (0, late), 100, 20, 20, 40)) for late in (0, 30))
     assert apart.ours[0] <= 2.5 * together.ours[0]
     assert apart.in_order[0] - together.in_order[0] >= 25 * 30
-
-
-def test_curves_show_every_point_and_label() -> None:
-    made = curves(
-        "t", ("across", "up"), [Curve("a & b", [1, 10, 100], [5, 5, 0], "ours")], logarithmic=(True, False)
-    )
-    assert made.count("<circle") == 3
-    assert "a &amp; b" in made

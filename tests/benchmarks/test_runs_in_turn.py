@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import runs
-from benchmarks.contenders import HEADRACE, PYFLINK, SPARK, Contender
+from benchmarks.contenders import FLINK, HEADRACE, SPARK, Contender
 from benchmarks.expected import WrongAnswer
 from benchmarks.runs import Measurement, in_turn
 from benchmarks.thresholds import best_rate, rate_of
 
-ENTRIES = [(HEADRACE, "sliding"), (SPARK, "sliding"), (PYFLINK, "sliding")]
+ENTRIES = [(HEADRACE, "sliding"), (SPARK, "sliding"), (FLINK, "sliding")]
 
 
 def always_wrong(monkeypatch: pytest.MonkeyPatch, *wrong: Contender) -> None:
@@ -23,12 +23,12 @@ def always_wrong(monkeypatch: pytest.MonkeyPatch, *wrong: Contender) -> None:
 
 
 def test_a_peer_without_a_right_answer_has_no_series(monkeypatch: pytest.MonkeyPatch) -> None:
-    always_wrong(monkeypatch, PYFLINK)
+    always_wrong(monkeypatch, FLINK)
     series = in_turn(ENTRIES, 1000, 2)
     assert [one.contender for one in series] == [HEADRACE.name, SPARK.name]
-    assert best_rate(series, (SPARK.name, PYFLINK.name), "sliding") == 500
-    with pytest.raises(WrongAnswer, match="right answer of pyflink at sliding"):
-        rate_of(series, PYFLINK.name, "sliding")
+    assert best_rate(series, (SPARK.name, FLINK.name), "sliding") == 500
+    with pytest.raises(WrongAnswer, match="right answer of flink at sliding"):
+        rate_of(series, FLINK.name, "sliding")
 
 
 def test_our_own_wrong_answer_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:

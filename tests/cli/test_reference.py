@@ -1,4 +1,4 @@
-"""docs/reference/cli.md says what the commands say of themselves. `python tests/cli/test_reference.py` writes it anew."""
+"""The page docs/reference/cli.md equals the help texts of the commands. `python tests/cli/test_reference.py` writes it again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXIT_CODES = """## Exit codes
 | code | meaning |
 |---|---|
 | 0 | done; a run that follows its sources was asked to stop, and its home can be resumed |
-| 1 | a fault of ours, or `check` found one |
+| 1 | a fault of Headrace, or `check` found a fault |
 | 2 | a mistake in the command or in a statement, or the home is in use, may not be written, or has an unknown format |
 | 128 + n | `run --once` was stopped by signal n before it could answer |
 
@@ -49,7 +49,7 @@ def spelled(action: argparse.Action) -> str:
 
 
 def test_the_reference_page_is_what_the_commands_say() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), f"run python {Path(__file__).name} to write it anew"
+    assert PAGE.read_text(encoding="utf-8") == page(), f"run python {Path(__file__).name} to write it again"
 
 
 def test_every_option_says_what_it_does() -> None:

@@ -11,11 +11,10 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[2]
 
 
-def wanted() -> list[Requirement]:
+def wanted(*groups: str) -> list[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return [
-        Requirement(line) for line in [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    ]
+    optional = [line for group in groups for line in project["optional-dependencies"][group]]
+    return [Requirement(line) for line in [*project["dependencies"], *optional]]
 
 
 def locked() -> list[Requirement]:
@@ -24,7 +23,7 @@ def locked() -> list[Requirement]:
 
 
 def test_the_lock_has_a_version_of_each_dependency_that_its_range_allows() -> None:
-    ranges = wanted()
+    ranges = wanted("dev", "bench")
     assert len(ranges) > 10
     for dependency in ranges:
         exact = [pin for pin in locked() if pin.name == dependency.name]
@@ -36,7 +35,7 @@ def test_the_lock_has_a_version_of_each_dependency_that_its_range_allows() -> No
 
 
 def test_this_environment_is_the_locked_one() -> None:
-    for dependency in wanted():
+    for dependency in wanted("dev"):
         pins = [pin for pin in locked() if pin.name == dependency.name]
         applies = [pin for pin in pins if pin.marker is None or pin.marker.evaluate()]
         assert [str(pin.specifier) for pin in applies] == [f"=={version(dependency.name)}"], "make setup-dev"

@@ -14,7 +14,7 @@ class Close(float):
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Close) and math.isclose(
+        return isinstance(other, float) and math.isclose(
             float(self), float(other), rel_tol=1e-9, abs_tol=1e-9
         )
 

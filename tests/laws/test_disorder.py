@@ -102,7 +102,7 @@ def test_any_order_that_the_promise_allows_gives_the_answers_of_order(
                 if generator == "a program":
                     hub.punctuate("s", T0 + min(least[stop - 1], 86_000) * SECOND)
                     hub.loop.drain()
-            assert known(hub)["late"] == 0 if part else True
+            assert known(hub).late == 0 if part else True
             found = [told(hub, f"q{number}", closing=start == len(made)) for number in range(len(QUERIES))]
     with contextlib.ExitStack() as opened:
         ordered = opened.enter_context(stream(tmp_path_factory.mktemp("order"), "", QUERIES))

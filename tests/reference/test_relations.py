@@ -248,7 +248,7 @@ def test_a_nested_relation_to_stream_operator_is_refused():
 
 def test_a_window_over_something_else_than_a_stream_is_refused():
     window = Windowed(Aggregate(windowed(Unbounded()), (), ()), "s", Unbounded())
-    with pytest.raises(UnsupportedQuery, match="stands over a stream and its filters, not over Aggregate"):
+    with pytest.raises(UnsupportedQuery, match="is taken over a stream and its filters, not over Aggregate"):
         relation_at(query(window, "relation"), once(row("a", 1, 1)), FOREVER)
 
 

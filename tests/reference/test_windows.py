@@ -265,7 +265,7 @@ def test_windows_that_share_no_ends_are_refused():
 
 def test_row_windows_stand_alone():
     right = Windowed(StreamScan("s", "r", TABLE, "at"), "r", RowsSlide(1, 1))
-    with pytest.raises(UnsupportedQuery, match="stands alone in its FROM"):
+    with pytest.raises(UnsupportedQuery, match="is the only source of its FROM"):
         final(
             query(select(Join(windowed(RowsSlide(1, 1)), right, "inner", None), "s.v")), once(row("a", 1, 1))
         )

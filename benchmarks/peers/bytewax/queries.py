@@ -1,7 +1,7 @@
 """Bytewax with many standing queries over one stream, query by query. Prints one line of JSON.
 
 Each query is a branch of one flow: Arrow filters a batch by its condition, every row left is an item, every window an
-accumulator that the engine keeps. As in `runner`, two processes each take half of the keys. Answers are put into
+accumulator that the engine keeps. As in `runner`, one process a core takes its share of the keys. Answers are put into
 Parquet after the clock has stopped.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -29,11 +30,13 @@ from bytewax.operators import windowing
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.testing import run_main
 
+from benchmarks.protocol import cores
+
 BATCH = 25_000
 WAIT = timedelta(days=1)  # see `runner`: no row may be late because the machine is slow
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RANGE, SLIDE = timedelta(seconds=60), timedelta(seconds=10)
-SHARDS = 2
+SHARDS = cores()
 _SHARD = "HEADRACE_BENCH_SHARD"
 _NAMES = [str(key) for key in range(1000)]
 Predicate = list[tuple[str, int, int]]
@@ -146,12 +149,16 @@ def save(output: Path) -> None:
 
 
 def main() -> None:
-    source, output = Path(sys.argv[1]), Path(sys.argv[2])
+    source, output = Path(sys.argv[2]), Path(sys.argv[3])
     if _SHARD in os.environ:
-        predicates: list[Predicate] = json.loads(Path(sys.argv[3]).read_text(encoding="utf-8"))
-        run_main(dataflow(source, output, predicates, int(os.environ[_SHARD])))
+        predicates: list[Predicate] = json.loads(Path(sys.argv[4]).read_text(encoding="utf-8"))
+        shard = int(os.environ[_SHARD])
+        run_main(dataflow(output / "last", output / "warm-up", predicates, shard))
+        run_main(dataflow(source, output, predicates, shard))
         return
-    output.mkdir(parents=True)
+    for folder in ("last", "warm-up"):
+        (output / folder).mkdir(parents=True)
+    shutil.copy(max(source.iterdir()), output / "last")
     command = [sys.executable, "-m", __spec__.name, *sys.argv[1:]]
     workers = [subprocess.Popen(command, env={**os.environ, _SHARD: str(shard)}) for shard in range(SHARDS)]
     codes = [worker.wait() for worker in workers]

@@ -1,7 +1,7 @@
 """Pathway with many standing queries over one stream, query by query. Prints one line of JSON.
 
 Each query is a filter, a sliding window by key and a reduction of one graph, over CSV files (the fastest format its engine
-reads by itself), on two threads. The input is read as finite, so the engine may take it in few large steps and tells every
+reads by itself), on a thread per core. The input is read as finite, so the engine may take it in few large steps and tells every
 window once: rather too fast than too slow. The files are made before the clock runs; answers are put into Parquet after
 it has stopped. `seconds` is the run of the graph.
 """
@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
 
-os.environ.setdefault("PATHWAY_THREADS", "2")
+os.environ.setdefault("PATHWAY_THREADS", str(len(os.sched_getaffinity(0))))
 
 import pathway as pw
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pathway.internals.parse_graph import G
 from pyarrow import csv
 
 RANGE_US, SLIDE_US = 60_000_000, 10_000_000
@@ -63,6 +65,16 @@ def ask(rows: pw.Table, factors: Predicate, answer: Path) -> None:
     pw.io.csv.write(reduced, str(answer))
 
 
+def run(folder: Path, output: Path, predicates: list[Predicate]) -> float:
+    """Seconds of the graph of all queries."""
+    rows = pw.io.csv.read(str(folder / "part-*.csv"), schema=Row, mode="static")
+    for number, factors in enumerate(predicates):
+        ask(rows, factors, output / f"{number}.csv")
+    started = time.time()
+    pw.run(monitoring_level=pw.MonitoringLevel.NONE)
+    return time.time() - started
+
+
 def save(output: Path, queries: int) -> None:
     """The answers as the suite reads them."""
     for number in range(queries):
@@ -76,15 +88,15 @@ def save(output: Path, queries: int) -> None:
 
 
 def main() -> None:
-    source, output = Path(sys.argv[1]), Path(sys.argv[2])
-    predicates: list[Predicate] = json.loads(Path(sys.argv[3]).read_text(encoding="utf-8"))
+    source, output = Path(sys.argv[2]), Path(sys.argv[3])
+    predicates: list[Predicate] = json.loads(Path(sys.argv[4]).read_text(encoding="utf-8"))
     as_csv(source, output / "rows")
-    rows = pw.io.csv.read(str(output / "rows"), schema=Row, mode="static")
-    for number, factors in enumerate(predicates):
-        ask(rows, factors, output / f"{number}.csv")
-    started = time.time()
-    pw.run(monitoring_level=pw.MonitoringLevel.NONE)
-    seconds = time.time() - started
+    last = output / "last"
+    last.mkdir()
+    shutil.copy(max((output / "rows").iterdir()), last)
+    run(last, last, predicates)
+    G.clear()
+    seconds = run(output / "rows", output, predicates)
     save(output, len(predicates))
     print(json.dumps({"seconds": seconds}), flush=True)
 

@@ -1,17 +1,21 @@
 """Spark with many standing queries over one stream, in the ways people write it. Prints one line of JSON.
 
-`one by one`: a streaming query for each, all at once in one session. `join`: the predicates as a broadcast table
-joined with the rows, one streaming aggregation. `numpy`: `mapInArrow` evaluates all predicates with numpy on a partition at
-a time and hands partial aggregates of 10 s to one streaming aggregation. It imports nothing of Headrace's own.
+`one by one`: a streaming query for each, all at once in one session. `conditional`: one streaming aggregation with a conditional count and sum
+for each query. `join`: the predicates as a broadcast table joined with the rows, one streaming aggregation. `numpy`: `mapInArrow`
+evaluates all predicates with numpy on a partition at a time and hands partial aggregates of 10 s to one streaming aggregation.
+All aggregate panes of 10 s first and chain them into windows by `window_time`. It imports nothing of Headrace's own.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import reduce
+from operator import and_
 from pathlib import Path
 
 import numpy as np
@@ -30,10 +34,12 @@ Predicate = list[tuple[str, int, int]]
 
 def answered(rows: DataFrame, *keys: str) -> DataFrame:
     """count and sum by window and keys."""
+    sums = f.sum("n").alias("n"), f.sum("v").alias("v")
+    panes = rows.groupBy(f.window("at", "10 seconds").alias("w"), *keys).agg(*sums)
     return (
-        rows.groupBy(f.window("at", "60 seconds", "10 seconds").alias("w"), *keys)
-        .agg(f.sum("n").alias("n"), f.sum("v").alias("total"))
-        .select(*keys, f.unix_micros("w.end").alias("window_end"), "n", "total")
+        panes.groupBy(f.window(f.window_time("w"), "60 seconds", "10 seconds").alias("w"), *keys)
+        .agg(*sums)
+        .select(*keys, f.unix_micros("w.end").alias("window_end"), "n", f.col("v").alias("total"))
     )
 
 
@@ -42,6 +48,41 @@ def one_by_one(rows: DataFrame, number: int, factors: Predicate) -> DataFrame:
     for name, low, high in factors:
         kept = kept.where(f.col(name).between(low, high))
     return answered(kept.withColumn("n", f.lit(1)), "key").withColumn("q", f.lit(number))
+
+
+def conditional(rows: DataFrame, predicates: list[Predicate]) -> DataFrame:
+    """One aggregation for all: its result has an array with an entry for each query, taken apart at the end."""
+    holds = [
+        reduce(and_, (f.col(name).between(low, high) for name, low, high in factors))
+        for factors in predicates
+    ]
+    of_rows = [
+        each
+        for number, kept in enumerate(holds)
+        for each in (
+            f.count_if(kept).alias(f"n{number}"),
+            f.sum(f.when(kept, f.col("v"))).alias(f"v{number}"),
+        )
+    ]
+    of_panes = [
+        f.sum(f"{name}{number}").alias(f"{name}{number}") for number in range(len(holds)) for name in "nv"
+    ]
+    panes = rows.withWatermark("at", "0 seconds").groupBy(f.window("at", "10 seconds").alias("w"), "key")
+    windows = (
+        panes.agg(*of_rows)
+        .groupBy(f.window(f.window_time("w"), "60 seconds", "10 seconds").alias("w"), "key")
+        .agg(*of_panes)
+    )
+    each = f.array(
+        *(
+            f.struct(
+                f.lit(number).alias("q"), f.col(f"n{number}").alias("n"), f.col(f"v{number}").alias("total")
+            )
+            for number in range(len(holds))
+        )
+    )
+    told = windows.select("key", f.unix_micros("w.end").alias("window_end"), f.explode(each).alias("e"))
+    return told.select("key", "window_end", "e.*").where("n > 0")
 
 
 def joined(spark: SparkSession, rows: DataFrame, predicates: list[Predicate]) -> DataFrame:
@@ -104,20 +145,21 @@ def partials_of(predicates: list[Predicate]):
     return run
 
 
-def main() -> None:
-    way, source, output = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    predicates: list[Predicate] = json.loads(Path(sys.argv[4]).read_text(encoding="utf-8"))
-    spark = session(Request("tumbling", Path(source), 0, output / "answer", {}))
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "250000")
-    spark.read.schema(SCHEMA).parquet(f"{source}/part-99999.parquet").groupBy("key").count().collect()
-    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "4").parquet(source)
+def asked(spark: SparkSession, way: str, rows: DataFrame, predicates: list[Predicate]) -> list[DataFrame]:
+    """The streaming queries of a way."""
     if way == "one by one":
-        asked = [one_by_one(rows, number, factors) for number, factors in enumerate(predicates)]
-    elif way == "join":
-        asked = [joined(spark, rows, predicates)]
-    else:
-        partial = rows.mapInArrow(partials_of(predicates), "at timestamp, q int, key int, n bigint, v bigint")
-        asked = [answered(partial.withWatermark("at", "0 seconds"), "q", "key")]
+        return [one_by_one(rows, number, factors) for number, factors in enumerate(predicates)]
+    if way == "conditional":
+        return [conditional(rows, predicates)]
+    if way == "join":
+        return [joined(spark, rows, predicates)]
+    partial = rows.mapInArrow(partials_of(predicates), "at timestamp, q int, key int, n bigint, v bigint")
+    return [answered(partial.withWatermark("at", "0 seconds"), "q", "key")]
+
+
+def run(spark: SparkSession, way: str, source: Path, output: Path, predicates: list[Predicate]) -> float:
+    """Seconds from the start of the first micro-batch to the end of the last query."""
+    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "4").parquet(str(source))
     running = [
         query.writeStream.outputMode("append")
         .format("parquet")
@@ -125,13 +167,25 @@ def main() -> None:
         .option("checkpointLocation", str(output / f"checkpoint/{number}"))
         .trigger(availableNow=True)
         .start()
-        for number, query in enumerate(asked)
+        for number, query in enumerate(asked(spark, way, rows, predicates))
     ]
     for query in running:
         query.awaitTermination()
     ended = time.time()
     begun = min(datetime.fromisoformat(query.recentProgress[0]["timestamp"]).timestamp() for query in running)
-    print(json.dumps({"seconds": ended - begun}))
+    return ended - begun
+
+
+def main() -> None:
+    way, source, output = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    predicates: list[Predicate] = json.loads(Path(sys.argv[4]).read_text(encoding="utf-8"))
+    last = output / "last"
+    last.mkdir(parents=True)
+    shutil.copy(max(source.iterdir()), last)
+    spark = session(Request("tumbling", Path(source), 0, output / "answer", {}))
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "250000")
+    run(spark, way, last, output / "warm-up", predicates)
+    print(json.dumps({"seconds": run(spark, way, source, output, predicates)}))
     spark.stop()
 
 

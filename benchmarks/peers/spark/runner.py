@@ -1,21 +1,21 @@
 """Spark: its own streaming query over the Parquet files, or the same aggregation as one batch job.
 
 `engine=streaming` reads what is there with `availableNow`, groups by `window` and key under a watermark, appends
-closed windows to Parquet. `state=hdfs` (in memory, the default of Spark) or `rocksdb`. `engine=batch` is a yardstick: no
-state, no commits, no windows that close, only the aggregation.
+closed windows to Parquet. `state=hdfs` (in memory, the default of Spark) or `rocksdb`. `plan=panes` first aggregates panes of one slide
+and then, over `window_time`, the panes of each window: a row is no longer copied into every window that holds it. `engine=batch` is a
+yardstick: no state, no commits, no windows that close, only the aggregation.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from datetime import datetime
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from benchmarks.protocol import RANGE_SECONDS, Request, answer, request
+from benchmarks.protocol import RANGE_SECONDS, Request, answer, cores, one_row, request
 
 SCHEMA = "at timestamp, key int, value double"
 _STATE_STORES = {
@@ -34,14 +34,14 @@ def session(asked: Request) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(scratch),
-        "spark.sql.shuffle.partitions": asked.options.get("partitions", "2"),
+        "spark.sql.shuffle.partitions": asked.options.get("partitions", str(cores())),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,  # the faster one on a local disk
         "spark.sql.streaming.stateStore.providerClass": _STATE_STORES[asked.options.get("state", "hdfs")],
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     }
-    builder = SparkSession.builder.master(f"local[{os.cpu_count()}]")
+    builder = SparkSession.builder.master(f"local[{cores()}]")
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -51,41 +51,43 @@ def session(asked: Request) -> SparkSession:
 
 def windowed(rows: DataFrame, asked: Request) -> DataFrame:
     """count, sum and max by window and key."""
-    window = f.window("at", f"{RANGE_SECONDS} seconds", f"{asked.slide_seconds} seconds")
-    return (
-        rows.groupBy(window.alias("w"), "key")
-        .agg(f.count("*").alias("count"), f.sum("value").alias("sum"), f.max("value").alias("max"))
-        .select(f.unix_micros("w.end").alias("window_end"), "key", "count", "sum", "max")
-    )
+    length, slide = f"{RANGE_SECONDS} seconds", f"{asked.slide_seconds} seconds"
+    of_rows = {"count": f.count("*"), "sum": f.sum("value"), "max": f.max("value")}
+    of_panes = {"count": f.sum("count"), "sum": f.sum("sum"), "max": f.max("max")}
+    if asked.options.get("plan") == "panes" and length != slide:
+        panes = _by_window(rows, f.window("at", slide), of_rows)
+        windows = _by_window(panes, f.window(f.window_time("w"), length, slide), of_panes)
+    else:
+        windows = _by_window(rows, f.window("at", length, slide), of_rows)
+    return windows.select(f.unix_micros("w.end").alias("window_end"), "key", *of_rows)
 
 
-def warm_up(spark: SparkSession, asked: Request) -> None:
-    """Start the JVM's engine on the one row of the last file."""
-    last = max(asked.folder.iterdir())
-    windowed(spark.read.schema(SCHEMA).parquet(str(last)), asked).collect()
+def _by_window(rows: DataFrame, window: Column, aggregates: dict[str, Column]) -> DataFrame:
+    named = [aggregate.alias(name) for name, aggregate in aggregates.items()]
+    return rows.groupBy(window.alias("w"), "key").agg(*named)
 
 
-def run_batch(spark: SparkSession, asked: Request) -> float:
+def run_batch(spark: SparkSession, asked: Request, folder: Path, output: Path) -> float:
     started = time.time()
-    rows = spark.read.schema(SCHEMA).parquet(str(asked.folder))
-    windowed(rows, asked).write.mode("overwrite").parquet(str(asked.output))
+    rows = spark.read.schema(SCHEMA).parquet(str(folder))
+    windowed(rows, asked).write.mode("overwrite").parquet(str(output))
     return time.time() - started
 
 
-def run_streaming(spark: SparkSession, asked: Request, checkpoint: Path) -> float:
+def run_streaming(spark: SparkSession, asked: Request, folder: Path, output: Path) -> float:
     """Seconds from the start of the first micro-batch to the end of the query."""
     rows = (
         spark.readStream.schema(SCHEMA)
         .option("maxFilesPerTrigger", asked.options.get("files", "4"))
-        .parquet(str(asked.folder))
+        .parquet(str(folder))
         .withWatermark("at", "0 seconds")
     )
     query = (
         windowed(rows, asked)
         .writeStream.outputMode("append")
         .format("parquet")
-        .option("path", str(asked.output))
-        .option("checkpointLocation", str(checkpoint))
+        .option("path", str(output))
+        .option("checkpointLocation", str(asked.output.parent / f"checkpoint-{output.name}"))
         .trigger(availableNow=True)
         .start()
     )
@@ -99,13 +101,10 @@ def main() -> None:
     asked = request()
     begun = time.time()
     spark = session(asked)
-    warm_up(spark, asked)
+    run = run_batch if asked.options.get("engine", "streaming") == "batch" else run_streaming
+    run(spark, asked, one_row(asked), asked.output.parent / "warm-up")
     startup = time.time() - begun
-    if asked.options.get("engine", "streaming") == "batch":
-        seconds = run_batch(spark, asked)
-    else:
-        seconds = run_streaming(spark, asked, asked.output.parent / "checkpoint")
-    answer(asked.rows, seconds, startup)
+    answer(asked.rows, run(spark, asked, asked.folder, asked.output), startup)
     spark.stop()
 
 

@@ -1,1 +1,1 @@
-"""See ARCHITECTURE.md for what this room is for."""
+"""The algebra: queries, expressions, functions and windows, without how they are computed."""

@@ -23,8 +23,8 @@ from headrace.time import Duration, Instant
 class StreamScan:
     """All rows of a stream, in the order (event time, position).
 
-    `source` says which of its channels: its accepted rows, its late rows or its rejected ones. `table` holds the
-    stream's own columns. When the stream stamps arrival times `time` is None.
+    `source` is one of its channels: accepted rows, late rows or rejected ones. `table` has the
+    stream's columns. `time` is None when the stream stamps arrival times.
     """
 
     name: str
@@ -57,8 +57,8 @@ class RelationScan:
 class QueryScan:
     """The results of another query as a stream; a window result's event time is window_end - 1 microsecond.
 
-    `query` is None for one that is registered under `name`, and the query itself for a SELECT in FROM. A query that holds a
-    relation is read as that: it is here itself, also when it is `registered`, under a `Changing` window.
+    `query` is None for one that is registered under `name`, and the query itself for a SELECT in FROM. A query that is a
+    relation is read as one: `query` is it, also when `registered`, under a `Changing` window.
     """
 
     name: str
@@ -80,11 +80,11 @@ class QueryScan:
 
 @dataclass(frozen=True, slots=True)
 class UnionAll:
-    """All rows of several streams as one stream, in the order (event time, which of them, position).
+    """All rows of several streams as one stream, in the order (event time, number of the stream, position).
 
-    Members have columns of the same types; `table` has the names that those of the first have. A row is late by what its
-    own stream has promised; the union has come as far as the slowest. Members that are queries which hold relations are read as
-    that: under a `Changing` window it is what they hold together. Source: Li 2008, section 8.2 (Meld).
+    The inputs have columns of the same types; `table` has the names of the first. A row is late by the punctuation of its
+    stream; the punctuation of the union is the minimum. Inputs that are relations are read under a `Changing` window as one
+    relation. Source: Li 2008, section 8.2 (Meld).
     """
 
     inputs: tuple[StreamScan | QueryScan, ...]
@@ -94,7 +94,7 @@ class UnionAll:
 
     @property
     def name(self) -> str:
-        """What it is called where streams have names; no user can write it."""
+        """Its name where streams have names; no user can write it."""
         return "@" + " UNION ALL ".join(member.name for member in self.inputs)
 
     @property
@@ -177,10 +177,10 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class SemijoinColumn:
-    """`x IN (SELECT y FROM r WHERE c)` or EXISTS, as a column of truth: what a condition above may read.
+    """`x IN (SELECT y FROM r WHERE c)` or EXISTS, as a column of truth for a condition above.
 
-    True where a row of `right` that meets `condition` passes `test` (`x = y`; None for EXISTS); else unknown where the test of
-    one is unknown; else false. The condition may read the columns of `source` too.
+    True where a row of `right` that satisfies `condition` satisfies `test` (`x = y`; None for EXISTS); else unknown where a test
+    is unknown; else false. The condition may read the columns of `source` too.
     """
 
     source: Node
@@ -209,17 +209,17 @@ class Aggregate:
     @property
     def schema(self) -> Schema:
         """Keys, then aggregates, then the window's bounds where the window slides."""
-        own = tuple(Field(key.name, key.expression.type) for key in self.keys)
-        own += tuple(Field(item.name, item.call.type) for item in self.aggregates)
+        fields = tuple(Field(key.name, key.expression.type) for key in self.keys)
+        fields += tuple(Field(item.name, item.call.type) for item in self.aggregates)
         for node in walk(self.source):
             if isinstance(node, Windowed) and slides(node.window):
-                own += node.schema.fields[-3:]
-        return Schema(own)
+                fields += node.schema.fields[-3:]
+        return Schema(fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """One output column per expression; the names are what the user sees."""
+    """One output column per expression, with the names of the answer."""
 
     source: Node
     columns: tuple[Named, ...]
@@ -232,7 +232,7 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """Each different row once."""
+    """The distinct rows."""
 
     source: Node
 
@@ -255,7 +255,7 @@ class SortKey:
 class Top:
     """The rows in ORDER BY order, the first `limit` of them (all when None), per window or per instant.
 
-    Ties at the limit are cut by all output columns, ascending with nulls first, so that the answer is one.
+    Ties at the limit are cut by all output columns, ascending with nulls first, so that the answer is unique.
     """
 
     source: Node
@@ -270,7 +270,7 @@ class Top:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Relation to stream: ISTREAM what is new against the previous instant or window, DSTREAM what is gone, RSTREAM all."""
+    """Relation to stream: ISTREAM the insertions since the previous instant or window, DSTREAM the retractions, RSTREAM all rows."""
 
     source: Node
     kind: Choice["istream", "dstream", "rstream"]
@@ -303,7 +303,7 @@ Emission: TypeAlias = Choice["windows", "relation", "stream"]
 
 @dataclass(frozen=True, slots=True)
 class Revisions:
-    """`WITH REVISIONS [FOR INTERVAL d]`: late rows at most `within` behind the punctuation enter too (None: however late)."""
+    """`WITH REVISIONS [FOR INTERVAL d]`: late rows enter up to `within` below the punctuation (None: without limit)."""
 
     within: Duration | None = None
 
@@ -318,8 +318,8 @@ class Query:
 
     `emission`: "windows" streams each closed window once; "relation" holds at every instant; "stream" emits rows at
     their instants (a relation-to-stream operator at the root, or a select over a bare stream). With `revisions` windows
-    that late rows change are told again, as what goes (-1) and what comes (+1). With `shedding` it may be answered from
-    fewer rows than there are, and says how far that may be from the answer over all of them.
+    that late rows change are emitted again, as retractions (-1) and insertions (+1). With `shedding` it may be answered from
+    a part of the rows, with an error bound.
     """
 
     root: Node
@@ -351,16 +351,16 @@ def children(node: Node) -> tuple[Node, ...]:
 
 def walk(node: Node) -> list[Node]:
     """The node and all below it, parents first."""
-    found, waiting = [], [node]
+    nodes, waiting = [], [node]
     while waiting:
         node = waiting.pop()
-        found.append(node)
+        nodes.append(node)
         waiting.extend(reversed(children(node)))
-    return found
+    return nodes
 
 
 def derived_in(query: Query) -> tuple[tuple[QueryScan, Query], ...]:
-    """The queries that stand in the FROM of a query themselves, in order; none when all it reads has a name."""
+    """The SELECTs in the FROM of a query, in order; empty when all its sources have names."""
     scans = (node for node in walk(query.root) if isinstance(node, QueryScan))
     return tuple((scan, scan.query) for scan in scans if scan.query is not None)
 
@@ -372,7 +372,7 @@ def every_node(query: Query) -> list[Node]:
 
 
 def find_window(node: Node) -> Windowed | None:
-    """The one Windowed node at or below `node`, looking through the left side of joins; None when there is none."""
+    """The only Windowed node at or below `node`, through the left side of joins; None without one."""
     return next((below for below in walk(node) if isinstance(below, Windowed)), None)
 
 
@@ -382,7 +382,7 @@ def streams_of(query: Query) -> tuple[str, ...]:
 
 
 def per_row_window(window: Window) -> bool:
-    """True for windows of which each partition has its own."""
+    """True for windows that each partition has separately."""
     return isinstance(window, RowsSlide | TupleSlide | Delta | Session)
 
 

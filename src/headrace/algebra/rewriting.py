@@ -1,4 +1,4 @@
-"""A query's tree with some of its columns said otherwise: what stays the same when what is below changes."""
+"""Rewriting of a query's tree: other expressions over an unchanged structure."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Change = Callable[[Expression], Expression | None]
 
 
 def rewritten(node: Node, change: Change, below: Callable[[Node], Node | None]) -> Node:
-    """The tree with `change` applied to every expression; where `below` gives a node that one stands, as it is."""
-    found = below(node)
-    if found is not None:
-        return found
+    """The tree with `change` applied to every expression; a node for which `below` returns another is replaced by that."""
+    replacement = below(node)
+    if replacement is not None:
+        return replacement
 
     def apply(expression: Expression) -> Expression:
         return transform(expression, change)
@@ -50,10 +50,10 @@ def rewritten(node: Node, change: Change, below: Callable[[Node], Node | None]) 
             return replace(node, left=rewritten(left, change, below), condition=on)
         case SemijoinColumn(source=source, condition=condition, test=test):
             on = None if condition is None else apply(condition)
-            asked = (
+            compared = (
                 None if test is None else Call(test.function, tuple(map(apply, test.arguments)), test.type)
             )
-            return replace(node, source=rewritten(source, change, below), condition=on, test=asked)
+            return replace(node, source=rewritten(source, change, below), condition=on, test=compared)
     raise AssertionError(f"{type(node).__name__} cannot be rewritten here")
 
 
@@ -69,7 +69,7 @@ def _call(call: AggregateCall, apply: Callable[[Expression], Expression]) -> Agg
 
 
 def expressions_of(node: Node) -> list[Expression]:
-    """What a node computes of its rows, itself."""
+    """The expressions of a node itself."""
     match node:
         case Project(columns=columns):
             return [column.expression for column in columns]

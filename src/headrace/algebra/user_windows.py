@@ -1,4 +1,4 @@
-"""The module that homes written before the files moved name as that of a user window's base class."""
+"""The old module name of the base class of user windows, which homes of earlier versions contain."""
 
 from headrace.algebra.windows.user_windows import LinearWindow, UserWindow
 

@@ -1,1 +1,1 @@
-"""The past: runs, random blocks, resolutions, compaction and retention."""
+"""Archive of streams: runs, random blocks, resolutions, compaction and retention."""

@@ -1,10 +1,10 @@
-"""Which of a run's equal random parts does a row belong to?
+"""Random blocks of an archive run: equal parts, each a uniform random sample of the run's rows in time order.
 
-Every block of a run is a uniform random sample of the run's rows, in time order; the first n blocks of every run are one
-sample of the whole stream, n of all blocks large (OSCAR, "randomize, then sort"). The paper draws a block for each row as it
-comes, which a task that runs again would draw anew; here a row's block is decided by a hash of its position, seeded by the
-stream. So the same rows lie in the same blocks whatever the cuts, blocks of small runs merge into those of large ones, and
-samples of streams that share no seed are independent. Blocks differ in size by about the square root of it.
+The first n blocks of every run are one sample of the whole stream, n of all blocks large (OSCAR, "randomize, then sort").
+The paper draws a block for each row, which a task that runs again would draw differently; here a hash of the row's position,
+seeded by the stream, decides. So the same rows are in the same blocks whatever the cuts, blocks of small runs merge into
+those of large ones, and samples of streams that share no seed are independent. Blocks differ in size by about the square
+root of it.
 """
 
 from __future__ import annotations

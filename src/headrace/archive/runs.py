@@ -1,9 +1,9 @@
-"""Archive runs: every row of a stream, kept as plain Parquet in time order.
+"""Archive runs: every row of a stream, stored as plain Parquet in time order.
 
-A run holds what one scan task read of one stream in one epoch: the stream's columns, and ours. `__position` is the row's
-place in the stream's order of arrival, `__fate` what became of it: accepted (0) or late (1); `__at` is its event time in
-microseconds, where that is not a column of its own; `__block` which of the run's equal random parts it belongs to, where the
-stream asks for such. Spark, DuckDB and pandas read it as it is.
+A run has what one scan task read of one stream in one epoch: the stream's columns, and these. `__position` is the row's
+place in the stream's order of arrival, `__fate` is accepted (0) or late (1); `__at` is its event time in microseconds, where
+that is not a column of its own; `__block` is its random part of the run, where the stream has blocks. Spark, DuckDB and
+pandas read the file as it is.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What the manifest keeps of a run: rows, late rows, least and greatest event time."""
+    """The manifest's entry of a run: rows, late rows, least and greatest event time."""
 
     rows: int
     late: int
@@ -41,16 +41,16 @@ class RunFacts:
 
 
 Finished: TypeAlias = tuple[pa.Buffer, RunFacts]
-"""A run's bytes, and what is in it."""
+"""A run's bytes, and its facts."""
 
 
 @dataclass(slots=True)
 class RunWriter:
-    """Takes in a task's rows of one stream; gives Parquet files as they become full, and at the end the rest.
+    """Collects a task's rows of one stream; returns Parquet files as they become full, and at the end the rest.
 
-    Rows that come in time order are encoded as they come, so that memory does not grow with them. From the first step back
-    on rows are kept, and sorted into runs of their own: every run is in the order (event time, position). With `blocks`, which
-    says each row's block, a run is a row group for each block, and each of these is in that order.
+    Rows that arrive in time order are encoded at once, so that memory does not grow with them. From the first step back on
+    rows are buffered, and sorted into runs of their own: every run is in the order (event time, position). With `blocks`, which
+    maps positions to blocks, a run has a row group for each block, and each of these is in that order.
     """
 
     schema: pa.Schema
@@ -63,7 +63,7 @@ class RunWriter:
     def add(
         self, columns: Sequence[pa.Array], at: Ints, position: Ints, late: npt.NDArray[np.bool_] | None
     ) -> list[Finished]:
-        """Take in a batch, whatever its fate; runs that became full."""
+        """Add a batch of accepted and late rows; the runs that became full."""
         fate = np.zeros(len(at), np.int8) if late is None else late.astype(np.int8)
         ours = {POSITION: pa.array(position), FATE: pa.array(fate)}
         if not has_own_time(self.schema, self.time):
@@ -86,18 +86,18 @@ class RunWriter:
         return [*self._ended(), *self._sorted()]
 
     def _ended(self) -> list[Finished]:
-        """The run of rows that came in order."""
+        """The run of rows that arrived in order."""
         run, self.ordered = self.ordered, None
         return [run.close()] if run is not None else []
 
     def _sorted(self) -> list[Finished]:
-        """The kept rows as a run; those that follow may come in order again."""
-        kept, self.batches, self.row_count = self.batches, [], 0
-        if not kept:
+        """The buffered rows as a run; later rows may arrive in order again."""
+        batches, self.batches, self.row_count = self.batches, [], 0
+        if not batches:
             return []
-        at = np.concatenate([instants for _, instants, _ in kept])
-        order = np.lexsort([np.concatenate([places for _, _, places in kept]), at])
-        rows = pa.concat_tables([table for table, _, _ in kept])
+        at = np.concatenate([instants for _, instants, _ in batches])
+        order = np.lexsort([np.concatenate([places for _, _, places in batches]), at])
+        rows = pa.concat_tables([table for table, _, _ in batches])
         run = _Run(rows.schema)
         if self.blocks is None:
             run.write(rows.take(pa.array(order)), at[order])
@@ -110,7 +110,7 @@ class RunWriter:
 
 
 class _Run:
-    """One Parquet file in the making; tables come in time order."""
+    """One unfinished Parquet file; tables are appended in time order."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._out = pa.BufferOutputStream()
@@ -120,9 +120,9 @@ class _Run:
         self._writer = pq.ParquetWriter(
             self._out,
             schema,
-            # What is packed does not get smaller by compression, only slower to write.
+            # Packed columns do not get smaller by compression, only slower to write.
             compression={field.name: "none" if field.name in packed else "lz4" for field in schema},
-            # Fates are nearly all one: to compress them takes half as long as to look each up in a dictionary.
+            # Nearly all fates are equal: compressing them takes half as long as a dictionary.
             use_dictionary=[field.name for field in schema if _repeats(field.type) and field.name != FATE],
             column_encoding=encodings,
             write_statistics=[*packed, *(field.name for field in schema if field.name == BLOCK)],
@@ -147,15 +147,15 @@ class _Run:
 
 
 def has_own_time(schema: pa.Schema, time: str | None) -> bool:
-    """True when a timestamp column of the stream is its event time, so that `__at` would say it twice."""
+    """True when a timestamp column of the stream is its event time, so that `__at` would repeat it."""
     return time is not None and pa.types.is_timestamp(schema.field(time).type)
 
 
 def _repeats(kind: pa.DataType) -> bool:
-    """Texts and tiny numbers repeat; others are cheaper as they are."""
+    """Whether a dictionary pays: texts and tiny numbers repeat."""
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_int8(kind))
 
 
 def _is_packed(kind: pa.DataType) -> bool:
-    """Integers and timestamps lie as bit-packed differences: smaller, and quicker to write than to compress."""
+    """Whether values are bit-packed differences: smaller for integers and timestamps, and faster than compression."""
     return bool(pa.types.is_int32(kind) or pa.types.is_int64(kind) or pa.types.is_timestamp(kind))

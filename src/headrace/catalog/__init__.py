@@ -1,1 +1,1 @@
-"""See ARCHITECTURE.md for what this room is for."""
+"""The catalog: definitions of streams, relations, queries, functions and windows, and the log of their changes."""

@@ -1,7 +1,7 @@
-"""The catalog: what exists, as the fold of the query log.
+"""The catalog: all definitions, as the fold of the query log.
 
-A query is named by the user and, for its state and results, by its *generation*: the ordinal of the log entry that gave
-it its present text. ALTER makes a new generation, RENAME and PAUSE keep it; a generation is never used again.
+A query is named by the user and, for its state and results, by its *generation*: the ordinal of the log entry with
+its present text. ALTER makes a new generation, RENAME and PAUSE keep it; a generation is never reused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CatalogQuery:
 
 @dataclass(frozen=True, slots=True)
 class StoredRelation:
-    """A relation and the file of the version in force."""
+    """A relation and the file of its current version."""
 
     definition: RelationDefinition
     file: str
@@ -57,7 +57,7 @@ class StoredRelation:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Everything by name, compared without case; `position` is the number of log entries applied."""
+    """All definitions by name, compared without case; `position` is the number of log entries applied."""
 
     streams: Mapping[str, StreamDefinition] = field(default_factory=dict)
     relations: Mapping[str, StoredRelation] = field(default_factory=dict)
@@ -66,16 +66,16 @@ class Catalog:
     windows: Mapping[str, WindowDefinition] = field(default_factory=dict)
     position: int = 0
     sample_rates: Mapping[str, float] = field(default_factory=dict)
-    """The share of its rows that a stream keeps, by lower-case name, where that was changed since it was created."""
+    """The share of its rows that a stream keeps, by lower-case name, where it was changed after CREATE."""
     idle: tuple[int, ...] = ()
-    """Ordinals of log entries that change nothing: what they are about was gone, or they were appended before."""
+    """Ordinals of log entries without effect: their object was dropped, or they were appended before."""
 
     def stream(self, name: str) -> StreamDefinition | None:
         """The stream of that name, or None."""
         return self.streams.get(name.lower())
 
     def sample_rate_of(self, name: str) -> float:
-        """The share of a stream's rows that queries WITH SHEDDING are shown, above 0 and at most 1."""
+        """The share of a stream's rows for queries WITH SHEDDING, above 0 and at most 1."""
         stream = self.stream(name)
         return self.sample_rates.get(name.lower(), 1.0 if stream is None else stream.keep)
 
@@ -94,13 +94,13 @@ class Catalog:
     def require_query(self, name: str) -> CatalogQuery:
         """The query of that name.
 
-        Raises `UserError` that names near ones.
+        Raises `UserError` with similar names.
         """
-        found = self.query(name)
-        if found is None:
+        registered = self.query(name)
+        if registered is None:
             names = [query.definition.name for query in self.queries.values()]
             raise UserError(f"there is no query '{name}'", remedy=did_you_mean(name, names))
-        return found
+        return registered
 
     def kind_of(self, name: str) -> str | None:
         """'stream', 'relation' or 'query': names are unique over all three."""
@@ -111,7 +111,7 @@ class Catalog:
         return "query" if self.query(name) else None
 
     def apply_all(self, entries: Sequence[Mapping[str, Any]]) -> Catalog:
-        """The catalog after log entries; a run of changes to queries costs what it changes, however it is cut."""
+        """The catalog after log entries; the cost of a run of changes to queries is proportional to the changes, however it is split."""
         after = self
         for of_queries, run in groupby(entries, is_of_query):
             if of_queries:
@@ -132,7 +132,7 @@ class Catalog:
         return replace(self, queries=queries.done(), position=position, idle=(*self.idle, *idle))
 
     def without_effect(self, count: int) -> Catalog:
-        """The catalog after so many log entries that were appended before, and count once."""
+        """The catalog after `count` log entries that were appended before, and count once."""
         position = self.position + count
         return replace(self, position=position, idle=(*self.idle, *range(self.position, position)))
 
@@ -156,8 +156,8 @@ class Catalog:
                 )
             case "put_relation":
                 relation = relation_from_json(entry["relation"])
-                known = self.relation(relation.name)
-                stored = StoredRelation(relation, entry["file"], known.version + 1 if known else 0)
+                previous = self.relation(relation.name)
+                stored = StoredRelation(relation, entry["file"], previous.version + 1 if previous else 0)
                 return replace(after, relations={**self.relations, relation.name.lower(): stored})
             case "put_function":
                 function = function_from_json(entry["function"])
@@ -173,8 +173,8 @@ class Catalog:
 
     def _without(self, kind: str, name: str) -> dict[str, Any]:
         room = {"stream": "streams", "relation": "relations"}[kind]
-        kept = self.sample_rates if kind == "relation" else _but(self.sample_rates, name)
-        return {room: _but(getattr(self, room), name), "sample_rates": kept}
+        rates = self.sample_rates if kind == "relation" else _but(self.sample_rates, name)
+        return {room: _but(getattr(self, room), name), "sample_rates": rates}
 
 
 def _but(things: Mapping[str, _Thing], name: str) -> dict[str, _Thing]:
@@ -187,9 +187,9 @@ def is_of_query(entry: Mapping[str, Any]) -> bool:
 
 
 def _change(queries: Edit[CatalogQuery], ordinal: int, entry: Mapping[str, Any]) -> bool:
-    """One log entry of a query; False where the query is gone and nothing is changed.
+    """Apply one log entry of a query; False where the query was dropped.
 
-    Such entries are in homes of older versions, which could append an entry a second time.
+    Such entries are in homes of older versions, which could append an entry twice.
     """
     kind = entry["do"]
     if kind == "put_query":

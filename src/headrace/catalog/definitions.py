@@ -1,4 +1,4 @@
-"""What the catalog holds: streams, relations and queries, as the user defined them."""
+"""Definitions in the catalog: streams, relations and queries, as the user wrote them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from headrace.time import DAY, Duration, render_duration
 
 @dataclass(frozen=True, slots=True)
 class Progressing:
-    """What tells how far a stream has come, beside SLACK in time, PUNCTUATED BY and IDLE TIMEOUT.
+    """The clauses of a stream about progress besides SLACK in time, PUNCTUATED BY and IDLE TIMEOUT.
 
     `behind`: SLACK n ROWS. `external`: rows alone promise nothing. `per`: the columns that name a row's source, or
-    `folder`: a file's folder is its source; the stream is as far as its slowest source, once `expected` were seen. `step`:
-    bounds are rounded down to multiples of it. `heartbeat`: every so often, how long a row takes at most. `group_condition`
-    (text) on a row promises that none of the same `groups` columns follows below its event time. `patterns`: promises say by
-    patterns over the `groups` columns what does not follow; `pattern_column` holds them where rows carry them.
+    `folder`: a file's folder is its source; the stream's punctuation is the minimum over its sources, once `expected` were seen.
+    `step`: bounds are rounded down to multiples of it. `heartbeat`: its period, and the maximum delay of a row. `group_condition`
+    (text) on a row promises that none of the same `groups` columns follows below its event time. `patterns`: promises are
+    patterns over the `groups` columns; `pattern_column` has them where rows carry them.
     """
 
     behind: int | None = None
@@ -35,9 +35,9 @@ class Progressing:
     pattern_column: str | None = None
 
     def __str__(self) -> str:
-        """The clauses, as they are written."""
+        """The clauses as text."""
         named = ", ".join(self.per) if self.per else None
-        found = [
+        clauses = [
             None if self.behind is None else f"SLACK {self.behind} ROWS",
             "PUNCTUATED EXTERNALLY" if self.external else None,
             self.group_clause,
@@ -48,11 +48,11 @@ class Progressing:
             if self.heartbeat is None
             else "HEARTBEAT EVERY {} DELAY {}".format(*map(render_duration, self.heartbeat)),
         ]
-        return " ".join(each for each in found if each is not None) or "none"
+        return " ".join(clause for clause in clauses if clause is not None) or "none"
 
     @property
     def group_clause(self) -> str | None:
-        """What promises for groups rest on, as it is written; None where there are none."""
+        """The clause of promises for groups, as text; None without one."""
         if not self.groups:
             return None
         named = ", ".join(self.groups)
@@ -63,13 +63,13 @@ class Progressing:
 
     @property
     def has_sources(self) -> bool:
-        """True when the sources' own progress has to be known."""
+        """True when the progress of each source is stored."""
         return self.behind is not None or bool(self.per) or self.folder
 
 
 @dataclass(frozen=True, slots=True)
 class Deduplication:
-    """DEDUPLICATE BY: of rows with equal `keys` and event times no further apart than `within`, the first to arrive counts."""
+    """DEDUPLICATE BY: of rows with equal `keys` whose event times differ by at most `within`, the first to arrive counts."""
 
     keys: tuple[str, ...]
     within: Duration = 0
@@ -86,9 +86,9 @@ class StreamDefinition:
     """CREATE STREAM, with defaults filled in.
 
     `time` is the event-time column, None when arrival time is stamped. `punctuated_by` is the text of a boolean
-    expression over the stream's columns. `archive`: "copy" (default), "in place" or "none". `retain`: how much of the past
-    is kept, in event time; None keeps all. `blocks`: how many equal random parts a run of the archive has. `keep`: the share of
-    its rows that queries WITH SHEDDING are shown from the beginning; what is in force is the catalog's `sample_rate_of`.
+    expression over the stream's columns. `archive`: "copy" (default), "in place" or "none". `retain`: the retention of the
+    archive, in event time; None has no limit. `blocks`: the number of equal random parts of a run of the archive. `keep`: the
+    share of rows for queries WITH SHEDDING at CREATE; the current share is the catalog's `sample_rate_of`.
     """
 
     name: str
@@ -120,13 +120,13 @@ class RelationDefinition:
 
 @dataclass(frozen=True, slots=True)
 class QueryDefinition:
-    """CREATE QUERY: its text is the truth; it is bound against the catalog of its position in the query log.
+    """CREATE QUERY: its text is authoritative; it is bound against the catalog at its position in the query log.
 
-    `retain`: how long results are kept, in event time behind what the query has answered; None keeps all. `owner` and
-    `tags` mean nothing to the engine: people find and administer queries by them, compared without case. `continues`: its
-    window was changed, and it tells those that end from then on. `materialize`: how much of its answer is kept between two
-    INVOKEs; None leaves it to the planner. `zone`: whose clocks its times and dates are read by. `sharing`: whether its panes
-    are kept, and its rows folded into them, together with those of queries alike.
+    `retain`: the retention of results, in event time behind the query's punctuation; None has no limit. `owner` and
+    `tags` are for selecting queries, compared without case. `continues`: its
+    window was changed, and it emits windows that end after the change. `materialize`: what is stored of its answer between two
+    INVOKEs; None leaves it to the planner. `zone`: the time zone of its times and dates. `sharing`: whether its panes
+    are stored and aggregated together with those of equal queries.
     """
 
     name: str
@@ -146,7 +146,7 @@ class QueryDefinition:
 class FunctionDefinition:
     """A Python function usable in queries; `body` is its code. See `headrace.algebra.functions.resolve.UserFunction`.
 
-    `fingerprint` is equal for functions with the same code, whatever they are pickled to; "" where an older Headrace
+    `fingerprint` is equal for functions with the same code, also if pickled differently; "" where an older Headrace
     registered it.
     """
 
@@ -163,7 +163,7 @@ class FunctionDefinition:
 class WindowDefinition:
     """A user's kind of window; `body` is the code of its class. See `headrace.algebra.windows.user_windows.UserWindow`.
 
-    `fingerprint` is equal for classes with the same code, whatever they are pickled to.
+    `fingerprint` is equal for classes with the same code, also if pickled differently.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Entries of the query log as JSON, and back. The log is the truth: the catalog is the fold of its entries."""
+"""The query log's entries as JSON, and back. The log is authoritative: the catalog is the fold of its entries."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def type_from_json(value: Any) -> Type:
     if name == "ARRAY":
         return array(type_from_json(inside[0]))
     if name == "STRUCT":
-        return struct(*(Field(each, type_from_json(kind)) for each, kind in inside))
+        return struct(*(Field(field_name, type_from_json(kind)) for field_name, kind in inside))
     return Type(name, *inside)
 
 
@@ -76,18 +76,21 @@ def stream_to_json(stream: StreamDefinition) -> dict[str, Any]:
 
 def stream_from_json(value: Mapping[str, Any]) -> StreamDefinition:
     """The inverse."""
-    told = {"schema": schema_from_json(value["schema"]), "progress": _progressing(value.get("progress", {}))}
+    fields = {
+        "schema": schema_from_json(value["schema"]),
+        "progress": _progressing(value.get("progress", {})),
+    }
     if (once := value.get("deduplicate")) is not None:
-        told["deduplicate"] = Deduplication(tuple(once["keys"]), once["within"])
-    return StreamDefinition(**{**value, **told})
+        fields["deduplicate"] = Deduplication(tuple(once["keys"]), once["within"])
+    return StreamDefinition(**{**value, **fields})
 
 
 def _progressing(value: Mapping[str, Any]) -> Progressing:
     """Sequences come back as tuples."""
-    given: dict[str, Any] = {
-        name: tuple(each) if isinstance(each, list) else each for name, each in value.items()
+    fields: dict[str, Any] = {
+        name: tuple(item) if isinstance(item, list) else item for name, item in value.items()
     }
-    return Progressing(**given)
+    return Progressing(**fields)
 
 
 def relation_to_json(relation: RelationDefinition) -> dict[str, Any]:
@@ -107,7 +110,7 @@ def relation_from_json(value: Mapping[str, Any]) -> RelationDefinition:
 
 def query_to_json(query: QueryDefinition) -> dict[str, Any]:
     """A query definition; an owner and tags only where it has them."""
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "name": query.name,
         "text": query.text,
         "from_now": query.from_now,
@@ -119,17 +122,19 @@ def query_to_json(query: QueryDefinition) -> dict[str, Any]:
         **({} if query.sharing else {"sharing": False}),
     }
     settings = {"owner": query.owner, "tags": query.tags}
-    return told | settings_to_json({name: each for name, each in settings.items() if each})
+    return document | settings_to_json({name: setting for name, setting in settings.items() if setting})
 
 
 def settings_to_json(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Owner, tags, retention: those that are given."""
-    return {name: list(each) if isinstance(each, tuple) else each for name, each in settings.items()}
+    return {
+        name: list(setting) if isinstance(setting, tuple) else setting for name, setting in settings.items()
+    }
 
 
 def settings_from_json(value: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse."""
-    return {name: tuple(each) if isinstance(each, list) else each for name, each in value.items()}
+    return {name: tuple(setting) if isinstance(setting, list) else setting for name, setting in value.items()}
 
 
 def query_from_json(value: Mapping[str, Any]) -> QueryDefinition:
@@ -175,5 +180,5 @@ def window_from_json(value: Mapping[str, Any]) -> WindowDefinition:
 
 
 def _code(value: Mapping[str, Any]) -> Code:
-    """What the user registered, not loaded."""
+    """A user's registered code, not loaded."""
     return Code(base64.b64decode(value["body"]))

@@ -1,8 +1,8 @@
-"""What bears which name, when there are thousands and one of them changes? A mapping whose changed copy costs the change.
+"""An immutable mapping by name whose changed copy costs the change, for thousands of names.
 
-A copy shares what it had with the one it was made of, and keeps beside it what is new, other or gone. When that has become
-many beside the square root of the whole, both are made one: n changes of q names cost n times the root of q, however
-they come. Iteration is in the order in which names came, as in a dict: a new value keeps its name's place.
+A copy shares a base mapping with the original, and stores changed values and removed names separately. When these are
+more than the square root of the base, both are merged: n changes of q names cost n times the root of q in any
+order. Iteration is in order of insertion, as in a dict: a new value keeps its name's position.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from math import isqrt
 from typing import Final, TypeVar
 
 _Value = TypeVar("_Value")
-_LEAST_APART: Final = 32
-"""So many changes are never worth a new whole."""
+_MIN_CHANGES: Final = 32
+"""The number of changes that are never merged."""
 
 
 class Registry(Mapping[str, _Value]):
@@ -24,34 +24,34 @@ class Registry(Mapping[str, _Value]):
 
     def __init__(
         self,
-        whole: Mapping[str, _Value] | None = None,
+        base: Mapping[str, _Value] | None = None,
         later: dict[str, _Value] | None = None,
-        gone: AbstractSet[str] = frozenset(),
+        removed: AbstractSet[str] = frozenset(),
     ) -> None:
-        """`whole` without the names in `gone`, then `later`; whoever hands over a dict leaves it as it is."""
-        self._parts = (whole if isinstance(whole, dict) else dict(whole or {}), later or {}, gone)
+        """`base` without the names in `removed`, then `later`; a dict that is passed must not be changed afterwards."""
+        self._parts = (base if isinstance(base, dict) else dict(base or {}), later or {}, removed)
 
     def __getitem__(self, name: str) -> _Value:
-        whole, later, gone = self._parts
+        base, later, removed = self._parts
         if name in later:
             return later[name]
-        if name in gone:
+        if name in removed:
             raise KeyError(name)
-        return whole[name]
+        return base[name]
 
     def __contains__(self, name: object) -> bool:
-        whole, later, gone = self._parts
-        return name in later or (name in whole and name not in gone)
+        base, later, removed = self._parts
+        return name in later or (name in base and name not in removed)
 
     def __len__(self) -> int:
-        whole, later, gone = self._parts
-        return len(whole) - len(gone) + sum(name in gone or name not in whole for name in later)
+        base, later, removed = self._parts
+        return len(base) - len(removed) + sum(name in removed or name not in base for name in later)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._one())
 
     def keys(self) -> KeysView[str]:
-        """The names in the order in which they came."""
+        """The names in order of insertion."""
         return self._one().keys()
 
     def values(self) -> ValuesView[_Value]:
@@ -66,65 +66,65 @@ class Registry(Mapping[str, _Value]):
         return f"Registry({self._one()!r})"
 
     def edit(self) -> Edit[_Value]:
-        """What takes changes and makes a copy that has them."""
-        whole, later, gone = self._parts
-        return Edit(whole, dict(later), set(gone))
+        """An edit, which takes changes and makes a copy with them."""
+        base, later, removed = self._parts
+        return Edit(base, dict(later), set(removed))
 
     def _one(self) -> dict[str, _Value]:
-        """All as one dict, from which later copies start too."""
-        whole, later, gone = self._parts
-        if later or gone:
-            whole = _together(whole, later, gone)
-            self._parts = (whole, {}, frozenset())
-        return whole
+        """All names as one dict, the base of later copies."""
+        base, later, removed = self._parts
+        if later or removed:
+            base = _together(base, later, removed)
+            self._parts = (base, {}, frozenset())
+        return base
 
 
 class Edit(Mapping[str, _Value]):
-    """A registry in the making: changes count at once."""
+    """Changes to a registry; they are visible at once."""
 
-    __slots__ = ("_gone", "_later", "_whole")
+    __slots__ = ("_base", "_later", "_removed")
 
-    def __init__(self, whole: dict[str, _Value], later: dict[str, _Value], gone: set[str]) -> None:
-        self._whole, self._later, self._gone = whole, later, gone
+    def __init__(self, base: dict[str, _Value], later: dict[str, _Value], removed: set[str]) -> None:
+        self._base, self._later, self._removed = base, later, removed
 
     def __getitem__(self, name: str) -> _Value:
         if name in self._later:
             return self._later[name]
-        if name in self._gone:
+        if name in self._removed:
             raise KeyError(name)
-        return self._whole[name]
+        return self._base[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._later or (name in self._whole and name not in self._gone)
+        return name in self._later or (name in self._base and name not in self._removed)
 
     def __len__(self) -> int:
-        return len(Registry(self._whole, self._later, self._gone))
+        return len(Registry(self._base, self._later, self._removed))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_together(self._whole, self._later, self._gone))
+        return iter(_together(self._base, self._later, self._removed))
 
     def put(self, name: str, value: _Value) -> None:
-        """Give a name a value: in its place, or at the end."""
+        """Set the value of a name: at its position, or at the end."""
         self._later[name] = value
 
     def remove(self, name: str) -> _Value:
-        """Take a name out; its value. Raises `KeyError` for one that is not there."""
+        """Remove a name; returns its value. Raises `KeyError` for an unknown one."""
         value = self[name]
         self._later.pop(name, None)
-        if name in self._whole:
-            self._gone.add(name)
+        if name in self._base:
+            self._removed.add(name)
         return value
 
     def done(self) -> Registry[_Value]:
-        """The copy. It has what was handed in; the edit must not go on."""
-        if len(self._later) + len(self._gone) > max(_LEAST_APART, isqrt(len(self._whole))):
-            return Registry(_together(self._whole, self._later, self._gone))
-        return Registry(self._whole, self._later, self._gone)
+        """The copy. It shares the edit's mappings, so the edit must not be used afterwards."""
+        if len(self._later) + len(self._removed) > max(_MIN_CHANGES, isqrt(len(self._base))):
+            return Registry(_together(self._base, self._later, self._removed))
+        return Registry(self._base, self._later, self._removed)
 
 
 def _together(
-    whole: dict[str, _Value], later: Mapping[str, _Value], gone: AbstractSet[str]
+    base: dict[str, _Value], later: Mapping[str, _Value], removed: AbstractSet[str]
 ) -> dict[str, _Value]:
-    """What came again after it had gone stands at the end."""
-    kept = {name: value for name, value in whole.items() if name not in gone} if gone else whole
-    return {**kept, **later}
+    """One dict; a name that was removed and added again is at the end."""
+    remaining = {name: value for name, value in base.items() if name not in removed} if removed else base
+    return {**remaining, **later}

@@ -1,4 +1,4 @@
-"""`headrace demo`: a year of flights replayed as streams, with standing queries that come and go while it runs."""
+"""`headrace demo`: a year of flights replayed as streams; queries are registered and dropped while it runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _GOER: Final = "DROP QUERY IF EXISTS for_a_while;"
 
 
 def run_demo(home: Path, *, cores: int | None = None, local: bool = False, quiet: bool = False) -> int:
-    """Replay the year into a home and show what the queries said; the exit code."""
+    """Replay the year into a home and show the queries' answers; the exit code."""
     screen = Screen.standard("table", quiet=quiet)
     screen.line.message(f"Preparing 655,000 events of real flights and weather in {home / _DATA}")
     prepare(home / _DATA)
@@ -78,8 +78,8 @@ class _Demo:
             return 0
         self._summary()
         self._answers()
-        for told in loss_report(self.hub.home, before, self.hub.home.latest(), kept=True):
-            self.screen.line.message(told)
+        for sentence in loss_report(self.hub.home, before, self.hub.home.latest(), persistent=True):
+            self.screen.line.message(sentence)
         self._next_steps()
         return 0
 
@@ -95,7 +95,7 @@ class _Demo:
             self.screen.line.message(f"  {outcome.message}")
 
     def _replay(self) -> bool:
-        """Epochs until all weeks are read; in July one query comes and one goes."""
+        """Epochs until all weeks are read; in July one query is registered and one dropped."""
         while self.stop.proceed():
             if self.hub.loop.step() is None:
                 if self.turned:
@@ -116,8 +116,8 @@ class _Demo:
         self.screen.line.message("")
 
     def _now(self) -> Instant:
-        known = self.hub.home.latest().streams.get("departures")
-        return known.greatest if known is not None else 0
+        departures = self.hub.home.latest().streams.get("departures")
+        return departures.greatest if departures is not None else 0
 
     def _summary(self) -> None:
         line, seconds = self.screen.line, stopwatch.monotonic() - self._started
@@ -131,11 +131,11 @@ class _Demo:
             name = query.definition.name
             _, meaning = self.hub.operator_and_query(name)
             standing = self.hub.query(name)
-            told = standing.invoke() if is_answer(meaning) else standing.history()
-            count = f"{told.num_rows:,} rows" + (", the last:" if told.num_rows > _ROWS else "")
+            table = standing.invoke() if is_answer(meaning) else standing.history()
+            count = f"{table.num_rows:,} rows" + (", the last:" if table.num_rows > _ROWS else "")
             if is_answer(meaning):
-                count = f"a relation, now {told.num_rows:,} rows, the first:"
-            shown = told.slice(0, _ROWS) if is_answer(meaning) else _last(told)
+                count = f"a relation, now {table.num_rows:,} rows, the first:"
+            shown = table.slice(0, _ROWS) if is_answer(meaning) else _last(table)
             self.screen.text(f"{name}: {count}\n" + _indented(to_text(shown)))
 
     def _next_steps(self) -> None:
@@ -151,7 +151,7 @@ def _last(table: pa.Table) -> pa.Table:
 
 
 def _indented(text: str) -> str:
-    """A table without its count, moved in."""
+    """A table without its count, indented."""
     return "".join(f"  {line}\n" for line in text.splitlines()[:-1])
 
 

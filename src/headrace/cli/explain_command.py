@@ -15,18 +15,18 @@ _ENDINGS: Final[Mapping[str, Form]] = {".svg": "svg", ".dot": "dot", ".gv": "dot
 
 
 def explain_to(path: Path, query: str | None, form: Form | None, output: Path | None) -> None:
-    """Explain what is in a home, on standard output or in a file; without a form by what the file's name ends with.
+    """Explain a home or one query, on standard output or in a file; without a form by the ending of the file's name.
 
     Raises `UserError` when there is no such home or query, or the file cannot be written.
     """
     home = Reader.at(path).home
     if form is None:
         form = _ENDINGS.get(output.suffix.lower(), "text") if output is not None else "text"
-    told = explain_all(home, form) if query is None else explain_query(home, query, form)
+    text = explain_all(home, form) if query is None else explain_query(home, query, form)
     if output is None:
-        print(told)  # noqa: T201 - what was asked for
+        print(text)  # noqa: T201 - what was asked for
         return
     try:
-        output.write_text(f"{told}\n", encoding="utf-8")
+        output.write_text(f"{text}\n", encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write {output}: {error.strerror}") from error

@@ -7,7 +7,7 @@ from headrace.runtime.delivery.client import Client
 
 
 def fetch_to(screen: Screen, client: Client, *, keep: bool = False) -> int:
-    """Show all that is not acknowledged, and acknowledge each delivery that was shown unless told to `keep`; how many."""
+    """Show all that is not acknowledged, and acknowledge each delivery after it was shown, unless `keep`; how many."""
     screen.several = False
     count = 0
     for delivery in client.pending():

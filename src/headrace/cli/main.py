@@ -1,6 +1,6 @@
-"""The command line: what was typed, as a call; what went wrong, as one sentence and an exit code.
+"""The command line: arguments to calls, and errors to one sentence and an exit code.
 
-0: done. 2: a mistake of the user's. 1: one of ours. 128 + n: a run that must finish was ended by signal n.
+0: done. 2: a mistake of the user's. 1: a fault of Headrace. 128 + n: a run that must finish was ended by signal n.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _Action: TypeAlias = Callable[[argparse.Namespace], int]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit code."""
-    given = parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
-        code: int = given.action(given)
+        code: int = options.action(options)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        return _failed("stopped", 130, debug=given.debug)
+        return _failed("stopped", 130, debug=options.debug)
     except HeadraceError as error:
-        return _failed(str(error), error.exit_code, debug=given.debug)
+        return _failed(str(error), error.exit_code, debug=options.debug)
     except Exception as error:  # noqa: BLE001 - a person gets a sentence; --debug gives the rest
-        told = f"something went wrong that is not your mistake: {type(error).__name__}: {error}"
-        hint = "" if given.debug else "\n  Run it again with --debug for the details."
-        return _failed(told + hint, 1, debug=given.debug)
+        message = f"something went wrong that is not your mistake: {type(error).__name__}: {error}"
+        hint = "" if options.debug else "\n  Run it again with --debug for the details."
+        return _failed(message + hint, 1, debug=options.debug)
     return code
 
 
@@ -50,7 +50,7 @@ def _failed(message: str, code: int, *, debug: bool) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in the way all other messages do."""
+    """An argument parser whose errors have the form of all other messages."""
 
     def error(self, message: str) -> NoReturn:
         """End with exit code 2."""
@@ -111,81 +111,87 @@ def _positive(text: str) -> int:
 def _add_run(commands: _Commands) -> None:
     run = _command(commands, "run", "run a script of statements and follow its sources", _run)
     run.add_argument("script", type=Path, metavar="SCRIPT", help="statements, each ended by ';'")
-    run.add_argument("--once", action="store_true", help="read what there is, show the answers, and end")
+    run.add_argument("--once", action="store_true", help="read all present input, show the answers, and end")
     run.add_argument(
         "--end-of-stream",
         "--seal",
         dest="seal",
         action="store_true",
-        help="with --once: the streams end here for good",
+        help="with --once: end the streams permanently",
     )
     _home(run, f"the database folder (default: {_HOME}; with --once a temporary one)")
-    run.add_argument("--format", choices=_FORMATS, help="of answers (default: table on a terminal, else csv)")
-    run.add_argument("--output", type=Path, metavar="DIR", help="keep one file per query there")
+    run.add_argument(
+        "--format", choices=_FORMATS, help="format of answers (default: table on a terminal, else csv)"
+    )
+    run.add_argument("--output", type=Path, metavar="DIR", help="write one file per query there")
     run.add_argument("--quiet", action="store_true", help="no progress, only answers and warnings")
     _engine(run)
 
 
-def _run(given: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     from headrace.cli.signals import Interrupts  # noqa: PLC0415
 
     with Interrupts() as stop:  # before the next import, which takes a while
         from headrace.cli.run_script import RunOptions, run_script  # noqa: PLC0415
 
-        options = RunOptions(
-            script=given.script,
-            once=given.once,
-            seal=given.seal,
-            home=given.home,
-            style=given.format,
-            output=given.output,
-            cores=given.cores,
-            quiet=given.quiet,
-            local=given.local,
+        run_options = RunOptions(
+            script=options.script,
+            once=options.once,
+            seal=options.seal,
+            home=options.home,
+            style=options.format,
+            output=options.output,
+            cores=options.cores,
+            quiet=options.quiet,
+            local=options.local,
         )
-        return run_script(options, stop)
+        return run_script(run_options, stop)
 
 
 def _add_shell(commands: _Commands) -> None:
-    shell = _command(commands, "shell", "type statements, or give them with -e", _shell)
+    shell = _command(commands, "shell", "run statements typed at a prompt, or given with -e", _shell)
     _home(shell, f"the database folder (default: {_HOME})")
     shell.add_argument(
         "-e", dest="text", action="append", metavar="TEXT", help="carry out these statements and end"
     )
     shell.add_argument(
-        "--format", choices=_FORMATS[:3], help="of answers (default: table on a terminal, else csv)"
+        "--format", choices=_FORMATS[:3], help="format of answers (default: table on a terminal, else csv)"
     )
     _engine(shell)
 
 
-def _shell(given: argparse.Namespace) -> int:
+def _shell(options: argparse.Namespace) -> int:
     from headrace.cli.screen import Screen  # noqa: PLC0415
     from headrace.cli.shell import Session, run_prompt, run_text  # noqa: PLC0415
 
-    session = Session(given.home or Path(_HOME), Screen.standard(given.format), given.cores, given.local)
-    return run_text(session, "\n".join(given.text)) if given.text else run_prompt(session)
+    session = Session(
+        options.home or Path(_HOME), Screen.standard(options.format), options.cores, options.local
+    )
+    return run_text(session, "\n".join(options.text)) if options.text else run_prompt(session)
 
 
 def _add_fetch(commands: _Commands) -> None:
     fetch = _command(commands, "fetch", "show what a query has emitted since this client's last call", _fetch)
     fetch.add_argument("query", metavar="QUERY", help="a standing query of the home")
     fetch.add_argument(
-        "--client", metavar="NAME", default="headrace", help="who is asking (default: headrace)"
+        "--client", metavar="NAME", default="headrace", help="name of the client (default: headrace)"
     )
-    fetch.add_argument("--keep", action="store_true", help="show, and be shown the same again next time")
+    fetch.add_argument(
+        "--keep", action="store_true", help="do not acknowledge: the next call shows the same rows again"
+    )
     _home(fetch, f"the database folder (default: {_HOME})")
     fetch.add_argument(
-        "--format", choices=_FORMATS[:3], help="of answers (default: table on a terminal, else csv)"
+        "--format", choices=_FORMATS[:3], help="format of answers (default: table on a terminal, else csv)"
     )
 
 
-def _fetch(given: argparse.Namespace) -> int:
+def _fetch(options: argparse.Namespace) -> int:
     from headrace.cli.fetch import fetch_to  # noqa: PLC0415
     from headrace.cli.screen import Screen  # noqa: PLC0415
     from headrace.runtime.delivery.client import connect  # noqa: PLC0415
 
-    client = connect(given.home or Path(_HOME), given.query, given.client)
-    fetch_to(Screen.standard(given.format), client, keep=given.keep)
+    client = connect(options.home or Path(_HOME), options.query, options.client)
+    fetch_to(Screen.standard(options.format), client, keep=options.keep)
     return 0
 
 
@@ -200,13 +206,15 @@ def _add_explain(commands: _Commands) -> None:
     explain.add_argument(
         "--as", dest="form", choices=("text", "dot", "svg"), help="default: by the ending of FILE, else text"
     )
-    explain.add_argument("--output", type=Path, metavar="FILE", help="write it there instead of showing it")
+    explain.add_argument(
+        "--output", type=Path, metavar="FILE", help="write the plan there instead of showing it"
+    )
 
 
-def _explain(given: argparse.Namespace) -> int:
+def _explain(options: argparse.Namespace) -> int:
     from headrace.cli.explain_command import explain_to  # noqa: PLC0415
 
-    explain_to(given.home or Path(_HOME), given.query, given.form, given.output)
+    explain_to(options.home or Path(_HOME), options.query, options.form, options.output)
     return 0
 
 
@@ -215,10 +223,10 @@ def _add_check(commands: _Commands) -> None:
     _home(check, f"the database folder (default: {_HOME})")
 
 
-def _check(given: argparse.Namespace) -> int:
+def _check(options: argparse.Namespace) -> int:
     from headrace.runtime.hub.check import check  # noqa: PLC0415
 
-    report = check(given.home or Path(_HOME))
+    report = check(options.home or Path(_HOME))
     for line in report.lines:
         print(line)
     return 1 if report.faults else 0
@@ -226,17 +234,19 @@ def _check(given: argparse.Namespace) -> int:
 
 def _add_demo(commands: _Commands) -> None:
     demo = _command(
-        commands, "demo", "the quickest look: real flights, several standing queries, live progress", _demo
+        commands, "demo", "a short tour: real flights, several standing queries, live progress", _demo
     )
     _home(demo, f"the database folder (default: {_HOME})")
     demo.add_argument("--quiet", action="store_true", help="no progress, only answers")
     _engine(demo)
 
 
-def _demo(given: argparse.Namespace) -> int:
+def _demo(options: argparse.Namespace) -> int:
     from headrace.cli.demo import run_demo  # noqa: PLC0415
 
-    return run_demo(given.home or Path(_HOME), cores=given.cores, local=given.local, quiet=given.quiet)
+    return run_demo(
+        options.home or Path(_HOME), cores=options.cores, local=options.local, quiet=options.quiet
+    )
 
 
 def _add_serve(commands: _Commands) -> None:

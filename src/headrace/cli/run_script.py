@@ -1,4 +1,4 @@
-"""`headrace run`: a script of statements over its sources, once or until it is told to stop."""
+"""`headrace run`: a script of statements over its sources, once or until it is stopped."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TABLES = (stmt.Invoke, stmt.Show, stmt.Describe, stmt.ExplainQuery, stmt.Explai
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What the command line says. `style` None: as the terminal suggests; `home` None: the default."""
+    """Options of the command. `style` None: by the kind of terminal; `home` None: the default."""
 
     script: Path
     once: bool = False
@@ -56,9 +56,9 @@ def run_script(options: RunOptions, stop: Interrupts) -> int:
     screen = Screen.standard(_style(options), quiet=options.quiet)
     try:
         with ExitStack() as stack:
-            home, kept = _home(options, stack)
+            home, persistent = _home(options, stack)
             screen.line.message(
-                f"Starting {'' if options.local else 'Spark '}on {home}" if kept else "Starting"
+                f"Starting {'' if options.local else 'Spark '}on {home}" if persistent else "Starting"
             )
             hub = open_unless_stopped(
                 home, stop, cores=options.cores, local=options.local, brief=options.once
@@ -70,11 +70,11 @@ def run_script(options: RunOptions, stop: Interrupts) -> int:
             stack.enter_context(hub)
             hub.on_epoch(screen.line.update)
             hub.on_failure(screen.line.failed)
-            return _Run(options, hub, screen, stop, text, kept=kept).run(statements)
+            return _Run(options, hub, screen, stop, text, persistent=persistent).run(statements)
     except UserError:
         raise
     except HeadraceError as failure:
-        # A signal to a whole group takes Spark's processes too. Nothing of the epoch was published: the home is whole.
+        # A signal to a whole group ends Spark's processes too. Nothing of the epoch was published: the home is whole.
         if not stop.stop:
             raise
         screen.line.warning(f"Stopped; what was under way is given up, the next run repeats it ({failure})")
@@ -85,10 +85,10 @@ class _Run:
     """One run of one script."""
 
     def __init__(
-        self, options: RunOptions, hub: Hub, screen: Screen, stop: Interrupts, text: str, *, kept: bool
+        self, options: RunOptions, hub: Hub, screen: Screen, stop: Interrupts, text: str, *, persistent: bool
     ) -> None:
         self._options, self._hub, self._screen, self._stop, self._text = options, hub, screen, stop, text
-        self._kept = kept
+        self._persistent = persistent
         style = options.style or "csv"
         self._exporter = Exporter(hub, options.output, style) if options.output is not None else None
         self._before = hub.home.latest()
@@ -97,7 +97,7 @@ class _Run:
 
     def run(self, statements: tuple[stmt.Statement, ...]) -> int:
         queries = self._answering(statements) if self._exporter is None else 0
-        self._screen.several = queries + sum(isinstance(each, _TABLES) for each in statements) > 1
+        self._screen.several = queries + sum(isinstance(statement, _TABLES) for statement in statements) > 1
         done = self._carry_out(statements)
         if self._options.once:
             done = done and self._hub.catch_up(self._stop.proceed)
@@ -109,12 +109,12 @@ class _Run:
         if self._options.once and not done:
             self._screen.line.warning("Stopped before all input was read; no answers are shown.")
             return self._stop.exit_code
-        return max((found.exit_code for found in unread(self._hub).values()), default=0)
+        return max((error.exit_code for error in unread(self._hub).values()), default=0)
 
     def _answering(self, statements: tuple[stmt.Statement, ...]) -> int:
         """How many queries will answer: those of the home and those of the script."""
-        made = {each.definition.name.lower() for each in statements if isinstance(each, stmt.CreateQuery)}
-        return len(made | {each.definition.name.lower() for each in self._hub.catalog.queries.values()})
+        made = {item.definition.name.lower() for item in statements if isinstance(item, stmt.CreateQuery)}
+        return len(made | {item.definition.name.lower() for item in self._hub.catalog.queries.values()})
 
     def _carry_out(self, statements: tuple[stmt.Statement, ...]) -> bool:
         done = 0
@@ -127,7 +127,7 @@ class _Run:
         return done == len(statements) and not self._stop.stop
 
     def _may_continue(self, statement: stmt.Statement) -> bool:
-        """An INVOKE answers from all input that is there."""
+        """Before an INVOKE, read all input that is there."""
         return not isinstance(statement, stmt.Invoke) or self._hub.catch_up(self._stop.proceed)
 
     def _print_outcome(self, statement: stmt.Statement, outcome: Outcome) -> None:
@@ -158,14 +158,14 @@ class _Run:
     def _follow(self) -> None:
         hub, stop = self._hub, self._stop
         self._screen.line.message("Following the sources; Ctrl-C ends, the next run resumes.")
-        told = _ResultPrinter(hub, self._screen) if self._exporter is None else None
+        printer = _ResultPrinter(hub, self._screen) if self._exporter is None else None
         hub.start()
         try:
             while not stop.wait(_LOOK_SECONDS) and hub.loop.failure is None:
-                self._show_news(told)
+                self._show_news(printer)
         finally:
             hub.stop()
-        self._show_news(told)
+        self._show_news(printer)
         self._screen.line.message(f"Stopped after epoch {hub.home.latest().epoch}; the home is {hub.path}")
 
     def _show_news(self, printer: _ResultPrinter | None) -> None:
@@ -176,22 +176,26 @@ class _Run:
             printer.show()
 
     def _print_unread(self) -> None:
-        for name, found in unread(self._hub).items():
-            told = f"{name}: its archived rows cannot be read, so it waits and the others continue. {found}"
-            if told not in self._warned:
-                self._warned.add(told)
-                self._screen.line.warning(told)
+        for name, error in unread(self._hub).items():
+            message = (
+                f"{name}: its archived rows cannot be read, so it waits and the others continue. {error}"
+            )
+            if message not in self._warned:
+                self._warned.add(message)
+                self._screen.line.warning(message)
 
     def _print_loss_report(self) -> None:
         self._print_unread()
         waiting = [not_there_yet(stream) for stream in self._hub.catalog.streams.values()]
-        for told in waiting:
-            if told is not None and told not in self._warned:
-                self._screen.line.warning(told)
-        for told in loss_report(self._hub.home, self._before, self._hub.home.latest(), kept=self._kept):
-            self._screen.line.warning(told)
-        for told in (*closing_loss_report(self._hub.closing_rejects), *self._caveats):
-            self._screen.line.warning(told)
+        for sentence in waiting:
+            if sentence is not None and sentence not in self._warned:
+                self._screen.line.warning(sentence)
+        for sentence in loss_report(
+            self._hub.home, self._before, self._hub.home.latest(), persistent=self._persistent
+        ):
+            self._screen.line.warning(sentence)
+        for sentence in (*closing_loss_report(self._hub.closing_rejects), *self._caveats):
+            self._screen.line.warning(sentence)
 
 
 class _ResultPrinter:
@@ -224,7 +228,7 @@ def _home(options: RunOptions, stack: ExitStack) -> tuple[Path, bool]:
 def _style(options: RunOptions) -> str | None:
     """The style for stdout.
 
-    Raises `UserError` for what a terminal or a pipe cannot hold.
+    Raises `UserError` for a style that a terminal or a pipe cannot show.
     """
     if options.style == "parquet" and options.output is None:
         raise UserError("parquet is not for the screen", remedy="Name a folder with --output DIR.")
@@ -247,7 +251,7 @@ def _read(script: Path) -> str:
 
 
 def _named(error: UserError, script: Path, text: str) -> UserError:
-    """The same error with the script's name before its place."""
+    """The same error with the script's name before its line."""
     error.within(text)
     if (at := error.line_and_column) is not None:
         error.message = f"{error.message} (in {script}, line {at[0]})"

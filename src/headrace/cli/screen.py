@@ -1,4 +1,4 @@
-"""Where a command's words go: answers to stdout, everything else to stderr, neither torn by the live line."""
+"""Output of a command: answers to stdout, everything else to stderr, neither torn by the live line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Screen:
         self._write(self._heading(name) + render(table, self.text_style).decode())
 
     def rows(self, name: str, epoch: int, table: pa.Table) -> None:
-        """Show rows of an answer that goes on: csv without a heading has its header once."""
+        """Show further rows of an answer: csv without a heading has its header once."""
         if self.text_style == "csv" and not self.several:
             self._write(to_csv(table, header=not self.shown))
         elif self.text_style == "table":
@@ -50,7 +50,7 @@ class Screen:
 
     @property
     def text_style(self) -> str:
-        """The style of answers on stdout: what is binary is shown as a table."""
+        """The style of answers on stdout: binary formats are shown as a table."""
         return "table" if self.style == "parquet" else self.style
 
     def _heading(self, name: str) -> str:

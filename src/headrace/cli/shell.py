@@ -1,7 +1,7 @@
 """`headrace shell`: statements typed at a prompt, or given with -e.
 
-What only looks (SHOW, DESCRIBE, EXPLAIN, INVOKE) needs no lock and no Spark, so it works at once and beside a process that
-writes the home. The first statement that changes something makes this process the writer.
+Statements that only read (SHOW, DESCRIBE, EXPLAIN, INVOKE) need no lock and no Spark, so they run at once, also while another
+process writes the home. The first statement that changes something makes this process the writer.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Session:
     _zone: str = "UTC"
 
     def run(self, text: str) -> None:
-        """Carry out statements and show what they give.
+        """Execute statements and show their outcomes.
 
         Raises `UserError` with line and column.
         """
@@ -76,13 +76,13 @@ class Session:
         """Names of all streams, relations and queries, for completion."""
         with suppress(HeadraceError):
             catalog = self._hub.catalog if self._hub is not None else Reader.at(self.home).catalog
-            found = [stream.name for stream in catalog.streams.values()]
-            found += [relation.definition.name for relation in catalog.relations.values()]
-            return found + [query.definition.name for query in catalog.queries.values()]
+            names = [stream.name for stream in catalog.streams.values()]
+            names += [relation.definition.name for relation in catalog.relations.values()]
+            return names + [query.definition.name for query in catalog.queries.values()]
         return []
 
     def close(self) -> None:
-        """Let go of the home."""
+        """Release the home."""
         self._hub = None
         self._stack.close()
 
@@ -131,7 +131,7 @@ def run_text(session: Session, text: str) -> int:
 
 
 def run_prompt(session: Session, read: Callable[[str], str] = input) -> int:
-    r"""Read statements until \q or the end of input; errors are told and do not end it."""
+    r"""Read statements until \q or the end of input; errors are shown and do not end it."""
     interactive = sys.stdin.isatty()
     if interactive:
         _prepare_readline(session)
@@ -167,7 +167,7 @@ def _typed(read: Callable[[str], str], *, interactive: bool) -> Iterator[str]:
             return
         except KeyboardInterrupt:
             lines = []
-            print(file=sys.stderr)  # noqa: T201 - the prompt goes on below ^C
+            print(file=sys.stderr)  # noqa: T201 - the next prompt is below ^C
             continue
         if not lines and line.strip() in ("\\q", "quit", "exit", "quit;", "exit;"):
             return
@@ -184,10 +184,10 @@ def _typed(read: Callable[[str], str], *, interactive: bool) -> Iterator[str]:
 def is_complete(text: str) -> bool:
     """True when the text's last token is `;`. Text that has no tokens (an open quote) waits for more lines."""
     try:
-        found = [token for token in tokens(text) if token.kind != "end"]
+        words = [token for token in tokens(text) if token.kind != "end"]
     except UserError:
         return text.rstrip().endswith(";") and text.count("'") % 2 == 0
-    return bool(found) and found[-1].text == ";"
+    return bool(words) and words[-1].text == ";"
 
 
 def _prepare_readline(session: Session) -> None:
@@ -226,8 +226,8 @@ class Completer:
         if state == 0:
             words = sorted({word for phrase in _WORDS for word in phrase.split()})
             folded = text.lower()
-            known = [name for name in self.names() if name.lower().startswith(folded)]
+            names = [name for name in self.names() if name.lower().startswith(folded)]
             self._matches = [
-                f"{match} " for match in known + [w for w in words if w.lower().startswith(folded)]
+                f"{match} " for match in names + [w for w in words if w.lower().startswith(folded)]
             ]
         return self._matches[state] if state < len(self._matches) else None

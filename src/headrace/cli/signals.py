@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks to finish the epoch under way, the second ends the process at once."""
+"""Handling of Ctrl-C and SIGTERM: the first asks to finish the epoch under way, the second ends the process at once."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ Made = TypeVar("Made")
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _LOOK_SECONDS: Final = 0.1
-_CONVENTION: Final = 128  # a shell's way to say that a signal ended a process
+_CONVENTION: Final = 128  # a shell's exit code for a process that a signal ended, less the signal's number
 
 
 class Interrupts:
     """Inside a `with` block signals only set a flag: an exception in the middle of a job would lose the connection to it."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._requested = threading.Event()
         self._before: dict[int, Any] = {}
         self.signal: int | None = None
 
     @property
     def stop(self) -> bool:
         """True once a signal has come."""
-        return self._asked.is_set()
+        return self._requested.is_set()
 
     @property
     def exit_code(self) -> int:
-        """What an interrupted piece of work that cannot be called done exits with."""
+        """The exit code of an interrupted command that is not done."""
         return _CONVENTION + (self.signal or signal.SIGINT)
 
     def proceed(self) -> bool:
         """The opposite of `stop`, as a function."""
-        return not self._asked.is_set()
+        return not self._requested.is_set()
 
     def wait(self, seconds: float) -> bool:
         """Wait for a signal, at most so long; whether one has come."""
-        return self._asked.wait(seconds)
+        return self._requested.wait(seconds)
 
     def request(self, number: int = signal.SIGINT) -> None:
-        """As if the signal had come."""
+        """Act as if the signal had come."""
         self.signal = number
-        self._asked.set()
+        self._requested.set()
 
     def first(self, make: Callable[[], Made]) -> Made | None:
-        """What `make` makes; None as soon as a signal comes, then it is left behind in a thread of its own.
+        """The result of `make`; None as soon as a signal comes, while `make` continues in a thread of its own.
 
         For a start that takes seconds and cannot be cut short: Spark answers an exception in the middle with noise.
         Raises what `make` raises.
@@ -81,8 +81,6 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        if self._asked.is_set():
-            os._exit(
-                _CONVENTION + number
-            )  # the person has asked twice; the JVM ends when our pipe to it breaks
+        if self._requested.is_set():
+            os._exit(_CONVENTION + number)  # the second signal; the JVM ends when the pipe to it breaks
         self.request(number)

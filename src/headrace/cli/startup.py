@@ -1,4 +1,4 @@
-"""Opening a home for a command, and leaving when a signal comes first."""
+"""Opening of a home for a command, and the end of the process when a signal comes first."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_unless_stopped(
 
 
 def leave(home: Path, code: int) -> NoReturn:
-    """End the process while Spark is still starting in it: nothing is under way, and Java ends when our pipe breaks."""
+    """End the process while Spark is still starting in it: no epoch is under way, and Java ends when its pipe breaks."""
     for left in home.glob(f"{SPARK_SCRATCH}{os.getpid()}-*"):
         shutil.rmtree(left, ignore_errors=True)
     sys.stdout.flush()

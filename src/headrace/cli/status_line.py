@@ -1,4 +1,4 @@
-"""How is it going? One line on stderr: rewritten in place on a terminal, printed every few seconds elsewhere."""
+"""Progress on one line of stderr: rewritten in place on a terminal, printed every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CLEAR: Final = "\r\x1b[2K"
 
 
 class LiveLine:
-    """Told of every epoch (`update`, from any thread); `message` prints a line of text without tearing it."""
+    """Shows every epoch (`update`, from any thread); `message` prints a line of text without tearing it."""
 
     def __init__(
         self, stream: TextIO, *, quiet: bool = False, clock: Callable[[], float] = stopwatch.monotonic
@@ -32,7 +32,7 @@ class LiveLine:
         self.rows = self.late = self.rejected = self.epochs = 0
 
     def update(self, seen: EpochObservation) -> None:
-        """Count an epoch and show where things are."""
+        """Count an epoch and show the progress."""
         with self._lock:
             self.epochs += 1
             if seen.kind not in ("replay", "fill"):  # these rows were counted when they were first read
@@ -54,7 +54,7 @@ class LiveLine:
             self._stream.flush()
 
     def failed(self, failure: EpochFailure) -> None:
-        """A line that stays, also when quiet: an attempt failed, and another follows. The last one's error is told as such."""
+        """Print a permanent line, also when quiet: an attempt failed, and another follows. The error of the last is raised."""
         if failure.retry_after is not None:
             self.warning(
                 f"Epoch {failure.epoch} failed ({failure.message.splitlines()[0]}); "
@@ -62,7 +62,7 @@ class LiveLine:
             )
 
     def line(self, seen: EpochObservation) -> str:
-        """Rows, rows/s, open windows, how far event time is, state, late and rejected rows."""
+        """Rows, rows/s, open windows, punctuation or lag, state, late and rejected rows."""
         parts = [f"epoch {seen.epoch}" + (f" ({seen.kind})" if seen.kind != "epoch" else "")]
         parts += [f"{self.rows:,} rows", f"{self.rate():,.0f} rows/s"]
         windows = sum(operator.open_windows for operator in seen.operators.values())
@@ -83,19 +83,19 @@ class LiveLine:
         return rows / spent if spent > 0 else 0.0
 
     def message(self, text: str) -> None:
-        """A line that stays, unless quiet."""
+        """Print a permanent line, unless quiet."""
         if not self._quiet:
             self.warning(text)
 
     def warning(self, text: str) -> None:
-        """A line that stays, also when quiet."""
+        """Print a permanent line, also when quiet."""
         with self._lock:
             self._wipe()
             self._stream.write(text + "\n")
             self._stream.flush()
 
     def clear(self) -> None:
-        """Take the live line away, before something else is printed."""
+        """Remove the live line, before something else is printed."""
         with self._lock:
             self._wipe()
             self._stream.flush()
@@ -107,15 +107,15 @@ class LiveLine:
 
 
 def _progress(seen: EpochObservation) -> str | None:
-    """The lag of the stream that is furthest behind; for data of long ago where its event time is."""
-    known = [
+    """The lag of the stream with the lowest punctuation; for data of long ago its event time."""
+    progress = [
         (stream.punctuation, stream.lag)
         for stream in seen.streams.values()
         if stream.punctuation is not None and BEGINNING < stream.punctuation < FOREVER
     ]
-    if not known:
+    if not progress:
         return None
-    at, lag = min(known)
+    at, lag = min(progress)
     if lag is None or lag > DAY:
         return f"at {render_instant(at)}"
     return f"lag {render_duration(max(lag, 0) // 1_000_000 * 1_000_000).lower()}"

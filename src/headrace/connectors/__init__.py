@@ -1,1 +1,1 @@
-"""Data from outside and answers to outside; independent of epochs and of Spark."""
+"""Input of rows and output of answers; independent of epochs and of Spark."""

@@ -33,7 +33,7 @@ _FLIGHT: Final = ("carrier", "flight", "origin", "dest")
 def prepare(folder: Path) -> None:
     """Write `departures/`, `arrivals/` and `weather/`, one Parquet file a week, and `airlines.csv`, unless they are there.
 
-    Arrivals stand in the order of departure: as events they come disordered, by up to six hours from file to file.
+    Arrivals are in the order of departure: as events they are disordered, by up to six hours from file to file.
     Raises `UserError` when the package with the data is not installed.
     """
     if (folder / _DONE).exists():
@@ -57,12 +57,12 @@ def prepare(folder: Path) -> None:
 
 
 def _data_folder() -> Path:
-    found = importlib.util.find_spec(_PACKAGE)
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or spec.origin is None:
         raise UserError(
             f"the package {_PACKAGE} with the flights is not installed", remedy=f"pip install {_PACKAGE}"
         )
-    return Path(found.origin).parent / "data"
+    return Path(spec.origin).parent / "data"
 
 
 def _flights(archive: Path) -> tuple[pa.Table, Ints, Ints]:

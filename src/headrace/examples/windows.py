@@ -1,4 +1,4 @@
-"""Kinds of windows that the language has no words for, as a user would write them: months, the same hour of several days."""
+"""User-defined kinds of windows that the language has no words for: months, the same hour of several days, shifts."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Months(UserWindow):
     def wids(self, at: Ints, *columns: Any) -> tuple[Ints, Ints]:
         """A row of month m is in the windows that end with m, m + 1, …, m + n - 1."""
         del columns
-        own = at.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
+        month = at.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
         rows = np.repeat(np.arange(len(at)), self.months)
-        return rows, own[rows] + np.tile(np.arange(self.months), len(at))
+        return rows, month[rows] + np.tile(np.arange(self.months), len(at))
 
     def bounds(self, windows: Ints) -> tuple[Ints, Ints]:
         """From the first of one month to the first of another."""
         return _first_of(windows - self.months + 1), _first_of(windows + 1)
 
     def holds(self, window: int, at: int, *values: Any) -> bool:
-        """By the calendar."""
+        """Whether the row's calendar month is in the window."""
         del values
         month = int(np.datetime64(at, "us").astype("datetime64[M]").astype(np.int64))
         return window - self.months < month <= window
@@ -66,7 +66,7 @@ class SameHour(UserWindow):
         return (windows - 24 * (self.days - 1)) * _HOUR, (windows + 1) * _HOUR
 
     def holds(self, window: int, at: int, *values: Any) -> bool:
-        """The hours between are not in it."""
+        """Whether the row's hour is in the window; the hours between are not."""
         del values
         days, rest = divmod(window - at // _HOUR, 24)
         return rest == 0 and 0 <= days < self.days

@@ -1,1 +1,1 @@
-"""What to lose when there is too much, and how to say so in the answers."""
+"""Overload: load shedding, and its correction in the answers."""

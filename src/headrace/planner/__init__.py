@@ -1,1 +1,1 @@
-"""How queries are shared, ordered and placed without changing what they mean."""
+"""The planner: from bound queries to operators, and EXPLAIN."""

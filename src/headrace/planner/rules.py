@@ -1,4 +1,4 @@
-"""Rules of the planner: of an ordered table the first one that holds builds the operator, and EXPLAIN says which it was."""
+"""Rules of the planner: the first rule of an ordered table that applies builds the operator, and EXPLAIN shows its name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Built = TypeVar("Built", bound=Operator)
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[Asked, Built]):
-    """`build` makes the operator of what `when` holds for; `why` is the reason, in one sentence.
+    """`build` makes the operator where `when` is true; `why` is the reason, in one sentence.
 
     Where a query has no operator `build` raises `UnsupportedQuery`.
     """
@@ -25,11 +25,11 @@ class Rule(Generic[Asked, Built]):
     build: Callable[[Asked], Built]
 
 
-def first_of(rules: Sequence[Rule[Asked, Built]], asked: Asked) -> Rule[Asked, Built]:
-    """The rule that holds; the last one of a table always does."""
-    return next(rule for rule in rules if rule.when(asked))
+def first_of(rules: Sequence[Rule[Asked, Built]], request: Asked) -> Rule[Asked, Built]:
+    """The first rule that applies; the last one of a table always does."""
+    return next(rule for rule in rules if rule.when(request))
 
 
-def always(asked: object) -> bool:  # noqa: ARG001
-    """What holds for all that no rule before holds for."""
+def always(request: object) -> bool:  # noqa: ARG001
+    """True for everything that no earlier rule applies to."""
     return True

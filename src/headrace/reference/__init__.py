@@ -1,1 +1,1 @@
-"""What a query means: a slow evaluator that shares no code with the operators."""
+"""The reference: a slow evaluator that defines the meaning of queries and shares no code with the operators."""

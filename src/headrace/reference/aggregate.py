@@ -1,6 +1,6 @@
-"""What is an aggregate of a list of values? Exactly, and in the types of Spark's answers.
+"""Aggregates of a list of values, exact, in the types of Spark's answers.
 
-Integers and decimals are computed exactly, doubles are rounded once, at the end. NULLs have been dropped before.
+Integers and decimals are computed exactly, doubles are rounded once, at the end. The arguments have no NULLs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headrace.reference.values import identity, sort_key, unsigned
 def aggregate(call: AggregateCall, values: Sequence[Any]) -> Any:
     """`call` over its arguments in the group (for COUNT(*) any values); raises `RowError` when the result does not fit.
 
-    Approximate aggregates are exact here, and their bounds 0: a right answer is within its bound of this one.
+    Approximate aggregates are exact here, with bounds of 0: a correct answer is within its bound of this one.
     """
     if call.part == "bound":
         return 0.0 if call.type.is_fractional else 0
@@ -123,27 +123,27 @@ def _percentile(ascending: Sequence[Any], share: float) -> float:
 
 
 def _norm(function: str, values: Sequence[Any]) -> float | int:
-    """Of the vector that holds for each value how often it occurs."""
+    """The norm of the vector of the values' counts."""
     if function == "l1_norm":
         return len(values)
     return math.sqrt(sum(number**2 for number in Counter(map(identity, values)).values()))
 
 
 def _most_frequent(texts: Sequence[str], number: int) -> str:
-    """The most frequent texts, of equally frequent ones the least first."""
+    """The most frequent texts, equally frequent ones in ascending order."""
     ranked = sorted(Counter(texts).items(), key=lambda pair: (-pair[1], pair[0]))[:number]
     return json.dumps([{"item": text, "count": count} for text, count in ranked], ensure_ascii=False)
 
 
 def _mode(values: Sequence[Any]) -> Any:
-    """The most frequent value; of several the least."""
+    """The most frequent value; the least of several."""
     times = Counter(identity(value) for value in values)
     best = min(values, key=lambda value: (-times[identity(value)], sort_key(value)))
     return unsigned(best)
 
 
 def _heavy_hitters(values: Sequence[Any], share: Fraction) -> str:
-    """Those that are at least this part of all, the most frequent first, then by value: a JSON array."""
+    """The values that are at least this share of all, the most frequent first, then by value: a JSON array."""
     times = Counter(values)
     heavy = [value for value, count in times.items() if count >= share * len(values)]
     ordered = sorted(heavy, key=lambda value: (-times[value], sort_key(value)))

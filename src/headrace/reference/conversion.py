@@ -1,4 +1,4 @@
-"""How does a value of one type become a value of another? Spark's ANSI casts, and the ranges of its number types."""
+"""Conversions of values between types: Spark's ANSI casts, and the ranges of its number types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FALSE: Final = ("f", "false", "n", "no", "0")
 
 
 class RowError(Exception):
-    """An expression has no value on a row; `str()` says why. The row goes to the query's rejects."""
+    """An expression has no value on a row; `str()` is the reason. The row becomes a failed row of the query."""
 
 
 def in_range(value: int, kind: Type) -> int:

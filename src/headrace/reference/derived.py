@@ -1,6 +1,6 @@
-"""What does a query with a SELECT in its FROM read? The answer of that SELECT over the same history, as a stream.
+"""The input of a query with a SELECT in its FROM: the answer of that SELECT over the same history, as a stream.
 
-One that holds a relation is no stream: it is looked at where it is read, instant by instant (`reference/relations.py`).
+A SELECT that is a relation is evaluated where it is read, instant by instant (`reference/relations.py`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from headrace.reference.relational import Rejects
 def with_derived(
     query: Query, history: History, *, final: bool = False, rejects: Rejects | None = None
 ) -> History:
-    """The history where the answers of SELECTs in FROM are recorded too, each under its query."""
+    """The history with the answers of SELECTs in FROM, each under its query."""
     for _, inner in derived_in(query):
         history = with_derived(inner, history, final=final, rejects=rejects)
         if inner.emission != "relation":
             answer = windows_answer if inner.emission == "windows" else stream_answer
-            told = answer(inner, history, history.punctuation(inner), final=final, rejects=rejects)
-            history = history.with_results(inner, told, inner)
+            rows = answer(inner, history, history.punctuation(inner), final=final, rejects=rejects)
+            history = history.with_results(inner, rows, inner)
     return history

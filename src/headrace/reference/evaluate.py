@@ -1,6 +1,6 @@
-"""What is the answer of a query over a recorded history? The meaning every operator is measured against.
+"""The answer of a query over a recorded history, by which every operator is measured.
 
-Everything is computed from scratch: each window by itself, each relation anew at every instant at which it may change.
+Everything is computed from scratch: each window by itself, each relation again at every instant at which it may change.
 Answers are lists of (emission instant, row) in output order: instant, ORDER BY, group keys, columns left to right.
 """
 
@@ -63,34 +63,34 @@ def windows_answer(
 def revisions(
     query: Query, history: History, *, final: bool = False, rejects: Rejects | None = None
 ) -> list[tuple[int, Instant, int, Row]]:
-    """(epoch, emission instant, +1 or -1, row): how the answer of a query WITH REVISIONS over one stream changes.
+    """(epoch, emission instant, +1 or -1, row): the changes of the answer of a query WITH REVISIONS over one stream.
 
-    After each epoch the answer is what the rows so far make of the windows closed so far; what an epoch tells is the
-    difference to the epoch before, window by window. With `final` one epoch more ends the stream.
+    The answer after an epoch is that over the rows so far, of the windows closed so far; an epoch emits the difference to the
+    epoch before, window by window. With `final` one epoch more ends the stream.
     """
     (name,) = sources_of(query)
     stream, names = history.streams[name], query.schema.names
-    told: list[tuple[int, Instant, int, Row]] = []
+    emitted: list[tuple[int, Instant, int, Row]] = []
     before: dict[Instant, list[Row]] = {}
     for epoch in range(1, len(stream.punctuations) + 1 + final):
-        known = replace(history, streams={**history.streams, name: stream.after(epoch)})
+        recorded = replace(history, streams={**history.streams, name: stream.after(epoch)})
         ended = epoch > len(stream.punctuations)
-        answered = windows_answer(query, known, known.punctuation(query), final=ended, rejects=rejects)
+        answered = windows_answer(query, recorded, recorded.punctuation(query), final=ended, rejects=rejects)
         now: dict[Instant, list[Row]] = {}
         for at, row in answered:
             now.setdefault(at, []).append(row)
         for at in sorted({*before, *now}):
-            gone, new = before.get(at, []), now.get(at, [])
-            told += [(epoch, at, -1, row) for row in minus(gone, new, names)]
-            told += [(epoch, at, 1, row) for row in minus(new, gone, names)]
+            old, new = before.get(at, []), now.get(at, [])
+            emitted += [(epoch, at, -1, row) for row in minus(old, new, names)]
+            emitted += [(epoch, at, 1, row) for row in minus(new, old, names)]
         before = now
-    return told
+    return emitted
 
 
 def relation_at(
     query: Query, history: History, instant: Instant, *, rejects: Rejects | None = None
 ) -> list[Row]:
-    """R(instant): empty before the first row of any of its streams, then what the query's tree says."""
+    """R(instant): empty before the first row of any of its streams, then the relation of the query's tree."""
     return _shown(query, Relation.of(query, _moment(query, history, rejects)).at(instant))
 
 
@@ -114,9 +114,9 @@ def stream_answer(
     final: bool = False,
     rejects: Rejects | None = None,
 ) -> Answer:
-    """The rows of a stream-valued query at their instants below the punctuation (at all when `final`).
+    """The rows of a stream-valued query at their instants below the punctuation (all when `final`).
 
-    A query that can only ever add rows, and whose rows never depend on order, emits at commit: all that has come.
+    A query that only adds rows, none of which depends on order, emits at commit: all rows so far.
     """
     if sliding_nodes(query):
         return windows_answer(query, history, punctuation, final=final, rejects=rejects)
@@ -143,7 +143,7 @@ def invoke(
     *,
     rejects: Rejects | None = None,
 ) -> list[Row]:
-    """What INVOKE returns: the latest closed window (per partition), R(NOW), or the rows of a stream so far.
+    """The answer of INVOKE: the latest closed window (per partition), R(NOW), or the rows of a stream so far.
 
     The latest closed time window has the greatest end <= punctuation, whether or not it holds a row.
     """
@@ -186,7 +186,7 @@ def _latest(query: Query, moment: Moment, punctuation: Instant) -> Iterable[tupl
 
 
 def _emitted(query: Query, moment: Moment, before: Closing | None, now: Closing) -> list[Row]:
-    """What the closing adds to the query's stream."""
+    """The rows that a closing adds to the query's stream."""
     rows = _of_window(query, moment, now)
     if not isinstance(query.root, Emit) or query.root.kind == "rstream":
         return rows
@@ -228,7 +228,7 @@ def _steps(
 
 
 def _occurs(query: Query, history: History, at: Instant) -> bool:
-    """RSTREAM over `[NOW]` speaks at the instants that have a row; over other windows it would never stop speaking."""
+    """True for RSTREAM over `[NOW]`, which has results at instants with a row; over other windows it would have them at every instant."""
     windows = [node.window for node in walk(query.root) if isinstance(node, Windowed)]
     if not windows or any(window != TimeRange(0) for window in windows):
         raise UnsupportedQuery("RSTREAM needs a window with SLIDE, or [NOW]")
@@ -236,7 +236,7 @@ def _occurs(query: Query, history: History, at: Instant) -> bool:
 
 
 def _only_adds(node: Node) -> bool:
-    """Selections, projections and joins over everything that has come: answers at commit, in whatever order it came."""
+    """True for selections, projections and joins over all rows so far: answers at commit, in any order of arrival."""
     match node:
         case StreamScan() | QueryScan() | RelationScan():
             return True

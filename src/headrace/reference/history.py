@@ -1,7 +1,7 @@
-"""What has happened: finite recorded streams, each row with its time, its place and its fate, and stored relations.
+"""Recorded histories: finite streams, each row with its time, position and fate, and stored relations.
 
-Lateness is judged here by the one rule there is: a row is late if its event time is below the punctuation that all
-*earlier* epochs have left behind; rows of its own epoch never make it late.
+A row is late if its event time is below the punctuation after all *earlier* epochs; rows of its own epoch never
+make it late.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 Fate = Choice["accepted", "late", "rejected"]
 Source: TypeAlias = str | Query
-"""What a stream is recorded under: its name, that of a registered query, or the SELECT in FROM that it is the answer of."""
+"""The key of a recorded stream: its name, that of a registered query, or the SELECT in FROM that it is the answer of."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRow:
     """A row as it was ingested. `position` is unique and increasing within its stream; epochs count from 1.
 
-    `weight`: how many rows it stands for in queries WITH SHEDDING; 0 when they are not shown it.
+    `weight`: the number of rows that it represents in queries WITH SHEDDING; 0 for a shed row.
     """
 
     values: Mapping[str, Any]
@@ -46,7 +46,7 @@ class RecordedStream:
 
     @property
     def punctuation(self) -> Instant:
-        """The promise in force after the last epoch: no accepted row will be below it."""
+        """The punctuation after the last epoch: no later accepted row is below it."""
         return self.punctuations[-1] if self.punctuations else BEGINNING
 
     def ordered(self, fates: Sequence[Fate] = ("accepted",)) -> list[StreamRow]:
@@ -54,43 +54,43 @@ class RecordedStream:
         return sorted((row for row in self.rows if row.fate in fates), key=lambda row: (row.at, row.position))
 
     def revised(self, within: Duration | None) -> list[StreamRow]:
-        """The accepted rows and the late ones that were at most `within` behind the punctuation their epoch began with.
+        """The accepted rows and the late ones at most `within` below the punctuation at the start of their epoch.
 
-        A stream that has ended (punctuation FOREVER) takes in nothing more.
+        A stream that has ended (punctuation `FOREVER`) accepts no rows.
         """
         before = (BEGINNING, *self.punctuations)
 
         def enters(row: StreamRow) -> bool:
-            known = before[row.epoch - 1]
-            return known != FOREVER and (within is None or row.at >= known - within)
+            punctuation = before[row.epoch - 1]
+            return punctuation != FOREVER and (within is None or row.at >= punctuation - within)
 
         return [row for row in self.ordered(("accepted", "late")) if row.fate == "accepted" or enters(row)]
 
     def after(self, epochs: int) -> RecordedStream:
-        """What had been recorded after so many epochs."""
+        """The stream as recorded after `epochs` epochs."""
         rows = tuple(row for row in self.rows if row.epoch <= epochs)
         return RecordedStream(rows, self.punctuations[:epochs])
 
 
 def source_of(scan: StreamScan | QueryScan) -> Source:
-    """What a scan reads: the name of a stream or a query, or a SELECT in FROM."""
+    """The source of a scan: the name of a stream or a query, or a SELECT in FROM."""
     return scan.name if isinstance(scan, StreamScan) or scan.query is None else scan.query
 
 
 def relation_of(scan: StreamScan | QueryScan) -> Query | None:
-    """The query whose relation a scan reads, which is no stream."""
+    """The query whose relation a scan reads; None for a stream."""
     inner = scan.query if isinstance(scan, QueryScan) else None
     return inner if inner is not None and inner.emission == "relation" else None
 
 
 def sources_of(query: Query) -> tuple[Source, ...]:
-    """The streams that it reads, each once; of a relation that it reads, what that reads."""
-    found: dict[Source, None] = {}
+    """The streams that it reads, each once, also those of relations that it reads."""
+    sources: dict[Source, None] = {}
     for node in walk(query.root):
         if isinstance(node, StreamScan | QueryScan):
             inner = relation_of(node)
-            found |= dict.fromkeys((source_of(node),) if inner is None else sources_of(inner))
-    return tuple(found)
+            sources |= dict.fromkeys((source_of(node),) if inner is None else sources_of(inner))
+    return tuple(sources)
 
 
 Promise: TypeAlias = tuple[Pattern, Instant]
@@ -103,9 +103,9 @@ def record(
     slack: Duration = 0,
     promises: Sequence[Sequence[Promise]] = (),
 ) -> RecordedStream:
-    """What becomes of rows that come in epoch by epoch; an epoch may be empty. A row without a time is rejected.
+    """The fates of rows that arrive epoch by epoch; an epoch may be empty. A row without a time is rejected.
 
-    `promises[i]` are those taken in with the i-th epoch, from 0: rows of later ones that break them are late.
+    `promises[i]` are accepted with the i-th epoch, from 0: rows of later epochs that break them are late.
     """
     rows: list[StreamRow] = []
     punctuations: list[Instant] = []
@@ -134,7 +134,7 @@ def _judge(
 
 
 def matches(pattern: Pattern, values: Mapping[str, Any]) -> bool:
-    """True for a row that a pattern speaks of; a column that it does not test may be anything."""
+    """True for a row that matches a pattern; columns without a test may have any value."""
 
     def holds(name: str, test: Test) -> bool:
         value = values[name].isoformat() if isinstance(values[name], date) else values[name]
@@ -145,26 +145,26 @@ def matches(pattern: Pattern, values: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All recorded streams (results of other queries too), by what they are recorded under, and the relations in force, by name."""
+    """All recorded streams (results of other queries too), by key, and the current relations, by name."""
 
     streams: Mapping[Any, RecordedStream] = field(default_factory=dict)
     relations: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     def punctuation(self, query: Query) -> Instant:
-        """What all streams of the query promise together: the least of their punctuations."""
+        """The punctuation of a query: the minimum over its streams."""
         return min((self.streams[name].punctuation for name in sources_of(query)), default=BEGINNING)
 
     def now(self, query: Query) -> Instant | None:
-        """The greatest committed event time of the query's streams; None before there is one."""
+        """The maximum committed event time of the query's streams; None without rows."""
         rows = (row for name in sources_of(query) for row in self.streams[name].rows)
         return max((row.at for row in rows if row.fate == "accepted"), default=None)
 
     def with_results(self, name: Source, answer: Iterable[tuple[Instant, Row]], query: Query) -> History:
-        """This history where the answer of `query` is a stream too, for queries over queries.
+        """This history with the answer of `query` as a stream, for queries over queries.
 
         A window's result has the event time window_end - 1 microsecond, any other result that of its instant.
         """
         shift = 1 if query.emission == "windows" else 0
-        rows = tuple(StreamRow(row, at - shift, place) for place, (at, row) in enumerate(answer))
+        rows = tuple(StreamRow(row, at - shift, position) for position, (at, row) in enumerate(answer))
         derived = RecordedStream(rows, (self.punctuation(query),))
         return replace(self, streams={**self.streams, name: derived})

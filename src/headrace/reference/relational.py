@@ -1,7 +1,7 @@
-"""What does a relation of the query hold at one moment? One short case per node, from scratch.
+"""The rows of a query's relation at one moment: one short case per node, from scratch.
 
-A `Moment` is an instant, or the closing of a window that slides; it says what each window holds. Rows on which an
-expression fails leave the query and are collected in `Rejects`.
+A `Moment` is an instant, or the closing of a sliding window with the rows that it holds. Rows on which an
+expression fails become failed rows in `Rejects`.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ _FATES: Mapping[str, tuple[Fate, ...]] = {"rows": ("accepted",), "late": ("late"
 
 @dataclass(slots=True)
 class Rejects:
-    """The rows that left the query, each once, with the reason."""
+    """The failed rows, each once, with the reason."""
 
     rows: dict[Hashable, tuple[Row, str]] = field(default_factory=dict)
 
     def survivors(self, rows: Iterable[Row], change: Callable[[Row], Row | None]) -> list[Row]:
-        """What `change` makes of the rows: None drops one silently, `RowError` rejects it."""
-        kept = []
+        """The results of `change`: None drops a row, `RowError` makes it a failed row."""
+        results = []
         for row in rows:
             try:
                 changed = change(row)
@@ -75,13 +75,13 @@ class Rejects:
                 same = row_identity(row, places or [name for name in row if name != ORDER])
                 self.rows.setdefault((same, str(error)), (row, str(error)))
             else:
-                kept += [] if changed is None else [changed]
-        return kept
+                results += [] if changed is None else [changed]
+        return results
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What one window that slides holds, and its bounds; a landmark window has no start."""
+    """The rows of one sliding window, and its bounds; a landmark window has no start."""
 
     rows: tuple[Row, ...]
     start: Instant | None
@@ -93,7 +93,7 @@ class Frame:
 class Moment:
     """An instant over a history. `frames`: the window that has just closed, for each node whose window slides.
 
-    `empty_groups`: an aggregate without keys has its row even when no row reaches it (always so at an instant).
+    `empty_groups`: an aggregate without keys has its row also without input rows (always so at an instant).
     """
 
     history: History
@@ -105,11 +105,11 @@ class Moment:
     within: tuple[Instant, Instant] | None = None
     shedding: bool = False
     held: Mapping[Windowed, list[Row]] = field(default_factory=dict)
-    """What each relation that is read holds then."""
+    """The rows of each relation that is read, at that instant."""
 
 
 def stream_rows(node: Node, moment: Moment) -> list[Row]:
-    """All rows of a stream as recorded, in its order, past the filters that stand below its window."""
+    """All rows of a stream as recorded, in its order, after the filters below its window."""
     match node:
         case StreamScan() | QueryScan():
             stream = moment.history.streams[source_of(node)]
@@ -133,52 +133,52 @@ def stream_rows(node: Node, moment: Moment) -> list[Row]:
 
 
 def _united(node: UnionAll, moment: Moment) -> list[Row]:
-    """The members' rows under the names of the first, by event time, then member, then position in the member."""
+    """The rows of a union under the names of its first input, by event time, then input, then position."""
     rows: list[Row] = []
     for number, member in enumerate(node.inputs):
         for row in stream_rows(member, moment):
             values = (row[name] for name in member.schema.names)
-            at, position = row[_place(member)]
+            at, position = row[_order(member)]
             rows.append(
                 _placed(dict(zip(node.table.names, values, strict=True)), node, at, number * 2**58 + position)
             )
-    return sorted(rows, key=lambda row: row[_place(node)])
+    return sorted(rows, key=lambda row: row[_order(node)])
 
 
 def _placed(
     values: Mapping[str, Any], node: StreamScan | QueryScan | UnionAll, at: Instant, position: int
 ) -> Row:
-    places = {_place(node): (at, position), f"{node.alias}.{AT}": at, f"{node.alias}.{POSITION}": position}
+    places = {_order(node): (at, position), f"{node.alias}.{AT}": at, f"{node.alias}.{POSITION}": position}
     return _named(values, node) | places
 
 
-def _place(node: StreamScan | QueryScan | UnionAll | Windowed) -> str:
+def _order(node: StreamScan | QueryScan | UnionAll | Windowed) -> str:
     return f"#{node.alias}"
 
 
 def time_of(row: Row, node: StreamScan | QueryScan | UnionAll | Windowed) -> Instant:
     """The event time of a row of that stream."""
-    return int(row[_place(node)][0])
+    return int(row[_order(node)][0])
 
 
 def position_of(row: Row, node: StreamScan | QueryScan | Windowed) -> int:
-    """When a row of that stream arrived, among all of them."""
-    return int(row[_place(node)][1])
+    """The position of a row in its stream, in order of arrival."""
+    return int(row[_order(node)][1])
 
 
 def partitions(rows: Iterable[Row], keys: tuple[Expression, ...], rejects: Rejects) -> list[list[Row]]:
-    """The rows of each partition in order; one partition when there are no keys."""
+    """The rows of each partition in order; one partition without keys."""
     parts: dict[Hashable, list[Row]] = {}
 
-    def place(row: Row) -> None:
+    def assign(row: Row) -> None:
         parts.setdefault(tuple(identity(evaluate(key, row)) for key in keys), []).append(row)
 
-    rejects.survivors(rows, place)
+    rejects.survivors(rows, assign)
     return list(parts.values())
 
 
 def answer(node: Node, moment: Moment) -> list[Row]:
-    """The rows of the node's relation at the moment; their order means nothing."""
+    """The rows of the node's relation at the moment, in any order."""
     match node:
         case Windowed() | StreamScan() | QueryScan() | UnionAll():
             return _held(node, moment)
@@ -218,7 +218,7 @@ def answer(node: Node, moment: Moment) -> list[Row]:
 
 
 def _held(node: Windowed | StreamScan | QueryScan | UnionAll, moment: Moment) -> list[Row]:
-    """What a window holds at the moment; a bare stream holds all that has come."""
+    """The rows in a window at the moment; in a bare stream all rows so far."""
     source = node.source if isinstance(node, Windowed) else node
     window = node.window if isinstance(node, Windowed) else Unbounded()
     added: Row = {}
@@ -250,8 +250,8 @@ def _bound(bound: Instant | Ago, moment: Moment) -> Instant:
 
 def named(rows: Iterable[Row], query: Query, node: Windowed) -> list[Row]:
     """Rows of a query, as those of a source that reads it, column by column."""
-    own = query.schema.names
-    return [dict(zip(node.schema.names, (row[name] for name in own), strict=True)) for row in rows]
+    columns = query.schema.names
+    return [dict(zip(node.schema.names, (row[name] for name in columns), strict=True)) for row in rows]
 
 
 def _named(values: Mapping[str, Any], node: StreamScan | QueryScan | RelationScan | UnionAll) -> Row:
@@ -278,7 +278,7 @@ def _join(node: Join, moment: Moment) -> list[Row]:
 
 def _is_member(node: SemijoinColumn, left: Row, rights: list[Row]) -> bool | None:
     """True if a candidate passes, unknown if the test of one is unknown, else false; OR over the candidates."""
-    found: set[bool | None] = set()
+    outcomes: set[bool | None] = set()
     failure: RowError | None = None
     if node.test is not None:
         evaluate(node.test.arguments[0], left)
@@ -286,12 +286,12 @@ def _is_member(node: SemijoinColumn, left: Row, rights: list[Row]) -> bool | Non
         try:
             met = True if node.test is None else evaluate(node.test, left | right)
             if met is not False and (node.condition is None or holds(node.condition, left | right)):
-                found.add(met)
+                outcomes.add(met)
         except RowError as error:
             failure = failure or error
-    if True not in found and failure is not None:
+    if True not in outcomes and failure is not None:
         raise failure
-    return True if True in found else None if None in found else False
+    return True if True in outcomes else None if None in outcomes else False
 
 
 def _aggregate(node: Aggregate, moment: Moment) -> list[Row]:
@@ -343,15 +343,15 @@ def _aggregate(node: Aggregate, moment: Moment) -> list[Row]:
 
 
 def _argument(call: AggregateCall, row: Row) -> Any:
-    """What a row adds to an aggregate; True where only rows count."""
-    wanted = counted(call)
-    return True if wanted is None else evaluate(wanted, row)
+    """The argument of a row for an aggregate; True where only rows count."""
+    counted_value = counted(call)
+    return True if counted_value is None else evaluate(counted_value, row)
 
 
 def _weighed(call: AggregateCall, row: Row) -> Weighed:
-    """The same with its weight, also of rows that do not count."""
+    """The same with the row's weight, also of rows that do not count."""
     counts = call.condition is None or holds(call.condition, row)
-    weight = next(each for name, each in row.items() if name.endswith(f".{WEIGHT}"))
+    weight = next(value for name, value in row.items() if name.endswith(f".{WEIGHT}"))
     return Weighed(_argument(call, row) if counts else None, weight)
 
 
@@ -360,7 +360,7 @@ def _sliding(node: Node) -> list[Windowed]:
 
 
 def _window_bounds(node: Aggregate, moment: Moment) -> Row:
-    """Bounds are constant per window, so they stay readable above the groups."""
+    """The bounds are constant per window, so they can be read above the groups."""
     frames = ((window.alias, moment.frames[window]) for window in _sliding(node))
     return {
         f"{alias}.window_{bound}": getattr(frame, bound)
@@ -372,13 +372,13 @@ def _window_bounds(node: Aggregate, moment: Moment) -> Row:
 def _top(node: Top, moment: Moment) -> list[Row]:
     names = node.schema.names
 
-    def place(row: Row) -> Row:
+    def with_order(row: Row) -> Row:
         keys = [
             sort_key(evaluate(item.expression, row), descending=item.descending, nulls_first=item.nulls_first)
             for item in node.order
         ]
         return row | {ORDER: (tuple(keys), row.get(ORDER, ()))}
 
-    placed = moment.rejects.survivors(answer(node.source, moment), place)
+    placed = moment.rejects.survivors(answer(node.source, moment), with_order)
     placed.sort(key=lambda row: (row[ORDER][0], columns_key(row, names)))
     return placed[: node.limit]

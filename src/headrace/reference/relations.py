@@ -1,6 +1,6 @@
-"""What does a query without windows that slide hold at an instant, and at which instants may that change?
+"""The relation of a query without sliding windows at an instant, and the instants at which it may change.
 
-A relation in FROM is such a query itself, so this looks into itself: what it reads of others is what they hold then.
+A relation in FROM is such a query itself, so the evaluation is recursive.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from headrace.time import Instant
 
 @dataclass(slots=True)
 class Relation:
-    """A query over a history, to be asked at instants."""
+    """A query over a history, evaluated at instants."""
 
     query: Query
     moment: Moment
     read: Mapping[Windowed, list[Relation]]
     begun: set[Instant]
-    """The event times of its streams, and where each relation that it reads begins to hold rows."""
+    """The event times of its streams, and the first instants with rows of the relations that it reads."""
     instants: list[Instant]
     """All instants at which it may change, in order."""
-    known: dict[Instant, list[Row]]
+    cache: dict[Instant, list[Row]]
 
     @staticmethod
     def of(query: Query, moment: Moment) -> Relation:
@@ -60,10 +60,10 @@ class Relation:
         return Relation(query, moment, read, begun, sorted(changing), {})
 
     def at(self, instant: Instant) -> list[Row]:
-        """R(instant): nothing before the first row of anything it reads, then what the query's tree says."""
-        if instant not in self.known:
-            self.known[instant] = self._at(instant)
-        return self.known[instant]
+        """R(instant): empty before the first row of any input, then the relation of the query's tree."""
+        if instant not in self.cache:
+            self.cache[instant] = self._at(instant)
+        return self.cache[instant]
 
     def _at(self, instant: Instant) -> list[Row]:
         if sources_of(self.query) and not any(at <= instant for at in self.begun):
@@ -76,19 +76,19 @@ class Relation:
 
 
 def tree(query: Query) -> Node:
-    """The query's tree without the relation-to-stream operator at its top."""
+    """The query's tree without the relation-to-stream operator at its root."""
     return query.root.source if isinstance(query.root, Emit) else query.root
 
 
 def event_times(query: Query, moment: Moment) -> set[Instant]:
-    """The event times of the streams that it reads itself."""
+    """The event times of the streams that it reads directly."""
     scans = (node for node in walk(query.root) if isinstance(node, StreamScan | QueryScan))
     streams = [scan for scan in scans if relation_of(scan) is None]
     return {time_of(row, scan) for scan in streams for row in stream_rows(scan, moment)}
 
 
 def _relations_read(query: Query) -> dict[Windowed, list[Query]]:
-    """The relations that a query reads; under one name there are several, which are together what is read."""
+    """The relations that a query reads; one name may have several, which are read together."""
     return {
         node: [inner for _, inner in derived_in(replace(query, root=node))]
         for node in walk(query.root)
@@ -97,7 +97,7 @@ def _relations_read(query: Query) -> dict[Windowed, list[Query]]:
 
 
 def _shifts(query: Query) -> set[int]:
-    """After how long a row may leave a window, or cross a bound."""
+    """The lengths after which a row may leave a window, or cross a bound."""
     shifts = {0}
     for node in walk(query.root):
         if isinstance(node, Windowed) and isinstance(node.window, TimeRange):

@@ -1,7 +1,7 @@
-"""What is the value of an expression on one row? Spark SQL's answers under ANSI rules, one value at a time.
+"""The value of an expression on one row: Spark SQL's answers under ANSI rules, one value at a time.
 
-NULL is None. A value that does not exist (overflow, division by zero, a cast that fails) raises `RowError`: the row
-leaves the query, and nothing else happens. AND is false as soon as one factor is false, even when another one fails, and
+NULL is None. A value that does not exist (overflow, division by zero, a cast that fails) raises `RowError`, and the row
+becomes a failed row. AND is false when one factor is false, even when another one fails, and
 OR true likewise, so that a conjunction means the same in every order.
 """
 
@@ -71,7 +71,7 @@ def _strict(call: Call, row: Mapping[str, Any]) -> Any:
     return function(call.type, *arguments)
 
 
-# ------------------------------------------------------------------------- functions that decide what to look at
+# ------------------------------------------------------------------------- functions that decide which arguments to evaluate
 
 
 def _connective(call: Call, row: Mapping[str, Any]) -> bool | None:
@@ -220,22 +220,22 @@ def _saturated(value: Any, kind: Type) -> int:
     return int(max(-(2**63), min(2**63 - 1, value)))
 
 
-def _whole(mode: str) -> Callable[[Type, Any], Any]:
+def _integral(mode: str) -> Callable[[Type, Any], Any]:
     return lambda kind, value: _rounded(kind, value, 0, mode)
 
 
 def _like(_: Type, text: str, pattern: str, escape: str = "\\") -> bool:
-    parts, place = [], 0
-    while place < len(pattern):
-        sign = pattern[place]
+    parts, position = [], 0
+    while position < len(pattern):
+        sign = pattern[position]
         if sign == escape:
-            place += 1
-            if place == len(pattern) or pattern[place] not in ("%", "_", escape):
+            position += 1
+            if position == len(pattern) or pattern[position] not in ("%", "_", escape):
                 raise RowError(f"the LIKE pattern '{pattern}' escapes what needs no escape")
-            parts.append(re.escape(pattern[place]))
+            parts.append(re.escape(pattern[position]))
         else:
             parts.append({"%": ".*", "_": "."}.get(sign, re.escape(sign)))
-        place += 1
+        position += 1
     return re.fullmatch("".join(parts), text, re.DOTALL) is not None
 
 
@@ -279,8 +279,8 @@ _STRICT: Final[dict[str, Callable[..., Any]]] = {
     "like": _like,
     "||": _join_text,
     "concat": _join_text,
-    "floor": _whole(ROUND_FLOOR),
-    "ceil": _whole(ROUND_CEILING),
+    "floor": _integral(ROUND_FLOOR),
+    "ceil": _integral(ROUND_CEILING),
     "round": lambda kind, value, digits=0: _rounded(kind, value, digits, ROUND_HALF_UP),
     "upper": _plain(str.upper),
     "lower": _plain(str.lower),

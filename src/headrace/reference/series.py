@@ -1,4 +1,4 @@
-"""What is a statistic of a series? Exactly, in fractions, rounded once at the end: regressions, shapes, fading means."""
+"""Statistics of a series, exact in fractions and rounded once at the end: regressions, shapes, exponentially weighted means."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def nearest(exact: Fraction) -> float:
 
 
 def of_pairs(function: str, pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Statistics of pairs (y, x); NaN as soon as one number is not finite, NULL where there are too few."""
+    """Statistics of pairs (y, x); NaN if a number is not finite, NULL for too few pairs."""
     n = len(pairs)
     if n < (1 if function in ("covar_pop", "regr_sxx", "regr_syy", "regr_sxy") else 2):
         return None
     if not all(math.isfinite(number) for pair in pairs for number in pair):
         return math.nan
-    y, x = ([Fraction(pair[place]) for pair in pairs] for place in (0, 1))
+    y, x = ([Fraction(pair[index]) for pair in pairs] for index in (0, 1))
     mean_y, mean_x = sum(y, Fraction(0)) / n, sum(x, Fraction(0)) / n
     yy = sum(((one - mean_y) ** 2 for one in y), Fraction(0))
     xx = sum(((one - mean_x) ** 2 for one in x), Fraction(0))
@@ -45,7 +45,7 @@ def of_pairs(function: str, pairs: Sequence[tuple[float, float]]) -> float | Non
 def _of_line(
     function: str, mean_y: Fraction, mean_x: Fraction, yy: Fraction, xx: Fraction, xy: Fraction
 ) -> float | None:
-    """The line y = intercept + slope·x of least squares, and how well it fits; none where x never changes."""
+    """The line y = intercept + slope·x of least squares, and its fit; none for a constant x."""
     if xx == 0 or (function == "corr" and yy == 0):
         return None
     match function:

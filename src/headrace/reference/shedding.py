@@ -1,4 +1,4 @@
-"""What is an estimate over weighted rows, and how far may it be off? By the equations, term by term.
+"""Estimates over weighted rows and their errors, by the equations, term by term.
 
 Sums are exact and rounded once.
 """
@@ -16,7 +16,7 @@ from headrace.reference.series import nearest
 
 
 class Weighed(NamedTuple):
-    """What a row of a group adds, None for nothing, and how many rows it stands for, itself among them."""
+    """The value of a row of a group, None for NULL, and the number of rows that it represents, itself included."""
 
     value: Any
     weight: float
@@ -26,7 +26,7 @@ _Terms: TypeAlias = Sequence[tuple[Fraction, Fraction]]
 
 
 def of_weighted(call: AggregateCall, rows: Sequence[Weighed]) -> float | None:
-    """An estimate, its error, or the share of the rows that were looked at; `rows` are all of the group that were."""
+    """An estimate, its error, or the share of the rows that was used; `rows` are those of the group that were."""
     if call.part == "kept":
         return nearest(Fraction(len(rows)) / sum(Fraction(row.weight) for row in rows)) if rows else None
     if call.part == "error":
@@ -34,13 +34,13 @@ def of_weighted(call: AggregateCall, rows: Sequence[Weighed]) -> float | None:
             return 0.0
         if call.function in ("min", "max"):
             return None
-    known = [row for row in rows if row.value is not None]
-    if not known:
+    present = [row for row in rows if row.value is not None]
+    if not present:
         return 0.0 if (call.function, call.part) == ("count", "estimate") else None
-    values = [1 if call.function == "count" else row.value for row in known]
+    values = [1 if call.function == "count" else row.value for row in present]
     if not all(map(math.isfinite, values)):
         return _not_finite(call, values)
-    terms = [(Fraction(value), Fraction(row.weight)) for value, row in zip(values, known, strict=True)]
+    terms = [(Fraction(value), Fraction(row.weight)) for value, row in zip(values, present, strict=True)]
     return _estimate(call, terms) if call.part == "estimate" else _error(call, terms)
 
 
@@ -63,6 +63,6 @@ def _rows(terms: _Terms) -> Fraction:
 
 
 def _not_finite(call: AggregateCall, values: Sequence[Any]) -> float:
-    """As IEEE 754 has it: an estimate keeps infinities of one sign; how far it is off cannot be told."""
+    """The result by IEEE 754: an estimate has infinities of one sign; its error is not a number."""
     special = {float(value) for value in values if not math.isfinite(value)}
     return math.nan if call.part == "error" or len(special) > 1 else special.pop()

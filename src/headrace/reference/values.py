@@ -1,4 +1,4 @@
-"""When are two values the same, and which comes first? The rules of SQL's groups and sorts, for plain Python values."""
+"""Equality and order of values: the rules of SQL's groups and sorts, for plain Python values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Row: TypeAlias = dict[str, Any]
 """Column name to value. TIMESTAMPs are instants, INTERVALs durations. Names that begin with '#' or '^' are bookkeeping."""
 
 ORDER = "^"
-"""Under this name a row carries what its place in the output depends on: ORDER BY, then the group's keys."""
+"""The bookkeeping column with the position of a row in the output: ORDER BY, then the group's keys."""
 
 
 def identity(value: Any) -> Hashable:
-    """Equal for exactly the values that SQL puts in one group: NULLs together, NaNs together, -0.0 with 0.0."""
+    """Equal for exactly the values of one SQL group: NULLs together, NaNs together, -0.0 with 0.0."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
     if isinstance(value, list | tuple):
@@ -33,7 +33,7 @@ def row_identity(row: Row, names: Sequence[str]) -> tuple[Hashable, ...]:
 
 @total_ordering
 class Descending:
-    """Turns an order around."""
+    """The reverse order."""
 
     __slots__ = ("key",)
 
@@ -51,7 +51,7 @@ class Descending:
 
 
 def sort_key(value: Any, *, descending: bool = False, nulls_first: bool = True) -> tuple[Any, ...]:
-    """A key that sorts as ORDER BY does: NaN above every number, NULLs where asked."""
+    """A key in the order of ORDER BY: NaN above every number, NULLs first or last."""
     if value is None:
         return (0 if nulls_first else 2,)
     if isinstance(value, list | tuple):
@@ -66,7 +66,7 @@ def sort_key(value: Any, *, descending: bool = False, nulls_first: bool = True) 
 
 
 def unsigned(value: Any) -> Any:
-    """A value that stands for equal ones, as it is shown: -0.0 is 0.0."""
+    """The value shown for equal ones: 0.0 for -0.0."""
     return value + 0.0 if isinstance(value, float) else value
 
 
@@ -87,13 +87,13 @@ def visible(row: Row, names: Sequence[str]) -> Row:
 
 
 def minus(left: Iterable[Row], right: Iterable[Row], names: Sequence[str]) -> list[Row]:
-    """Bag difference: every row of `left` as many times as it occurs there more often than in `right`."""
+    """Bag difference: every row of `left` as often as it occurs there more often than in `right`."""
     taken = Counter(row_identity(row, names) for row in right)
-    kept = []
+    remaining = []
     for row in left:
         same = row_identity(row, names)
         if taken[same] > 0:
             taken[same] -= 1
         else:
-            kept.append(row)
-    return kept
+            remaining.append(row)
+    return remaining

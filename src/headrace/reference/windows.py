@@ -1,6 +1,6 @@
-"""Which windows of a sliding query close, in which order, and what does each hold?
+"""The windows of a sliding query: their closings, the order of closings, and the rows of each.
 
-Time and landmark windows of one FROM close together, at ends that all of them share; a window of rows closes at every
+Time and landmark windows of one FROM close together, at common ends; a window of rows closes at every
 slide-th row of its partition. Both give a sequence of `Closing`s, each with the one before it.
 """
 
@@ -33,14 +33,14 @@ from headrace.schema import to_arrow
 from headrace.time import BEGINNING, FOREVER, Instant
 
 Emitted: TypeAlias = list[tuple[Instant, Frame]]
-"""Windows with the instants at which they are emitted."""
+"""Closings with the instants at which they are emitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
     """Windows that close together at `emitted`, read at `instant` (the last one inside them).
 
-    `occupied` says whether they have an answer at all. `series` tells partitions of a row window apart.
+    `occupied`: whether the windows have an answer. `series` is the partition of a window of rows.
     """
 
     emitted: Instant
@@ -58,9 +58,9 @@ def sliding_nodes(query: Query) -> list[Windowed]:
 class TimeWindows:
     """The windows of a query whose windows slide in time, by their common ends.
 
-    A window has an answer if it holds a row; with EMIT EMPTY every window from the first such one on has, as far as
-    punctuation has `passed` or as the last such one.
-    Landmark windows hold a row for ever; those that end after the first end past the last row are not looked at unless
+    A window has an answer if it holds a row; with EMIT EMPTY every window from the first such one on has one, up to
+    the punctuation `passed` or the last such window.
+    Landmark windows hold a row permanently; ends after the first one past the last row are left out unless
     `limit` is finite.
     """
 
@@ -74,8 +74,8 @@ class TimeWindows:
         self.slide, self.anchor = self._lattice()
         holding = {end for node in self.nodes for end in self._ends(node)}
         if query.emit_empty and holding:
-            known = limit if passed is None else passed
-            last = max(holding) if known == FOREVER else max(*holding, self.next_end(known) - self.slide)
+            bound = limit if passed is None else passed
+            last = max(holding) if bound == FOREVER else max(*holding, self.next_end(bound) - self.slide)
             holding = set(range(min(holding), last + 1, self.slide))
         self.occupied = holding
 
@@ -105,7 +105,7 @@ class TimeWindows:
         return at - (at - self.anchor) % self.slide + self.slide
 
     def closing(self, end: Instant) -> Closing:
-        """The windows that end there."""
+        """The windows with that end."""
         frames = {}
         for node in self.nodes:
             window = node.window
@@ -117,7 +117,7 @@ class TimeWindows:
         return Closing(end, end - 1, frames, end in self.occupied)
 
     def closed(self, *, vacated: bool) -> list[tuple[Closing, Closing]]:
-        """(before, now) for every closed window with an answer, and with `vacated` for those that follow one."""
+        """(before, now) for every closed window with an answer; with `vacated` also for those that follow one."""
         ends = set(self.occupied)
         if vacated and not any(isinstance(node.window, Landmark) for node in self.nodes):
             ends |= {end + self.slide for end in ends}
@@ -131,7 +131,7 @@ def row_windows(
 ) -> list[tuple[Closing | None, Closing]]:
     """(before, now) for every window that ends at a row, each partition's one after the other.
 
-    Rows numbered in stream order count once they are below `limit`, rows numbered by arrival count when they come.
+    Rows numbered in stream order count when they are below `limit`, rows numbered by arrival count on arrival.
     """
     nodes = sliding_nodes(query)
     if len(nodes) != 1:
@@ -144,9 +144,9 @@ def row_windows(
         on = window.on
         rows = moment.rejects.survivors(rows, lambda row: row | {"#on": evaluate(on, row)})
     if isinstance(window, Custom):
-        given = window.on
+        arguments = window.on
         rows = moment.rejects.survivors(
-            rows, lambda row: row | {"#on": [evaluate(each, row) for each in given]}
+            rows, lambda row: row | {"#on": [evaluate(argument, row) for argument in arguments]}
         )
         every = [rows]
     else:
@@ -174,24 +174,24 @@ def _frames(node: Windowed, part: list[Row], limit: Instant, punctuation: Instan
 
 
 def _delta_frames(node: Windowed, part: list[Row], limit: Instant, punctuation: Instant) -> Emitted:
-    """Each window at the row that begins the next one; the last when the stream has ended: at its own last row, or where
-    punctuation stood if that had passed it.
+    """Each window with the row that begins the next one; when the stream has ended the last window at its last row, or at the
+    punctuation if that was later.
     """
-    window, found, first = node.window, list[list[Row]](), None
+    window, groups, first = node.window, list[list[Row]](), None
     assert isinstance(window, Delta)
     for row in (row for row in part if time_of(row, node) < limit):
         value = None if row["#on"] is None or isnan(row["#on"]) else row["#on"]
-        if not found or (first is not None and window.leaves(first, value)):
-            found.append([])
+        if not groups or (first is not None and window.leaves(first, value)):
+            groups.append([])
             first = None
-        found[-1].append(row)
+        groups[-1].append(row)
         first = value if first is None else first
-    ends = [time_of(following[0], node) for following in found[1:]]
-    if limit == FOREVER and found:
-        ends.append(max(time_of(found[-1][-1], node), punctuation))
+    ends = [time_of(following[0], node) for following in groups[1:]]
+    if limit == FOREVER and groups:
+        ends.append(max(time_of(groups[-1][-1], node), punctuation))
     return [
         (end, Frame(tuple(held), time_of(held[0], node), time_of(held[-1], node), number))
-        for number, (end, held) in enumerate(zip(ends, found, strict=False), start=1)
+        for number, (end, held) in enumerate(zip(ends, groups, strict=False), start=1)
     ]
 
 
@@ -226,7 +226,7 @@ def _tuple_frames(node: Windowed, part: list[Row], limit: Instant) -> list[Frame
 
 
 def _session_frames(node: Windowed, part: list[Row], limit: Instant) -> list[Frame]:
-    """The sessions that no row to come, at `limit` or later, can join."""
+    """The sessions that no later row, at `limit` or above, can join."""
     window = node.window
     assert isinstance(window, Session)
     sessions: list[list[Row]] = []
@@ -244,12 +244,12 @@ def _session_frames(node: Windowed, part: list[Row], limit: Instant) -> list[Fra
 
 
 def _user_frames(node: Windowed, window: Custom, rows: list[Row]) -> list[Frame]:
-    """The windows that hold a row, in the order of their ends: `wids` says which there are, `holds` what is in them."""
+    """The windows that hold a row, in the order of their ends: `wids` has their numbers, `holds` tests their rows."""
     kind, frames = window.kind, []
     at = np.array([time_of(row, node) for row in rows], np.int64)
     columns = [
-        pa.array([row["#on"][place] for row in rows], to_arrow(each.type))
-        for place, each in enumerate(window.on)
+        pa.array([row["#on"][index] for row in rows], to_arrow(argument.type))
+        for index, argument in enumerate(window.on)
     ]
     for number in sorted(set(np.asarray(kind.wids(at, *columns)[1]).tolist())):
         held = tuple(row for row in rows if kind.holds(number, time_of(row, node), *row["#on"]))
@@ -259,7 +259,7 @@ def _user_frames(node: Windowed, window: Custom, rows: list[Row]) -> list[Frame]
 
 
 def slides_by_rows(query: Query) -> bool:
-    """True when which windows there are depends on the rows."""
+    """True when the windows depend on the rows."""
     return any(
         isinstance(node.window, RowsSlide | TupleSlide | Delta | Session | Custom)
         for node in sliding_nodes(query)

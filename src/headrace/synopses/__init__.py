@@ -1,1 +1,1 @@
-"""Small summaries of many rows, each with its error bound; one per file."""
+"""Synopses: small summaries of many rows, each with its error bound."""

@@ -1,7 +1,7 @@
-"""How is any synopsis put away and taken back, and how much does it hold? As its numbers, nothing else: no code is stored.
+"""Snapshots of synopses as bytes, and their size in memory. A snapshot is numbers only: no code is stored.
 
-A snapshot is a line of JSON that says what there is, then the arrays in order. The same synopsis gives the same bytes, and what
-was restored goes on as if it had never been put away. Sketches that lie in panes (`sketch_kind`) are strings of bytes already.
+A snapshot is a line of JSON that describes the arrays, then the arrays in order. The same synopsis gives the same bytes, and a
+restored one continues unchanged. Sketches in panes (`sketch_kind`) are strings of bytes already.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from headrace.synopses.sketches.samples import KeySample, Reservoir
 from headrace.synopses.sketches.stable_sketch import StableSketch
 
 SYNOPSES: Final = {
-    each.__name__: each
-    for each in (
+    kind.__name__: kind
+    for kind in (
         *(AboveMean, Counting, DistinctWindow, Extremes, FocusedHistograms, Form, GeneralHistograms),
         *(Histograms, KeySample, NearMinimum, PaneMinima, PowerOfNorm, PowerOfSketchedNorm, Ranks),
         *(RecentRows, Reservoir, SlidingAboveMean, SlidingNearMinimum, StableSketch, Strategy, WindowedTable),
     )
 }
-"""Whatever may stand in a snapshot, by name."""
+"""The classes of snapshots, by name."""
 
 _SEQUENCES: Final = {"tuple": tuple, "list": list, "deque": deque}
 
@@ -56,7 +56,7 @@ def snapshot(synopsis: Any) -> bytes:
 
 
 def restore(stored: bytes) -> Any:
-    """The synopsis that gave these bytes."""
+    """The synopsis of these bytes."""
     end = 8 + int.from_bytes(stored[:8], "little")
     rest, arrays = io.BytesIO(stored[end:]), []
     while rest.tell() < len(stored) - end:
@@ -65,7 +65,7 @@ def restore(stored: bytes) -> Any:
 
 
 def held_bytes(synopsis: Any) -> int:
-    """Bytes of all numbers it holds, in memory."""
+    """Bytes of all its numbers, in memory."""
     if isinstance(synopsis, np.ndarray):
         return synopsis.nbytes
     if is_dataclass(synopsis):

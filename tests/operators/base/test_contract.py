@@ -157,7 +157,7 @@ ITS_OWN = {
         "row_steps",
         "unshared",
         "keeping",
-        "adapting",
+        "with_row_layout",
     ),
     *(
         "emission_windows",

@@ -222,11 +222,11 @@ def test_a_row_on_which_an_expression_fails_leaves_the_query_with_a_reason_and_n
         (Emit(selected(TimeRange(SECOND), "x"), "rstream"), r"RSTREAM needs a window with SLIDE, or \[NOW\]"),
         (
             Project(Bounds(Windowed(SCAN, "s", TimeSlide(2, 1)), 0, 9), (Named("x", column("x")),)),
-            "BEGIN ... END with a window that slides",
+            "BEGIN ... END beside a window that slides",
         ),
         (
             Project(Bounds(Windowed(SCAN, "s", Rows(2)), 0, 9), (Named("x", column("x")),)),
-            "BEGIN ... END with a window that slides",
+            "BEGIN ... END beside a window that slides",
         ),
     ],
 )

@@ -102,6 +102,7 @@ OPERATIONS: dict[str, Operation] = {
         f"DROP QUERY IF EXISTS old; CREATE QUERY old AS {QUERIES['slide']}", once=False
     ),
     "punctuate": statement("PUNCTUATE p AT TIMESTAMP '2020-01-01'"),
+    "push": Operation(lambda _, hub: hub.push("p", [{"v": 1}, {"v": 2}], producer="me", sequence=1)),
     "acknowledge": Operation(acknowledges),
     "skip": Operation(lambda _, hub: client_of(hub).skip()),
     "read on": Operation(reads_on, says=False),
@@ -181,7 +182,7 @@ class Run:
             "streams": dict(catalog.streams),
             "relations": {name: each.definition for name, each in catalog.relations.items()},
             "place": place,
-            "rows": hub.status()["streams"]["s"]["rows"],
+            "rows": {name: stream.get("rows", 0) for name, stream in hub.status()["streams"].items()},
         }
         return whole | {"log": effective(self.rig)} if self.operation.once else whole
 

@@ -207,7 +207,7 @@ def test_another_process_invokes_what_is_committed_and_a_changed_mode_answers_th
         for mode in MODES:
             hub.register(TEXT, f"also_{mode}", materialize=mode)
         assert [invoked(hub, f"also_{mode}") for mode in MODES] == [told] * 3
-        assert "materialize partial (as the query says)" in hub.execute("EXPLAIN QUERY q")[0].message
+        assert "materialize partial (as the query specifies)" in hub.execute("EXPLAIN QUERY q")[0].message
 
 
 def test_a_paused_query_answers_as_of_when_it_was_paused_and_catches_up_when_resumed(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_an_answer_over_more_than_the_archive_keeps_says_from_when_it_is_whole(t
     [
         ("SELECT COUNT(*) FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS]", "when they close"),
         (f"SELECT s.x FROM s JOIN names ON s.g = names.id {SINCE_20}", "reads a relation"),
-        ("SELECT x FROM s", "its rows are told as they come"),
+        ("SELECT x FROM s", "its rows are emitted as they arrive"),
         ("SELECT COUNT(*) FROM s [ROWS 5]", "not one of time"),
         (f"SELECT s.x FROM s, s other WHERE s.g = other.g {SINCE_20}", "joins streams"),
     ],

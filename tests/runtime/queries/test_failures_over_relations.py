@@ -54,13 +54,13 @@ def test_a_row_and_a_pair_fail_once_however_they_are_cut_into_epochs(
                 hub.push(stream, table(ROWS[stream][start : start + step]))
             hub.catch_up()
         assert counted(hub) == wanted
-        (told,) = loss_report(hub.home, before, hub.home.latest(), kept=True)
+        (told,) = loss_report(hub.home, before, hub.home.latest(), persistent=True)
         assert told.startswith(
             f"q: its expressions failed on {wanted} rows, for instance: division by zero; see "
         )
         folder = Path(told.removesuffix(".").rpartition("see ")[2])
         assert list(folder.iterdir())
-        assert not list(loss_report(hub.home, hub.home.latest(), hub.home.latest(), kept=True))
+        assert not list(loss_report(hub.home, hub.home.latest(), hub.home.latest(), persistent=True))
 
 
 def test_failures_below_a_query_are_kept_as_long_as_its_own(tmp_path: Path) -> None:

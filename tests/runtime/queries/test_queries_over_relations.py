@@ -122,12 +122,12 @@ def test_explain_says_whose_relation_is_read(tmp_path: Path, hub: Hub) -> None:
         )
         again.catch_up()
         over, met = again.explain("over"), again.explain("met")
-    assert "a row is valid until an equal one goes" in over
+    assert "a row is valid until an equal one is retracted" in over
     assert "emits insertions and retractions at each instant, for the query that reads it" in over
     assert "read changes of a relation that over reads" in over
     assert "RelationJoin: pairs where (x.k = y.k)" in met
-    assert "left: a row comes and goes as it is told and is added to what is held" in met
-    assert "right: a row holds 1 MINUTE and is added to what is held" in met
+    assert "left: a row is inserted and retracted as emitted and is consolidated with the state" in met
+    assert "right: a row is valid for 1 MINUTE and is consolidated with the state" in met
     assert "read pairs of met" in met
     assert "read x and y of met together" in met
 

@@ -71,6 +71,21 @@ def test_workers_run_this_python_with_one_thread_per_library(spark: SparkSession
 
 
 @pytest.mark.spark
+def test_workers_are_forked_with_the_pipeline_imported(spark: SparkSession) -> None:
+    def loaded(_):
+        import sys
+
+        parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().split(b"\0")
+        yield (
+            parent[2].decode(),
+            {"headrace.runtime.tasks.scan.scan_task", "pyarrow.parquet", "numpy"} <= sys.modules.keys(),
+        )
+
+    found = spark.sparkContext.parallelize(range(2), 2).mapPartitions(loaded).collect()
+    assert found == [("headrace.runtime.spark.worker_daemon", True)] * 2
+
+
+@pytest.mark.spark
 def test_a_task_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
     def fails_once(rows):
         mark = tmp_path / "failed"

@@ -136,7 +136,7 @@ def test_a_change_of_the_share_changes_no_operator(hub: Hub) -> None:
 def test_late_rows_that_a_query_with_revisions_takes_in_are_lost_to_one_with_shedding(hub: Hub) -> None:
     hub.execute(f"DROP QUERY exact; CREATE QUERY mended AS {COUNTED} WITH REVISIONS")
     partial_column(hub, 1, 0)
-    told = list(loss_report(hub.home, Manifest(0, 0), hub.home.latest(), kept=True))
+    told = list(loss_report(hub.home, Manifest(0, 0), hub.home.latest(), persistent=True))
     assert any("but of queries WITH REVISIONS" in each for each in told), told
 
 

@@ -105,7 +105,7 @@ def test_a_writer_that_slept_until_its_chunk_was_dropped_does_not_fill_the_hole(
         ),
         (
             lambda path: path.write_bytes((path.parent / "000000000000.json").read_bytes()),
-            "000000000001.json' says that it is number 0",
+            "000000000001.json' has the number 0",
         ),
         (Path.unlink, "the log querylog/ has a gap: 'querylog/000000000001.json' is missing"),
     ],

@@ -80,7 +80,7 @@ def flip(path: Path, place: int = -40) -> None:
         (
             lambda home: (home / "state/run").write_bytes(b"short"),
             "state/run",
-            "5 bytes long, the manifest says",
+            "5 bytes long, the manifest records",
         ),
         (lambda home: (home / "state/run").unlink(), "state/run", "there is no file"),
         (lambda home: (home / "plans/p").unlink(), "plans/p", "there is no file"),
@@ -104,7 +104,7 @@ def flip(path: Path, place: int = -40) -> None:
         (
             lambda home: (home / "ingest/000000000001.json").unlink(),
             "ingest/000000000000.json",
-            "lies below a gap",
+            "is below a gap",
         ),
         (
             lambda home: (home / "ingest/000000000002.json").unlink(),

@@ -1,1 +1,1 @@
-"""What is computed from rows: expressions, aggregates and their meaning."""
+"""Expressions, aggregates and their meaning."""

@@ -1,4 +1,4 @@
-"""Aggregate functions as they stand in a query: which function, of what, over which rows."""
+"""Aggregate functions of a query: the function, its argument, and the rows it reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AggregateCall:
     """`function(argument)` over the rows of a group for which `condition` is true.
 
     `argument` is None for COUNT(*). NULL arguments do not count. `distinct` keeps one row per distinct argument.
-    `share` (0 to 1) says which percentile, or from which part of the rows on a value is a heavy hitter; `most` how many of the
+    `share` (0 to 1) is the percentile, or the share of rows from which on a value is a heavy hitter; `most` is the number of
     most frequent values.
     """
 
@@ -28,18 +28,18 @@ class AggregateCall:
     distinct: bool = False
     condition: Expression | None = None
     within: Fraction | None = None
-    """How wrong an approximate aggregate may be, as a part (of what, see `approximation`); None for exact aggregates."""
+    """The error allowed to an approximate aggregate, as a fraction (of what, see `approximation`); None for exact aggregates."""
     part: Choice["value", "bound", "estimate", "error", "kept"] = "value"
-    """`bound`: how far the approximate value may be from the exact one, up or down. The others are of queries WITH SHEDDING,
+    """`bound`: the maximum distance of the approximate value from the exact one. The others are of queries WITH SHEDDING,
     see `headrace.algebra.expressions.shedding_estimates`."""
     share: float | None = None
     most: int | None = None
     against: tuple[tuple[str, Expression], ...] = ()
-    """Of aggregates that compare: the argument against values of its group, and all must hold."""
+    """Of aggregates that compare: comparisons of the argument with values of its group, which all must hold."""
     weight: Expression | None = None
-    """Of those: what is added where the comparison holds; None counts rows."""
+    """Of those: the value that is added where the comparison holds; None counts rows."""
     half_life: Duration | None = None
-    """For an exponentially weighted mean: after how long a row counts half."""
+    """For an exponentially weighted mean: the time after which a row counts half."""
 
     def __post_init__(self) -> None:
         if (self.half_life is not None) != (self.function == "ewma"):
@@ -87,22 +87,22 @@ ALIASES: Final = {
 """Other names for the same function, as in Spark; MEDIAN is the percentile 0.5."""
 
 APPROXIMATE: Final = ("approx_count", "approx_sum", "approx_distinct", "approx_percentile", "approx_top_k")
-"""Aggregates that may be wrong within a bound, and take little memory for it."""
+"""Aggregates that are approximate within a bound, and need little memory."""
 
 SKETCHED: Final = ("approx_distinct", "approx_percentile", "approx_top_k")
-"""Those that are kept as sketches in panes."""
+"""Approximate aggregates that panes store as sketches."""
 
 MAY_COMPARE: Final = ("count", "sum", "avg")
 """Exact aggregates that may be approximate where their FILTER compares rows with aggregates of the same group."""
 
 BELONGS: Final = "WITHIN and BUCKETS belong to APPROX_…, L2_NORM, and COUNT, SUM and AVG whose FILTER compares with an aggregate"
-"""Said where they stand elsewhere."""
+"""The error message for these aggregates elsewhere."""
 
 MOST_FREQUENT: Final = 1000
-"""The most values that TOP_K gives."""
+"""The maximum number of values of TOP_K."""
 
 LEAST_WITHIN: Final = {"approx_distinct": Fraction(1, 400), "l2_norm": Fraction(1, 100)}
-"""Errors below these take more than the thing itself."""
+"""The minimum errors: a synopsis with a smaller one takes more memory than the exact values."""
 
 _WITH_MOST: Final = ("top_k", "approx_top_k")
 
@@ -114,10 +114,10 @@ SHARES: Final = {
     "approx_percentile": "a percentile",
     "heavy_hitters": "the least share of a heavy hitter",
 }
-"""Aggregates with a share, and what that is."""
+"""Aggregates with a share, and its meaning."""
 
 BY_VALUE: Final = ("percentile", "mode", "top_k", "heavy_hitters", "l1_norm", "l2_norm")
-"""Holistic: computed from the distinct values with how often each occurs."""
+"""Holistic: computed from the distinct values and their counts."""
 
 OF_PAIRS: Final = (
     "corr",
@@ -130,10 +130,10 @@ OF_PAIRS: Final = (
     "regr_syy",
     "regr_sxy",
 )
-"""Of two numbers a row, of which neither is NULL: see `headrace.algebra.expressions.series.pair`."""
+"""Aggregates of two numbers per row, neither NULL: see `headrace.algebra.expressions.series.pair`."""
 
 OF_SHAPE: Final = ("skewness", "kurtosis")
-"""Of the third and fourth central moments."""
+"""Aggregates of the third and fourth central moments."""
 
 BY_ORDER: Final = ("first", "last")
 """The value of the first or last row in the stream's order, NULL or not: see `headrace.algebra.expressions.series.placed`."""
@@ -157,7 +157,7 @@ AGGREGATES: Final = (
 """Exact aggregates."""
 
 DEFAULT_WITHIN: Final = Fraction(1, 100)
-"""What is meant where WITHIN is left out."""
+"""The defaults of WITHIN."""
 
 
 def canonical(name: str) -> str | None:
@@ -167,16 +167,16 @@ def canonical(name: str) -> str | None:
 
 
 OF_OTHERS: Final = ("count_if", "error_bound", "zscore", "regr_count", "regr_avgx", "regr_avgy")
-"""Names that are read as other aggregates, or as expressions over them."""
+"""Other names of aggregates, or names of expressions over them."""
 
 
 def is_aggregate(name: str) -> bool:
-    """True for every name that stands for an aggregate."""
+    """True for every name of an aggregate."""
     return canonical(name) is not None or name.lower() in OF_OTHERS
 
 
 def result_type(function: str, argument: Type | None) -> Type:
-    """The type of an aggregate over arguments of a type, by Spark's rules; of pairs and placed values their structures.
+    """The type of an aggregate over arguments of a type, by Spark's rules; for pairs and placed values their structures.
 
     Raises `UserError` when the function does not accept that type.
     """

@@ -1,7 +1,7 @@
-"""What do approximate aggregates approximate? The exact call that each stands for.
+"""The exact calls of approximate aggregates.
 
-An approximate answer is a value v and a bound b with |v - exact| <= b, so the exact answer, with bound 0, is always one of the
-right ones. For counts and sums b <= within * exact (rounded down); what `within` is a part of for the others is in docs/semantics.md.
+An approximate answer is a value v and a bound b with |v - exact| <= b, so the exact answer with bound 0 is always correct.
+For counts and sums b <= within * exact (rounded down); docs/semantics.md defines `within` for the others.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def is_approximate(call: AggregateCall) -> bool:
 
 
 def is_sketched(call: AggregateCall) -> bool:
-    """True for a call that panes keep a sketch for, unless it is answered exactly."""
+    """True for a call whose panes store a sketch, unless it is answered exactly."""
     return call.function in SKETCHED or (call.function == "l2_norm" and call.within is not None)
 
 
 def exact(call: AggregateCall) -> AggregateCall:
-    """The exact call that an approximate one stands for; other calls as they are."""
+    """The exact call of an approximate one; other calls unchanged."""
     if not is_approximate(call):
         return call
     if call.function == "approx_distinct":
@@ -38,7 +38,7 @@ def exact(call: AggregateCall) -> AggregateCall:
 
 
 def counted(call: AggregateCall) -> Expression | None:
-    """The argument of a call; under APPROX_SUM one that fails on negative values, whose rows leave the query."""
+    """The argument of a call; under APPROX_SUM it fails on negative values, and their rows become failed rows."""
     if call.function != "approx_sum" or call.argument is None:
         return call.argument
     negative = Call("<", (call.argument, Literal(0, BIGINT)), BOOLEAN)

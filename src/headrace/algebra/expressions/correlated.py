@@ -1,7 +1,7 @@
-"""Which aggregates depend on others of their group? `COUNT(*) FILTER (WHERE x > AVG(x))`.
+"""Correlated aggregates, which depend on others of their group: `COUNT(*) FILTER (WHERE x > AVG(x))`.
 
-The condition of such a call reads columns that other aggregates of the same node make; those stand before it. Its level is 1
-where they are of rows alone, one more than theirs otherwise.
+The condition of such a call reads columns of other aggregates of the same node, which precede it. Its level is 1 where
+they depend on rows alone, else one more than theirs.
 Source: Gehrke, Korn, Srivastava, "On computing correlated aggregates over continual data streams" (2001), section 2.
 """
 
@@ -22,10 +22,12 @@ def depends_on(call: AggregateCall, aggregates: Sequence[NamedAggregate]) -> fro
 
 def levels(aggregates: Sequence[NamedAggregate]) -> dict[str, int]:
     """The level of each aggregate: 0 where it depends on rows alone."""
-    found: dict[str, int] = {}
+    level_of: dict[str, int] = {}
     for item in aggregates:
-        found[item.name] = 1 + max((found[name] for name in depends_on(item.call, aggregates)), default=-1)
-    return found
+        level_of[item.name] = 1 + max(
+            (level_of[name] for name in depends_on(item.call, aggregates)), default=-1
+        )
+    return level_of
 
 
 def is_correlated(aggregates: Sequence[NamedAggregate]) -> bool:

@@ -1,8 +1,8 @@
-"""Scalar expressions, bound and typed: what a value in a row is computed from.
+"""Scalar expressions, bound and typed.
 
-Five node classes are the whole language: a column, a constant, a function of a table, a cast, a choice. Operators such as
-`+` and `AND` are functions (`headrace.algebra.functions.resolve` has their table). Conversions that SQL makes silently are
-explicit `Cast` nodes here, so evaluators never guess.
+There are five node classes: a column, a constant, a function of the table, a cast, a choice. Operators such as
+`+` and `AND` are functions (`headrace.algebra.functions.resolve` has their table). Conversions that SQL makes implicitly are
+explicit `Cast` nodes here, so evaluators need no type rules.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of the table applied to arguments that already have the types its signature asks for."""
+    """A function of the table over arguments that have the types of its signature."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -131,5 +131,5 @@ def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
 
 
 def conjunction(factors: Sequence[Expression]) -> Expression:
-    """All of at least one factor, as one expression; see `conjuncts`."""
+    """The conjunction of at least one factor; see `conjuncts`."""
     return factors[0] if len(factors) == 1 else Call("and", tuple(factors), BOOLEAN)

@@ -1,8 +1,8 @@
-"""What can punctuation say beside an instant? A pattern: what the columns of the rows look like that do not follow any more.
+"""Patterns of punctuation: tests of columns, about whose rows a stream makes a promise.
 
-Each column has a wildcard, a constant, a list or a range (Tucker; Li 2008, section 2.1). A promise is a pattern and an instant: no
-later row that matches has an event time below it; without a word about time, none follows at all. A pattern is kept as its
-text, which is the same for patterns of the same tests, so that promises are a mapping of texts to instants.
+Each column has a wildcard, a constant, a list or a range (Tucker; Li 2008, section 2.1). A promise is a pattern and an instant:
+no later row that matches has an event time below it; without a condition on time, no row that matches follows at all. A
+pattern is stored as its text, which is equal for patterns of the same tests: promises are a mapping of texts to instants.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ class Pattern:
 
     def text(self) -> str:
         """The pattern as its name."""
-        told: dict[str, Any] = {}
+        tests: dict[str, Any] = {}
         for name, test in self.tests:
             if isinstance(test, OneOf):
-                told[name] = sorted(dict.fromkeys(test.values), key=lambda value: (value is not None, value))
+                tests[name] = sorted(dict.fromkeys(test.values), key=lambda value: (value is not None, value))
             else:
-                told[name] = {"from": test.low, "to": test.high, "above": test.above, "below": test.below}
-        return json.dumps(told, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+                tests[name] = {"from": test.low, "to": test.high, "above": test.above, "below": test.below}
+        return json.dumps(tests, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
     def covers(self, other: Pattern) -> bool:
-        """True when each row that matches the other one matches this one (where that is easily seen)."""
+        """True when each row that matches the other pattern matches this one; may be false where that is hard to decide."""
         theirs = dict(other.tests)
         return all(name in theirs and _covers(test, theirs[name]) for name, test in self.tests)
 
@@ -80,22 +80,22 @@ class Pattern:
 @lru_cache(maxsize=65_536)
 def pattern_named(text: str) -> Pattern:
     """The inverse of `Pattern.text`."""
-    told: dict[str, Any] = json.loads(text)
+    tests: dict[str, Any] = json.loads(text)
     return Pattern(
         tuple(
             (
                 name,
-                OneOf(tuple(each))
-                if isinstance(each, list)
-                else Between(each["from"], each["to"], each["above"], each["below"]),
+                OneOf(tuple(test))
+                if isinstance(test, list)
+                else Between(test["from"], test["to"], test["above"], test["below"]),
             )
-            for name, each in told.items()
+            for name, test in tests.items()
         )
     )
 
 
 def rolled_up(promises: Mapping[str, Instant]) -> dict[str, Instant]:
-    """The same promises in fewer words: constants of one column become a list, and what others cover is left out."""
+    """The same promises with fewer patterns: constants of one column become a list, and covered patterns are dropped."""
     lists: dict[tuple[str, Instant], set[Plain]] = {}
     others: list[tuple[Pattern, Instant]] = []
     for text, at in promises.items():
@@ -107,17 +107,17 @@ def rolled_up(promises: Mapping[str, Instant]) -> dict[str, Instant]:
             others.append((pattern, at))
     others = [
         (pattern, at)
-        for place, (pattern, at) in enumerate(others)
+        for index, (pattern, at) in enumerate(others)
         if not any(
-            then >= at and other.covers(pattern) and (then > at or not pattern.covers(other) or rank < place)
+            then >= at and other.covers(pattern) and (then > at or not pattern.covers(other) or rank < index)
             for rank, (other, then) in enumerate(others)
-            if rank != place
+            if rank != index
         )
     ]
-    found = {pattern.text(): at for pattern, at in others}
+    merged = {pattern.text(): at for pattern, at in others}
     for (name, at), values in sorted(_uncovered(lists, others).items(), key=lambda item: item[0]):
-        found[Pattern(((name, OneOf(tuple(values))),)).text()] = at
-    return dict(sorted(found.items()))
+        merged[Pattern(((name, OneOf(tuple(values))),)).text()] = at
+    return dict(sorted(merged.items()))
 
 
 def _uncovered(
@@ -133,11 +133,11 @@ def _uncovered(
     for (name, at), values in lists.items():
         for value in values:
             latest[name, value] = max(at, latest.get((name, value), BEGINNING))
-    found: dict[tuple[str, Instant], set[Plain]] = {}
+    remaining: dict[tuple[str, Instant], set[Plain]] = {}
     for (name, value), at in latest.items():
         if not any(name == column and then >= at and test.holds(value) for column, test, then in ranges):
-            found.setdefault((name, at), set()).add(value)
-    return found
+            remaining.setdefault((name, at), set()).add(value)
+    return remaining
 
 
 def _covers(wide: Test, narrow: Test) -> bool:

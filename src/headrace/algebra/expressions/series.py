@@ -1,7 +1,7 @@
-"""What statistics of time series take of a row: two numbers at once, or a value with its place in the stream.
+"""Arguments of statistics of time series: two numbers at once, or a value with its place in the stream.
 
-Both are one argument, a structure, so that conditions, panes and shared folds treat them as any other argument. The row's
-own time and position are columns that every row of a stream has and no query can name.
+Both are one structure, so that conditions, panes and shared aggregation treat them as any other argument. The row's
+event time and position are columns that every row of a stream has and no query can name.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from headrace.schema import BIGINT, DOUBLE, Field, Type, struct
 AT: Final = "#at"
 """A row's event time, in microseconds."""
 POSITION: Final = "#position"
-"""A row's place among all of its stream, by order of ingestion."""
+"""A row's position in its stream, by order of ingestion."""
 PAIR: Final = "pair"
 PLACED: Final = "placed"
 STRUCTURES: Final = (PAIR, PLACED)
-"""Functions that make a structure of their arguments: a pair is NULL when a part is, a placed value never."""
+"""Functions that make a structure of their arguments: a pair is NULL when one part is NULL, a placed value never."""
 
 
 def at_of(alias: str) -> Column:
@@ -43,7 +43,7 @@ def placed(value: Expression, alias: str) -> Call:
 
 
 def timed(value: Expression, alias: str) -> Call:
-    """A number with its event time; NULL when the number is."""
+    """A number with its event time; NULL when the number is NULL."""
     return pair(value, at_of(alias))
 
 

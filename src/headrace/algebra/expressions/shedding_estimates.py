@@ -1,12 +1,12 @@
-"""What does a query WITH SHEDDING ask of the rows it is shown? Estimates, how far they may be off, and how many were looked at.
+"""Estimates of a query WITH SHEDDING, their errors, and the share of rows that was used.
 
-Each row that is kept stands for w = 1 / keep rows. COUNT, SUM and AVG are estimates over weighted rows (Horvitz and Thompson
+Each row that is kept represents w = 1 / keep rows. COUNT, SUM and AVG are estimates over weighted rows (Horvitz and Thompson
 1952), unbiased but for AVG, a ratio; their error is half the width of a 95 % interval, from the variance of independent draws:
 
     estimate of SUM(x)   T = sum w x            error  z sqrt(sum w (w - 1) x^2)
     estimate of AVG(x)   r = T / W, W = sum w   error  z sqrt(sum w (w - 1) (x - r)^2) / W
 
-over the rows where x is not NULL; COUNT is the SUM of 1. Where no row of a group stands for another one, an estimate is the
+over the rows where x is not NULL; COUNT is the SUM of 1. Where all rows of a group have weight 1, an estimate is the
 exact answer and its error 0. A row's weight is a column that no query can name.
 """
 
@@ -18,18 +18,18 @@ from headrace.algebra.expressions.expression import Column
 from headrace.schema import DOUBLE
 
 WEIGHT: Final = "#weight"
-"""How many rows a row stands for, itself among them: w."""
+"""The number of rows that a row represents, itself included: w."""
 MORE: Final = "#more"
-"""How many rows that were not looked at it stands for: w - 1."""
+"""The number of shed rows that it represents: w - 1."""
 SPREAD: Final = "#spread"
-"""What it adds to the variance of a count: w (w - 1)."""
+"""Its contribution to the variance of a count: w (w - 1)."""
 
 ESTIMATED: Final = ("count", "sum", "avg")
 """Aggregates that are estimated from weighted rows."""
 ONE_SIDED: Final = ("min", "max")
-"""Aggregates of which the rows looked at give a bound on one side: what was not looked at may be less, or more."""
+"""Aggregates that fewer rows bound on one side: a shed row may have a smaller, or a greater, value."""
 PARTS: Final = ("estimate", "error", "kept")
-"""What is asked of weighted rows; see `AggregateCall.part`. `kept`: the share of a group's rows that were looked at."""
+"""The parts of an estimate; see `AggregateCall.part`. `kept`: the share of a group's rows that was used."""
 
 Z: Final = 1.959963984540054
 """Half the width of a 95 % interval of the normal distribution, in standard deviations."""

@@ -1,4 +1,4 @@
-"""Which types go together? Spark's ANSI rules for finding a common type, and for what may silently become what.
+"""Type coercion by Spark's ANSI rules: common types, and implicit casts.
 
 Spark's own names for these rules: `findWiderTypeForTwo`, `canANSIStoreAssign`, `Cast.canAnsiCast`, `DecimalType.adjustPrecisionScale`.
 """
@@ -22,12 +22,12 @@ _MIN_ADJUSTED_SCALE: Final = 6
 
 
 def decimal_for(kind: Type) -> Type:
-    """The DECIMAL that holds every value of an integer type; a DECIMAL is its own."""
+    """The DECIMAL that holds every value of an integer type; a DECIMAL unchanged."""
     return kind if kind.name == "DECIMAL" else decimal(_DIGITS[kind.name], 0)
 
 
 def decimal_of_constant(value: int) -> Type:
-    """The narrowest DECIMAL that holds an integer constant, which is how Spark types `price * 2`."""
+    """The narrowest DECIMAL that holds an integer constant, as Spark types `price * 2`."""
     return decimal(len(str(abs(value))), 0)
 
 
@@ -35,39 +35,39 @@ def adjusted(precision: int, scale: int) -> Type:
     """A DECIMAL of at most 38 digits: fraction digits give way to integer digits, but not below 6."""
     if precision <= MAX_PRECISION:
         return decimal(precision, scale)
-    whole = precision - scale
-    return decimal(MAX_PRECISION, max(MAX_PRECISION - whole, min(scale, _MIN_ADJUSTED_SCALE)))
+    digits = precision - scale
+    return decimal(MAX_PRECISION, max(MAX_PRECISION - digits, min(scale, _MIN_ADJUSTED_SCALE)))
 
 
 def wider_decimal(left: Type, right: Type) -> Type:
     """The DECIMAL that holds the values of both, integer digits first where 38 are not enough."""
     scale = max(left.scale, right.scale)
-    whole = max(left.precision - left.scale, right.precision - right.scale)
-    if whole + scale <= MAX_PRECISION:
-        return decimal(whole + scale, scale)
-    return decimal(MAX_PRECISION, max(0, MAX_PRECISION - whole))
+    digits = max(left.precision - left.scale, right.precision - right.scale)
+    if digits + scale <= MAX_PRECISION:
+        return decimal(digits + scale, scale)
+    return decimal(MAX_PRECISION, max(0, MAX_PRECISION - digits))
 
 
 def common_type(types: Sequence[Type]) -> Type:
     """The type that all branches of a CASE, arguments of COALESCE or candidates of IN are cast to.
 
-    Raises `UserError` that names the first two types with nothing in common.
+    Raises `UserError` that names the first two types without a common type.
     """
 
     def widen(left: Type, right: Type) -> Type:
-        found = common_of_two(left, right)
-        if found is None:
+        common = common_of_two(left, right)
+        if common is None:
             raise UserError(
                 f"{left} and {right} have no common type", remedy="CAST one of them to the type of the other."
             )
-        return found
+        return common
 
-    # Strings go last: whether ('1', 2, DATE …) has a common type must not depend on the order of the list.
+    # Strings are last: whether ('1', 2, DATE …) has a common type must not depend on the order of the list.
     return reduce(widen, sorted(types, key=lambda kind: kind.name == "STRING"), VOID)
 
 
 def common_of_two(left: Type, right: Type) -> Type | None:
-    """The type two values are cast to before they are compared or stand in one column; None when there is none."""
+    """The type that two values are cast to before they are compared or share a column; None without one."""
     if right in (left, VOID):
         return left
     if left == VOID:
@@ -99,7 +99,7 @@ def _beside_string(other: Type) -> Type | None:
 
 
 def accepts(parameter: Type, argument: Type) -> bool:
-    """True when an argument of a function is silently cast to the parameter's type."""
+    """True when an argument of a function is implicitly cast to the parameter's type."""
     if argument in (parameter, VOID):
         return True
     if "INTERVAL" in (parameter.name, argument.name) or argument.name in _NESTED or parameter.name in _NESTED:

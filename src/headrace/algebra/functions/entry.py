@@ -1,4 +1,4 @@
-"""What is known of one scalar function, without how it is computed."""
+"""The entry of one scalar function in the table, without how it is computed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.algebra.functions.type_rules import Rule
 class Function:
     """One row of the table.
 
-    `strict` functions are NULL as soon as an argument is; the others have their own rule, told in `doc`.
+    `strict` functions are NULL when an argument is NULL; the others have their own rule, described in `doc`.
     """
 
     name: str
@@ -23,6 +23,8 @@ class Function:
     aliases: tuple[str, ...] = ()
 
 
-def own(name: str, usage: str, rule: Rule, doc: str, example: str, aliases: tuple[str, ...] = ()) -> Function:
+def nonstrict(
+    name: str, usage: str, rule: Rule, doc: str, example: str, aliases: tuple[str, ...] = ()
+) -> Function:
     """A function with its own null rule."""
     return Function(name, usage, rule, doc, example, strict=False, aliases=aliases)

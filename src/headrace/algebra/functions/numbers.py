@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.algebra.functions import type_rules as rules
-from headrace.algebra.functions.entry import Function, own
+from headrace.algebra.functions.entry import Function, nonstrict
 from headrace.algebra.functions.type_rules import (
     anything,
     cast_to_common,
@@ -63,7 +63,7 @@ OPERATORS: Final = (
         "negate", "-number", rules.signed, "The number with the other sign.", "-(5)", aliases=("negative",)
     ),
     Function("=", "a = b", _COMPARED, "Equal; NaN equals NaN, -0.0 equals 0.0.", "1 = 1.0D", aliases=("==",)),
-    own(
+    nonstrict(
         "<=>",
         "a <=> b",
         _COMPARED,
@@ -78,14 +78,14 @@ OPERATORS: Final = (
     Function("<=", "a <= b", _COMPARED, "Less or equal.", "1 <= 2"),
     Function(">", "a > b", _COMPARED, "Greater.", "1 > 2"),
     Function(">=", "a >= b", _COMPARED, "Greater or equal.", "1 >= 2"),
-    own(
+    nonstrict(
         "and",
         "a AND b …",
         truth(2, None),
         "False as soon as one is false, even where another one fails or is NULL.",
         "true AND NULL",
     ),
-    own(
+    nonstrict(
         "or",
         "a OR b …",
         truth(2, None),
@@ -93,9 +93,11 @@ OPERATORS: Final = (
         "true OR NULL",
     ),
     Function("not", "NOT a", truth(1, 1), "The other truth value.", "NOT true", aliases=("!",)),
-    own("isnull", "a IS NULL", anything(BOOLEAN), "Whether the value is NULL.", "1 IS NULL"),
-    own("isnotnull", "a IS NOT NULL", anything(BOOLEAN), "Whether the value is not NULL.", "1 IS NOT NULL"),
-    own(
+    nonstrict("isnull", "a IS NULL", anything(BOOLEAN), "Whether the value is NULL.", "1 IS NULL"),
+    nonstrict(
+        "isnotnull", "a IS NOT NULL", anything(BOOLEAN), "Whether the value is not NULL.", "1 IS NOT NULL"
+    ),
+    nonstrict(
         "in",
         "a IN (b, …)",
         cast_to_common(2, None, BOOLEAN, ordered=True),
@@ -127,14 +129,14 @@ OPERATORS: Final = (
 )
 
 CHOICES: Final = (
-    own(
+    nonstrict(
         "coalesce",
         "coalesce(a, …)",
         cast_to_common(1),
         "The first that is not NULL; those after it raise no errors.",
         "coalesce(NULL, 2, 3)",
     ),
-    own(
+    nonstrict(
         "ifnull",
         "ifnull(a, b)",
         cast_to_common(2, 2),
@@ -142,9 +144,11 @@ CHOICES: Final = (
         "ifnull(NULL, 2)",
         aliases=("nvl",),
     ),
-    own("nvl2", "nvl2(a, b, c)", rules.choice_by_null, "b where a is not NULL, else c.", "nvl2(NULL, 1, 2)"),
-    own("nullif", "nullif(a, b)", rules.null_if_equal, "NULL where a = b, else a.", "nullif(2, 2)"),
-    own(
+    nonstrict(
+        "nvl2", "nvl2(a, b, c)", rules.choice_by_null, "b where a is not NULL, else c.", "nvl2(NULL, 1, 2)"
+    ),
+    nonstrict("nullif", "nullif(a, b)", rules.null_if_equal, "NULL where a = b, else a.", "nullif(2, 2)"),
+    nonstrict(
         "if",
         "if(condition, a, b)",
         rules.choice,
@@ -152,28 +156,28 @@ CHOICES: Final = (
         "if(true, 1, 2)",
         aliases=("iff",),
     ),
-    own(
+    nonstrict(
         "greatest",
         "greatest(a, b, …)",
         cast_to_common(2, ordered=True),
         "The greatest that is not NULL; NaN is greatest.",
         "greatest(1, NULL, 3)",
     ),
-    own(
+    nonstrict(
         "least",
         "least(a, b, …)",
         cast_to_common(2, ordered=True),
         "The least that is not NULL.",
         "least(1, NULL, 3)",
     ),
-    own(
+    nonstrict(
         "isnan",
         "isnan(number)",
         fixed(BOOLEAN, DOUBLE),
         "Whether the value is NaN; false for NULL.",
         "isnan(double('NaN'))",
     ),
-    own(
+    nonstrict(
         "nanvl",
         "nanvl(a, b)",
         fixed(DOUBLE, DOUBLE, DOUBLE),
@@ -189,13 +193,17 @@ MATHEMATICS: Final = (
     Function(
         "ceil",
         "ceil(number)",
-        rules.whole,
+        rules.integral,
         "The least whole number that is not below.",
         "ceil(-1.5D)",
         aliases=("ceiling",),
     ),
     Function(
-        "floor", "floor(number)", rules.whole, "The greatest whole number that is not above.", "floor(-1.5D)"
+        "floor",
+        "floor(number)",
+        rules.integral,
+        "The greatest whole number that is not above.",
+        "floor(-1.5D)",
     ),
     Function(
         "round",

@@ -1,7 +1,7 @@
-r"""Which regular expressions mean the same to Java and to RE2, and how are they written for RE2?
+r"""Translation of Java's regular expressions into RE2's.
 
-Spark's patterns are Java's. What both engines understand alike is translated; what only Java has (look-around,
-back-references, possessive quantifiers, `\b`, flags, Unicode classes) or what they read differently is refused.
+Spark's patterns are Java's. Syntax with one meaning in both engines is translated; syntax that only Java has (look-around,
+back-references, possessive quantifiers, `\b`, flags, Unicode classes), or that differs, is refused.
 """
 
 from __future__ import annotations
@@ -27,116 +27,116 @@ _KEPT: Final = "dDwWtnrf"
 class Pattern:
     """A regular expression for RE2.
 
-    `tail` says that it may consume a line end that Java only looks at, `may_be_empty` that it matches nothing at all.
+    `has_end_anchor`: it may consume a line end that Java does not consume. `may_be_empty`: it matches the empty text.
     """
 
     text: str
     groups: int
-    tail: bool
+    has_end_anchor: bool
     may_be_empty: bool
 
 
 def translated(pattern: str) -> Pattern:
-    """The Java pattern for RE2; raises `UnsupportedQuery` naming what is not understood alike."""
+    """The Java pattern for RE2; raises `UnsupportedQuery` that names the syntax without an equal meaning."""
     parts: list[str] = []
-    groups, place, tail = 0, 0, False
-    while place < len(pattern):
-        sign = pattern[place]
+    groups, position, has_end_anchor = 0, 0, False
+    while position < len(pattern):
+        sign = pattern[position]
         if sign == "\\":
-            piece, place = _escape(pattern, place, inside=False)
+            piece, position = _escape(pattern, position, inside=False)
             parts.append(piece)
         elif sign == "[":
-            piece, place = _class(pattern, place)
+            piece, position = _class(pattern, position)
             parts.append(piece)
         elif sign == "(":
-            if pattern.startswith("(?", place) and not pattern.startswith("(?:", place):
-                raise _refused(pattern, pattern[place : place + 3])
-            groups += not pattern.startswith("(?:", place)
-            piece = "(?:" if pattern.startswith("(?:", place) else "("
+            if pattern.startswith("(?", position) and not pattern.startswith("(?:", position):
+                raise _refused(pattern, pattern[position : position + 3])
+            groups += not pattern.startswith("(?:", position)
+            piece = "(?:" if pattern.startswith("(?:", position) else "("
             parts.append(piece)
-            place += len(piece)
+            position += len(piece)
         elif sign in "*+?{":
-            found = _QUANTIFIER.match(pattern, place)
-            if found is None:
+            quantifier = _QUANTIFIER.match(pattern, position)
+            if quantifier is None:
                 raise _refused(pattern, sign)
-            parts.append(found[0])
-            place = found.end()
+            parts.append(quantifier[0])
+            position = quantifier.end()
         else:
-            tail = tail or sign == "$"
+            has_end_anchor = has_end_anchor or sign == "$"
             parts.append({".": f"[^{_LINE_ENDS}]", "$": _END, "^": r"\A"}.get(sign, sign))
-            place += 1
+            position += 1
     text = "".join(parts)
     try:
         may_be_empty = pc.match_substring_regex(pa.array([""]), text)[0].as_py()
     except pa.ArrowInvalid:
         raise _refused(pattern, pattern) from None
-    return Pattern(text, groups, tail, may_be_empty)
+    return Pattern(text, groups, has_end_anchor, may_be_empty)
 
 
 def check_like(pattern: str, escape: str) -> None:
-    """Raises `UserError` for a LIKE pattern in which the escape stands before a sign that needs none, or at the end."""
+    """Raises `UserError` for a LIKE pattern whose escape is at the end, or before a sign that needs none."""
     if len(escape) != 1:
         raise UserError(
             f"the escape of LIKE is one character, not '{escape}'",
             remedy="Write for example like(text, 'a!%', '!').",
         )
-    place = 0
-    while place < len(pattern):
-        if pattern[place] == escape:
-            place += 1
-            if place == len(pattern) or pattern[place] not in ("%", "_", escape):
+    position = 0
+    while position < len(pattern):
+        if pattern[position] == escape:
+            position += 1
+            if position == len(pattern) or pattern[position] not in ("%", "_", escape):
                 raise UserError(
                     f"in the LIKE pattern '{pattern}' the escape '{escape}' is followed by neither '%', '_' nor itself",
                     remedy=f"Write it twice where it means itself: {escape}{escape}.",
                 )
-        place += 1
+        position += 1
 
 
-def _escape(pattern: str, place: int, *, inside: bool) -> tuple[str, int]:
-    code = _CODE.match(pattern, place)
+def _escape(pattern: str, position: int, *, inside: bool) -> tuple[str, int]:
+    code = _CODE.match(pattern, position)
     if code is not None:
         return rf"\x{{{code[1] or code[2]}}}", code.end()
-    sign = pattern[place + 1 : place + 2]
+    sign = pattern[position + 1 : position + 2]
     if sign == "s":
-        return _SPACE if inside else f"[{_SPACE}]", place + 2
+        return _SPACE if inside else f"[{_SPACE}]", position + 2
     if sign == "S" and not inside:
-        return f"[^{_SPACE}]", place + 2
+        return f"[^{_SPACE}]", position + 2
     if sign and (sign in _KEPT or not (sign.isalnum() or ord(sign) > 127)):
-        return f"\\{sign}", place + 2
+        return f"\\{sign}", position + 2
     if sign == "z" and not inside:
-        return r"\z", place + 2
+        return r"\z", position + 2
     raise _refused(pattern, f"\\{sign}")
 
 
-def _class(pattern: str, place: int) -> tuple[str, int]:
+def _class(pattern: str, position: int) -> tuple[str, int]:
     parts = ["["]
-    place += 1
-    if pattern.startswith("^", place):
+    position += 1
+    if pattern.startswith("^", position):
         parts.append("^")
-        place += 1
-    if pattern.startswith("]", place):
+        position += 1
+    if pattern.startswith("]", position):
         raise _refused(pattern, "[]")
-    while place < len(pattern) and pattern[place] != "]":
-        if pattern[place] == "[" or pattern.startswith("&&", place):
-            raise _refused(pattern, pattern[place])
-        if pattern[place] == "\\":
-            piece, place = _escape(pattern, place, inside=True)
+    while position < len(pattern) and pattern[position] != "]":
+        if pattern[position] == "[" or pattern.startswith("&&", position):
+            raise _refused(pattern, pattern[position])
+        if pattern[position] == "\\":
+            piece, position = _escape(pattern, position, inside=True)
         else:
-            piece, place = pattern[place], place + 1
+            piece, position = pattern[position], position + 1
         parts.append(piece)
-    if place == len(pattern):
+    if position == len(pattern):
         raise _refused(pattern, "[")
-    return "".join([*parts, "]"]), place + 1
+    return "".join([*parts, "]"]), position + 1
 
 
 def rewritten(replacement: str, groups: int) -> str:
-    r"""A Java replacement text (`$1`, `\$`) as RE2 writes it; raises `UnsupportedQuery`."""
-    parts, place = [], 0
-    while place < len(replacement):
-        sign = replacement[place]
+    r"""A Java replacement text (`$1`, `\$`) in RE2's syntax; raises `UnsupportedQuery`."""
+    parts, position = [], 0
+    while position < len(replacement):
+        sign = replacement[position]
         if sign in "$\\":
-            place += 1
-            after = replacement[place : place + 1]
+            position += 1
+            after = replacement[position : position + 1]
             if sign == "$" and not (after.isdecimal() and after.isascii() and int(after) <= groups < 10):
                 raise _refused(replacement, f"${after}")
             if not after:
@@ -144,7 +144,7 @@ def rewritten(replacement: str, groups: int) -> str:
             parts.append(f"\\{after}" if sign == "$" else after.replace("\\", "\\\\"))
         else:
             parts.append(sign)
-        place += 1
+        position += 1
     return "".join(parts)
 
 

@@ -1,8 +1,8 @@
-"""Which function does a name with arguments of some types mean, what are the arguments cast to, and what comes out?
+"""Resolution of functions: the function of a name and argument types, the casts of its arguments, and its result type.
 
-The rows stand in `numbers`, `text`, `time`, `structs` and `regex`, the rules in `type_rules`, Spark's coercion in `coercion`. Operators are
-functions of the same table. Conversions that Spark makes silently appear as differing `Signature.arguments`: whoever
-binds inserts a `Cast` there.
+The rows are in `numbers`, `text`, `time`, `structs` and `regex`, the rules in `type_rules`, Spark's coercion in `coercion`. Operators are
+functions of the same table. Implicit conversions of Spark appear as differing `Signature.arguments`: the binder
+inserts a `Cast` there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CANONICAL: Final = {name: row.name for row in TABLE for name in (row.name, *row
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A function for arguments of given types: its canonical name, what the arguments are cast to, the result's type."""
+    """A function for arguments of some types: its canonical name, the types of its arguments after casts, the result's type."""
 
     function: str
     arguments: tuple[Type, ...]
@@ -57,12 +57,12 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """A registered Python function, usable wherever a scalar function is.
+    """A registered Python function, allowed wherever a scalar function is.
 
     `body`, or the function that is loaded from it, takes one Arrow array per parameter and returns as many values (an Arrow array, numpy array or sequence); with
     `by_row` it takes one row's Python values and returns one. `strict` bodies never see NULL: such rows are NULL. An
-    exception of a by-row body is an error of its row; one of an array body is an error of every row it was given.
-    Contract: deterministic, without side effects; it may be evaluated for fewer rows than there are, and again.
+    exception of a by-row body is an error of its row; one of an array body is an error of every row of the array.
+    Contract: deterministic, without side effects; it may be evaluated for a part of the rows, and again.
     """
 
     name: str
@@ -74,7 +74,7 @@ class UserFunction:
 
     @property
     def call(self) -> Callable[..., Any]:
-        """The Python function: code is loaded when it is first called for, and an error of that is no row's.
+        """The Python function: code is loaded at the first call, and an error of loading is no row's.
 
         Raises `UserError` when it cannot be loaded.
         """
@@ -99,23 +99,26 @@ def resolve(
 
     `constants` holds, for each argument, its value if it is a literal, else None: Spark types `price * 2` on DECIMALs and
     `round(price, 2)` by the value. `users` are registered functions by lowercase name; the table comes first.
-    Raises `UserError` for an unknown name (with what is near) or for arguments that do not suit (with what does).
+    Raises `UserError` for an unknown name (with similar names) or for arguments that do not fit (with those that do).
     """
-    found = canonical(name)
+    function = canonical(name)
     values = constants if constants is not None else (None,) * len(arguments)
-    if found is not None:
-        row = FUNCTIONS[found]
+    if function is not None:
+        row = FUNCTIONS[function]
         typed = row.rule(arguments, values)
         if typed is None:
             raise UserError(
                 f"{name.upper()} does not take ({_listed(arguments)})",
                 remedy=f"Expected: {row.usage}. {row.doc}",
             )
-        return Signature(found, *typed)
+        return Signature(function, *typed)
     user = (users or {}).get(name.lower())
     if user is None:
-        known = [*(known for known in _CANONICAL if known.isidentifier()), *(users or {})]
-        raise UserError(f"there is no function '{name}'", remedy=did_you_mean(name, known))
+        suggestions = [
+            *(suggestions for suggestions in _CANONICAL if suggestions.isidentifier()),
+            *(users or {}),
+        ]
+        raise UserError(f"there is no function '{name}'", remedy=did_you_mean(name, suggestions))
     typed = fixed(user.result, *user.parameters)(arguments, values)
     if typed is None:
         raise UserError(

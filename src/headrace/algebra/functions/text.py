@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.algebra.functions.entry import Function, own
+from headrace.algebra.functions.entry import Function, nonstrict
 from headrace.algebra.functions.type_rules import fixed, pattern_of, repeated
 from headrace.schema import BOOLEAN, INT, STRING
 
@@ -66,7 +66,7 @@ TEXTS: Final = (
     Function(
         "right", "right(text, length)", _text_and_number, "The last characters.", "right('headrace', 4)"
     ),
-    own(
+    nonstrict(
         "concat_ws",
         "concat_ws(separator, text, …)",
         repeated(STRING, STRING, before=(STRING,), least=0),
@@ -87,7 +87,7 @@ TEXTS: Final = (
         "Position of the first occurrence counted from 1, else 0.",
         "instr('headrace', 'race')",
     ),
-    own(
+    nonstrict(
         "locate",
         "locate(searched, text[, from])",
         fixed(INT, STRING, STRING, optional=(INT,)),

@@ -1,6 +1,6 @@
 """Type rules of functions: from the types of the arguments to the types they are cast to and the type of the result.
 
-A rule returns None when the arguments do not suit it; the caller knows how to say so. Constants come along because
+A rule returns None when the arguments do not fit; the caller reports the error. Constants are arguments of a rule because
 Spark types `price * 2` and `round(price, 2)` by their value.
 """
 
@@ -37,7 +37,7 @@ from headrace.schema import (
 from headrace.zones import rules_of
 
 Typed: TypeAlias = tuple[tuple[Type, ...], Type]
-"""The types the arguments are cast to, and the type of the result."""
+"""The types of the arguments after casts, and the type of the result."""
 Rule: TypeAlias = Callable[[tuple[Type, ...], tuple[Value, ...]], Typed | None]
 
 _TIMES: Final = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
@@ -47,30 +47,30 @@ def fixed(result: Type, *parameters: Type, optional: tuple[Type, ...] = ()) -> R
     """Parameters of fixed types; those in `optional` may be left out from the end."""
 
     def rule(types: tuple[Type, ...], _: tuple[Value, ...]) -> Typed | None:
-        wanted = (*parameters, *optional)[: max(len(types), len(parameters))]
-        if len(wanted) != len(types) or not all(map(accepts, wanted, types)):
+        expected = (*parameters, *optional)[: max(len(types), len(parameters))]
+        if len(expected) != len(types) or not all(map(accepts, expected, types)):
             return None
-        return wanted, result
+        return expected, result
 
     return rule
 
 
 def zoned(result: Type, *parameters: Type, optional: bool = False) -> Rule:
-    """Parameters of fixed types, then the name of a time zone as a constant text, which may be left out if `optional`."""
+    """Parameters of fixed types, then the name of a time zone as a constant text, optional with `optional`."""
     alone, with_zone = fixed(result, *parameters), fixed(result, *parameters, STRING)
 
     def rule(types: tuple[Type, ...], constants: tuple[Value, ...]) -> Typed | None:
         if optional and len(types) == len(parameters):
             return alone(types, constants)
-        found = with_zone(types, constants)
-        if found is None:
+        typed = with_zone(types, constants)
+        if typed is None:
             return None
         zone = constants[-1]
         if not isinstance(zone, str) or rules_of(zone) is None:
             raise UserError(
                 "there is no such time zone", remedy="Name a constant one, as in 'Europe/Berlin'."
             )
-        return found
+        return typed
 
     return rule
 
@@ -79,10 +79,10 @@ def repeated(result: Type, kind: Type, *, before: tuple[Type, ...] = (), least: 
     """`before`, then any number (at least `least`) of arguments of one type."""
 
     def rule(types: tuple[Type, ...], _: tuple[Value, ...]) -> Typed | None:
-        wanted = (*before, *[kind] * (len(types) - len(before)))
-        if len(types) < len(before) + least or not all(map(accepts, wanted, types)):
+        expected = (*before, *[kind] * (len(types) - len(before)))
+        if len(types) < len(before) + least or not all(map(accepts, expected, types)):
             return None
-        return wanted, result
+        return expected, result
 
     return rule
 
@@ -133,7 +133,7 @@ def choice_by_null(types: tuple[Type, ...], _: tuple[Value, ...]) -> Typed | Non
 
 
 def null_if_equal(types: tuple[Type, ...], _: tuple[Value, ...]) -> Typed | None:
-    """`nullif(a, b)` keeps a's type; only the comparison sees the common one."""
+    """`nullif(a, b)` has a's type; only the comparison uses the common one."""
     kind = _common(types) if len(types) == 2 else None
     return None if kind is None or not kind.is_orderable else (types, types[0])
 
@@ -172,7 +172,7 @@ def _remainder_of_decimals(left: Type, right: Type) -> Type:
 def _numbers(
     types: tuple[Type, ...], constants: tuple[Value, ...], of_decimals: _DecimalResult
 ) -> Typed | None:
-    """Two numbers: DECIMALs keep their own types, all else is cast to the common one."""
+    """Two numbers: DECIMALs keep their types, all others are cast to the common one."""
     common = common_of_two(*types)
     if common is None or not (common.is_numeric or common == VOID):
         return None
@@ -199,7 +199,7 @@ def plus(types: tuple[Type, ...], constants: tuple[Value, ...]) -> Typed | None:
 
 
 def minus(types: tuple[Type, ...], constants: tuple[Value, ...]) -> Typed | None:
-    """As plus, and two points in time, whose distance is an INTERVAL."""
+    """As plus, and the difference of two points in time, an INTERVAL."""
     if len(types) != 2:
         return None
     if (moved := _moved(types)) is not None:
@@ -215,7 +215,7 @@ def minus(types: tuple[Type, ...], constants: tuple[Value, ...]) -> Typed | None
 def _moved(types: tuple[Type, ...]) -> Typed | None:
     """A point in time moved by the second argument.
 
-    DATE with INTERVAL is DATE or TIMESTAMP in Spark by the INTERVAL's unit, which our type does not carry: refused.
+    DATE with INTERVAL is DATE or TIMESTAMP in Spark by the INTERVAL's unit, which Headrace's type does not have: refused.
     """
     time, step = types
     if time == DATE and step.name in ("TINYINT", "SMALLINT", "INT"):
@@ -254,7 +254,7 @@ def divided(types: tuple[Type, ...], constants: tuple[Value, ...]) -> Typed | No
     typed = _numbers(types, constants, _quotient_of_decimals)
     if typed is None or typed[1].name == "DECIMAL":
         return typed
-    # A text beside an integer has to be one, even though the quotient is not.
+    # A text with an integer is cast to an integer, although the quotient is not one.
     return (typed[0] if STRING in types else (DOUBLE, DOUBLE)), DOUBLE
 
 
@@ -287,7 +287,7 @@ def signed(types: tuple[Type, ...], _: tuple[Value, ...]) -> Typed | None:
     return ((kind,), kind) if kind.is_numeric or kind == INTERVAL else None
 
 
-def whole(types: tuple[Type, ...], _: tuple[Value, ...]) -> Typed | None:
+def integral(types: tuple[Type, ...], _: tuple[Value, ...]) -> Typed | None:
     """`floor` and `ceil`: BIGINT, or a DECIMAL without fraction digits."""
     if len(types) != 1 or not (types[0].is_numeric or types[0] in (STRING, VOID)):
         return None
@@ -332,9 +332,9 @@ def instant_of(unit_is_second: bool) -> Rule:
 
 
 def pattern_of(kind: Type, *, replaces: bool = False) -> Rule:
-    """A text and constant texts: a regular expression, and what to take or put there.
+    """A text and constant texts: a regular expression, and the group or the replacement.
 
-    Raises `UnsupportedQuery` for what Java and RE2 do not read alike.
+    Raises `UnsupportedQuery` for syntax with different meanings in Java and RE2.
     """
     texts = fixed(kind, STRING, STRING, STRING) if replaces else fixed(kind, STRING, STRING, optional=(INT,))
 
@@ -347,7 +347,7 @@ def pattern_of(kind: Type, *, replaces: bool = False) -> Rule:
             if not isinstance(constants[2], str):
                 return None
             rewritten(constants[2], pattern.groups)
-            if pattern.tail or pattern.may_be_empty:
+            if pattern.has_end_anchor or pattern.may_be_empty:
                 raise UnsupportedQuery(
                     f"replacing '{constants[1]}', which uses '$' or matches nothing, is not exactly what Spark does",
                     remedy="Write \\z for '$', and a pattern that matches at least one character.",
@@ -357,7 +357,7 @@ def pattern_of(kind: Type, *, replaces: bool = False) -> Rule:
             if (
                 not isinstance(group, int)
                 or not 0 <= group <= pattern.groups
-                or (pattern.tail and group == 0)
+                or (pattern.has_end_anchor and group == 0)
             ):
                 return None
         return typed
@@ -366,9 +366,9 @@ def pattern_of(kind: Type, *, replaces: bool = False) -> Rule:
 
 
 def like_pattern() -> Rule:
-    """A text, a LIKE pattern, and optionally the sign that escapes.
+    """A text, a LIKE pattern, and optionally the escape sign.
 
-    Raises `UserError` for a constant pattern that could fit no row without an error: then no row needs to come to tell.
+    Raises `UserError` for a constant pattern that fails on every row.
     """
     texts = fixed(BOOLEAN, STRING, STRING, optional=(STRING,))
 

@@ -1,1 +1,1 @@
-"""Windows: which rows each of them holds."""
+"""Windows, and the rows that each of them holds."""

@@ -1,6 +1,6 @@
-"""What must be known besides a row to say which windows hold it?
+"""The context that determines the windows of a row.
 
-Backward context: rows that came before it. Forward context: rows that come after it. Source: Li 2008, section 6.1.
+Backward context is earlier rows, forward context later rows. Source: Li 2008, section 6.1.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from headrace.algebra.windows.window import Delta, Rows, RowsSlide, Session, Tup
 
 
 class Context(Enum):
-    """The class of a window; each holds the one before it."""
+    """The class of a window; each class contains the one before it."""
 
     FREE = "context free"
-    """Nothing: the row alone tells its windows, and operators fold it into panes when it comes."""
+    """No context: the row alone determines its windows, and operators aggregate it into panes on arrival."""
     FORWARD_FREE = "forward-context free"
-    """What came before, as a count per partition: its windows are known when it comes."""
+    """Earlier rows, as a count per partition: the windows of a row are determined on arrival."""
     FORWARD_AWARE = "forward-context aware"
-    """What is still to come: its windows are bound when punctuation has passed it."""
+    """Later rows too: the windows of a row are determined when punctuation has passed it."""
 
 
 def context_of(window: Window) -> Context:
-    """The class, with regard to the order of arrival.
+    """The class of a window, by order of arrival.
 
-    Rows counted in stream order are forward-context aware: one that comes later with an earlier time moves the number.
+    Rows counted in stream order are forward-context aware: a row that arrives later with an earlier time changes the number.
     """
     match window:
         case TupleSlide() | Delta() | Session():

@@ -1,4 +1,4 @@
-"""Does a user's kind of window keep its contract? Tried on rows, with the first mistake told by an example."""
+"""Check of the contract of a user's kind of window on sample rows; the first error has an example."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MOST_WINDOWS: Final = 400
 def check_window(
     kind: UserWindow, times: Sequence[int] | None = None, columns: Sequence[Sequence[Any]] = ()
 ) -> int:
-    """Check a kind of window on rows of these times, in microseconds; how many (row, window) pairs there were.
+    """Check a kind of window on rows of these times, in microseconds; returns the number of (row, window) pairs.
 
-    Without `times`, on times of several years, densities and calendar borders. `columns` are the values of what stands
-    after ON, a sequence a column, each as long as `times`. Raises `UserError` that names the rule which is broken and where.
+    Without `times`, on times of several years, densities and calendar borders. `columns` are the values of the expressions
+    after ON, one sequence per column, each as long as `times`. Raises `UserError` that names the broken rule and the row.
     """
     at = np.array(sample_times() if times is None else times, np.int64)
     arrays = [pa.array(values) for values in columns]
@@ -36,7 +36,7 @@ def check_window(
 
 
 def sample_times() -> list[int]:
-    """Ties, single microseconds, days around 1970, and borders of days, months and years, the same each time."""
+    """Ties, single microseconds, days around 1970, and borders of days, months and years; the same in every call."""
     rng = np.random.default_rng(20240229)
     second, day = 1_000_000, 86_400_000_000
     near = rng.integers(-20, 20, _SAMPLES // 4)
@@ -44,16 +44,16 @@ def sample_times() -> list[int]:
     months = np.arange("2019-11", "2024-04", dtype="datetime64[M]").astype("datetime64[us]").astype(np.int64)
     borders = (rng.choice(months, _SAMPLES // 4)[:, None] + np.array([-1, 0])).ravel()
     far = rng.integers(-40, 40, _SAMPLES // 4) * day + rng.integers(0, day, _SAMPLES // 4)
-    found = np.concatenate([near, close, borders, far])
-    times: list[int] = found[rng.permutation(len(found))].tolist()
+    moments = np.concatenate([near, close, borders, far])
+    times: list[int] = moments[rng.permutation(len(moments))].tolist()
     return times
 
 
 def called(kind: UserWindow, at: Ints, columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:
     """The (row, window) pairs of `wids`; raises `UserError` for anything but two arrays of integers, rows in range."""
-    own = at.copy()
-    own.flags.writeable = False
-    answer: Any = kind.wids(own, *columns)
+    copied = at.copy()
+    copied.flags.writeable = False
+    answer: Any = kind.wids(copied, *columns)
     _hold(
         isinstance(answer, tuple) and len(answer) == 2,
         "wids returns a pair of arrays, the rows and their windows",
@@ -97,11 +97,11 @@ def _within(kind: UserWindow, at: Ints, pairs: tuple[Ints, Ints]) -> None:
     start, end = bounds_of(kind, window)
     wrong = np.flatnonzero((at[row] < start) | (at[row] >= end))
     if len(wrong):
-        place = int(wrong[0])
+        index = int(wrong[0])
         _hold(
             False,
-            f"window {window[place]} holds a row at {at[row[place]]}, outside its bounds "
-            f"{start[place]} <= t < {end[place]}",
+            f"window {window[index]} holds a row at {at[row[index]]}, outside its bounds "
+            f"{start[index]} <= t < {end[index]}",
         )
 
 
@@ -123,7 +123,7 @@ def _complete(kind: UserWindow, at: Ints, columns: Sequence[pa.Array], pairs: tu
 
 
 def _row_alone(kind: UserWindow, at: Ints, columns: Sequence[pa.Array], pairs: tuple[Ints, Ints]) -> None:
-    """The windows of a row depend neither on the other rows nor on the calls before."""
+    """Checks that the windows of a row depend neither on other rows nor on earlier calls."""
     together: dict[int, set[int]] = {}
     for row, window in zip(pairs[0].tolist(), pairs[1].tolist(), strict=True):
         together.setdefault(row, set()).add(window)

@@ -1,6 +1,6 @@
-"""`CUMULATE(TABLE s, DESCRIPTOR(t), step, size)`: windows that begin together and end a step apart, until they are full.
+"""`CUMULATE(TABLE s, DESCRIPTOR(t), step, size)`: windows with one start whose ends are a step later each, up to the size.
 
-They are a kind of window like those of users, and known without being registered.
+They have the contract of user windows, and need no registration.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Cumulate(UserWindow):
         first = within // self.step
         copies = self.steps - first
         row = np.repeat(np.arange(len(at)), copies)
-        place = np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies)
-        return row, cycle[row] * self.steps + first[row] + place
+        step = np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies)
+        return row, cycle[row] * self.steps + first[row] + step
 
     def bounds(self, windows: Ints) -> tuple[Ints, Ints]:
-        """From the cycle's start to a step after it, two, …"""
-        cycle, place = np.divmod(windows, self.steps)
+        """From the cycle's start to one step after it, two steps, …"""
+        cycle, step = np.divmod(windows, self.steps)
         start = self.start + cycle * self.size
-        return start, start + (place + 1) * self.step
+        return start, start + (step + 1) * self.step
 
     def holds(self, window: int, at: int, *values: Any) -> bool:
         """Start <= t < end."""
         del values
-        cycle, place = divmod(window, self.steps)
-        return 0 <= at - self.start - cycle * self.size < (place + 1) * self.step
+        cycle, step = divmod(window, self.steps)
+        return 0 <= at - self.start - cycle * self.size < (step + 1) * self.step

@@ -1,4 +1,4 @@
-"""Which windows are pairs of rows in, where windows of one slide are joined? Those that end while both rows hold."""
+"""Windows of pairs of rows from joined windows of one slide: those that end while both rows are held."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from headrace.algebra.windows.user_windows import Ints, UserWindow
 
 
 class JoinedWindows(UserWindow):
-    """Window i ends at `anchor + i*slide`; a row is in those that end after its time and not after `until`, its only column.
+    """Window i ends at `anchor + i*slide`; it holds a row if it ends after the row's time and not after `until`, the only column.
 
-    `length` is that of the longest of the windows that are joined.
+    `length` is the maximum length of the joined windows.
     """
 
     def __init__(self, slide: int, anchor: int, length: int) -> None:

@@ -1,7 +1,7 @@
-"""Code of users at rest: the one kind of bytes in a home that runs when it is loaded.
+"""Stored code of users: the only bytes in a home that run when they are loaded.
 
-A function or a class of windows is pickled by value when it is registered. Everything else in a home is data. So these bytes
-have a type of their own, which says where they are and keeps them apart from the values that refer to them.
+A function or a class of windows is pickled by value when it is registered. Everything else in a home is data. These bytes
+have a separate type, so that the places that hold them are visible.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from headrace.algebra.windows.cumulate import Cumulate
 from headrace.algebra.windows.joined_windows import JoinedWindows
 from headrace.errors import UserError
 
-_BUILT_IN: Final = {each.__name__: each for each in (Cumulate, JoinedWindows)}
+_BUILT_IN: Final = {kind.__name__: kind for kind in (Cumulate, JoinedWindows)}
 
 
 class Code(bytes):
-    """A pickled function or class of a user. To have it, compare it or store it runs nothing; `load` does."""
+    """A pickled function or class of a user. Only `load` runs it."""
 
     __slots__ = ()
 
@@ -31,9 +31,9 @@ class Code(bytes):
         return hashlib.sha256(self).hexdigest()[:32]
 
     def load(self, what: str) -> Any:
-        """The function or class, once a process; `what` says in an error whose it is.
+        """The function or class, loaded once per process; `what` names its owner in an error.
 
-        Raises `UserError` when the module it is in is gone.
+        Raises `UserError` when a module that it needs is missing.
         """
         try:
             return _loaded(self)
@@ -51,7 +51,7 @@ def _loaded(code: Code) -> Any:
 
 class _Loader(pickle.Unpickler):  # of what a user registered, when a query of theirs uses it
     def find_class(self, module: str, name: str) -> Any:
-        """What code of users says of ours, as the base of a window: modules may have moved, public names stay."""
+        """A class of Headrace that user code names, such as the base of a window: modules may have moved, public names have not."""
         try:
             return super().find_class(module, name)
         except (ImportError, AttributeError):

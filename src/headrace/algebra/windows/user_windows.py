@@ -1,8 +1,8 @@
-"""What must a Python class say so that `[WINDOW name(args)]` can use it? The contract of user-defined windows.
+"""The contract of user-defined windows: the Python class of `[WINDOW name(args)]`.
 
-A kind of window is three functions, as in the window papers, and all are functions of a row alone: which windows there are
-must not depend on what other rows come (such windows are *context free*, so a window can be told once punctuation has passed
-its end). `headrace.check_window` tries them against each other. Source: Li 2008, ch. 5 (windows, extent, wids).
+A kind of window is three functions, as in the window papers. All are functions of a row alone: the windows must not depend on
+other rows (such windows are *context free*, so a window can be emitted when punctuation has passed its end).
+`headrace.check_window` tests them against each other. Source: Li 2008, ch. 5 (windows, extent, wids).
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ Ints = npt.NDArray[np.int64]
 
 
 class UserWindow(ABC):
-    """A kind of window. Instances are made of the constants in `[WINDOW name(constants)]`, once a process.
+    """A kind of window. An instance is made of the constants in `[WINDOW name(constants)]`, once per process.
 
-    Times are microseconds since 1970 UTC. Windows are numbered by integers, in any way; a row may be in none, in one or in
-    many, and a window's rows need not follow each other. `columns` are what stands after ON, as Arrow arrays. The same
-    arguments must always give the same answer, in every process: no clock, no chance, nothing kept between calls.
+    Times are microseconds since 1970 UTC. Windows have integers as numbers, in any order; a row may be in none, in one or in
+    many, and a window's rows need not be adjacent. `columns` are the expressions after ON, as Arrow arrays. The same
+    arguments must always give the same result, in every process: no clock, no random numbers, no state between calls.
     """
 
     @abstractmethod
     def wids(self, at: Ints, *columns: Any) -> tuple[Ints, Ints]:
-        """Two arrays of one length, the (row, window) pairs: `row` counts from 0 in `at`, each pair comes once."""
+        """Two arrays of equal length, the distinct (row, window) pairs: `row` is an index into `at`."""
 
     @abstractmethod
     def bounds(self, windows: Ints) -> tuple[Ints, Ints]:
-        """Start and end of each window: start <= t < end for all of its rows. It is told when time has passed its end."""
+        """Start and end of each window: start <= t < end for all of its rows. Punctuation at its end emits it."""
 
     @abstractmethod
     def holds(self, window: int, at: int, *values: Any) -> bool:
-        """The extent: is a row of this time (and these values after ON) in the window? Used for checks, not for speed."""
+        """The extent: whether a row of this time (and these values after ON) is in the window. Used for checks only."""
 
 
 class LinearWindow(UserWindow):
@@ -53,11 +53,11 @@ class LinearWindow(UserWindow):
         first, last = (at - d) // c + 1, (at - b) // a
         copies = np.maximum(last - first + 1, 0)
         row = np.repeat(np.arange(len(at)), copies)
-        place = np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies)
-        return row, first[row] + place
+        offset = np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies)
+        return row, first[row] + offset
 
     def bounds(self, windows: Ints) -> tuple[Ints, Ints]:
-        """The lines."""
+        """The bounds by the two linear functions."""
         (a, b), (c, d) = self.starts, self.ends
         return a * windows + b, c * windows + d
 

@@ -1,4 +1,4 @@
-"""Windows: how a stream becomes a relation. What each one holds is stated here once, as `extent`.
+"""Windows: from a stream to a relation. `extent` defines the rows of each.
 
 A window that slides gives a *sequence* of relations, one per window, each with bounds `[start, end)`; a window without a
 slide gives a relation at *every instant*. Instants and lengths are microseconds.
@@ -19,7 +19,7 @@ from headrace.errors import UserError
 from headrace.time import BEGINNING, DAY, Duration, Instant
 
 Numbering: TypeAlias = Choice["rank", "row_num"]
-"""How rows are numbered, from 1: by stream order (event time, then position), or by position alone."""
+"""The numbering of rows, from 1: by stream order (event time, then position), or by position alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +91,23 @@ class Unbounded:
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """Each row from its time to the instant that it says itself, included: what pairs of rows of two windows do.
+    """Each row from its time to the instant in its column, inclusive, as pairs of rows of two windows have it.
 
-    No user can write it: a planner makes it of a join of streams.
+    No user can write it: the planner makes it for a join of streams.
     """
 
     until: Expression
 
 
 CHANGE: Final = "__change"
-"""What says of a row of a relation's changes whether it comes (+1) or goes (-1)."""
+"""The column of a changelog: insertion (+1) or retraction (-1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changing:
-    """What a relation holds that is known by its changes: each row comes (+1) or goes (-1) at its time, as `change` says.
+    """A relation given by its changelog: each row is inserted (+1) or retracted (-1) at its time, by the column `change`.
 
-    No user can write it: a relation in FROM has it, and pairs of rows of relations have.
+    No user can write it: a relation in FROM has it, and so do pairs of rows of relations.
     """
 
     change: Expression
@@ -150,7 +150,7 @@ class TupleSlide:
     """`[RANGE r SLIDE n ROWS]`: a window ends at the time of every n-th row (of each partition) and holds end - r < t <= end.
 
     Rows are numbered from 1, in stream order (`SATTR rank(t)`) or in order of arrival (`SATTR row_num`). Rows of one time
-    end one window together. Mind the open start: these windows are `(start, end]`, those of `TimeSlide` `[start, end)`.
+    end one window together. These windows are `(start, end]`, those of `TimeSlide` `[start, end)`.
     Source: Li 2008, eqs. 5.10-5.18, with sets of distinct ends.
     """
 
@@ -170,9 +170,9 @@ class TupleSlide:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """`[DELTA d ON x]`: a window goes on while x stays within d of its first x (of each partition, in stream order).
+    """`[DELTA d ON x]`: a window holds rows while x is within d of its first x (of each partition, in stream order).
 
-    The first row beyond begins the next window. A row whose x is NULL or NaN stays in the window it comes to. `on` is a
+    The first row beyond begins the next window. A row whose x is NULL or NaN is in the current window. `on` is a
     DOUBLE over the stream's own columns. Source: the tumbling delta windows of stream languages (delta frames).
     """
 
@@ -191,9 +191,9 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """`session_window(t, gap)`, `SESSION(TABLE s PARTITION BY k, DESCRIPTOR(t), gap)`: rows that follow each other closely.
+    """`session_window(t, gap)`, `SESSION(TABLE s PARTITION BY k, DESCRIPTOR(t), gap)`: rows with gaps of at most `gap`.
 
-    Rows of a partition whose times are at most `gap` apart are together; a session starts at its first row and ends at its
+    Consecutive rows of a partition at most `gap` from each other are in one session; it starts at its first row and ends at its
     last + gap, which a row may still have, as in Spark.
     """
 
@@ -205,7 +205,7 @@ class Session:
             raise UserError("the gap of a session must be positive")
 
     def joins(self, earlier: Instant, later: Instant) -> bool:
-        """True when rows of one partition at these times, with none between, are of one session."""
+        """True when consecutive rows of one partition at these times are in one session."""
         return later - earlier <= self.gap
 
 
@@ -213,7 +213,7 @@ class Session:
 class Custom:
     """`[WINDOW name(constants) ON x]`: windows of a user's class, whose code is `body`, or of a built-in kind (None).
 
-    See `user_windows`, `window_kinds`. `on` are over the stream's own columns. Context free: which windows hold a row is told by the row.
+    See `user_windows`, `window_kinds`. `on` are over the stream's own columns. Context free: the row alone determines its windows.
     """
 
     name: str
@@ -237,10 +237,10 @@ Window: TypeAlias = SlidingWindow | InstantWindow
 
 
 def slides(window: Window) -> bool:
-    """True when the window gives a sequence of relations rather than one at every instant."""
+    """True for a sequence of relations, false for one relation at every instant."""
     return isinstance(window, TimeSlide | Landmark | RowsSlide | TupleSlide | Delta | Session | Custom)
 
 
 def counts_rows(window: Window) -> bool:
-    """True when rows matter by being there, also those that WHERE drops: the window stands before it."""
+    """True when rows count although WHERE drops them: the window is applied before it."""
     return isinstance(window, Rows | RowsSlide | TupleSlide | Delta | Session)

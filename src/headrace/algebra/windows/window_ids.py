@@ -1,8 +1,8 @@
-"""Rows and windows, both ways: which windows there are, what each holds (`extent`), and which hold a row (`wids`).
+"""Rows and windows: the numbers of windows, the rows of each (`extent`), and the windows of a row (`wids`).
 
-`extent` is the meaning; `wids` is the other direction by arithmetic, as operators use it. They agree: a row is in
-extent(w) exactly when w is in wids(row). All are functions of the window and of the set of rows, never of an order in
-which something is processed. Source: Li 2008, ch. 5, with floors, an explicit origin and sets of distinct ends.
+`extent` is the definition; `wids` is the inverse by arithmetic, as operators use it. They agree: a row is in
+extent(w) exactly when w is in wids(row). All are functions of the window and of the set of rows, never of the order of
+processing. Source: Li 2008, ch. 5, with floors, an explicit origin and sets of distinct ends.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from headrace.time import Instant
 
 
 class Arrival(NamedTuple):
-    """A row, as far as windows see it: its event time, its place in the order of arrival, its partition's key, and the
-    value that a delta is measured on (None for NULL and NaN).
+    """What windows read of a row: its event time, its position in the order of arrival, its partition's key, and the
+    value of a delta (None for NULL and NaN).
     """
 
     at: Instant
@@ -48,7 +48,7 @@ class WindowId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WindowIds:
-    """The numbers first <= i < stop in one partition (`stop` None: on and on); with `among`, only those of them."""
+    """The numbers first <= i < stop in one partition (`stop` None: without end); with `among`, only those of them."""
 
     first: int
     stop: int | None
@@ -66,7 +66,7 @@ class WindowIds:
 
 
 def windows(window: SlidingWindow, rows: Sequence[Arrival]) -> list[WindowId]:
-    """The windows that hold one of the rows, in order; a landmark's up to the first that holds them all."""
+    """The windows that hold a row, in order; a landmark's up to the first that holds all rows."""
     match window:
         case TimeSlide():
             held = {number for row in rows for number in _run(wids(window, rows, row))}
@@ -97,27 +97,27 @@ def windows(window: SlidingWindow, rows: Sequence[Arrival]) -> list[WindowId]:
             ]
 
 
-def extent(window: SlidingWindow, rows: Sequence[Arrival], wanted: WindowId) -> list[Arrival]:
+def extent(window: SlidingWindow, rows: Sequence[Arrival], window_id: WindowId) -> list[Arrival]:
     """The rows that a window holds."""
     if isinstance(window, TimeSlide | Landmark):
-        return [row for row in rows if window.holds(wanted.number, row.at)]
+        return [row for row in rows if window.holds(window_id.number, row.at)]
     if isinstance(window, TupleSlide):
-        return [row for row in rows if row.part == wanted.part and window.holds(wanted.number, row.at)]
+        return [row for row in rows if row.part == window_id.part and window.holds(window_id.number, row.at)]
     if isinstance(window, Delta):
-        found = _deltas(window, rows, wanted.part)
-        return found[wanted.number - 1] if 1 <= wanted.number <= len(found) else []
+        deltas = _deltas(window, rows, window_id.part)
+        return deltas[window_id.number - 1] if 1 <= window_id.number <= len(deltas) else []
     if isinstance(window, Custom):
         values = [(row.value,) if window.on else () for row in rows]
         holds = window.kind.holds
-        return [row for row, of in zip(rows, values, strict=True) if holds(wanted.number, row.at, *of)]
+        return [row for row, of in zip(rows, values, strict=True) if holds(window_id.number, row.at, *of)]
     if isinstance(window, Session):
-        own = (row for row in rows if row.part == wanted.part)
-        return [row for row in own if _start(window, rows, row) == wanted.number]
-    last = wanted.number * window.slide
+        partition = (row for row in rows if row.part == window_id.part)
+        return [row for row in partition if _start(window, rows, row) == window_id.number]
+    last = window_id.number * window.slide
     return [
         row
         for row in rows
-        if row.part == wanted.part and last - window.count < _number(window, rows, row) <= last
+        if row.part == window_id.part and last - window.count < _number(window, rows, row) <= last
     ]
 
 
@@ -130,10 +130,10 @@ def wids(window: SlidingWindow, rows: Sequence[Arrival], row: Arrival) -> Window
         case Landmark():
             return WindowIds((row.at - window.anchor) // window.slide + 1, None)
         case RowsSlide():
-            place = _number(window, rows, row) - 1
+            index = _number(window, rows, row) - 1
             full = sum(other.part == row.part for other in rows) // window.slide
-            stop = min((place + window.count) // window.slide, full) + 1
-            return WindowIds(place // window.slide + 1, stop, row.part)
+            stop = min((index + window.count) // window.slide, full) + 1
+            return WindowIds(index // window.slide + 1, stop, row.part)
         case TupleSlide():
             return WindowIds(row.at, row.at + window.range, row.part, _ends(window, rows, row.part))
         case Delta():
@@ -153,7 +153,7 @@ def _run(ids: WindowIds) -> range:
 
 
 def _sizes(rows: Sequence[Arrival]) -> list[tuple[Hashable, int]]:
-    """The partitions, and how many rows each has."""
+    """The partitions, and their numbers of rows."""
     sizes: dict[Hashable, int] = {}
     for row in rows:
         sizes[row.part] = sizes.get(row.part, 0) + 1
@@ -162,33 +162,33 @@ def _sizes(rows: Sequence[Arrival]) -> list[tuple[Hashable, int]]:
 
 def _number(window: RowsSlide | TupleSlide, rows: Sequence[Arrival], row: Arrival) -> int:
     """The row's number in its partition, from 1."""
-    own = [other for other in rows if other.part == row.part]
+    partition = [other for other in rows if other.part == row.part]
     if window.numbered == "row_num":
-        return sum(other.position <= row.position for other in own)
-    return sum((other.at, other.position) <= (row.at, row.position) for other in own)
+        return sum(other.position <= row.position for other in partition)
+    return sum((other.at, other.position) <= (row.at, row.position) for other in partition)
 
 
 def _ends(window: TupleSlide, rows: Sequence[Arrival], part: Hashable) -> frozenset[Instant]:
-    """Where windows of a partition end: the times of its n-th, 2n-th, ... rows."""
-    own = [row for row in rows if row.part == part]
-    return frozenset(row.at for row in own if _number(window, rows, row) % window.every == 0)
+    """The ends of windows of a partition: the times of its n-th, 2n-th, ... rows."""
+    partition = [row for row in rows if row.part == part]
+    return frozenset(row.at for row in partition if _number(window, rows, row) % window.every == 0)
 
 
 def _deltas(window: Delta, rows: Sequence[Arrival], part: Hashable) -> list[list[Arrival]]:
     """The windows of a partition, each with its rows."""
-    found: list[list[Arrival]] = []
+    groups: list[list[Arrival]] = []
     first: float | None = None
     for row in sorted(row for row in rows if row.part == part):
-        if not found or (first is not None and window.leaves(first, row.value)):
-            found.append([])
+        if not groups or (first is not None and window.leaves(first, row.value)):
+            groups.append([])
             first = None
-        found[-1].append(row)
+        groups[-1].append(row)
         first = row.value if first is None else first
-    return found
+    return groups
 
 
 def _called(window: Custom, rows: Sequence[Arrival]) -> tuple[list[int], list[int]]:
-    """(row, window) pairs; of columns there is at most the one value."""
+    """(row, window) pairs; there is at most one column, the value."""
     columns = [pa.array([row.value for row in rows], pa.float64())] if window.on else []
     row, number = called(window.kind, np.array([row.at for row in rows], np.int64), columns)
     return row.tolist(), number.tolist()

@@ -1,4 +1,4 @@
-"""Which class is a kind of window? One that is built in by its name, one of a user's by its code."""
+"""Classes of kinds of windows: a built-in one by its name, a user's by its code."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from headrace.errors import UserError
 
 JOINED: Final = "joined"
 BUILT_IN: Final[Mapping[str, type[UserWindow]]] = {"cumulate": Cumulate, JOINED: JoinedWindows}
-"""Kinds that need no registration, by the names that plans have for them: a class may be renamed, its name here may not."""
+"""Kinds that need no registration, by their names in plans: a class may be renamed, its name here may not."""
 WRITTEN: Final = frozenset({"cumulate"})
-"""Those that a query's text can name; users may not register others of these names."""
+"""Kinds that a query can name; users may not register others of these names."""
 
 
 @lru_cache(maxsize=256)
 def instance(name: str, body: Code | None, arguments: tuple[Hashable, ...]) -> UserWindow:
     """The kind of window for these constants; `body` is the class of a user's window, None for one that is built in.
 
-    Raises `UserError` with what its constructor says against them.
+    Raises `UserError` with the error of its constructor.
     """
     kind = BUILT_IN[name] if body is None else body.load(f"the window '{name}'")
     try:

@@ -1,4 +1,4 @@
-"""Arrow IPC, file or stream, to rows of a stream."""
+"""Reader of Arrow IPC files and streams."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from headrace.schema import Schema
 MAGIC: Final = b"ARROW1"
 
 
-def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, wanted: Sequence[str]) -> Iterator[Chunk]:
-    """The rows of the record's batches, with the wanted columns."""
+def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, columns: Sequence[str]) -> Iterator[Chunk]:
+    """The rows of the record's batches, with the columns asked for."""
     first = 0
     try:
-        found, batches = _open(file, record)
-        places = matched(found, schema, wanted, lambda: sum(batch.num_rows for batch in batches))
-        fields = [schema.field(name) for name in wanted]
+        file_schema, batches = _open(file, record)
+        indexes = matched(file_schema, schema, columns, lambda: sum(batch.num_rows for batch in batches))
+        fields = [schema.field(name) for name in columns]
         for batch in batches:
             _check(batch)
             for start in range(0, batch.num_rows, BATCH):
                 part = batch.slice(start, BATCH)
-                chunk = fitted([part.column(place) for place in places], fields, first)
+                chunk = fitted([part.column(index) for index in indexes], fields, first)
                 first += chunk.numbers
                 yield chunk
     except (pa.ArrowException, OSError, ValueError, OverflowError) as problem:
@@ -46,7 +46,7 @@ def _open(file: BinaryIO, record: IngestRecord) -> tuple[pa.Schema, Iterator[pa.
 
 
 def _check(batch: pa.RecordBatch) -> None:
-    """Raise unless every value can be reached: a damaged file must not end the task. What is no UTF-8 costs its row alone."""
+    """Raise unless every value is readable: a damaged file must not end the task. Invalid UTF-8 rejects its row alone."""
     for column in batch.columns:
         if pa.types.is_string(column.type):
             column.view(pa.binary()).validate(full=True)

@@ -1,4 +1,4 @@
-"""CSV (RFC 4180) to rows of a stream: whole blocks in Arrow; only lines that break a rule are looked at one by one.
+"""Reader of CSV (RFC 4180): whole blocks in Arrow, and line by line where a line breaks a rule.
 
 Cells are first read as text and then converted column by column, so that a bad cell rejects its own record and leaves its
 block alone. A quoted line feed belongs to a cell only with `multiLine`; otherwise a line is a record, as in Spark.
@@ -31,9 +31,9 @@ _FEED: Final = ord("\n")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the cells of a line meet the columns of the schema: `source[i]` is the cell of column i, None when absent.
+    """The cells of a line and the columns of the schema: `source[i]` is the cell of column i, None when absent.
 
-    `refusal`: why no record of the file can be one of the stream.
+    `refusal`: why no record of the file fits the stream.
     """
 
     width: int
@@ -111,7 +111,7 @@ def _cells_of(line: bytes, options: TextOptions) -> list[str]:
 
 
 class _Block:
-    """One block of whole lines on its way to columns."""
+    """One block of whole lines and its conversion to columns."""
 
     def __init__(self, text: bytes, first: int, layout: Layout, schema: Schema, options: TextOptions) -> None:
         self._text, self._first, self._layout, self._schema, self._options = (
@@ -153,7 +153,7 @@ class _Block:
         return Chunk(batch, rows + self._first, self._refused, total, self.raw)
 
     def _all_refused(self, reason: str) -> Chunk:
-        """Every record as it was read; it may fit when the stream is made anew."""
+        """Rejects of every record, with its text; it may fit when the stream is created again."""
         texts = self._texts = _records(self._text, self._options)
         for number, text in enumerate(texts):
             if not _is_blank(text, self._options):
@@ -205,22 +205,22 @@ class _Block:
         self, wrong: list[pacsv.InvalidRow], numbers: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
         """Refuse rows with a wrong number of cells (a blank line is none); the numbers of those left."""
-        kept = np.ones(len(numbers), np.bool_)
+        valid = np.ones(len(numbers), np.bool_)
         for row in wrong:
             assert row.number is not None
-            kept[row.number - 1] = False
+            valid[row.number - 1] = False
             if not _is_blank(row.text.encode(), self._options):
                 cells = "cell" if row.actual_columns == 1 else "cells"
                 self._refuse(
                     int(numbers[row.number - 1]),
                     f"{row.actual_columns} {cells}, expected {row.expected_columns}",
                 )
-        return numbers[kept]
+        return numbers[valid]
 
     def _count(self) -> int | None:
         """How many records Arrow has to find; None when no quote can hide a line feed or is allowed to, -1 when one does.
 
-        A quote left open on the last line hides nothing, yet has to be told.
+        A quote left open on the last line hides nothing, but is an error of its line.
         """
         quote = self._options.quote
         if self._options.multi_line or not quote or quote.encode() not in self._text:
@@ -232,21 +232,21 @@ class _Block:
         return len(feeds) - blank + (not self._text.endswith(b"\n"))
 
     def _screened(self) -> tuple[pa.Table, npt.NDArray[np.int64], int]:
-        """The same for a block in which some line breaks a rule that Arrow answers for the whole block."""
+        """As `_parsed`, for a block in which some line breaks a rule that Arrow answers for the whole block."""
         texts = self._texts = _records(self._text, self._options)
-        kept: list[bytes] = []
+        lines: list[bytes] = []
         numbers: list[int] = []
         for number, line in enumerate(texts):
             reason = self._broken(line)
             if reason is None:
-                kept.append(self._mended(line) if self._options.permissive else line)
+                lines.append(self._padded(line) if self._options.permissive else line)
                 numbers.append(number)
             else:
                 self._refuse(number, reason)
-        if not kept:
+        if not lines:
             empty = pa.schema([(name, pa.string()) for name in self._layout.names]).empty_table()
             return empty, np.zeros(0, np.int64), len(texts)
-        table, wrong = self._scan(b"\n".join(kept) + b"\n")
+        table, wrong = self._scan(b"\n".join(lines) + b"\n")
         return table, self._without(wrong, np.asarray(numbers)), len(texts)
 
     def _broken(self, line: bytes) -> str | None:
@@ -262,8 +262,8 @@ class _Block:
             return "a quote is not closed on its line"
         return None
 
-    def _mended(self, line: bytes) -> bytes:
-        """Spark's leniency: missing cells are null, surplus ones ignored."""
+    def _padded(self, line: bytes) -> bytes:
+        """The line under Spark's leniency: missing cells are null, surplus ones ignored."""
         cells = _cells_of(line, self._options)
         width = self._layout.width
         if len(cells) == width or _is_blank(line, self._options):
@@ -313,7 +313,7 @@ def _records(text: bytes, options: TextOptions) -> list[bytes]:
     """The lines that are not empty; with `multiLine`, lines joined while a quote is open."""
     if not options.multi_line:
         return [line for line in text.split(b"\n") if line]
-    found: list[bytes] = []
+    records: list[bytes] = []
     held: list[bytes] = []
     inside = False
     for line in text.split(b"\n"):
@@ -321,13 +321,13 @@ def _records(text: bytes, options: TextOptions) -> list[bytes]:
         if line or held:
             held.append(line)
         if held and not inside:
-            found.append(b"\n".join(held))
+            records.append(b"\n".join(held))
             held = []
-    return [*found, b"\n".join(held)] if held else found
+    return [*records, b"\n".join(held)] if held else records
 
 
 def _is_open(line: bytes, options: TextOptions, *, inside: bool = False) -> bool:
-    """Whether the line ends inside quotes, by the rules Arrow's parser follows; `inside` tells how it begins."""
+    """Whether the line ends inside quotes, by the rules of Arrow's parser; `inside` is whether it begins so."""
     quote, separator = ord(options.quote or '"'), ord(options.separator)
     escape = ord(options.escape) if options.escape not in ("", options.quote) else -1
     starting = not inside
@@ -351,7 +351,7 @@ def _is_open(line: bytes, options: TextOptions, *, inside: bool = False) -> bool
 
 
 def _is_blank(text: bytes, options: TextOptions) -> bool:
-    """Nothing but blanks is no record, unless the blanks divide cells."""
+    """Whether a text has no record: nothing but blanks, unless the blanks divide cells."""
     return not text or (text.isspace() and options.separator.encode() not in text)
 
 

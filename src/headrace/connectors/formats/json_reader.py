@@ -1,4 +1,4 @@
-"""JSON lines to rows of a stream: whole blocks in Arrow; a block with any line that Arrow refuses is read line by line.
+"""Reader of JSON lines: whole blocks in Arrow, and line by line where Arrow refuses a block.
 
 A line is one object. Names match exactly, a missing field is null, further fields are ignored. With `multiLine` the file
 is one object, or an array of objects.
@@ -31,7 +31,7 @@ _AS_TEXT: Final = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 
 
 class _LineByLine(Exception):
-    """Arrow's answer for the block says nothing of its lines."""
+    """Arrow's answer for the block does not show which lines are bad."""
 
 
 def chunks(file: BinaryIO, record: IngestRecord, definition: StreamDefinition) -> Iterator[Chunk]:
@@ -72,7 +72,7 @@ def _in_bulk(block: bytes, first: int, schema: Schema, options: TextOptions) -> 
     texts = _Texts(block)
     if not texts.count or not texts.are_objects or not text_lines.is_utf8(block):
         raise _LineByLine
-    asked = pa.schema(
+    file_schema = pa.schema(
         [
             (f.name, pa.string()) if f.type.name in _AS_TEXT else arrow
             for f, arrow in zip(schema, schema.arrow(), strict=True)
@@ -81,7 +81,7 @@ def _in_bulk(block: bytes, first: int, schema: Schema, options: TextOptions) -> 
     table = pajson.read_json(
         pa.BufferReader(block),
         read_options=pajson.ReadOptions(use_threads=False, block_size=len(block) + 1),
-        parse_options=pajson.ParseOptions(explicit_schema=asked, unexpected_field_behavior="ignore"),
+        parse_options=pajson.ParseOptions(explicit_schema=file_schema, unexpected_field_behavior="ignore"),
     )
     if table.num_rows != texts.count:
         raise _LineByLine
@@ -101,10 +101,10 @@ def _in_bulk(block: bytes, first: int, schema: Schema, options: TextOptions) -> 
 
 
 class _Texts:
-    """The lines of a block that are not empty; taken apart only when one is asked for.
+    """The lines of a block that are not empty; split only when one is read.
 
-    `are_objects` is False unless each begins with `{` and ends with `}`. Then no object spans lines; and what is no
-    object never reaches Arrow, which takes `null` for one, and on a first line dies of it.
+    `are_objects` is False unless each begins with `{` and ends with `}`. Then no object spans lines, and Arrow gets
+    objects only: it reads `null` as one, and crashes on it in a first line.
     """
 
     def __init__(self, block: bytes) -> None:
@@ -127,7 +127,7 @@ class _Texts:
 
 
 def _from_texts(texts: list[bytes], first: int, schema: Schema, options: TextOptions) -> Chunk:
-    """One line after the other, each by itself."""
+    """A chunk of lines, each parsed by itself."""
     rows: list[dict[str, Any]] = []
     numbers: list[int] = []
     refused: list[Refused] = []
@@ -153,13 +153,13 @@ def _object(text: bytes) -> object:
         raise Misfit(f"not JSON: {first_line(problem)}") from None
 
 
-def _row(found: object, schema: Schema, options: TextOptions) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise Misfit(f"not a JSON object but {'null' if found is None else type(found).__name__}")
+def _row(json_value: object, schema: Schema, options: TextOptions) -> dict[str, Any]:
+    if not isinstance(json_value, dict):
+        raise Misfit(f"not a JSON object but {'null' if json_value is None else type(json_value).__name__}")
     row = {}
     for field in schema:
         try:
-            row[field.name] = value(found.get(field.name), field.type, options)
+            row[field.name] = value(json_value.get(field.name), field.type, options)
         except Misfit as problem:
             if not options.permissive:
                 raise Misfit(f"column {field.name}: {problem}") from None
@@ -170,17 +170,17 @@ def _row(found: object, schema: Schema, options: TextOptions) -> dict[str, Any]:
 def _document(text: bytes, schema: Schema, options: TextOptions) -> Chunk:
     """A whole file as one JSON value."""
     try:
-        found = json.loads(text.decode(), parse_float=Literal)
+        document = json.loads(text.decode(), parse_float=Literal)
     except (ValueError, RecursionError) as problem:
         raise WholeFile(f"not JSON: {first_line(problem)}") from None
-    objects = found if isinstance(found, list) else [found]
+    objects = document if isinstance(document, list) else [document]
     rows, numbers, refused = [], [], []
-    for number, each in enumerate(objects):
+    for number, json_object in enumerate(objects):
         try:
-            rows.append(_row(each, schema, options))
+            rows.append(_row(json_object, schema, options))
             numbers.append(number)
         except Misfit as problem:
-            refused.append(Refused(number, json.dumps(each), str(problem)))
+            refused.append(Refused(number, json.dumps(json_object), str(problem)))
     return Chunk(
         _batch(rows, schema),
         np.asarray(numbers, np.int64),

@@ -13,7 +13,7 @@ from headrace.schema import Type
 
 
 class Misfit(Exception):
-    """A value that is not of its column's type; the message says which."""
+    """A value that is not of its column's type; the message names both."""
 
 
 class Literal(str):
@@ -22,35 +22,31 @@ class Literal(str):
     __slots__ = ()
 
 
-def value(found: Any, kind: Type, options: TextOptions) -> Any:
+def value(raw: Any, kind: Type, options: TextOptions) -> Any:
     """The value as Arrow takes it; raises `Misfit`."""
-    if found is None:
+    if raw is None:
         return None
     if kind.name == "STRING":
-        return (
-            found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, separators=(",", ":"))
-        )
+        return raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False, separators=(",", ":"))
     converted = (
-        _scalar(found, kind, options)
-        if kind.name not in ("STRUCT", "ARRAY")
-        else _nested(found, kind, options)
+        _scalar(raw, kind, options) if kind.name not in ("STRUCT", "ARRAY") else _nested(raw, kind, options)
     )
     if converted is None:
-        raise Misfit(f"{_shown(found)} is not {'an' if kind.name[0] in 'AEIOU' else 'a'} {kind}")
+        raise Misfit(f"{_shown(raw)} is not {'an' if kind.name[0] in 'AEIOU' else 'a'} {kind}")
     return converted
 
 
-def _scalar(found: Any, kind: Type, options: TextOptions) -> Any:
-    number = isinstance(found, int | Literal) and not isinstance(found, bool)
+def _scalar(raw: Any, kind: Type, options: TextOptions) -> Any:
+    number = isinstance(raw, int | Literal) and not isinstance(raw, bool)
     if kind.name == "BOOLEAN":
-        return found if isinstance(found, bool) else None
+        return raw if isinstance(raw, bool) else None
     if kind.is_integer:
         bits = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}[kind.name]
-        return integer(str(found), bits) if number and isinstance(found, int) else None
+        return integer(str(raw), bits) if number and isinstance(raw, int) else None
     if kind.is_fractional:
-        if isinstance(found, float):
-            return found
-        special = found in (
+        if isinstance(raw, float):
+            return raw
+        special = raw in (
             options.nan,
             options.infinity,
             options.minus_infinity,
@@ -60,21 +56,21 @@ def _scalar(found: Any, kind: Type, options: TextOptions) -> Any:
             "+INF",
             "-INF",
         )
-        return fractional(str(found), options) if number or special else None
+        return fractional(str(raw), options) if number or special else None
     if kind.name == "DECIMAL":
-        return exact(str(found), kind.precision, kind.scale) if number or isinstance(found, str) else None
+        return exact(str(raw), kind.precision, kind.scale) if number or isinstance(raw, str) else None
     if kind.name == "DATE":
-        return _day(found, kind, options) if isinstance(found, str) else None
+        return _day(raw, kind, options) if isinstance(raw, str) else None
     if kind.name in ("TIMESTAMP", "TIMESTAMP_NTZ"):
-        return _moment(found, kind, options)
+        return _moment(raw, kind, options)
     return None
 
 
-def _moment(found: Any, kind: Type, options: TextOptions) -> int | None:
-    if isinstance(found, int) and not isinstance(found, bool):
-        seconds = found * 1_000_000
+def _moment(raw: Any, kind: Type, options: TextOptions) -> int | None:
+    if isinstance(raw, int) and not isinstance(raw, bool):
+        seconds = raw * 1_000_000
         return seconds if kind.name == "TIMESTAMP" and abs(seconds) < 1 << 62 else None
-    if not isinstance(found, str) or isinstance(found, Literal):
+    if not isinstance(raw, str) or isinstance(raw, Literal):
         return None
     pattern = (
         options.timestamp_pattern
@@ -82,30 +78,30 @@ def _moment(found: Any, kind: Type, options: TextOptions) -> int | None:
         else options.ntz_pattern or options.timestamp_pattern
     )
     if pattern is None:
-        return moment(found, options.zone if kind.name == "TIMESTAMP" else "UTC")
-    return _by_pattern(found, kind, options)
+        return moment(raw, options.zone if kind.name == "TIMESTAMP" else "UTC")
+    return _by_pattern(raw, kind, options)
 
 
-def _day(found: str, kind: Type, options: TextOptions) -> Any:
+def _day(text: str, kind: Type, options: TextOptions) -> Any:
     if options.date_pattern is None:
-        return day(found)
-    return convert(pa.array([found]), kind, options)[0][0].as_py()
+        return day(text)
+    return convert(pa.array([text]), kind, options)[0][0].as_py()
 
 
-def _by_pattern(found: str, kind: Type, options: TextOptions) -> int | None:
-    values, _ = convert(pa.array([found]), kind, options)
-    found_at: int | None = values.cast(pa.int64())[0].as_py()
-    return found_at
+def _by_pattern(text: str, kind: Type, options: TextOptions) -> int | None:
+    values, _ = convert(pa.array([text]), kind, options)
+    micros: int | None = values.cast(pa.int64())[0].as_py()
+    return micros
 
 
-def _nested(found: Any, kind: Type, options: TextOptions) -> Any:
+def _nested(raw: Any, kind: Type, options: TextOptions) -> Any:
     if kind.name == "ARRAY":
         assert kind.element is not None
-        return [value(each, kind.element, options) for each in found] if isinstance(found, list) else None
-    if not isinstance(found, dict):
+        return [value(element, kind.element, options) for element in raw] if isinstance(raw, list) else None
+    if not isinstance(raw, dict):
         return None
-    return {field.name: value(found.get(field.name), field.type, options) for field in kind.fields}
+    return {field.name: value(raw.get(field.name), field.type, options) for field in kind.fields}
 
 
-def _shown(found: Any) -> str:
-    return str(found) if isinstance(found, Literal) else json.dumps(found, ensure_ascii=False, default=str)
+def _shown(raw: Any) -> str:
+    return str(raw) if isinstance(raw, Literal) else json.dumps(raw, ensure_ascii=False, default=str)

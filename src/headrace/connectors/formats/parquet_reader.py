@@ -1,4 +1,4 @@
-"""Parquet row groups to rows of a stream, at the speed of the Parquet reader itself."""
+"""Reader of Parquet row groups, at the speed of the Parquet library."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from headrace.schema import Schema
 BATCH: Final = 1 << 18
 
 
-def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, wanted: Sequence[str]) -> Iterator[Chunk]:
-    """The rows of the record's row groups, `BATCH` at a time, with the wanted columns."""
+def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, columns: Sequence[str]) -> Iterator[Chunk]:
+    """The rows of the record's row groups, `BATCH` at a time, with the columns asked for."""
     first = 0
     try:
         source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
         groups = list(range(record.start, source.num_row_groups if record.end == WHOLE else record.end))
         metadata = source.metadata
         rows = lambda: sum(metadata.row_group(group).num_rows for group in groups)  # noqa: E731
-        places = matched(source.schema_arrow, schema, wanted, rows)
-        names = [source.schema_arrow.names[place] for place in places]
-        fields = [schema.field(name) for name in wanted]
+        indexes = matched(source.schema_arrow, schema, columns, rows)
+        names = [source.schema_arrow.names[index] for index in indexes]
+        fields = [schema.field(name) for name in columns]
         if not groups:
             return
         for batch in source.iter_batches(BATCH, row_groups=groups, columns=names, use_threads=False):
@@ -40,5 +40,5 @@ def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, wanted: Sequenc
 
 
 def first_line(problem: BaseException) -> str:
-    """What a library says, without its stack."""
+    """A library's message, without its stack."""
     return next(iter(str(problem).splitlines()), type(problem).__name__)

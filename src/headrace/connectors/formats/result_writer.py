@@ -1,4 +1,4 @@
-"""Answers as text and files: csv, json, parquet and tables for people, to the last byte of the contract.
+"""Writers of answers: csv, json, parquet and tables for people.
 
 Timestamps `2023-11-14T22:13:20Z`, doubles as Python's repr, NULL empty in CSV and null in JSON; UTF-8, LF.
 """
@@ -69,9 +69,9 @@ def _cells(column: pa.ChunkedArray) -> list[Any]:
     """Python values of a column: timestamps and intervals as text, FLOAT as the shortest double that reads the same."""
     kind = column.type
     if pa.types.is_timestamp(kind):
-        return _each(render_instant, column.cast(pa.int64()).to_pylist())
+        return _map_valid(render_instant, column.cast(pa.int64()).to_pylist())
     if pa.types.is_duration(kind):
-        return _each(render_interval, column.cast(pa.int64()).to_pylist())
+        return _map_valid(render_interval, column.cast(pa.int64()).to_pylist())
     if pa.types.is_float32(kind):
         shortest = flat(column).to_numpy(zero_copy_only=False).astype(np.float32)
         valid = flat(column).is_valid().to_pylist()
@@ -83,17 +83,17 @@ def _texts(column: pa.ChunkedArray) -> list[str | None]:
     """A column's cells as a CSV cell or a table shows them; NULL stays None."""
     kind, values = column.type, _cells(column)
     if pa.types.is_boolean(kind):
-        return _each(_boolean, values)
+        return _map_valid(_boolean, values)
     if pa.types.is_floating(kind):
-        return _each(_double, values)
+        return _map_valid(_double, values)
     if pa.types.is_integer(kind):
-        return _each(str, values)
+        return _map_valid(str, values)
     if pa.types.is_string(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         return values
-    return _each(_text, values)
+    return _map_valid(_text, values)
 
 
-def _each(make: Callable[[Any], str], values: Iterable[Any]) -> list[Any]:
+def _map_valid(make: Callable[[Any], str], values: Iterable[Any]) -> list[Any]:
     return [None if value is None else make(value) for value in values]
 
 

@@ -23,7 +23,7 @@ _CODECS: Final = ("utf-16", "utf-32", "utf16", "utf32")
 
 
 def is_utf8(text: bytes) -> bool:
-    """Whether the text can be taken as it is."""
+    """Whether the text is valid UTF-8."""
     if text.isascii():
         return True
     try:
@@ -106,9 +106,9 @@ def _after_line(file: BinaryIO, at: int, size: int) -> int:
         chunk = file.read(min(1 << 16, size - at))
         if not chunk:
             break
-        found = chunk.find(b"\n")
-        if found >= 0:
-            return at + found + 1
+        feed = chunk.find(b"\n")
+        if feed >= 0:
+            return at + feed + 1
         at += len(chunk)
     return size
 

@@ -1,7 +1,7 @@
-"""Text of a cell to a value of the column's type, as Spark reads CSV: a column at a time, telling which cells failed.
+"""Conversion of text cells to a column's type, as Spark reads CSV: a column at a time, with a mask of the failed cells.
 
-Arrow converts a whole column when every cell is plain. Only the cells it refuses are looked at again, first in bulk (case,
-blanks, longer fractions), what is then left one by one. A cell means the same whatever stands around it.
+Arrow converts a whole column when every cell is plain. Cells that it refuses are tidied in bulk (case, blanks, longer
+fractions) and converted again; the rest is converted one by one. A cell's value does not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _converted(
 
 
 def _shown_by_clocks(cells: pa.StringArray, moments: pa.Array, zone: str) -> pa.Array:
-    """Moments read as if the clocks showed UTC, where the cell names no zone, as those at which a zone's show them."""
+    """Moments of cells without a zone, which were read as UTC, moved to the zone's clocks."""
     rules = rules_of(zone)
     assert rules is not None, zone
     shown = moments.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
@@ -75,7 +75,7 @@ def _shown_by_clocks(cells: pa.StringArray, moments: pa.Array, zone: str) -> pa.
 
 
 def _without_blanks(cells: pa.StringArray) -> pa.StringArray:
-    """A quoted empty cell is the empty string in a STRING column, and nothing in any other."""
+    """An empty quoted cell is the empty string in a STRING column, and null in any other."""
     return pc.if_else(pc.equal(pc.binary_length(cells), 0), None, cells)
 
 
@@ -137,7 +137,7 @@ def _parsed_by_pattern(cells: pa.StringArray, pattern: str, target: pa.DataType)
 
 
 def _salvaged(cells: pa.StringArray, kind: Type, target: pa.DataType, options: TextOptions) -> pa.Array:
-    """Cells in bulk where the plain ones convert after tidying; the odd ones one by one; null where that fails too."""
+    """Plain cells in bulk, after tidying; the odd ones one by one; null where that fails too."""
     tidy = _TIDY.get(kind.name)
     tidied = tidy(cells) if tidy is not None else cells
     plain = pc.match_substring_regex(tidied, _PLAIN[_family(kind)])
@@ -147,20 +147,20 @@ def _salvaged(cells: pa.StringArray, kind: Type, target: pa.DataType, options: T
     quick = _QUICK.get(kind.name, _cast)
     try:
         values = quick(pc.if_else(plain, tidied, None), target)
-    except pa.ArrowInvalid:  # out of range, or no day of any calendar: which ones only each cell can tell
+    except pa.ArrowInvalid:  # out of range, or no day of any calendar: conversion cell by cell shows where
         odd = np.flatnonzero(pc.is_valid(cells).to_numpy(zero_copy_only=False))
         values = pa.nulls(len(cells), target)
     if not len(odd):
         return values
     one = _one_by_one(kind, options)
-    found = pa.array([one(text) for text in cells.take(pa.array(odd)).to_pylist()], target)
+    salvaged = pa.array([one(text) for text in cells.take(pa.array(odd)).to_pylist()], target)
     mask = np.zeros(len(cells), np.bool_)
     mask[odd] = True
-    return pc.replace_with_mask(values, pa.array(mask), found)
+    return pc.replace_with_mask(values, pa.array(mask), salvaged)
 
 
 def _by_pieces(cells: pa.StringArray, kind: Type, target: pa.DataType, options: TextOptions) -> pa.Array:
-    """Where bad cells are few, most pieces of the column are plain: only the others are looked at closely."""
+    """The column in pieces, for few bad cells: only pieces with a bad cell are salvaged."""
     quick = _QUICK.get(kind.name, _cast)
     pieces: list[pa.Array | None] = []
     for start in range(0, len(cells), _PIECE):
@@ -175,8 +175,8 @@ def _by_pieces(cells: pa.StringArray, kind: Type, target: pa.DataType, options: 
         return pa.concat_arrays(pieces)
     close = pa.concat_arrays([cells.slice(number * _PIECE, _PIECE) for number in odd])
     salvaged = _salvaged(close, kind, target, options)
-    for place, number in enumerate(odd):
-        pieces[number] = salvaged.slice(place * _PIECE, _PIECE)
+    for index, number in enumerate(odd):
+        pieces[number] = salvaged.slice(index * _PIECE, _PIECE)
     return pa.concat_arrays(pieces)
 
 
@@ -303,7 +303,7 @@ def _offset(zone: str) -> int | None:
     if zone in ("Z", "UTC", "GMT"):
         return 0
     digits = re.findall(r"\d{1,2}", zone)
-    hours, minutes, seconds = (int(each) for each in (*digits, "0", "0")[:3])
+    hours, minutes, seconds = (int(digit) for digit in (*digits, "0", "0")[:3])
     total = (hours * 3600 + minutes * 60 + seconds) * SECOND
     if hours > 23 or minutes > 59 or seconds > 59:
         return None

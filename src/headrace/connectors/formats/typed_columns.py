@@ -1,4 +1,4 @@
-"""Typed columns of a file (Parquet, Arrow) as the stream's columns: matched by name, cast without losing anything."""
+"""Typed columns of a file (Parquet, Arrow) as the stream's columns: matched by name, cast without loss."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from headrace.schema import Field, Schema, Type, to_arrow
 
 
 def matched(
-    found: pa.Schema, schema: Schema, wanted: Sequence[str], rows: Callable[[], int] = lambda: 1
+    file_schema: pa.Schema, schema: Schema, columns: Sequence[str], rows: Callable[[], int] = lambda: 1
 ) -> list[int]:
-    """Where each wanted column stands in the file. All columns of the schema must be there, with a type that fits.
+    """The index in the file of each of `columns`. All columns of the schema must be there, with a type that fits.
 
-    Raises `WholeFile` naming what is missing or of another kind, and how many `rows` that concerns.
+    Raises `WholeFile` that names a missing column or one of another type; `rows` is how many rows that concerns.
     """
-    places = {name.lower(): index for index, name in reversed(list(enumerate(found.names)))}
-    missing = [name for name in schema.names if name.lower() not in places]
+    indexes = {name.lower(): index for index, name in reversed(list(enumerate(file_schema.names)))}
+    missing = [name for name in schema.names if name.lower() not in indexes]
     if missing:
         raise WholeFile(
-            f"schema changed: column {', '.join(missing)} is missing; there is {', '.join(found.names) or 'none'}",
+            f"schema changed: column {', '.join(missing)} is missing; there is {', '.join(file_schema.names) or 'none'}",
             rows=rows(),
         )
     for field in schema:
-        kind = found.field(places[field.name.lower()]).type
+        kind = file_schema.field(indexes[field.name.lower()]).type
         if not _fits(kind, field.type):
             raise WholeFile(
                 f"schema changed: column {field.name} is {kind}, expected {field.type}", rows=rows()
             )
-    return [places[name.lower()] for name in wanted]
+    return [indexes[name.lower()] for name in columns]
 
 
 def fitted(columns: Sequence[pa.Array], fields: Sequence[Field], first: int) -> Chunk:
@@ -55,9 +55,9 @@ def fitted(columns: Sequence[pa.Array], fields: Sequence[Field], first: int) -> 
     refused = [
         Refused(first + at, _text([column[at] for column in columns], fields), bad[at]) for at in sorted(bad)
     ]
-    kept = np.ones(length, np.bool_)
-    kept[list(bad)] = False
-    return Chunk(batch.filter(pa.array(kept)), rows[kept], refused, length)
+    valid = np.ones(length, np.bool_)
+    valid[list(bad)] = False
+    return Chunk(batch.filter(pa.array(valid)), rows[valid], refused, length)
 
 
 def _shown(cell: pa.Scalar) -> str:
@@ -88,7 +88,7 @@ def _cast(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, npt.NDArray[
 
 
 def _what_is_text(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """Files do not keep their promise of UTF-8 by themselves."""
+    """The column decoded cell by cell: a file's texts need not be UTF-8."""
     values: list[str | None] = []
     failed = np.zeros(len(column), np.bool_)
     for at, raw in enumerate(column.cast(pa.large_binary()).to_pylist()):
@@ -101,7 +101,7 @@ def _what_is_text(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, npt.
 
 
 def _cast_what_fits(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
-    """One by one: this is for the rare batch in which some value is too large, and for those alone."""
+    """The column cast cell by cell: only for the rare batch in which some value is too large."""
     values, failed = [], np.zeros(len(column), np.bool_)
     for at in range(len(column)):
         try:
@@ -115,7 +115,7 @@ def _cast_what_fits(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, np
 
 
 def _fits(kind: pa.DataType, expected: Type) -> bool:
-    """Whether values of a file's type can be values of the column: the same kind, or one that widens to it."""
+    """Whether the file's type is the column's, or widens to it."""
     if pa.types.is_dictionary(kind):
         return _fits(kind.value_type, expected)
     if pa.types.is_null(kind):

@@ -1,4 +1,4 @@
-"""What the driver tells a task to read, and what the task hands back.
+"""Ingest records, which the driver writes to the ingest log, and the batches that a task reads from them.
 
 An `IngestRecord` is one line of the ingest log: a piece of a source that is read in one go, the same on every read.
 """
@@ -23,14 +23,14 @@ ALL: Final = "{}"
 """The pattern of all rows."""
 
 WHOLE: Final = -1
-"""The end of a range that goes as far as the file does."""
+"""The end of a range that reaches the end of the file."""
 
 REJECTS: Final = pa.schema([("row", pa.int64()), ("text", pa.string()), ("reason", pa.string())])
-"""Refused records: number in the split, raw text, and why."""
+"""Refused records: number in the split, raw text, and the reason."""
 
 
 class SourceChanged(UserError):
-    """A file is not what it was when it was listed; reading it again would give other rows."""
+    """A file has changed since it was listed; reading it again would give other rows."""
 
 
 @dataclass(frozen=True, slots=True)

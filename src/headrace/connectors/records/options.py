@@ -1,4 +1,4 @@
-"""Which options a source understands, and what each one says; a wrong one is told at CREATE.
+"""Options of sources: names, defaults and values, checked at CREATE.
 
 Names and defaults are Spark's for the same format. One default differs: a quote inside a quoted CSV cell is doubled
 (RFC 4180), not escaped with a backslash; `escape` brings the backslash back.
@@ -23,7 +23,7 @@ Definition = TypeVar("Definition", StreamDefinition, RelationDefinition)
 FILES: Final = ("csv", "json", "parquet", "arrow")
 OURS: Final = (*FILES, "rate", "push")
 REMEMBERED: Final = 7 * DAY
-"""How long producers of pushed batches are remembered by default."""
+"""How long producers of pushed batches are retained by default."""
 
 _COMMON: Final = (
     "path",
@@ -67,7 +67,7 @@ _CELLS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """How csv and json files are written. Patterns are strptime's; None means ISO 8601 as Spark reads it."""
+    """Syntax of csv and json files. Patterns are strptime's; None means ISO 8601 as Spark reads it."""
 
     header: bool
     separator: str
@@ -116,7 +116,7 @@ def number(options: Mapping[str, str], name: str) -> int | None:
 
 
 def zone_of(options: Mapping[str, str]) -> str:
-    """By whose clocks a stream's texts tell times that do not say it themselves."""
+    """The zone of a stream's texts of times that do not name one."""
     return option(options, "timeZone", "UTC")
 
 
@@ -131,7 +131,7 @@ def bytes_per_epoch(definition: StreamDefinition) -> int | None:
 
 
 def producers_remembered(options: Mapping[str, str]) -> Duration:
-    """How long after its last batch a producer of pushed batches is remembered at least."""
+    """How long after its last batch a producer of pushed batches is retained at least."""
     text = option(options, "rememberProducers", "")
     if not text:
         return REMEMBERED
@@ -175,16 +175,16 @@ def text_options(options: Mapping[str, str]) -> TextOptions:
 
 
 def settle(definition: Definition, folder: Path) -> Definition:
-    """The definition with its options checked and its path absolute, as CREATE keeps it.
+    """The definition with its options checked and its path absolute, as CREATE stores it.
 
-    `folder` is where a relative path starts. A source that is not ours (a Spark format) is left as it is. Raises
-    `UserError` for an option, a value or a column type that the format does not know.
+    `folder` is where a relative path starts. The source of a Spark format is left as it is. Raises `UserError` for an
+    option, a value or a column type that the format does not have.
     """
     using = definition.using.lower()
     if using not in OURS:
         return definition
     for name in definition.options:
-        if name.lower() not in {known.lower() for known in KNOWN[using]}:
+        if name.lower() not in {accepted.lower() for accepted in KNOWN[using]}:
             remedy = did_you_mean(name, KNOWN[using])
             raise UserError(f"'{definition.name}': a {using} source has no option '{name}'", remedy=remedy)
     _check_values(using, definition.options)
@@ -238,10 +238,10 @@ def _absolute(definition: StreamDefinition | RelationDefinition, folder: Path) -
     elif re.match(r"^[A-Za-z][A-Za-z0-9+.-]+://", path):
         raise UserError(
             f"'{definition.name}': path '{path}' is not on a local file system",
-            remedy="Mount it, or hand it in as a Spark streaming DataFrame.",
+            remedy="Mount it, or pass it as a Spark streaming DataFrame.",
         )
-    kept = {name: value for name, value in definition.options.items() if name.lower() != "path"}
-    return {"path": str((folder / Path(path).expanduser()).absolute()), **kept}
+    others = {name: value for name, value in definition.options.items() if name.lower() != "path"}
+    return {"path": str((folder / Path(path).expanduser()).absolute()), **others}
 
 
 def _character(options: Mapping[str, str], name: str, default: str) -> str:
@@ -297,5 +297,5 @@ def _pattern(options: Mapping[str, str], name: str) -> str | None:
 
 
 def is_text(kind: Type) -> bool:
-    """True for columns whose cells are taken as they are."""
+    """True for columns whose cells are not converted."""
     return kind.name in ("STRING", "BINARY")

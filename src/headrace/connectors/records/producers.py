@@ -1,8 +1,8 @@
 """Producers of pushed batches, and which of their sequence numbers are in the ingest log.
 
 A producer numbers its batches upwards. A number that is in the log is acknowledged again without writing anything, so a
-call may be repeated until it returns. Of the newest batches of a producer the digest of the content is remembered too: other
-rows under a number that is taken are refused. A producer is remembered for as long after its last batch as its stream says.
+call may be repeated until it returns. Of a producer's newest batches the digest of the content is stored too: other rows
+under a number that is taken are refused. A producer is retained after its last batch as long as its stream defines.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Producer:
         return next(reversed(self.digests))
 
     def add(self, sequence: int, digest: str, at: Instant) -> None:
-        """Remember a batch; one that was remembered before changes nothing."""
+        """Store a batch; one that was stored before changes nothing."""
         if self.digests and sequence <= self.last:
             return
         self.digests[sequence], self.at = digest, max(self.at, at)
@@ -62,27 +62,27 @@ class Producer:
 class Producers:
     """The producers of one stream, by id."""
 
-    known: dict[str, Producer] = field(default_factory=dict)
+    by_name: dict[str, Producer] = field(default_factory=dict)
     _oldest: Instant = BEGINNING
     """No producer's last batch arrived before this instant."""
 
     def add(self, record: IngestRecord) -> None:
-        """Remember a record of the ingest log; one without a producer says nothing."""
+        """Store a record of the ingest log; one without a producer is ignored."""
         if record.producer:
-            producer = self.known.setdefault(record.producer, Producer(record.arrival))
+            producer = self.by_name.setdefault(record.producer, Producer(record.arrival))
             producer.add(record.sequence, record.digest, record.arrival)
 
     def last(self, producer: str) -> int | None:
-        """The greatest number of a producer that is in the log; None for one that is not remembered."""
-        found = self.known.get(producer)
-        return None if found is None else found.last
+        """The greatest number of a producer that is in the log; None for one that is not retained."""
+        latest = self.by_name.get(producer)
+        return None if latest is None else latest.last
 
     def has(self, name: str, sequence: int, digest: str) -> bool:
         """Whether the batch is in the log already.
 
         Raises `UserError` where its number is taken by other rows, or was left out.
         """
-        producer = self.known.get(name)
+        producer = self.by_name.get(name)
         if producer is None or sequence > producer.last:
             return False
         if producer.first <= sequence < producer.end or producer.digests.get(sequence) == digest:
@@ -90,7 +90,7 @@ class Producers:
         if sequence in producer.digests:
             raise UserError(
                 f"batch {sequence} of the producer '{name}' is there already, with other rows",
-                remedy=f"A repeated call hands in the same rows. New rows get a number above {producer.last}.",
+                remedy=f"A repeated call passes the same rows. New rows get a number above {producer.last}.",
             )
         raise UserError(
             f"batch {sequence} of the producer '{name}' cannot be taken: batch {producer.last} is there already, and "
@@ -99,21 +99,23 @@ class Producers:
         )
 
     def forget_before(self, horizon: Instant) -> None:
-        """Forget the producers whose last batch arrived before an instant."""
+        """Expire the producers whose last batch arrived before an instant."""
         if self._oldest < horizon:
-            self.known = {name: producer for name, producer in self.known.items() if producer.at >= horizon}
-            self._oldest = min((producer.at for producer in self.known.values()), default=horizon)
+            self.by_name = {
+                name: producer for name, producer in self.by_name.items() if producer.at >= horizon
+            }
+            self._oldest = min((producer.at for producer in self.by_name.values()), default=horizon)
 
     @property
     def numbers(self) -> int:
-        """How many batches are remembered one by one."""
-        return sum(len(producer.digests) for producer in self.known.values())
+        """How many batches are stored one by one."""
+        return sum(len(producer.digests) for producer in self.by_name.values())
 
     def as_json(self) -> dict[str, list[Any]]:
         """JSON values; the inverse is `from_json`."""
-        return {name: producer.as_json() for name, producer in self.known.items()}
+        return {name: producer.as_json() for name, producer in self.by_name.items()}
 
     @staticmethod
     def from_json(values: Mapping[str, Sequence[Any]]) -> Producers:
         """The inverse of `as_json`."""
-        return Producers({name: Producer.from_json(each) for name, each in values.items()})
+        return Producers({name: Producer.from_json(producer) for name, producer in values.items()})

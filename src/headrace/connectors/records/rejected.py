@@ -1,4 +1,4 @@
-"""How a format's reader says what it could not accept: a record, or all that is left of a file."""
+"""Rejected input of a format's reader: a record, or the rest of a file."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Refused:
 
 
 class WholeFile(Exception):
-    """What is left of the split cannot be read as rows of the stream.
+    """The rest of the split cannot be read as rows of the stream.
 
-    `rows` is how many rows that is, where the file says so; else one reject stands for all.
+    `rows` is how many rows that is, where the file records it; else one reject represents all.
     """
 
     def __init__(self, reason: str, text: str = "", rows: int = 1) -> None:
@@ -32,7 +32,7 @@ class WholeFile(Exception):
 
 @dataclass(slots=True)
 class Chunk:
-    """Rows of a format's reader, before event times are judged: all columns it was asked for, numbered in the split.
+    """Rows of a format's reader, before their event times are checked: all columns asked for, numbered in the split.
 
     `numbers` is how many row numbers the chunk uses up; `raw` gives the text of a row by its number, where the format
     has one.

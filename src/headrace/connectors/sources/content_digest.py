@@ -1,7 +1,7 @@
 """The digest of a table's content: equal for equal rows, however Arrow has laid them out in memory.
 
-What is under a null, the offset of a slice and the number of chunks do not count. A repeated batch of a producer is compared
-with the first one by it, also after an upgrade of Arrow: so it is made of values, not of an Arrow file.
+Values under a null, the offset of a slice and the number of chunks do not count. A producer's repeated batch is compared with
+the first one by its digest, also after an upgrade of Arrow: so it is made of values, not of an Arrow file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def content_digest(table: pa.Table) -> str:
 
 
 def _parts(array: pa.Array) -> Iterator[bytes | memoryview]:
-    """Which values are null, then the bytes of the others."""
+    """The mask of nulls, then the bytes of the other values."""
     yield np.packbits(np.asarray(pc.is_valid(array))).tobytes()
     values = array.drop_null() if array.null_count else array
     kind = values.type

@@ -1,4 +1,4 @@
-"""Which event times a stream accepts: not null, within years 1 to 9999, not further ahead of the clock than allowed."""
+"""Check of event times: not null, within years 1 to 9999, not further ahead of the clock than the stream allows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def event_times(
 
 
 def _midnights(column: pa.Array) -> pa.Array:
-    """Microseconds of a DATE; days that no year from 1 to 9999 has stay such days."""
+    """Microseconds of a DATE; days outside the years 1 to 9999 stay outside."""
     days = column.cast(pa.int32()).cast(pa.int64())
     near = pc.min_element_wise(pc.max_element_wise(days, -_FAR, skip_nulls=False), _FAR, skip_nulls=False)
     return pc.multiply(near, DAY)

@@ -1,6 +1,6 @@
-"""The driver's side: which files of a source are new, in which order, cut into which ranges.
+"""Listing of a source on the driver: new files, their order, and their ranges.
 
-The order is that of modification time, then name; cuts depend on a file's size (and its footer) alone. Nothing else does.
+The order is that of modification time, then name; cuts depend on a file's size (and its footer) alone.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ from headrace.time import SECOND, Instant
 Position = tuple[tuple[str, int], ...]
 
 _SETTLED: Final = 2 * SECOND
-"""A folder changed this recently may change again without its modification time telling."""
+"""A folder changed this recently may change again without a new modification time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """New records, and what to hand to the next `look`: None when it has to look at everything again."""
+    """New records, and the position for the next listing: None when it has to list everything again."""
 
     records: list[IngestRecord]
     position: Position | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _File:
     path: str
     size: int
     mtime_ns: int
 
 
-def list_new(definition: StreamDefinition, known: Container[str], now: Instant) -> list[IngestRecord]:
-    """The records of files whose path is not `known`, in the stream's order.
+def list_new(definition: StreamDefinition, listed: Container[str], now: Instant) -> list[IngestRecord]:
+    """The records of files whose path is not `listed` before, in the stream's order.
 
-    Hidden files (`.`, `_`), `*.tmp` and empty files are passed over; folders within a folder are not searched. Raises
+    Hidden files (`.`, `_`), `*.tmp` and empty files are ignored; folders within a folder are not searched. Raises
     `UserError` for a path that cannot be there or cannot be read.
     """
-    return list_changed(definition, known, now).records
+    return list_changed(definition, listed, now).records
 
 
 def list_changed(
-    definition: StreamDefinition, known: Container[str], now: Instant, position: Position | None = None
+    definition: StreamDefinition, listed: Container[str], now: Instant, position: Position | None = None
 ) -> Listing:
-    """The same; a folder that has not changed since `mark` was given is not listed again."""
+    """As `list_new`; a folder that has not changed since `position` is not listed again."""
     path = option(definition.options, "path", "")
     if definition.using.lower() not in FILES or not path:
         raise UserError(
@@ -66,17 +66,17 @@ def list_changed(
     before = None if flag(definition.options, "recursiveFileLookup") else _folder_times(path, now)
     if position is not None and position == before:
         return Listing([], position)
-    found, pending = _new_files(definition, path, known)
+    files, pending = _new_files(definition, path, listed)
     if option(definition.options, "order", "time").lower() == "name":
-        found.sort(key=lambda each: each.path)
+        files.sort(key=lambda file: file.path)
     else:
-        found.sort(key=lambda each: (each.mtime_ns, each.path))
-    records = [record for each in found for record in _records(definition, each, now)]
+        files.sort(key=lambda file: (file.mtime_ns, file.path))
+    records = [record for file in files for record in _records(definition, file, now)]
     return Listing(records, None if pending else before)
 
 
 def _folder_times(path: str, now: Instant) -> Position | None:
-    """The modification times of the folders; None unless every one is older than a change could hide in."""
+    """The modification times of the folders; None unless every one is old enough to show any later change."""
     if _is_glob(path):
         return None
     try:
@@ -88,17 +88,17 @@ def _folder_times(path: str, now: Instant) -> Position | None:
     return ((path, status.st_mtime_ns),)
 
 
-def _new_files(definition: StreamDefinition, path: str, known: Container[str]) -> tuple[list[_Found], bool]:
-    """Files not known yet, and whether some are still empty and have to be looked at again."""
+def _new_files(definition: StreamDefinition, path: str, listed: Container[str]) -> tuple[list[_File], bool]:
+    """Files that are not listed yet, and whether some are empty and have to be listed again."""
     pattern = option(definition.options, "pathGlobFilter", "*")
-    found, pending = [], False
+    files, pending = [], False
     for name in _named(definition, path):
-        if name in known or not fnmatch.fnmatchcase(os.path.basename(name), pattern):  # noqa: PTH119 (10,000 of them)
+        if name in listed or not fnmatch.fnmatchcase(os.path.basename(name), pattern):  # noqa: PTH119 (10,000 of them)
             continue
         try:
             status = os.stat(name)  # noqa: PTH116
         except FileNotFoundError:
-            continue  # moved away between listing and looking
+            continue  # moved away since it was listed
         except OSError as problem:
             raise unreadable(name, problem) from None
         if not stat.S_ISREG(status.st_mode):
@@ -108,18 +108,18 @@ def _new_files(definition: StreamDefinition, path: str, known: Container[str]) -
             continue
         if not os.access(name, os.R_OK):
             raise unreadable(name, PermissionError(13, "permission denied"))
-        found.append(_Found(name, status.st_size, status.st_mtime_ns))
-    return found, pending
+        files.append(_File(name, status.st_size, status.st_mtime_ns))
+    return files, pending
 
 
 def _named(definition: StreamDefinition, path: str) -> Iterator[str]:
-    """Candidate files: the path itself, what is in a folder, or what a glob meets."""
+    """Candidate files: the path itself, the files of a folder, or the matches of a glob."""
     deep = flag(definition.options, "recursiveFileLookup")
     if _is_glob(path) and not Path(path).exists():
         for pattern in _alternatives(path):
             _require_readable(pattern)
-        for each in sorted({name for one in _alternatives(path) for name in glob.glob(one, recursive=True)}):  # noqa: PTH207
-            yield from _folder(each, deep=deep) if os.path.isdir(each) else _visible(each)  # noqa: PTH112
+        for name in _matches(path):
+            yield from _folder(name, deep=deep) if os.path.isdir(name) else _visible(name)  # noqa: PTH112
         return
     if os.path.isdir(path):  # noqa: PTH112
         yield from _folder(path, deep=deep)
@@ -127,15 +127,19 @@ def _named(definition: StreamDefinition, path: str) -> Iterator[str]:
         yield path
 
 
-def require_place(definition: StreamDefinition) -> None:
-    """What a stream of files needs when it is made: the folder that its files are in, or will be.
+def _matches(path: str) -> list[str]:
+    return sorted({name for part in _alternatives(path) for name in glob.glob(part, recursive=True)})  # noqa: PTH207
 
-    Raises `UserError` when even that is not there. Later it may go away: the stream then waits, as for a file.
+
+def require_place(definition: StreamDefinition) -> None:
+    """Check that a new stream of files has the folder that its files are in, or will be.
+
+    Raises `UserError` when there is none. If the folder is removed later, the stream waits, as for a file.
     """
     path = option(definition.options, "path", "")
     if definition.using.lower() not in FILES or not path or Path(path).exists():
         return
-    folders = [_fixed(each) for each in _alternatives(path)] if _is_glob(path) else [Path(path).parent]
+    folders = [_fixed(part) for part in _alternatives(path)] if _is_glob(path) else [Path(path).parent]
     if not any(folder.is_dir() for folder in folders):
         raise UserError(
             f"stream '{definition.name}': there is no '{path}', nor the folder '{folders[0]}' it would be in",
@@ -144,25 +148,25 @@ def require_place(definition: StreamDefinition) -> None:
 
 
 def not_there_yet(definition: StreamDefinition) -> str | None:
-    """What to tell who has a stream of files whose path has nothing at it yet; None when there is something to read."""
+    """A notice for a stream of files whose path has nothing to read yet; None when there is something."""
     path = option(definition.options, "path", "")
     if definition.using.lower() not in FILES or not path or Path(path).exists():
         return None
-    if _is_glob(path) and any(next(glob.iglob(each, recursive=True), None) for each in _alternatives(path)):  # noqa: PTH207
+    if _is_glob(path) and any(next(glob.iglob(part, recursive=True), None) for part in _alternatives(path)):  # noqa: PTH207
         return None
     what = f"nothing matches '{path}'" if _is_glob(path) else f"there is no '{path}'"
     return f"{definition.name}: {what} yet; the stream waits for it. If that is a slip, DROP STREAM and correct the path."
 
 
 def _fixed(pattern: str) -> Path:
-    """The folder in which a glob begins to look: what stands before its first symbol."""
+    """The folder in which a glob begins to search: the path before its first symbol."""
     parts = Path(pattern).parts
-    fixed = next((place for place, part in enumerate(parts) if _is_glob(part)), len(parts) - 1)
+    fixed = next((index for index, part in enumerate(parts) if _is_glob(part)), len(parts) - 1)
     return Path(*parts[:fixed])
 
 
 def _require_readable(pattern: str) -> None:
-    """A folder that may not be read looks to a glob like an empty one."""
+    """Refuse an unreadable folder, which a glob cannot distinguish from an empty one."""
     folder = _fixed(pattern)
     if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
         raise unreadable(folder, PermissionError(13, "permission denied"))
@@ -199,15 +203,13 @@ def _alternatives(path: str) -> list[str]:
         return [path]
     pieces = matched[1].split(",")
     return [
-        each
+        alternative
         for piece in pieces
-        for each in _alternatives(path[: matched.start()] + piece + path[matched.end() :])
+        for alternative in _alternatives(path[: matched.start()] + piece + path[matched.end() :])
     ]
 
 
-def _records(definition: StreamDefinition, found: _Found, now: Instant) -> Iterator[IngestRecord]:
+def _records(definition: StreamDefinition, file: _File, now: Instant) -> Iterator[IngestRecord]:
     using = definition.using.lower()
-    for start, end, rows in ranges(found.path, using, found.size, definition.options):
-        yield IngestRecord(
-            definition.name, found.path, using, start, end, found.size, found.mtime_ns, now, rows
-        )
+    for start, end, rows in ranges(file.path, using, file.size, definition.options):
+        yield IngestRecord(definition.name, file.path, using, start, end, file.size, file.mtime_ns, now, rows)

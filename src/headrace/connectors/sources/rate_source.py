@@ -31,7 +31,7 @@ def rate_record(
 
 
 def require_columns(definition: StreamDefinition) -> None:
-    """Raise `UserError` unless the columns are those that a rate stream has, whatever their names."""
+    """Raise `UserError` unless the columns have the types of a rate stream, whatever their names."""
     if tuple(field.type for field in definition.schema) != (TIMESTAMP, BIGINT):
         raise UserError(
             f"'{definition.name}': a rate source has a TIMESTAMP and a BIGINT column",
@@ -48,7 +48,7 @@ def due(definition: StreamDefinition, start: Instant, done: int, now: Instant) -
 
 def chunks(record: IngestRecord, definition: StreamDefinition) -> Iterator[Chunk]:
     """The record's rows with all columns of the schema, which are a timestamp and a number whatever their names."""
-    require_columns(definition)  # of a home of before they were asked for at CREATE
+    require_columns(definition)  # older homes were not checked at CREATE
     per_second = number(definition.options, "rowsPerSecond") or 1
     start = int(record.uri.removeprefix(_SCHEME))
     for first in range(record.start, record.end, BATCH):

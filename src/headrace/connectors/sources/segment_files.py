@@ -26,7 +26,7 @@ from headrace.store.files.filesystem import LocalStore
 from headrace.time import Instant
 
 _END: Final = b"\xff\xff\xff\xff\0\0\0\0"
-"""What closes an Arrow stream."""
+"""The end mark of an Arrow stream."""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _BATCH_NAME: Final = re.compile(r"batch-(\d{12})\.arrow")
 
@@ -40,7 +40,7 @@ def write_push_segment(
     *,
     root: Path | None = None,
 ) -> IngestRecord:
-    """Write handed-in rows durably as `folder/name.arrow`; its record. With `root` the record's path is relative to it.
+    """Write pushed rows durably as `folder/name.arrow`; its record. With `root` the record's path is relative to it.
 
     `rows` is an Arrow table or batch, a pandas frame, or a sequence of dicts. Raises `UserError` when a column is
     missing, unknown or of another type; then nothing is written. Event times are judged when the segment is read.
@@ -63,7 +63,7 @@ def write_table_segment(
 
 
 def write_segment(folder: Path, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-    """Write batches as they come, durable when this returns; how many bytes."""
+    """Write batches one by one, durable when this returns; how many bytes."""
     return LocalStore(folder).write_once(name, _encoded(schema, batches))
 
 
@@ -76,10 +76,10 @@ def segment_record(
     batch: int = -1,
     root: Path | None = None,
 ) -> IngestRecord:
-    """The record of a segment that lies in `path`."""
+    """The record of the segment file `path`."""
     uri = str(path.relative_to(root)) if root is not None else str(path.absolute())
     size = path.stat().st_size
-    # Nobody rewrites a segment, and a home that is copied may get new modification times: only the size is checked.
+    # No segment is rewritten, and a home that is copied may get new modification times: only the size is checked.
     return IngestRecord(definition.name, uri, "arrow", 0, WHOLE, size, 0, now, rows, batch)
 
 
@@ -91,11 +91,11 @@ def batch_name(batch: int) -> str:
 def batches_written(folder: Path) -> list[int]:
     """The micro-batches that have a segment, in order."""
     names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208
-    return sorted(int(found[1]) for name in names if (found := _BATCH_NAME.fullmatch(name)))
+    return sorted(int(number[1]) for name in names if (number := _BATCH_NAME.fullmatch(name)))
 
 
 def as_rows(definition: StreamDefinition, rows: Any) -> pa.Table:
-    """Handed-in rows as a table of the stream's schema.
+    """Pushed rows as a table of the stream's schema.
 
     Raises `UserError` that names the column, what it has to be and what was found.
     """
@@ -122,7 +122,7 @@ def _encoded(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[p
 
 
 def _serialized(batch: pa.RecordBatch, head: int) -> pa.Buffer:
-    """A batch's message as it lies in a stream: what stands between the schema and the end."""
+    """A batch's message as it is in a stream: the bytes between the schema and the end mark."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as stream:
         stream.write_batch(batch)
@@ -134,13 +134,13 @@ def _of_table(definition: StreamDefinition, table: pa.Table) -> pa.Table:
     _check_names(definition, table.column_names)
     names = definition.schema.names
     try:
-        places = matched(table.schema, definition.schema, names)
+        indexes = matched(table.schema, definition.schema, names)
     except WholeFile as problem:
         raise UserError(
             f"the rows do not fit stream '{definition.name}': {problem.reason.removeprefix('schema changed: ')}",
             remedy=f"It has the columns {_columns(definition)}.",
         ) from None
-    columns = [_one(table.column(place)) for place in places]
+    columns = [_one(table.column(index)) for index in indexes]
     chunk = fitted(columns, definition.schema.fields, 0)
     if chunk.refused:
         first = chunk.refused[0]
@@ -166,14 +166,14 @@ def _of_dicts(definition: StreamDefinition, rows: Sequence[Any]) -> pa.Table:
 
 def _of_columns(definition: StreamDefinition, columns: Mapping[str, Any], length: int) -> pa.Table:
     _check_names(definition, list(columns))
-    given = {name.lower(): column for name, column in columns.items()}
-    missing = [name for name in definition.schema.names if name.lower() not in given]
+    by_name = {name.lower(): column for name, column in columns.items()}
+    missing = [name for name in definition.schema.names if name.lower() not in by_name]
     if missing:
         raise UserError(
             f"the rows do not fit stream '{definition.name}': column {', '.join(missing)} is missing",
             remedy=f"It has the columns {_columns(definition)}.",
         )
-    arrays = [_array(definition, field, given[field.name.lower()]) for field in definition.schema]
+    arrays = [_array(definition, field, by_name[field.name.lower()]) for field in definition.schema]
     assert all(len(array) == length for array in arrays)
     return pa.table(arrays, schema=definition.schema.arrow())
 
@@ -195,21 +195,21 @@ def _array(definition: StreamDefinition, field: Field, values: Any) -> pa.Array:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
         raise UserError(
             f"the rows do not fit stream '{definition.name}': column {field.name} has to be {field.type}: {problem}",
-            remedy="Convert the column before handing it in; no row was taken.",
+            remedy="Convert the column before pushing it; no row was taken.",
         ) from None
 
 
 def _whole_cells(values: list[Any], field: Field) -> list[Any]:
-    """The cells, texts of times read; raises `ValueError` for a part of a number that Arrow would drop unasked."""
+    """The cells, with texts of times parsed; raises `ValueError` for a fraction that Arrow would drop silently."""
     parsers: dict[str, Callable[[str], Any]] = {"TIMESTAMP": moment, "TIMESTAMP_NTZ": moment, "DATE": day}
     parse = parsers.get(field.type.name)
     if parse is not None:
-        read = [parse(each) if isinstance(each, str) else each for each in values]
-        values = [each if after is None else after for each, after in zip(values, read, strict=True)]
+        read = [parse(cell) if isinstance(cell, str) else cell for cell in values]
+        values = [cell if after is None else after for cell, after in zip(values, read, strict=True)]
     if parse is not None or field.type.name in (*INTEGERS, "INTERVAL"):
-        for each in values:
-            if isinstance(each, float | np.floating) and not float(each).is_integer():
-                raise ValueError(f"{each!r} is no whole number")
+        for cell in values:
+            if isinstance(cell, float | np.floating) and not float(cell).is_integer():
+                raise ValueError(f"{cell!r} is no whole number")
     return values
 
 

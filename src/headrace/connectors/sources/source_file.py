@@ -1,4 +1,4 @@
-"""Opening a file that must still be what it was when it was listed."""
+"""Opening of a listed file, and the check that it has not changed since."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.time import render_instant
 def opened(record: IngestRecord, root: str | None = None) -> Iterator[BinaryIO]:
     """The record's file (a relative path is in `root`), checked when it is opened and again when it has been read.
 
-    Raises `SourceChanged` when it was rewritten, grew, shrank or went away, `UserError` when it cannot be read.
+    Raises `SourceChanged` when it was rewritten, grew, shrank or was removed, `UserError` when it cannot be read.
     """
     path = Path(root, record.uri) if root is not None else Path(record.uri)
     try:
@@ -35,14 +35,14 @@ def opened(record: IngestRecord, root: str | None = None) -> Iterator[BinaryIO]:
             raise _changed(record, "it is gone") from None
 
 
-def check(record: IngestRecord, found: os.stat_result) -> None:
+def check(record: IngestRecord, status: os.stat_result) -> None:
     """Raise `SourceChanged` unless size and modification time (0: of no matter) are the record's."""
-    if found.st_size != record.size or record.mtime_ns not in (0, found.st_mtime_ns):
-        raise _changed(record, f"it has {_described(found.st_size, found.st_mtime_ns)}")
+    if status.st_size != record.size or record.mtime_ns not in (0, status.st_mtime_ns):
+        raise _changed(record, f"it has {_described(status.st_size, status.st_mtime_ns)}")
 
 
 def unreadable(uri: str | Path, problem: OSError) -> UserError:
-    """The user's error for a file or folder that the system does not let us read."""
+    """The user's error for a file or folder that the system does not let this process read."""
     reason = (problem.strerror or str(problem)).lower()
     who = f"user {os.getuid()}" if hasattr(os, "getuid") else "this user"
     return UserError(
@@ -56,9 +56,9 @@ def _described(size: int, mtime_ns: int) -> str:
     return f"{size} bytes, modified {render_instant(mtime_ns // 1000)}"
 
 
-def _changed(record: IngestRecord, found: str) -> SourceChanged:
+def _changed(record: IngestRecord, observed: str) -> SourceChanged:
     return SourceChanged(
         f"stream '{record.stream}': '{record.uri}' has changed since it was listed: "
-        f"expected {_described(record.size, record.mtime_ns)}, found that {found}",
+        f"expected {_described(record.size, record.mtime_ns)}, found that {observed}",
         remedy="Put the old file back; new rows belong in new files, moved into the folder when they are complete.",
     )

@@ -1,4 +1,4 @@
-"""The task's side: an ingest record to batches of accepted rows and what was refused.
+"""Reading of a source in a task: from an ingest record to batches of accepted rows, and the rejected ones.
 
 Law: the same record gives the same rows, numbers and rejects on every read, or `SourceChanged`.
 """
@@ -50,27 +50,29 @@ def read(
     Records of csv and json are checked in all their cells whatever is asked for. A file that cannot be read gives one
     reject, one of another schema a reject for each of its rows. Raises `SourceChanged` for a file that is not what was listed.
     """
-    wanted = tuple(definition.schema.names if columns is None else columns)
-    needed = wanted if definition.time is None or definition.time in wanted else (*wanted, definition.time)
+    selected = tuple(definition.schema.names if columns is None else columns)
+    needed = (
+        selected if definition.time is None or definition.time in selected else (*selected, definition.time)
+    )
     read_to = 0
     try:
         for chunk in _chunks(record, definition, needed, root):
-            yield _judged(chunk, record, definition, wanted)
+            yield _judged(chunk, record, definition, selected)
             read_to = int(chunk.numbers) + read_to
     except WholeFile as refused:
-        # The values of a typed file's rows stay in the file, which the reject names; its position says which row it is.
+        # The values of a typed file's rows stay in the file, which the reject names; its position is the number of the row.
         rows, text = refused.rows, refused.text or record.uri
         places = range(read_to, read_to + rows)
         rejects = reject_table(places, [text] * rows, [f"{record.uri}: {refused.reason}"] * rows)
-        none = definition.schema.arrow().empty_table().select(wanted)
-        empty = pa.RecordBatch.from_pydict({name: [] for name in wanted}, schema=none.schema)
+        none = definition.schema.arrow().empty_table().select(selected)
+        empty = pa.RecordBatch.from_pydict({name: [] for name in selected}, schema=none.schema)
         yield SourceBatch(empty, np.zeros(0, np.int64), np.zeros(0, np.int64), rejects)
 
 
 def read_all(definition: StreamDefinition | RelationDefinition, now: Instant) -> tuple[pa.Table, pa.Table]:
-    """Everything a definition names, at once, and its rejects: how a relation is read.
+    """All rows of a definition at once, and its rejects: how a relation is read.
 
-    Raises `UserError` for a relation's path where nothing is.
+    Raises `UserError` for a relation whose path does not exist.
     """
     stream = definition if isinstance(definition, StreamDefinition) else _as_stream(definition)
     tables, rejects, first = [], [], 0
@@ -88,14 +90,14 @@ def read_all(definition: StreamDefinition | RelationDefinition, now: Instant) ->
 
 
 def require_usable(definition: StreamDefinition) -> None:
-    """What must be so when a stream is made, since nothing could ever be read of it else. Raises `UserError`."""
+    """Refuse a new stream of which nothing could ever be read, with a `UserError`."""
     if definition.using.lower() == "rate":
         rate_source.require_columns(definition)
     require_place(definition)
 
 
 def _require_place(definition: RelationDefinition) -> None:
-    """A stream's files may come later; a relation is read now, so a path where nothing is must be a mistake."""
+    """Refuse a relation whose path does not exist: a stream's files may come later, but a relation is read now."""
     path = option(definition.options, "path", "")
     if not Path(path).exists():
         raise UserError(
@@ -132,7 +134,7 @@ def _chunks(
 
 @contextmanager
 def _compression() -> Iterator[None]:
-    """What is left of a compressed file that is broken cannot be had."""
+    """Reject the rest of a broken compressed file."""
     try:
         yield
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as problem:
@@ -140,9 +142,9 @@ def _compression() -> Iterator[None]:
 
 
 def _judged(
-    chunk: Chunk, record: IngestRecord, definition: StreamDefinition, wanted: Sequence[str]
+    chunk: Chunk, record: IngestRecord, definition: StreamDefinition, columns: Sequence[str]
 ) -> SourceBatch:
-    """Take out rows with an event time that cannot be, and columns that were not asked for."""
+    """The chunk without rows whose event time is refused, and without columns that were not asked for."""
     batch, rows = chunk.batch, chunk.rows
     column = batch.column(definition.time) if definition.time is not None else None
     at, wrong, reasons = event_times(column, batch.num_rows, record, definition)
@@ -150,17 +152,19 @@ def _judged(
     if wrong is not None:
         numbers = rows[wrong].tolist()
         texts = [chunk.raw(row) for row in numbers] if chunk.raw else _shown(batch.filter(pa.array(wrong)))
-        more = [Refused(*each) for each in zip(numbers, texts, reasons, strict=True)]
-        refused = sorted((*refused, *more), key=lambda each: each.row)
+        more = [Refused(*refusal) for refusal in zip(numbers, texts, reasons, strict=True)]
+        refused = sorted((*refused, *more), key=lambda refusal: refusal.row)
         batch, rows, at = batch.filter(pa.array(~wrong)), rows[~wrong], at[~wrong]
-    return SourceBatch(batch.select(list(wanted)), at, rows, _table(refused))
+    return SourceBatch(batch.select(list(columns)), at, rows, _table(refused))
 
 
 def _table(refused: Sequence[Refused]) -> pa.Table:
     if not refused:
         return NO_REJECTS
     return reject_table(
-        [each.row for each in refused], [each.text for each in refused], [each.reason for each in refused]
+        [refusal.row for refusal in refused],
+        [refusal.text for refusal in refused],
+        [refusal.reason for refusal in refused],
     )
 
 

@@ -1,4 +1,4 @@
-"""Where a large file is cut, so that several tasks can read it: a function of the file alone, never of an epoch."""
+"""Splits of a large file, so that several tasks can read it: a function of the file alone, never of an epoch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Range = tuple[int, int, int]
 
 
 def ranges(path: str, using: str, size: int, options: Mapping[str, str]) -> list[Range]:
-    """The ranges of one file, in order. A file that is not what its format says is left whole, for the reader to refuse."""
+    """The ranges of one file, in order. A file that does not have its format is one range, for the reader to refuse."""
     if using in ("csv", "json"):
         return list(_bytes(path, size, options))
     if size <= PIECE:
@@ -46,18 +46,18 @@ def _bytes(path: str, size: int, options: Mapping[str, str]) -> Iterator[Range]:
 
 
 def _row_groups(path: str) -> list[Range]:
-    """Neighbouring row groups together until they weigh a piece."""
+    """Ranges of neighbouring row groups, each of about a piece."""
     footer = pq.read_metadata(path)
-    found: list[Range] = []
+    groups: list[Range] = []
     start = weight = rows = 0
     for group in range(footer.num_row_groups):
         facts = footer.row_group(group)
         weight += sum(facts.column(index).total_compressed_size for index in range(facts.num_columns))
         rows += facts.num_rows
         if weight >= PIECE or group == footer.num_row_groups - 1:
-            found.append((start, group + 1, rows))
+            groups.append((start, group + 1, rows))
             start, weight, rows = group + 1, 0, 0
-    return found or [(0, WHOLE, 0)]
+    return groups or [(0, WHOLE, 0)]
 
 
 def _batches(path: str, size: int) -> list[Range]:

@@ -1,4 +1,4 @@
-"""What does grouping mean: which keys, which aggregates, and what may be read above them?"""
+"""Binding of GROUP BY: keys, aggregates, and the columns that expressions above them may read."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Grouping:
     aggregates: list[NamedAggregate] = field(default_factory=list)
 
     def add_key(self, expression: Expression) -> None:
-        """Group by one more expression; the same one again changes nothing."""
+        """Group by an expression; a second time changes nothing."""
         if all(key.expression != expression for key in self.keys):
             self.keys.append(Named(f"key{len(self.keys)}", expression))
 
@@ -70,13 +70,13 @@ class Grouping:
             raise
 
     def _zscore(self, node: FunctionCall) -> Expression:
-        """How many standard deviations the last value lies above the mean; NULL where all are the same."""
+        """The distance of the last value from the mean in standard deviations; NULL where all values are equal."""
         arguments = [self.inner.bind(argument) for argument in node.arguments]
         parts = zscore_parts(node, arguments, self._condition(node), self.stream)
         last, mean, spread = (self._column(call) for call in parts)
         away = self.inner.call("-", node.span, last, mean)
-        apart = self.inner.call("nullif", node.span, spread, Literal(0.0, DOUBLE))
-        return self.inner.call("/", node.span, away, apart)
+        divisor = self.inner.call("nullif", node.span, spread, Literal(0.0, DOUBLE))
+        return self.inner.call("/", node.span, away, divisor)
 
     def _condition(self, node: FunctionCall) -> Expression | None:
         if node.condition is None:
@@ -84,9 +84,9 @@ class Grouping:
         return self._over_group.condition(node.condition, "the condition of FILTER")
 
     def _column(self, call: AggregateCall) -> Expression:
-        for known in self.aggregates:
-            if known.call == call:
-                return Column(known.name, call.type)
+        for item in self.aggregates:
+            if item.call == call:
+                return Column(item.name, call.type)
         added = NamedAggregate(f"agg{len(self.aggregates)}", call)
         self.aggregates.append(added)
         return Column(added.name, call.type)
@@ -108,7 +108,7 @@ class Grouping:
         return call if node.within is None else self._within(node, call)
 
     def _within(self, node: FunctionCall, call: AggregateCall) -> AggregateCall:
-        """An exact aggregate that may be wrong all the same: it compares rows with their group, or is a norm."""
+        """An approximate aggregate, or an exact one with WITHIN: one that compares rows with their group, or a norm."""
         name = node.name.upper()
         if call.function == "l2_norm":
             _check_within(name, call.function, node.within)
@@ -153,20 +153,20 @@ class Grouping:
     def bound(self, node: FunctionCall) -> Expression:
         """The column that holds the error bound of an approximate aggregate."""
         value = self.aggregate(node)
-        known = next(item.call for item in self.aggregates if Column(item.name, item.call.type) == value)
-        kind = known.type if known.type.is_fractional else BIGINT
-        return self._column(replace(known, type=kind, part="bound"))
+        call = next(item.call for item in self.aggregates if Column(item.name, item.call.type) == value)
+        kind = call.type if call.type.is_fractional else BIGINT
+        return self._column(replace(call, type=kind, part="bound"))
 
-    def estimate(self, place: int) -> None:
-        """Let an aggregate be an estimate over weighted rows: WITH SHEDDING."""
-        item = self.aggregates[place]
+    def estimate(self, index: int) -> None:
+        """Make an aggregate an estimate over weighted rows: WITH SHEDDING."""
+        item = self.aggregates[index]
         call = replace(item.call, type=DOUBLE, part="estimate")
-        self.aggregates[place] = NamedAggregate(item.name, call)
+        self.aggregates[index] = NamedAggregate(item.name, call)
 
     def companion_column(self, name: str | None, part: Choice["error", "kept"]) -> Expression:
-        """The column of the error of the aggregate of that name, or of what was looked at of the group."""
-        own = next((item.call for item in self.aggregates if item.name == name), None)
-        call = own or AggregateCall("count", None, DOUBLE)
+        """The column of the error of the aggregate of that name, or of the share of the group's rows that was used."""
+        named = next((item.call for item in self.aggregates if item.name == name), None)
+        call = named or AggregateCall("count", None, DOUBLE)
         return self._column(replace(call, type=DOUBLE, part=part))
 
     def _approximate(self, function: str, node: FunctionCall, condition: Expression | None) -> AggregateCall:
@@ -194,21 +194,23 @@ class Grouping:
         )
 
     def _count(self, arguments: list[Expression], condition: Expression | None) -> AggregateCall:
-        """COUNT(a, b) counts the rows in which no argument is NULL; a constant never is."""
-        asked = [item for item in arguments if not (isinstance(item, Literal) and item.value is not None)]
+        """COUNT(a, b) counts the rows in which no argument is NULL; a constant is never NULL."""
+        nullable = [item for item in arguments if not (isinstance(item, Literal) and item.value is not None)]
         kind = result_type("count", None)
-        if len(asked) == 1:
-            return AggregateCall("count", asked[0], kind, condition=condition)
-        present = tuple(Call("isnotnull", (item,), BOOLEAN) for item in asked)
+        if len(nullable) == 1:
+            return AggregateCall("count", nullable[0], kind, condition=condition)
+        present = tuple(Call("isnotnull", (item,), BOOLEAN) for item in nullable)
         factors = present if condition is None else (condition, *present)
         return AggregateCall("count", None, kind, condition=joined("and", factors) if factors else None)
 
     def _count_distinct(
         self, node: FunctionCall, arguments: list[Expression], condition: Expression | None
     ) -> AggregateCall:
-        """COUNT(DISTINCT a, b) counts the different pairs in which no value is NULL."""
+        """COUNT(DISTINCT a, b) counts the distinct pairs without a NULL."""
         named = [
-            part for place, item in enumerate(arguments, 1) for part in (Literal(f"col{place}", STRING), item)
+            part
+            for number, item in enumerate(arguments, 1)
+            for part in (Literal(f"col{number}", STRING), item)
         ]
         together = self.inner.call("named_struct", node.span, *named)
         present = tuple(Call("isnotnull", (item,), BOOLEAN) for item in arguments)
@@ -225,15 +227,15 @@ class Grouping:
     def above(self, expression: Expression, seen: dict[str, Span], fallback: Span) -> Expression:
         """The expression over keys and aggregates.
 
-        Raises `UserError` for a column that is neither grouped nor aggregated; `seen` tells where it was read.
+        Raises `UserError` for a column that is neither grouped nor aggregated; `seen` has the place of each column.
         """
-        known = {key.expression: Column(key.name, key.expression.type) for key in self.keys}
-        own = {key.name for key in self.keys} | {item.name for item in self.aggregates} | self.bounds
+        keys = {key.expression: Column(key.name, key.expression.type) for key in self.keys}
+        readable = {key.name for key in self.keys} | {item.name for item in self.aggregates} | self.bounds
 
         def change(node: Expression) -> Expression | None:
-            if (key := known.get(node)) is not None:
+            if (key := keys.get(node)) is not None:
                 return key
-            if isinstance(node, Column) and node.name not in own:
+            if isinstance(node, Column) and node.name not in readable:
                 plain = node.name.rpartition(".")[2]
                 raise UserError(
                     f"the column '{plain}' is neither in GROUP BY nor in an aggregate",
@@ -249,7 +251,7 @@ class Grouping:
 def _share(
     node: FunctionCall, function: str, arguments: list[Expression]
 ) -> tuple[float | None, list[Expression]]:
-    """Which percentile or share is asked, and the arguments without it; MEDIAN is the half."""
+    """The fraction of a percentile, and the arguments without it; 0.5 for MEDIAN."""
     if function not in SHARES or not arguments:
         return None, arguments
     if node.name.lower() == "median":
@@ -262,17 +264,17 @@ def _share(
             f"{node.name.upper()} takes {what} and {which}, not {len(arguments)} arguments",
             remedy=f"For example {node.name.upper()}(x, 0.9).",
         )
-    asked = arguments[1]
-    if not (isinstance(asked, Literal) and asked.type.is_numeric and asked.value is not None):
+    share = arguments[1]
+    if not (isinstance(share, Literal) and share.type.is_numeric and share.value is not None):
         what = "the share" if function == "heavy_hitters" else "which percentile"
         raise UserError(f"{what} must be a constant between 0 and 1", remedy="Write for example 0.9.")
-    return float(str(asked.value)), arguments[:1]
+    return float(str(share.value)), arguments[:1]
 
 
 def _most(
     function: str, node: FunctionCall, arguments: list[Expression]
 ) -> tuple[int | None, list[Expression]]:
-    """How many of the most frequent values are asked, and the arguments without it."""
+    """The number of most frequent values, and the arguments without it."""
     if function not in ("top_k", "approx_top_k"):
         return None, arguments
     name = node.name.upper()
@@ -281,8 +283,8 @@ def _most(
             f"{name} takes a value and how many of the most frequent, not {len(arguments)} arguments",
             remedy=f"For example {name}(x, 10).",
         )
-    asked = arguments[1]
-    number = asked.value if isinstance(asked, Literal) and asked.type.is_integer else None
+    limit = arguments[1]
+    number = limit.value if isinstance(limit, Literal) and limit.type.is_integer else None
     if not isinstance(number, int) or not 1 <= number <= MOST_FREQUENT:
         raise UserError(
             f"how many of the most frequent must be a constant from 1 to {MOST_FREQUENT}",
@@ -301,10 +303,10 @@ def _check_within(name: str, function: str, within: Fraction | None) -> None:
 
 
 def rewritten(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
-    """Rebuild top-down: what `change` replaces is not looked into."""
-    found = change(expression)
-    if found is not None:
-        return found
+    """Rebuild top-down; the replacements of `change` are not searched."""
+    replacement = change(expression)
+    if replacement is not None:
+        return replacement
     parts = tuple(rewritten(part, change) for part in children(expression))
     match expression:
         case Call():

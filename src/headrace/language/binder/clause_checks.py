@@ -1,4 +1,4 @@
-"""Which clauses of a SELECT cannot stand beside each other?"""
+"""Checks of which clauses of a SELECT can be combined."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def check_clauses(
     streams_rows: bool,
     semijoined: bool,
 ) -> None:
-    """Raises `UserError` for a clause that means nothing beside the others.
+    """Raises `UserError` for a clause without meaning together with the others.
 
-    `streams_rows`: it is over a bare stream, whose rows are streamed as they come; `semijoined`: WHERE looks into what changes.
+    `streams_rows`: the SELECT emits the rows of a bare stream; `semijoined`: WHERE has a semijoin.
     """
 
     def fail(message: str, span: Span, remedy: str) -> NoReturn:

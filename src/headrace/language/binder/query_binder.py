@@ -1,4 +1,4 @@
-"""What does a SELECT mean? Names and types resolved, as a tree of the algebra; what cannot be meant is said here.
+"""The binder of a SELECT: names and types are resolved into a tree of the algebra; errors have their place.
 
 The tree, bottom up: scan, filters below the window, window, joins with relations, WHERE, bounds, aggregation, HAVING,
 ORDER BY and LIMIT, select list, DISTINCT, relation-to-stream.
@@ -66,7 +66,8 @@ def bind_query(
     """The query a SELECT means among these names.
 
     `select` is its text, or what was parsed from `text`. `functions` are registered Python functions by lower-case name,
-    `zone` is whose clocks times and dates are read by, its own where it was parsed by the same. Raises `UserError` with the place of the mistake; `UnsupportedQuery` for what is not available yet.
+    `zone` is the time zone of times and dates, as in the parser. Raises `UserError` with the place of the mistake;
+    `UnsupportedQuery` for what is not available yet.
     """
     if isinstance(select, str):
         text, select = select, parse_select(select, zone)
@@ -77,7 +78,7 @@ def bind_query(
 def _bound(
     select: Select, names: Names, text: str, functions: Mapping[str, UserFunction], *, numbered: bool = False
 ) -> Query:
-    """The query of a SELECT; when `numbered` the columns of a single one are called c0, c1, …, whatever they are called."""
+    """The query of a SELECT; with `numbered` the columns of a single SELECT are named c0, c1, …."""
     sources = bind_from(
         select,
         names,
@@ -86,19 +87,19 @@ def _bound(
         lambda inner: _bound(inner, names, text, functions, numbered=is_later(inner, select)),
     )
     select = spelled_out(select, sources.stream, text)
-    members = Memberships(
+    memberships = Memberships(
         names,
         sources.scope,
         functions,
         lambda inner: _bound(inner, names, text, functions, numbered=True),
     )
     single = select.source.sets is None
-    return _SelectBinder(select, text, sources, functions, members, numbered and single).query()
+    return _SelectBinder(select, text, sources, functions, memberships, numbered and single).query()
 
 
 @dataclass(slots=True)
 class _SelectBinder:
-    """One SELECT on its way to a query; each step adds what the next one reads."""
+    """The steps from a SELECT to a query; each adds what the next one reads."""
 
     select: Select
     text: str
@@ -112,13 +113,13 @@ class _SelectBinder:
 
     def __post_init__(self) -> None:
         self.rows = ExpressionBinder(self.text, self.sources.scope.column, self._nested, self.functions)
-        sliding = [each for each in self.sources.streams if each.sliding]
-        bounds = frozenset(f"{each.alias}.{name}" for each in sliding for name in WINDOW_COLUMNS)
+        sliding = [source for source in self.sources.streams if source.sliding]
+        bounds = frozenset(f"{source.alias}.{name}" for source in sliding for name in WINDOW_COLUMNS)
         self.grouping = Grouping(self.rows, bounds, self.sources.stream.alias)
 
     @property
     def grouped(self) -> bool:
-        """True when rows are folded into groups, or all into one."""
+        """True when rows are aggregated, in groups or all together."""
         return bool(self.select.group_by) or self.select.window is not None or bool(self.grouping.aggregates)
 
     def query(self) -> Query:
@@ -175,7 +176,7 @@ class _SelectBinder:
             self.sources = with_semijoins(select, self.sources, self.text)
         limits = (
             None if self.sources.others or semijoins else select.bounds
-        )  # joined, they are windows by now
+        )  # joined streams have become windows
         inside = None if limits is None else condition(select, self.sources.stream, self.text)
         if inside is not None:
             where = inside if where is None else Call("and", (where, inside), BOOLEAN)
@@ -230,18 +231,20 @@ class _SelectBinder:
         return self.rows.bind(item)
 
     def _keep_a_key(self) -> None:
-        """Groups by the window's bounds alone, and nothing else to compute: the bounds are the key."""
+        """Make the window's bounds a key where the query groups by them and computes nothing else."""
         if not self.grouping.keys and not self.grouping.aggregates:
             bound = f"{self.sources.stream.alias}.window_start"
             self.grouping.add_key(Column(bound, WINDOW_COLUMNS["window_start"]))
 
-    def _ordinal(self, place: int, span: Span, clause: str) -> Expr:
+    def _ordinal(self, ordinal: int, span: Span, clause: str) -> Expr:
         items = self.select.items
         if any(isinstance(item, AllColumns) for item in items):
-            self._fail(f"{clause} {place} counts the items of a select list with *", span, "Name the column.")
-        if not 1 <= place <= len(items):
-            self._fail(f"{clause} {place} is not an item of the select list, which has {len(items)}", span)
-        item = items[place - 1]
+            self._fail(
+                f"{clause} {ordinal} counts the items of a select list with *", span, "Name the column."
+            )
+        if not 1 <= ordinal <= len(items):
+            self._fail(f"{clause} {ordinal} is not an item of the select list, which has {len(items)}", span)
+        item = items[ordinal - 1]
         assert isinstance(item, Item)
         return item.expression
 
@@ -252,15 +255,15 @@ class _SelectBinder:
         return None
 
     def _select_list(self) -> list[tuple[str, Expression, Span]]:
-        found: list[tuple[str, Expression, Span]] = []
+        columns: list[tuple[str, Expression, Span]] = []
         for item in self.select.items:
             if isinstance(item, AllColumns):
-                found += self._all_columns(item)
+                columns += self._all_columns(item)
             else:
                 value = self._bind(item.expression, "SELECT")
                 name = output_name(item.expression, value.type) if item.alias is None else item.alias
-                found.append((name, value, item.span))
-        return found
+                columns.append((name, value, item.span))
+        return columns
 
     def _all_columns(self, item: AllColumns) -> list[tuple[str, Expression, Span]]:
         sources = self.sources.scope.sources
@@ -268,12 +271,12 @@ class _SelectBinder:
             with located(item.span, self.text):
                 chosen = self.sources.scope.source(item.qualifier)
                 if chosen is None:
-                    known = ", ".join(source.alias for source in sources)
+                    aliases = ", ".join(source.alias for source in sources)
                     raise UserError(
-                        f"there is no source '{item.qualifier}' in FROM", remedy=f"There is: {known}."
+                        f"there is no source '{item.qualifier}' in FROM", remedy=f"There is: {aliases}."
                     )
             sources = (chosen,)
-        found: list[tuple[str, Expression, Span]] = []
+        columns: list[tuple[str, Expression, Span]] = []
         for source in sources:
             for name in sorted(source.doubled):
                 source.check_single(name, item.span, self.text)
@@ -282,35 +285,35 @@ class _SelectBinder:
                     continue
                 internal = f"{source.alias}.{column.name}"
                 self.rows.seen.setdefault(internal, item.span)
-                found.append((column.name, Column(internal, column.type), item.span))
-        return found
+                columns.append((column.name, Column(internal, column.type), item.span))
+        return columns
 
     # ------------------------------------------------------------------------------------------------ expressions
 
     def _bind(self, node: Expr, clause: str, *, condition: bool = False) -> Expression:
         """An expression above grouping: aggregates are columns in it, and HAVING may read the select list's aliases."""
         column = self._output_or_column if clause in ("HAVING", "ORDER BY") else self.sources.scope.column
-        whole = self.sources.scope.is_whole_window
+        is_window = self.sources.scope.is_whole_window
         binder = ExpressionBinder(
-            self.text, column, self._aggregate, self.functions, seen=self.rows.seen, window=whole
+            self.text, column, self._aggregate, self.functions, seen=self.rows.seen, window=is_window
         )
         return binder.condition(node, clause) if condition else binder.bind(node)
 
     def _aggregate(self, call: FunctionCall) -> Expression:
         if call.name.lower() != "error_bound":
             return self.grouping.aggregate(call)
-        asked = call.arguments[0] if len(call.arguments) == 1 and call.condition is None else None
-        if isinstance(asked, Name) and len(asked.parts) == 1:
-            asked = self._aliased(asked.parts[0])
-        if not isinstance(asked, FunctionCall) or not (
-            asked.within is not None or canonical(asked.name) in APPROXIMATE
+        argument = call.arguments[0] if len(call.arguments) == 1 and call.condition is None else None
+        if isinstance(argument, Name) and len(argument.parts) == 1:
+            argument = self._aliased(argument.parts[0])
+        if not isinstance(argument, FunctionCall) or not (
+            argument.within is not None or canonical(argument.name) in APPROXIMATE
         ):
             self._fail(
                 "ERROR_BOUND is of an approximate aggregate of the select list",
                 call.span,
                 "Write for example APPROX_COUNT(*) WITHIN 1 PERCENT AS n, ERROR_BOUND(n).",
             )
-        return self.grouping.bound(asked)
+        return self.grouping.bound(argument)
 
     def _output_or_column(self, name: Name) -> Expression:
         aliased = self._aliased(name.parts[0]) if len(name.parts) == 1 else None
@@ -324,7 +327,7 @@ class _SelectBinder:
     def _above(self, value: Expression, span: Span) -> Expression:
         return self.grouping.above(value, self.rows.seen, span)
 
-    # ------------------------------------------------------------------------------------------------- what is wrong
+    # ------------------------------------------------------------------------------------------------- errors
 
     def _fail(self, message: str, span: Span, remedy: str | None = None) -> NoReturn:
         raise UserError(message, span=span, text=self.text, remedy=remedy)
@@ -337,13 +340,13 @@ class _SelectBinder:
 
     @property
     def _streams_rows(self) -> bool:
-        """True for a select over a bare stream without aggregates, whose rows are streamed as they come."""
+        """True for a SELECT over a bare stream without aggregates, which emits each row on arrival."""
         return self.sources.bare and not self.grouped and self.select.bounds is None
 
     def _name_columns(self, bound: list[tuple[str, Expression, Span]]) -> None:
         seen: set[str] = set()
-        for place, (written, value, span) in enumerate(bound):
-            name = f"c{place}" if self.numbered else written
+        for index, (written, value, span) in enumerate(bound):
+            name = f"c{index}" if self.numbered else written
             if name.lower() in seen:
                 self._fail(
                     f"two columns of the select list are called '{name}'",
@@ -358,7 +361,7 @@ class _SelectBinder:
     # ---------------------------------------------------------------------------------------------------------- output
 
     def _projected(self, node: Node, keys: tuple[SortKey, ...]) -> Node:
-        """Select list, ORDER BY and LIMIT; with DISTINCT the order is of the distinct rows, so it stands above them."""
+        """Select list, ORDER BY and LIMIT; DISTINCT is applied before the order."""
         select = self.select
         topped = bool(keys) or select.limit is not None
         if topped and not select.distinct:
@@ -368,24 +371,24 @@ class _SelectBinder:
             node = Distinct(node)
             if topped:
                 node = Top(
-                    node, tuple(self._over_output(key, place) for place, key in enumerate(keys)), select.limit
+                    node, tuple(self._over_output(key, index) for index, key in enumerate(keys)), select.limit
                 )
         return node
 
-    def _over_output(self, key: SortKey, place: int) -> SortKey:
+    def _over_output(self, key: SortKey, index: int) -> SortKey:
         """A sort key over the distinct rows: it may read their columns only."""
-        known = {column.expression: Column(column.name, column.expression.type) for column in self.columns}
+        outputs = {column.expression: Column(column.name, column.expression.type) for column in self.columns}
 
         def replaced(node: Expression) -> Expression | None:
-            return known.get(node)
+            return outputs.get(node)
 
-        expression = known.get(key.expression) or transform(key.expression, replaced)
+        expression = outputs.get(key.expression) or transform(key.expression, replaced)
         names = {column.name for column in self.columns}
         reads = columns_of(expression) - names
         if reads:
             self._fail(
                 "with DISTINCT, ORDER BY can read the select list only",
-                self.select.order_by[place].span,
+                self.select.order_by[index].span,
                 "Add the expression to the select list.",
             )
         return SortKey(expression, key.descending, key.nulls_first)

@@ -1,4 +1,4 @@
-"""In which order do FROM and WHERE stand over each other? The lower part of a query's tree."""
+"""The lower part of a query's tree: the order of FROM and WHERE."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from headrace.language.binder.sources.from_clause import From
 from headrace.language.binder.subqueries import Memberships
 
 
-def tree(sources: From, where: Expression | None, members: Memberships, *, grouped_window: bool) -> Node:
+def tree(sources: From, where: Expression | None, memberships: Memberships, *, grouped_window: bool) -> Node:
     """Scans, windows, joins of streams, semijoins, joins with relations, the subqueries of WHERE and WHERE, bottom up.
 
-    With `GROUP BY window()` conditions on the stream alone stand below the window, as in SQL. A comma join takes the
-    equalities of WHERE that it is made of.
+    With `GROUP BY window()` conditions on the stream alone are below the window, as in SQL. A comma join takes its
+    equalities from WHERE.
     """
     prefix = f"{sources.stream.alias}."
     pending = list(sources.conditions)
-    pending += [condition for each in members.semijoins for condition in each.conditions]
+    pending += [condition for semijoin in memberships.semijoins for condition in semijoin.conditions]
     pending += [] if where is None else list(conjuncts(where))
     node: Node = sources.stream.scan
     if grouped_window:
@@ -27,32 +27,32 @@ def tree(sources: From, where: Expression | None, members: Memberships, *, group
     assert sources.stream.window is not None
     node = Windowed(node, sources.stream.alias, sources.stream.window)
     rights = [Windowed(other.scan, other.alias, other.window) for other in sources.others if other.window]
-    for right in (*rights, *(each.right for each in members.semijoins)):
-        own = frozenset(right.schema.names)
-        taken = _taken(pending, sources, frozenset(node.schema.names) | own, own)
+    for right in (*rights, *(semijoin.right for semijoin in memberships.semijoins)):
+        columns = frozenset(right.schema.names)
+        taken = _taken(pending, sources, frozenset(node.schema.names) | columns, columns)
         pending = [factor for factor in pending if factor not in taken]
         node = Join(node, right, "inner", joined("and", taken) if taken else None)
     for source, kind, condition in sources.relations:
         if kind == "inner":
-            known = frozenset(node.schema.names) | frozenset(source.scan.schema.names)
-            own = frozenset(source.scan.schema.names)
-            taken = _taken(pending, sources, known, own)
+            available = frozenset(node.schema.names) | frozenset(source.scan.schema.names)
+            columns = frozenset(source.scan.schema.names)
+            taken = _taken(pending, sources, available, columns)
             pending = [factor for factor in pending if factor not in taken]
             condition = joined("and", taken) if taken else None  # noqa: PLW2901
         node = Join(node, source.scan, kind, condition)
-    node = members.over(node)
+    node = memberships.over(node)
     return Filter(node, joined("and", pending)) if pending else node
 
 
 def _taken(
-    pending: list[Expression], sources: From, known: frozenset[str], own: frozenset[str]
+    pending: list[Expression], sources: From, available: frozenset[str], columns: frozenset[str]
 ) -> list[Expression]:
-    """The conditions that a join is made of: those of ON, and equalities of WHERE, over what it joins."""
+    """The conditions of a join: those of ON, and equalities of WHERE over its inputs."""
     return [
         factor
         for factor in pending
         if factor in sources.conditions or _equates(factor)
-        if columns_of(factor) <= known and columns_of(factor) & own
+        if columns_of(factor) <= available and columns_of(factor) & columns
     ]
 
 

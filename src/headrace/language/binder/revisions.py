@@ -1,4 +1,4 @@
-"""Which queries can say WITH REVISIONS, and how late may a row be that revises?"""
+"""Checks and lateness of WITH REVISIONS."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from headrace.language.syntax.ast import Select
 
 
 def revisions(select: Select, sources: From, text: str, *, grouped: bool) -> Revisions | None:
-    """Late rows enter as long as the stream keeps its rows, when the query does not say how long.
+    """The revisions of a query; without FOR late rows are accepted for the retention of the stream.
 
-    Raises `UnsupportedQuery` for queries that have nothing to revise, or could never stop revising.
+    Raises `UnsupportedQuery` for queries that have nothing to revise, or would revise without end.
     """
     if select.revisions is None:
         return None
@@ -37,7 +37,7 @@ def revisions(select: Select, sources: From, text: str, *, grouped: bool) -> Rev
 
 
 def _reason(select: Select, sources: From, *, grouped: bool) -> str | None:
-    """What it is that late rows cannot revise; None when they can."""
+    """The part of the query that late rows cannot revise, or None."""
     scan, window = sources.stream.scan, sources.stream.window
     if isinstance(scan, UnionAll):
         return "over several streams: what is late in one of them is not late in all"
@@ -52,7 +52,7 @@ def _reason(select: Select, sources: From, *, grouped: bool) -> str | None:
     if window is not None and counts_rows(window):
         return "for windows of rows: a late row would move every window after it"
     streamed = select.emit == "istream" or (select.emit is None and sources.stream.bare)
-    whole = grouped or select.distinct or select.order_by or select.limit_span or select.bounds
-    if isinstance(window, Unbounded) and streamed and not whole:
+    whole_answer = grouped or select.distinct or select.order_by or select.limit_span or select.bounds
+    if isinstance(window, Unbounded) and streamed and not whole_answer:
         return None
     return "for a relation: it has an answer at every instant, not windows that close"

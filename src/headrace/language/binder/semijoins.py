@@ -1,6 +1,6 @@
-"""What does `x IN (SELECT …)` over what changes mean? A semijoin: at every instant, the rows that meet one of its rows then.
+"""Binding of `x IN (SELECT …)` over a changing relation: a semijoin with the relation at every instant.
 
-What the SELECT holds becomes one more relation that is joined, each row of it once, so that a row outside meets at most one.
+The relation of the SELECT is joined as distinct rows, so that an outer row matches at most one.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ _LIMITED = "members"
 
 @dataclass(frozen=True, slots=True)
 class Semijoin:
-    """The relation that is looked into, and the equalities with its columns, place by place."""
+    """The inner relation of a semijoin, and the equalities with its columns, in order."""
 
     right: Windowed
     conditions: tuple[Expression, ...]
 
     @property
     def alias(self) -> str:
-        """The name of the relation, which no user sees."""
+        """The internal name of the relation."""
         return self.right.alias
 
 
 def semijoin(
     node: InSelect, outer: ExpressionBinder, scope: Scope, inner: Callable[[Select], Query], alias: str
 ) -> Semijoin:
-    """The semijoin that a condition is; `inner` binds its SELECT, whose columns are then called c0, c1, ….
+    """The semijoin of a condition; `inner` binds its SELECT with columns c0, c1, ….
 
-    Raises `UserError` where the values before IN and the columns of the SELECT are not as many, or cannot be compared;
-    `UnsupportedQuery` for a SELECT that holds no relation, or reads columns around it.
+    Raises `UserError` where the values before IN and the columns of the SELECT differ in number, or cannot be compared;
+    `UnsupportedQuery` for a SELECT that is no relation, or reads columns of the outer query.
     """
     operands, query = operands_of(node, scope), _relation(node.select, scope, inner)
     fields = query.schema.fields
     if len(operands) != len(fields):
         of_row = len(operands) != len(node.operands)
-        listed = ", ".join(each.parts[-1] for each in operands if isinstance(each, Name))
+        listed = ", ".join(item.parts[-1] for item in operands if isinstance(item, Name))
         raise UserError(
             f"IN compares place by place: {len(operands)} before it, {len(fields)} in its SELECT",
             span=node.select.items[0].span.to(node.select.items[-1].span),
@@ -75,18 +75,18 @@ def semijoin(
     spans = _places(node)
     conditions, kinds = [], []
     for operand, column, span in zip(operands, fields, spans or [node.span] * len(fields), strict=True):
-        found = outer.call("=", span, outer.bind(operand), Column(f"{alias}.{column.name}", column.type))
-        assert isinstance(found, Call)
-        kinds.append(found.arguments[1].type)
-        member = Column(f"{alias}.{column.name}", kinds[-1])
-        conditions.append(replace(found, arguments=(found.arguments[0], member)))
+        equality = outer.call("=", span, outer.bind(operand), Column(f"{alias}.{column.name}", column.type))
+        assert isinstance(equality, Call)
+        kinds.append(equality.arguments[1].type)
+        inner_column = Column(f"{alias}.{column.name}", kinds[-1])
+        conditions.append(replace(equality, arguments=(equality.arguments[0], inner_column)))
     held = _each_once(query, kinds)
     scan = QueryScan(alias, alias, held.schema, held)
     return Semijoin(Windowed(scan, alias, changes_of(scan)), tuple(conditions))
 
 
 def operands_of(node: InSelect, scope: Scope) -> tuple[Expr, ...]:
-    """The values before IN; the name of a source, where no column has it, stands for all its columns."""
+    """The values before IN; the name of a source, unless it is a column, means all its columns."""
     first = node.operands[0]
     if len(node.operands) > 1 or not isinstance(first, Name) or len(first.parts) > 1:
         return node.operands
@@ -97,13 +97,13 @@ def operands_of(node: InSelect, scope: Scope) -> tuple[Expr, ...]:
 
 
 def _places(node: InSelect) -> list[Span] | None:
-    """Where the columns of the SELECT stand; None when a * stands for some."""
+    """The places of the columns of the SELECT; None with a *."""
     items = node.select.items
     return None if any(isinstance(item, AllColumns) for item in items) else [item.span for item in items]
 
 
 def _relation(select: Select, scope: Scope, inner: Callable[[Select], Query]) -> Query:
-    """What the SELECT of a condition means, if that is a relation."""
+    """The query of the SELECT of a condition, if it is a relation."""
     query = _bound(select, scope, inner)
     if query.emission != "relation":
         what = "windows, each emitted when it ends" if query.emission == "windows" else "a stream of rows"
@@ -133,7 +133,7 @@ def _bound(select: Select, scope: Scope, inner: Callable[[Select], Query]) -> Qu
 
 
 def _each_once(query: Query, kinds: Sequence[Type]) -> Query:
-    """The different rows of a relation, as these types: values that are equal as what they are compared as are one."""
+    """The distinct rows of a relation, as these types: values that are equal after the cast are one."""
     root = query.root
     top: Top | None = None
     if isinstance(root, Top):
@@ -149,9 +149,9 @@ def _each_once(query: Query, kinds: Sequence[Type]) -> Query:
     limited = top is not None and top.limit is not None
     several, same = is_several(query), [field.type for field in query.schema] == list(kinds)
     if several and same and not limited and any(isinstance(node, Aggregate) for node in walk(below)):
-        return Query(Project(below, columns), "relation")  # EXCEPT and INTERSECT have each row once
+        return Query(Project(below, columns), "relation")  # EXCEPT and INTERSECT have distinct rows
     if limited or (several and not same):
-        # Which rows are the first is asked of all, also of equal ones; which are on either side, as what they are there.
+        # Aggregates that depend on order take all rows, also equal ones; set operators compare values before the cast.
         scan = QueryScan(_LIMITED, _LIMITED, query.schema, query)
         below = Windowed(scan, _LIMITED, changes_of(scan))
         columns = tuple(
@@ -163,7 +163,7 @@ def _each_once(query: Query, kinds: Sequence[Type]) -> Query:
     return Query(Distinct(Project(below, named)), "relation")
 
 
-# ------------------------------------------------------------------------------------------- what may stand around them
+# ----------------------------------------------------------------------------------------------- the query around them
 
 
 def with_semijoins(select: Select, sources: From, text: str) -> From:
@@ -216,7 +216,7 @@ def with_semijoins(select: Select, sources: From, text: str) -> From:
 
 
 def check_order(aggregates: Iterable[NamedAggregate], select: Select, text: str) -> None:
-    """Raises `UnsupportedQuery` for aggregates that ask which row comes first: what begins to meet has no order."""
+    """Raises `UnsupportedQuery` for aggregates that depend on the order of rows: rows that begin to match have none."""
     for item in aggregates:
         names = frozenset[str]() if item.call.argument is None else columns_of(item.call.argument)
         if any(name.endswith((AT, POSITION)) for name in names):

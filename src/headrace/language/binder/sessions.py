@@ -1,4 +1,4 @@
-"""Whose sessions does `GROUP BY session_window(t, gap), k` mean? Those of each group, over the rows that WHERE keeps."""
+"""Windows of `GROUP BY session_window(t, gap), k`: the sessions of each group, over the rows of WHERE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.language.binder.sources.from_clause import From
 def per_group(sources: From, keys: Sequence[Named], span: Span, text: str) -> From:
     """The sources with the window partitioned by the keys of GROUP BY.
 
-    Raises `UnsupportedQuery` where rows would be kept or grouped by what is known above the window only.
+    Raises `UnsupportedQuery` where WHERE or a key reads a column that exists only above the window.
     """
     stream = sources.stream
     assert isinstance(stream.window, Session)

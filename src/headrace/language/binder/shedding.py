@@ -1,4 +1,4 @@
-"""Which queries can say WITH SHEDDING, and what do their answers say beside what was asked?"""
+"""Checks of WITH SHEDDING, and the columns that it adds to an answer."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from headrace.language.syntax.ast import Select
 from headrace.schema import DOUBLE
 
 KEPT = "kept"
-"""The last column of an answer: the share of the group's rows that were looked at."""
+"""The last column of an answer: the share of the group's rows that were used."""
 _AVAILABLE = "Available are COUNT, SUM, AVG, MIN and MAX over windows of time with SLIDE of one stream, by groups or not."
 
 Bound = tuple[str, Expression, Span]
-"""An item of the select list: its name, what it is, and where it stands."""
+"""An item of the select list: its name, its expression, and its place."""
 
 
 def check_shedding(
     select: Select, sources: From, grouping: Grouping, having: Expression | None, text: str
 ) -> None:
-    """Raises `UnsupportedQuery` for a query WITH SHEDDING of which no answer could say how wrong it is."""
+    """Raises `UnsupportedQuery` for a query WITH SHEDDING whose answers cannot have an error bound."""
     assert select.shedding is not None
     reason = _reason(select, sources) or _reason_above(select, grouping)
     if reason is not None:
@@ -46,33 +46,33 @@ def check_shedding(
 def estimated(
     select: Select, grouping: Grouping, items: Sequence[Bound], order: Sequence[Expression], text: str
 ) -> tuple[list[Bound], list[Expression]]:
-    """The select list and the order over estimates, each followed by its error; what was looked at comes last.
+    """The select list and the order over estimates, each followed by its error; the share of rows used comes last.
 
-    Raises `UnsupportedQuery` for aggregates that fewer rows say nothing of, and for expressions over estimates.
+    Raises `UnsupportedQuery` for aggregates that cannot be estimated from fewer rows, and for expressions over estimates.
     """
-    known = {item.name: item.call for item in grouping.aggregates}
+    calls = {item.name: item.call for item in grouping.aggregates}
     spans = [span for _, _, span in items] + [item.span for item in select.order_by]
     for value, span in zip([*(value for _, value, _ in items), *order], spans, strict=True):
-        for name in sorted(columns_of(value) & known.keys()):
-            _check_call(known[name], grouping, span, text)
-    for place, item in enumerate(grouping.aggregates):
+        for name in sorted(columns_of(value) & calls.keys()):
+            _check_call(calls[name], grouping, span, text)
+    for index, item in enumerate(grouping.aggregates):
         if item.call.function in ESTIMATED:
-            grouping.estimate(place)
+            grouping.estimate(index)
 
     def retyped(node: Expression) -> Expression | None:
-        if isinstance(node, Column) and node.name in known and known[node.name].function in ESTIMATED:
+        if isinstance(node, Column) and node.name in calls and calls[node.name].function in ESTIMATED:
             return Column(node.name, DOUBLE)
         return None
 
-    told: list[Bound] = []
+    columns: list[Bound] = []
     for name, value, span in items:
-        told.append((name, transform(value, retyped), span))
-        if isinstance(value, Column) and value.name in known:
-            told.append((f"{name}_error", grouping.companion_column(value.name, "error"), span))
-        elif columns_of(value) & known.keys():
+        columns.append((name, transform(value, retyped), span))
+        if isinstance(value, Column) and value.name in calls:
+            columns.append((f"{name}_error", grouping.companion_column(value.name, "error"), span))
+        elif columns_of(value) & calls.keys():
             _refuse("for an expression over estimates: its error would be unknown", span, text)
-    told.append((KEPT, grouping.companion_column(None, "kept"), items[-1][2]))
-    return told, [transform(value, retyped) for value in order]
+    columns.append((KEPT, grouping.companion_column(None, "kept"), items[-1][2]))
+    return columns, [transform(value, retyped) for value in order]
 
 
 def _check_call(call: AggregateCall, grouping: Grouping, span: Span, text: str) -> None:
@@ -87,7 +87,7 @@ def _check_call(call: AggregateCall, grouping: Grouping, span: Span, text: str) 
 
 
 def _reason(select: Select, sources: From) -> str | None:
-    """What of a query keeps its answers from saying how wrong they are; None when nothing does."""
+    """The part of a query for which an error bound is not available, or None."""
     scan, window = sources.stream.scan, sources.stream.window
     if isinstance(scan, UnionAll) or len(sources.streams) > 1:
         return "over several streams: each sheds by itself"

@@ -1,6 +1,6 @@
-"""What does a SELECT inside WHERE mean? Over a stored relation a column of truth: is there such a row in it?
+"""Binding of a SELECT inside WHERE. Over a stored relation it is a column of truth: whether there is such a row.
 
-Over what changes it is a semijoin (`semijoins`), which only a condition by itself can be.
+Over a changing relation it is a semijoin (`semijoins`), which must be a factor of WHERE.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headrace.schema import BOOLEAN
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A `Mark` without the node it stands over."""
+    """A `SemijoinColumn` without the node below."""
 
     right: RelationScan
     name: str
@@ -33,7 +33,7 @@ class Membership:
 
 @dataclass(slots=True)
 class Memberships:
-    """Collects the subqueries of one WHERE; `scope` are the sources around them, `inner` binds a SELECT over what changes."""
+    """Collects the subqueries of one WHERE; `scope` has the outer sources, `inner` binds a SELECT over a changing relation."""
 
     names: Names
     scope: Scope
@@ -43,14 +43,14 @@ class Memberships:
     semijoins: list[Semijoin] = field(default_factory=list)
 
     def where(self, node: Expr, binder: ExpressionBinder) -> Expression | None:
-        """What is left of a WHERE beside its semijoins, which are collected; None when there is nothing else."""
+        """The rest of a WHERE without its semijoins, which are collected; None when there is no rest."""
         rest = []
-        for each in _conjuncts(node):
-            if isinstance(each, InSelect) and not each.negated and self._changes(each.select):
+        for factor in _conjuncts(node):
+            if isinstance(factor, InSelect) and not factor.negated and self._changes(factor.select):
                 alias = self._alias()
-                self.semijoins.append(semijoin(each, binder, self.scope, self.inner, alias))
+                self.semijoins.append(semijoin(factor, binder, self.scope, self.inner, alias))
             else:
-                rest.append(each)
+                rest.append(factor)
         if not self.semijoins:
             return binder.condition(node, "WHERE")
         if not rest:
@@ -76,16 +76,18 @@ class Memberships:
             for item in _items(select):
                 if item is not None:
                     binder.bind(item)
-        found = Membership(inner.scan, f"{alias}.matched", condition, test)
-        self.found.append(found)
-        column = Column(found.name, BOOLEAN)
+        membership = Membership(inner.scan, f"{alias}.matched", condition, test)
+        self.found.append(membership)
+        column = Column(membership.name, BOOLEAN)
         negated = isinstance(node, InSelect) and node.negated
         return Call("not", (column,), BOOLEAN) if negated else column
 
     def over(self, node: Node) -> Node:
-        """The node with all that look into stored relations above it."""
-        for each in self.found:
-            node = SemijoinColumn(node, each.right, each.name, each.condition, each.test)
+        """The node with the columns of all subqueries over stored relations above it."""
+        for membership in self.found:
+            node = SemijoinColumn(
+                node, membership.right, membership.name, membership.condition, membership.test
+            )
         return node
 
     def _test(
@@ -106,25 +108,25 @@ class Memberships:
             item = Name((table.names[0],), node.select.span)
         if item is None or len(items) != 1:
             self._fail("the SELECT of IN has one column", node.select.span, "Name it: IN (SELECT id FROM r).")
-        member = binder.bind(item)
-        if any(not name.startswith(f"{alias}.") for name in columns_of(member)):
+        inner_value = binder.bind(item)
+        if any(not name.startswith(f"{alias}.") for name in columns_of(inner_value)):
             self._fail(
                 "the column that IN tests is one of its own SELECT",
                 item.span,
                 "Compare columns of the stream in the WHERE of the inner SELECT.",
             )
-        test = outer.call("=", node.span, outer.bind(operands[0]), member)
+        test = outer.call("=", node.span, outer.bind(operands[0]), inner_value)
         assert isinstance(test, Call)
         return test
 
     def _alias(self) -> str:
-        """A name of its own for what is looked into: it may stand in FROM too, and be asked more than once."""
+        """An unused name for the inner relation: FROM or another subquery may read it too."""
         taken = {source.alias.lower() for source in self.scope.sources}
-        taken |= {each.right.alias for each in self.found} | {each.alias for each in self.semijoins}
-        return next(f"in{place}" for place in range(len(taken) + 1) if f"in{place}" not in taken)
+        taken |= {item.right.alias for item in self.found} | {item.alias for item in self.semijoins}
+        return next(f"in{index}" for index in range(len(taken) + 1) if f"in{index}" not in taken)
 
     def _changes(self, select: Select) -> bool:
-        """True for a SELECT that reads more than stored relations; a name that nothing has is taken for one's."""
+        """True for a SELECT that reads more than stored relations; an unknown name counts as a stored relation."""
         sources = (select.source, *(join.source for join in select.joins))
         if any(source.select is not None or source.others or source.sets for source in sources):
             return True
@@ -133,13 +135,13 @@ class Memberships:
         return any(self.names.relation(source.name) is None for source in sources)
 
     def _is_known(self, name: str) -> bool:
-        known = self.names.stream(name), self.names.relation(name), self.names.query(name)
-        return any(each is not None for each in known)
+        definitions = self.names.stream(name), self.names.relation(name), self.names.query(name)
+        return any(definition is not None for definition in definitions)
 
     def _relation(self, select: Select) -> RelationDefinition:
-        found = self.names.relation(select.source.name)
-        if found is not None:
-            return found
+        relation = self.names.relation(select.source.name)
+        if relation is not None:
+            return relation
         raise UserError(
             f"there is no relation '{select.source.name}'",
             span=select.source.span,
@@ -148,7 +150,7 @@ class Memberships:
         )
 
     def _check_plain(self, select: Select) -> None:
-        """Raises `UnsupportedQuery` for clauses that a SELECT over a stored relation cannot have here."""
+        """Raises `UnsupportedQuery` for clauses that a SELECT over a stored relation cannot have in WHERE."""
         trailer = select.revisions.span if select.revisions is not None else select.shedding
         beyond = select.beyond or select.emit_empty or trailer
         if beyond is None and (select.emit is not None or select.source.channel != "rows"):
@@ -166,7 +168,7 @@ class Memberships:
                 self._fail(f"there is no source '{item.qualifier}' in FROM", item.span, f"There is: {alias}.")
 
     def _refuse(self, node: InSelect | Exists) -> NoReturn:
-        """Raises `UnsupportedQuery`: this is over what changes, and no semijoin."""
+        """Raises `UnsupportedQuery` for a subquery over a changing relation that is no semijoin."""
         message = "a SELECT over what changes is a condition of WHERE by itself, combined with others by AND"
         remedy = "Write WHERE … AND k IN (SELECT …); in place of OR register a query for each side."
         if isinstance(node, Exists):
@@ -193,15 +195,15 @@ def _conjuncts(node: Expr) -> Iterator[Expr]:
     """The conditions that AND joins, in order."""
     waiting = [node]
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, Chain) and each.operator == "and":
-            waiting.extend(reversed(each.operands))
+        factor = waiting.pop()
+        if isinstance(factor, Chain) and factor.operator == "and":
+            waiting.extend(reversed(factor.operands))
         else:
-            yield each
+            yield factor
 
 
 def _items(select: Select) -> list[Expr | None]:
-    """The select list; None stands for all columns."""
+    """The select list, with None for a *."""
     return [None if isinstance(item, AllColumns) else item.expression for item in select.items]
 
 
@@ -217,9 +219,9 @@ class _Inner:
         *qualifier, plain = name.parts
         alias = self.select.source.alias or self.select.source.name
         if not qualifier or [part.lower() for part in qualifier] == [alias.lower()]:
-            own = self.scan.table.find(plain)
-            if own is not None:
-                return Column(f"{self.scan.alias}.{own.name}", own.type)
+            column = self.scan.table.find(plain)
+            if column is not None:
+                return Column(f"{self.scan.alias}.{column.name}", column.type)
             if qualifier:
                 raise UserError(
                     f"there is no column '{plain}' in '{alias}'",

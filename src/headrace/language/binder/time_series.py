@@ -1,4 +1,4 @@
-"""What do statistics of time series say? Aggregates of two numbers, of a number with its time, of the first or last row."""
+"""Binding of statistics of time series: aggregates of two numbers, of a number with its time, of the first or last row."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _ALONE: Final = ("regr_slope", "regr_intercept", "regr_r2")
 _MEANS: Final = {"regr_avgy": 0, "regr_avgx": 1}
 _SHORT: Final = ("SLOPE", "INTERCEPT", "R2")
 SERIES: Final = ("regr_count", *_MEANS)
-"""Names that stand for aggregates of other names."""
+"""Names that are other names for an aggregate."""
 
 
 def series_call(
     node: FunctionCall, arguments: list[Expression], condition: Expression | None, stream: str
 ) -> AggregateCall | None:
-    """The aggregate of a call over bound arguments; None when it is none of these. `stream` is the alias of the stream.
+    """The aggregate of a call over bound arguments; None for any other function. `stream` is the alias of the stream.
 
     Raises `UserError` for arguments it cannot take.
     """
@@ -41,8 +41,8 @@ def series_call(
         return _faded(what, arguments, condition, stream)
     y, x = _two_numbers(what, function, arguments, stream)
     if name in _MEANS:
-        place = _MEANS[name]
-        return _mean(arguments[place], (x, y)[place], condition)
+        index = _MEANS[name]
+        return _mean(arguments[index], (x, y)[index], condition)
     both = pair(y, x)
     if name == "regr_count":
         return AggregateCall("count", both, BIGINT, condition=condition)
@@ -50,17 +50,17 @@ def series_call(
     return AggregateCall(function, both, result_type(function, both.type), condition=condition)
 
 
-def _mean(wanted: Expression, other: Expression, condition: Expression | None) -> AggregateCall:
+def _mean(value: Expression, other: Expression, condition: Expression | None) -> AggregateCall:
     """The mean of one side of the pairs, in the type that AVG has."""
     present = Call("isnotnull", (other,), BOOLEAN)
     factors = (present,) if condition is None else (condition, present)
-    return AggregateCall("avg", wanted, result_type("avg", wanted.type), condition=joined("and", factors))
+    return AggregateCall("avg", value, result_type("avg", value.type), condition=joined("and", factors))
 
 
 def zscore_parts(
     node: FunctionCall, arguments: list[Expression], condition: Expression | None, stream: str
 ) -> tuple[AggregateCall, AggregateCall, AggregateCall]:
-    """What a z-score is made of: the last value, the mean and the standard deviation of the values that are not NULL."""
+    """The parts of a z-score: the last value, the mean and the standard deviation of the values that are not NULL."""
     if node.distinct:
         raise UserError("ZSCORE does not take DISTINCT")
     if node.star or len(arguments) != 1:
@@ -87,7 +87,7 @@ def _number(what: str, value: Expression) -> Expression:
 def _two_numbers(
     what: str, function: str | None, arguments: list[Expression], stream: str
 ) -> tuple[Expression, Expression]:
-    """(y, x); the x of a regression may be a time, and is the event time when it is left out."""
+    """(y, x); the x of a regression may be a time, by default the event time."""
     if len(arguments) == 1 and function in _ALONE:
         return _number(what, arguments[0]), seconds_of(stream)
     if len(arguments) != 2:
@@ -125,7 +125,7 @@ def _faded(
 def _of_order(
     what: str, function: str, arguments: list[Expression], condition: Expression | None, stream: str
 ) -> AggregateCall:
-    """FIRST(x) and LAST(x); with TRUE as second argument of the values that are not NULL, as in Spark."""
+    """FIRST(x) and LAST(x); with TRUE as second argument over the values that are not NULL, as in Spark."""
     if len(arguments) not in (1, 2):
         raise UserError(f"{what} takes one argument, and TRUE to ignore NULLs, not {len(arguments)}")
     value = arguments[0]

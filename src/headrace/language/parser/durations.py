@@ -1,4 +1,4 @@
-"""How are lengths of time and instants read: `INTERVAL 5 SECONDS`, `6.4 SECONDS` in a bracket, `NOW - INTERVAL '1 day'`?"""
+"""The parser of lengths of time and instants: `INTERVAL 5 SECONDS`, `6.4 SECONDS` in a bracket, `NOW - INTERVAL '1 day'`."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def duration(cursor: Cursor, what: str) -> Duration:
     if cursor.token.kind == "string":
         return _of_text(cursor)
     if cursor.token.kind != "number":
-        raise cursor.wanted(f"{what}, such as 10 MINUTES")
+        raise cursor.expected(f"{what}, such as 10 MINUTES")
     return _amounts(cursor)[0]
 
 
 def interval_literal(cursor: Cursor) -> tuple[Duration, Fields]:
-    """Pass `INTERVAL …`, and tell which fields it was written with.
+    """Pass `INTERVAL …`; returns also the fields it was written with.
 
     Raises `UserError` for units of the calendar and for what is no interval.
     """
@@ -48,7 +48,7 @@ def interval_literal(cursor: Cursor) -> tuple[Duration, Fields]:
         return _quoted(cursor)
     if cursor.token.kind == "number" or cursor.at_sign("-", "+"):
         return _amounts(cursor)
-    raise cursor.wanted("the amount of the INTERVAL, such as 5 SECONDS")
+    raise cursor.expected("the amount of the INTERVAL, such as 5 SECONDS")
 
 
 def _quoted(cursor: Cursor) -> tuple[Duration, Fields]:
@@ -73,7 +73,7 @@ def _from_to(cursor: Cursor, text: str, start: Span) -> tuple[Duration, Fields]:
     last = cursor.token.upper
     if first not in FIELDS or last not in FIELDS or FIELDS.index(first) >= FIELDS.index(last):
         raise cursor.error(
-            f"an interval cannot go from {first} to {cursor.found()}",
+            f"an interval cannot go from {first} to {cursor.described()}",
             cursor.token.span,
             "Go from a larger to a smaller one of DAY, HOUR, MINUTE and SECOND.",
         )
@@ -93,7 +93,7 @@ def _amounts(cursor: Cursor) -> tuple[Duration, Fields]:
         if not sign:
             cursor.accept_sign("+")
         if cursor.token.kind != "number":
-            raise cursor.wanted("the amount of the INTERVAL, such as 5 SECONDS")
+            raise cursor.expected("the amount of the INTERVAL, such as 5 SECONDS")
         amount = cursor.advance().text
         if not amount.replace(".", "", 1).isdigit():
             raise cursor.error(
@@ -122,10 +122,10 @@ def _is_unit(word: str) -> bool:
 def _sized(cursor: Cursor, amount: str, start: Span) -> Duration:
     """An amount that has been passed, with the unit at the cursor."""
     if cursor.token.kind != "name":
-        raise cursor.wanted(f"a unit of time after {amount[:30]}")
+        raise cursor.expected(f"a unit of time after {amount[:30]}")
     unit = cursor.token
     if not _is_unit(unit.upper):
-        raise cursor.wanted(
+        raise cursor.expected(
             f"a unit of time after {amount[:30]}",
             "Units are WEEK, DAY, HOUR, MINUTE, SECOND, MILLISECOND and MICROSECOND, also in the plural.",
         )
@@ -153,7 +153,7 @@ def _fields_of_text(text: str) -> Fields:
 
 
 def _field(unit: str) -> str:
-    """The field of an interval that a unit counts in: weeks count as days, milliseconds as seconds."""
+    """The field of an interval for a unit: weeks are days, milliseconds are seconds."""
     length = UNIT_NAMES.get(unit.upper(), 0)
     for name, size in (("DAY", DAY), ("HOUR", HOUR), ("MINUTE", MINUTE)):
         if length >= size:
@@ -171,15 +171,15 @@ def instant(cursor: Cursor, what: str) -> Instant:
         cursor.advance()
     text = cursor.token
     if text.kind != "string":
-        raise cursor.wanted(f"{what}, such as TIMESTAMP '2023-11-14 22:13:20'")
+        raise cursor.expected(f"{what}, such as TIMESTAMP '2023-11-14 22:13:20'")
     try:
         if word == "DATE":
             date_of(text.text)
-        found = instant_of(text.text, zone=cursor.zone)
+        at = instant_of(text.text, zone=cursor.zone)
     except UserError as error:
         raise cursor.error(error.message, text.span, error.remedy) from None
     cursor.advance()
-    return found
+    return at
 
 
 def bound(cursor: Cursor, what: str) -> Instant | Ago:

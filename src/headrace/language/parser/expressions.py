@@ -1,4 +1,4 @@
-"""How is a scalar expression read? Precedence climbing; one recursion per level of nesting, none per term of a chain.
+"""The parser of scalar expressions: precedence climbing, with one recursion per level of nesting, none per term of a chain.
 
 From loosest to tightest, as in Spark: OR, AND, NOT, predicates and comparisons, |, ^, &, shifts, + - ||, * / % DIV, signs, `::`.
 """
@@ -59,24 +59,24 @@ _MATCHES: Final[dict[str, Choice["like", "ilike", "rlike"]]] = {
 def expression(cursor: Cursor) -> Expr:
     """Pass an expression.
 
-    Raises `UserError` for what is none and for one that nests too deep.
+    Raises `UserError` for anything else, and for one that nests too deep.
     """
-    found = _climb(cursor, OR)
+    node = _climb(cursor, OR)
     if not cursor.nested:
-        _check_depth(cursor, found)
-    return found
+        _check_depth(cursor, node)
+    return node
 
 
 def parse_expression(text: str, zone: str = "UTC") -> Expr:
-    """The one expression of a text; its times are those of a zone's clocks where they do not say.
+    """The one expression of a text; `zone` is that of times without one.
 
     Raises `UserError` for anything else.
     """
     cursor = Cursor(text, zone=zone)
-    found = expression(cursor)
+    node = expression(cursor)
     if not cursor.at_end:
-        raise cursor.wanted("the end of the expression")
-    return found
+        raise cursor.expected("the end of the expression")
+    return node
 
 
 def _climb(cursor: Cursor, loosest: int) -> Expr:
@@ -90,7 +90,7 @@ def _climb(cursor: Cursor, loosest: int) -> Expr:
 
 
 def _level(cursor: Cursor) -> int:
-    """How tightly the operator at the cursor binds; 0 when there is none."""
+    """The precedence of the operator at the cursor; 0 without one."""
     token = cursor.token
     if token.kind == "sign":
         return _SIGNS.get(token.text, 0)
@@ -156,7 +156,7 @@ def _predicate(cursor: Cursor, left: Expr) -> Expr:
     if cursor.accept("IN"):
         return _one_of(cursor, left, negated)
     if (kind := _MATCHES.get(cursor.token.upper)) is None:
-        raise cursor.wanted("IN, LIKE, RLIKE or BETWEEN after NOT")
+        raise cursor.expected("IN, LIKE, RLIKE or BETWEEN after NOT")
     cursor.advance()
     pattern = _climb(cursor, PREDICATE + 1)
     if cursor.at_any("ESCAPE"):
@@ -178,7 +178,7 @@ def _is(cursor: Cursor, left: Expr) -> Expr:
     for word, what in _IS.items():
         if cursor.accept(word):
             return Is(left, what, negated, cursor.since(left.span))
-    raise cursor.wanted("NULL, TRUE, FALSE or DISTINCT FROM after IS")
+    raise cursor.expected("NULL, TRUE, FALSE or DISTINCT FROM after IS")
 
 
 _IS: Final[dict[str, Choice["null", "true", "false"]]] = {
@@ -202,7 +202,7 @@ def _one_of(cursor: Cursor, left: Expr, negated: bool) -> Expr:
 
 
 def _check_depth(cursor: Cursor, root: Expr) -> None:
-    """Chains of operators that are not AND or OR lean to the left: their depth shows only in the finished tree."""
+    """Checks the depth of chains of other operators than AND and OR, which lean to the left, in the finished tree."""
     level, depth = [root], 0
     while level:
         depth += 1

@@ -1,4 +1,4 @@
-"""Which value does a written number, interval, date or timestamp stand for?
+"""Values of written numbers, intervals, dates and timestamps.
 
 Numbers are typed as in Spark: 1 is INT or the next integer type that holds it, 1.5 DECIMAL, 1e3 DOUBLE. Zones default to
 UTC, the session's zone.
@@ -40,9 +40,9 @@ _SUFFIXES: Final = {"Y": (TINYINT, 8), "S": (SMALLINT, 16), "L": (BIGINT, 64)}
 
 
 def number(written: str, *, negative: bool = False) -> tuple[Value, Type, str]:
-    """Value, type and Spark's column name of an unsigned number, negated if asked.
+    """Value, type and Spark's column name of an unsigned number, negated when `negative`.
 
-    Raises `UserError` when the type the suffix asks for does not hold it.
+    Raises `UserError` when the type of the suffix does not hold it.
     """
     upper, sign = written.upper(), "-" if negative else ""
     if upper.endswith("BD"):
@@ -82,7 +82,7 @@ def _fractional(written: str, kind: Type) -> tuple[Value, Type, str]:
 
 
 def java_double(value: float) -> str:
-    """A double as Java prints it, which is how Spark names a column that holds it: 1000.0, 1.0E10."""
+    """A double as Java prints it, which is its name in Spark's columns: 1000.0, 1.0E10."""
     text = repr(value)
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return text if "e" not in text else format(Decimal(text), "f")
@@ -177,16 +177,16 @@ def interval_fields(text: str, first: str, last: str) -> Duration:
 
     Raises `UserError` when the text does not have those fields.
     """
-    wanted = FIELDS[FIELDS.index(first) : FIELDS.index(last) + 1]
+    names = FIELDS[FIELDS.index(first) : FIELDS.index(last) + 1]
     pattern = {"DAY": r"([0-9]{1,9})", "SECOND": r"([0-9]{1,12}(?:\.[0-9]{1,6})?)"}
     separators = {"DAY": " ", "HOUR": ":", "MINUTE": ":"}
     expression = "".join(
-        pattern.get(name, r"([0-9]{1,12})") + (separators[name] if name != last else "") for name in wanted
+        pattern.get(name, r"([0-9]{1,12})") + (separators[name] if name != last else "") for name in names
     )
     match = re.fullmatch(rf"\s*([+-]?){expression}\s*", text)
     if match is None:
         raise UserError(f"'{_short(text)}' does not have the fields {first} TO {last}")
-    length = sum(span_of(amount, name) for name, amount in zip(wanted, match.groups()[1:], strict=True))
+    length = sum(span_of(amount, name) for name, amount in zip(names, match.groups()[1:], strict=True))
     return in_range(-length if match.group(1) == "-" else length)
 
 
@@ -229,29 +229,29 @@ def instant_of(text: str, *, zone: str = "UTC", zoned: bool = True) -> Instant:
 
 
 def _as_java(zone: str) -> str:
-    """`utc+2` as `UTC+2`: the names of offsets may be written in lower case; those of regions may not."""
+    """`utc+2` as `UTC+2`: offsets may be written in lower case; names of regions may not."""
     return zone.upper() if re.match(r"(?:z|utc|gmt|ut)\b", zone, re.IGNORECASE) else zone
 
 
 def shown_instant(at: Instant, zone: str = "UTC") -> str:
-    """`2023-11-14 22:13:20.5`: how Spark writes a timestamp in a column's name, by the clocks of a zone."""
+    """`2023-11-14 22:13:20.5`: Spark's text of a timestamp in a column's name, in a time zone."""
     text = (EPOCH + timedelta(microseconds=at + ahead_of(zone, at))).replace(tzinfo=None).isoformat(" ")
     return text.rstrip("0") if "." in text else text
 
 
 def shown_interval(length: Duration, fields: tuple[str, str]) -> str:
-    """`INTERVAL '1 02' DAY TO HOUR`: how Spark writes an interval of these fields in a column's name."""
+    """`INTERVAL '1 02' DAY TO HOUR`: Spark's text of an interval of these fields in a column's name."""
     first, last = fields
     names = FIELDS[FIELDS.index(first) : FIELDS.index(last) + 1]
     rest, written = abs(length), ""
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if name == "SECOND":
-            whole, micros = divmod(rest, SECOND)
+            seconds, micros = divmod(rest, SECOND)
             fraction = f"{micros:06d}".rstrip("0")
-            text = f"{whole:02d}" + (f".{fraction}" if fraction else "")
+            text = f"{seconds:02d}" + (f".{fraction}" if fraction else "")
         else:
             amount, rest = divmod(rest, UNITS[name])
             text = str(amount) if name == "DAY" else f"{amount:02d}"
-        written += text if not place else (" " if names[place - 1] == "DAY" else ":") + text
+        written += text if not index else (" " if names[index - 1] == "DAY" else ":") + text
     sign = "-" if length < 0 else ""
     return f"INTERVAL '{sign}{written}' " + (first if first == last else f"{first} TO {last}")

@@ -1,4 +1,4 @@
-"""How are the operands of an expression read: names, literals, function calls, CASE, CAST, parentheses?"""
+"""The parser of operands: names, literals, function calls, CASE, CAST, parentheses."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ _NEVER_COLUMNS: Final = frozenset(
 )
 
 Whole = Callable[[Cursor], Expr]
-"""The parser of a whole expression, handed in because expressions and their operands contain each other."""
+"""The parser of a whole expression; an argument, because expressions and operands contain each other."""
 
 
-def primary(cursor: Cursor, whole: Whole) -> Expr:
+def primary(cursor: Cursor, parse: Whole) -> Expr:
     """Pass an operand.
 
-    Raises `UserError` for what is none.
+    Raises `UserError` for anything else.
     """
     token = cursor.token
     if token.kind == "string":
         return _string(cursor)
     if cursor.at_sign("("):
-        return _parenthesised(cursor, whole)
+        return _parenthesised(cursor, parse)
     if (
         token.kind == "name"
         and cursor.ahead().kind == "string"
@@ -64,9 +64,9 @@ def primary(cursor: Cursor, whole: Whole) -> Expr:
     if token.upper == "INTERVAL" and cursor.ahead().kind in ("number", "sign") and cursor.ahead().text != ".":
         return _interval(cursor)
     if token.upper == "CASE":
-        return _case(cursor, whole)
+        return _case(cursor, parse)
     if token.kind in ("name", "quoted") and cursor.ahead().text == "(" and cursor.ahead().kind == "sign":
-        return _call(cursor, whole)
+        return _call(cursor, parse)
     return column(cursor)
 
 
@@ -74,7 +74,7 @@ _CONSTANTS: Final = {"NULL": (None, VOID), "TRUE": (True, BOOLEAN), "FALSE": (Fa
 
 
 def _string(cursor: Cursor) -> Constant:
-    """One string; neighbouring ones are joined."""
+    """One string; adjacent strings are joined."""
     start, text = cursor.token.span, ""
     while cursor.token.kind == "string":
         text += cursor.advance().text
@@ -86,7 +86,7 @@ def column(cursor: Cursor) -> Name:
     token = cursor.token
     if token.kind not in ("name", "quoted") or token.upper in RESERVED:
         likely = token.upper in RESERVED - _NEVER_COLUMNS
-        raise cursor.wanted(
+        raise cursor.expected(
             "an expression", f"A column of that name is written `{token.text}`." if likely else None
         )
     parts = [cursor.advance().text]
@@ -95,7 +95,7 @@ def column(cursor: Cursor) -> Name:
     return Name(tuple(parts), cursor.since(token.span))
 
 
-def _parenthesised(cursor: Cursor, whole: Whole) -> Expr:
+def _parenthesised(cursor: Cursor, parse: Whole) -> Expr:
     start = cursor.advance().span
     if cursor.at_any("SELECT", "WITH"):
         raise cursor.unsupported(
@@ -103,18 +103,18 @@ def _parenthesised(cursor: Cursor, whole: Whole) -> Expr:
             cursor.token.span,
             "Register it as a query or a relation of its own and JOIN it.",
         )
-    inside = whole(cursor)
+    inside = parse(cursor)
     if cursor.at_sign(","):
-        return _row(cursor, whole, start, inside)
+        return _row(cursor, parse, start, inside)
     cursor.expect_sign(")")
     return inside
 
 
-def _row(cursor: Cursor, whole: Whole, start: Span, first: Expr) -> InSelect:
-    """`(a, b) IN (SELECT …)`, after its first value: the one place where several values stand in parentheses."""
+def _row(cursor: Cursor, parse: Whole, start: Span, first: Expr) -> InSelect:
+    """`(a, b) IN (SELECT …)`, after its first value: the only list of values in parentheses."""
     values, span = [first], cursor.since(start)
     while cursor.accept_sign(","):
-        values.append(whole(cursor))
+        values.append(parse(cursor))
     closed = cursor.accept_sign(")")
     negated = closed and cursor.accept("NOT")
     if not (closed and cursor.accept("IN") and cursor.accept_sign("(") and at_subselect(cursor)):
@@ -168,46 +168,46 @@ def _interval(cursor: Cursor) -> Constant:
     return Constant(length, INTERVAL, shown_interval(length, fields), cursor.since(start))
 
 
-def _case(cursor: Cursor, whole: Whole) -> CaseWhen:
+def _case(cursor: Cursor, parse: Whole) -> CaseWhen:
     start = cursor.advance().span
-    operand = None if cursor.at_any("WHEN") else whole(cursor)
+    operand = None if cursor.at_any("WHEN") else parse(cursor)
     branches = []
     while cursor.accept("WHEN"):
-        condition = whole(cursor)
+        condition = parse(cursor)
         cursor.expect("THEN", purpose=" after the condition of WHEN")
-        branches.append((condition, whole(cursor)))
+        branches.append((condition, parse(cursor)))
     if not branches:
-        raise cursor.wanted("WHEN in CASE")
-    otherwise = whole(cursor) if cursor.accept("ELSE") else None
+        raise cursor.expected("WHEN in CASE")
+    otherwise = parse(cursor) if cursor.accept("ELSE") else None
     cursor.expect("END", purpose=" of CASE")
     return CaseWhen(operand, tuple(branches), otherwise, cursor.since(start))
 
 
-def _call(cursor: Cursor, whole: Whole) -> Expr:
+def _call(cursor: Cursor, parse: Whole) -> Expr:
     name = cursor.token
     if name.upper in ("CAST", "TRY_CAST"):
-        return _cast(cursor, whole)
+        return _cast(cursor, parse)
     if name.upper == "EXISTS" and cursor.ahead(2).upper in ("SELECT", "WITH"):
         cursor.advance()
         cursor.advance()
         return Exists(subselect(cursor), cursor.since(name.span))
     if name.upper in RESERVED:
-        raise cursor.wanted("an expression")
+        raise cursor.expected("an expression")
     if name.upper in _SPECIAL:
         cursor.advance()
         cursor.advance()
-        return _SPECIAL[name.upper](cursor, whole, name.span)
+        return _SPECIAL[name.upper](cursor, parse, name.span)
     cursor.advance()
     cursor.advance()
     if cursor.accept_sign("*"):
         cursor.expect_sign(")")
-        return _with_condition(cursor, whole, FunctionCall(name.text, (), cursor.since(name.span), star=True))
+        return _with_condition(cursor, parse, FunctionCall(name.text, (), cursor.since(name.span), star=True))
     distinct = cursor.accept("DISTINCT")
-    arguments = _arguments(cursor, whole)
+    arguments = _arguments(cursor, parse)
     if name.upper in _CONVERSIONS and len(arguments) == 1 and not distinct:
         return CastTo(arguments[0], TYPES[name.upper], False, cursor.since(name.span))
     call = FunctionCall(name.text, arguments, cursor.since(name.span), distinct=distinct)
-    return _with_condition(cursor, whole, call)
+    return _with_condition(cursor, parse, call)
 
 
 _CONVERSIONS: Final = frozenset(
@@ -229,24 +229,24 @@ _CONVERSIONS: Final = frozenset(
 """`int(x)` is `CAST(x AS INT)`."""
 
 
-def _arguments(cursor: Cursor, whole: Whole) -> tuple[Expr, ...]:
+def _arguments(cursor: Cursor, parse: Whole) -> tuple[Expr, ...]:
     """Arguments up to and with the closing parenthesis; the opening one has been passed."""
     if cursor.accept_sign(")"):
         return ()
-    found = [whole(cursor)]
+    arguments = [parse(cursor)]
     while cursor.accept_sign(","):
-        found.append(whole(cursor))
+        arguments.append(parse(cursor))
     cursor.expect_sign(")", " or ','")
-    return tuple(found)
+    return tuple(arguments)
 
 
-def _with_condition(cursor: Cursor, whole: Whole, call: FunctionCall) -> FunctionCall:
+def _with_condition(cursor: Cursor, parse: Whole, call: FunctionCall) -> FunctionCall:
     condition = None
     if cursor.at_word("FILTER") and cursor.ahead().text == "(":
         cursor.advance()
         cursor.advance()
         cursor.expect("WHERE", purpose=" in FILTER (WHERE …)")
-        condition = whole(cursor)
+        condition = parse(cursor)
         cursor.expect_sign(")")
     within = _within(cursor) if cursor.at_word("WITHIN") and cursor.ahead().kind == "number" else None
     if cursor.at_word("BUCKETS") and cursor.ahead().kind == "number":
@@ -276,7 +276,7 @@ _MOST_BUCKETS: Final = 1_000_000
 
 
 def _buckets(cursor: Cursor) -> Fraction:
-    """`BUCKETS n`: n parts of equal weight, of which one may be cut and counts half."""
+    """`BUCKETS n`: n parts of equal weight; at most one is cut, and it counts half."""
     start = cursor.advance().span
     written = cursor.advance().text
     if not written.isdigit() or not 0 < int(written) <= _MOST_BUCKETS:
@@ -289,7 +289,7 @@ def _buckets(cursor: Cursor) -> Fraction:
 
 
 def _within(cursor: Cursor) -> Fraction:
-    """`WITHIN p PERCENT`, as a part of one."""
+    """`WITHIN p PERCENT`, as a fraction."""
     start = cursor.advance().span
     written = cursor.advance().text
     cursor.expect("PERCENT", purpose=" after WITHIN and a number")
@@ -306,47 +306,47 @@ def _within(cursor: Cursor) -> Fraction:
     return part
 
 
-def _cast(cursor: Cursor, whole: Whole) -> CastTo:
+def _cast(cursor: Cursor, parse: Whole) -> CastTo:
     name = cursor.advance()
     cursor.advance()
-    operand = whole(cursor)
+    operand = parse(cursor)
     cursor.expect("AS", purpose=" and the type of CAST")
     kind = column_type(cursor)
     cursor.expect_sign(")")
     return CastTo(operand, kind, name.upper == "TRY_CAST", cursor.since(name.span))
 
 
-def _extract(cursor: Cursor, whole: Whole, start: Span) -> Expr:
+def _extract(cursor: Cursor, parse: Whole, start: Span) -> Expr:
     field = cursor.name("a field such as HOUR") if cursor.token.kind != "string" else cursor.advance().text
     cursor.expect("FROM", purpose=" and the timestamp of EXTRACT")
-    operand = whole(cursor)
+    operand = parse(cursor)
     cursor.expect_sign(")")
     return Extract(field, operand, cursor.since(start))
 
 
-def _position(cursor: Cursor, whole: Whole, start: Span) -> Expr:
-    """`POSITION('a' IN s)` is `locate('a', s)`; the needle is an operand, or IN would be taken for a predicate."""
-    needle = primary(cursor, whole)
+def _position(cursor: Cursor, parse: Whole, start: Span) -> Expr:
+    """`POSITION('a' IN s)` is `locate('a', s)`; the needle is an operand, since IN would otherwise be a predicate."""
+    needle = primary(cursor, parse)
     if not cursor.accept("IN"):
         cursor.expect_sign(",", " or IN")
-    haystack = whole(cursor)
+    haystack = parse(cursor)
     cursor.expect_sign(")")
     return FunctionCall("locate", (needle, haystack), cursor.since(start))
 
 
-def _substring(cursor: Cursor, whole: Whole, start: Span) -> Expr:
+def _substring(cursor: Cursor, parse: Whole, start: Span) -> Expr:
     name = cursor.text[start.start : start.end]
-    arguments = [whole(cursor)]
+    arguments = [parse(cursor)]
     while cursor.accept_sign(",") or cursor.accept("FROM") or cursor.accept("FOR"):
-        arguments.append(whole(cursor))
+        arguments.append(parse(cursor))
     cursor.expect_sign(")")
     return FunctionCall(name, tuple(arguments), cursor.since(start))
 
 
-def _trim(cursor: Cursor, whole: Whole, start: Span) -> Expr:
+def _trim(cursor: Cursor, parse: Whole, start: Span) -> Expr:
     if cursor.at_any("BOTH", "LEADING", "TRAILING"):
         _refuse_trim(cursor)
-    arguments = [whole(cursor)]
+    arguments = [parse(cursor)]
     if cursor.at_any("FROM"):
         _refuse_trim(cursor)
     cursor.expect_sign(")")

@@ -1,4 +1,4 @@
-"""How is a SELECT read: its list, its sources and its clauses?"""
+"""The parser of a SELECT: its list, its sources and its clauses."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NO_ALIAS: Final = RESERVED | {
 
 
 def core(cursor: Cursor) -> Select:
-    """Pass a SELECT up to its HAVING: ORDER BY and LIMIT are of all that stand beside each other."""
+    """Pass a SELECT up to its HAVING: ORDER BY and LIMIT follow the last SELECT of a set operator."""
     start = cursor.token.span
     if cursor.at_any("WITH"):
         raise cursor.unsupported(
@@ -72,7 +72,7 @@ def core(cursor: Cursor) -> Select:
 
 
 def _beyond(cursor: Cursor, source: Source, joins: Span | None) -> Span | None:
-    """Where what a SELECT over one relation may not have begins; the cursor is after its WHERE."""
+    """The place of the first clause that a SELECT over one relation may not have; the cursor is after its WHERE."""
     if source.window is not None:
         return source.window.span
     if joins is not None:
@@ -81,14 +81,14 @@ def _beyond(cursor: Cursor, source: Source, joins: Span | None) -> Span | None:
 
 
 def limit(cursor: Cursor) -> dict[str, Any]:
-    """Pass a LIMIT, where one stands."""
-    start, found = cursor.token.span, dict[str, Any]()
+    """Pass a LIMIT, if there is one."""
+    start, clause = cursor.token.span, dict[str, Any]()
     if cursor.accept("LIMIT"):
-        found["limit"] = cursor.whole_number("a number of rows after LIMIT")
-        found["limit_span"] = cursor.since(start)
+        clause["limit"] = cursor.whole_number("a number of rows after LIMIT")
+        clause["limit_span"] = cursor.since(start)
     if cursor.at_any("OFFSET"):
         raise cursor.unsupported("OFFSET is not available", cursor.token.span, "LIMIT keeps the first rows.")
-    return found
+    return clause
 
 
 def _select_list(
@@ -105,10 +105,10 @@ def _select_list(
 
 
 def _items(cursor: Cursor) -> tuple[Item | AllColumns, ...]:
-    found = [_item(cursor)]
+    items = [_item(cursor)]
     while cursor.accept_sign(","):
-        found.append(_item(cursor))
-    return tuple(found)
+        items.append(_item(cursor))
+    return tuple(items)
 
 
 def _item(cursor: Cursor) -> Item | AllColumns:
@@ -132,7 +132,7 @@ def _item(cursor: Cursor) -> Item | AllColumns:
 
 
 def _sources(cursor: Cursor) -> tuple[Source, Span, tuple[JoinClause, ...]]:
-    """The first source, where what follows it begins, and the others."""
+    """The first source, the place after it, and the other sources."""
     first, joins = _source(cursor), []
     after = cursor.token.span
     while True:
@@ -168,7 +168,7 @@ def _join(cursor: Cursor) -> JoinClause:
     if cursor.accept("ON"):
         return JoinClause(kind, source, expression(cursor), ())
     if not cursor.accept("USING"):
-        raise cursor.wanted("ON and a condition, or USING and columns")
+        raise cursor.expected("ON and a condition, or USING and columns")
     cursor.expect_sign("(", " and columns after USING")
     names = [column(cursor)]
     while cursor.accept_sign(","):
@@ -194,12 +194,12 @@ def _source(cursor: Cursor) -> Source:
         name, window = table_function(cursor)
         return Source(name, _alias(cursor), window, "rows", start)
     if cursor.token.upper in RESERVED:
-        raise cursor.wanted("a stream, a relation or a query")
+        raise cursor.expected("a stream, a relation or a query")
     return _read_as(cursor, _united(cursor))
 
 
 def _named(cursor: Cursor) -> Source:
-    """A name in FROM, and which of a stream's channels."""
+    """A name in FROM, with the channel of a stream."""
     start = cursor.token.span
     name = cursor.name("a stream, a relation or a query")
     span = cursor.since(start)
@@ -212,7 +212,7 @@ def _named(cursor: Cursor) -> Source:
 
 
 def _united(cursor: Cursor) -> Source:
-    """`A UNION ALL B …`: names of streams that are read as one, or a name alone."""
+    """`A UNION ALL B …`: names of streams that are read as one, or one name."""
     start, first, others = cursor.token.span, _named(cursor), list[Source]()
     while cursor.at_any("UNION") and not _unites_selects(cursor):
         at = cursor.token.span
@@ -234,7 +234,7 @@ def _unites_selects(cursor: Cursor) -> bool:
 
 def _in_parentheses(cursor: Cursor, start: Span) -> Source:
     """`(A UNION ALL B)`, `(A [ROWS 1])` after the opening parenthesis."""
-    found = _read_as(cursor, _united(cursor))
+    source = _read_as(cursor, _united(cursor))
     if cursor.at_any("UNION", "EXCEPT", "MINUS", "INTERSECT"):
         raise cursor.error(
             f"{cursor.token.upper} comes between SELECTs, or UNION ALL between names of streams without windows",
@@ -242,11 +242,11 @@ def _in_parentheses(cursor: Cursor, start: Span) -> Source:
             "Write (SELECT * FROM a UNION ALL SELECT * FROM b) AS t.",
         )
     cursor.expect_sign(")", " of the source")
-    return _read_as(cursor, replace(found, span=cursor.since(start)))
+    return _read_as(cursor, replace(source, span=cursor.since(start)))
 
 
 def _read_as(cursor: Cursor, source: Source) -> Source:
-    """The source with its alias and its window, in either order; parentheses around both may have them outside."""
+    """The source with its alias and its window, in either order; both may follow the parentheses around it."""
     alias = _alias(cursor)
     if cursor.at_sign("[") and source.window is not None:
         raise cursor.error(
@@ -319,9 +319,9 @@ def _group_by(cursor: Cursor) -> tuple[tuple[Expr, ...], StartingWindow | Sessio
 
 
 def order_by(cursor: Cursor) -> tuple[OrderItem, ...]:
-    """Pass what stands after ORDER."""
+    """Pass the items of ORDER BY; the cursor is after ORDER."""
     cursor.expect("BY", purpose=" after ORDER")
-    found: list[OrderItem] = []
+    items: list[OrderItem] = []
     while True:
         start = cursor.token.span
         value = expression(cursor)
@@ -333,6 +333,6 @@ def order_by(cursor: Cursor) -> tuple[OrderItem, ...]:
             nulls_first = cursor.accept("FIRST")
             if not nulls_first:
                 cursor.expect("LAST", purpose=" or FIRST after NULLS")
-        found.append(OrderItem(value, descending, nulls_first, cursor.since(start)))
+        items.append(OrderItem(value, descending, nulls_first, cursor.since(start)))
         if not cursor.accept_sign(","):
-            return tuple(found)
+            return tuple(items)

@@ -1,7 +1,7 @@
-"""How are SELECTs read that stand beside each other: `A UNION ALL B`, `A EXCEPT B`, `A INTERSECT B`?
+"""The parser of set operators between SELECTs: `A UNION ALL B`, `A EXCEPT B`, `A INTERSECT B`.
 
-As in Spark: INTERSECT binds before the others, which go from left to right; ORDER BY and LIMIT at the end are of the whole. What
-comes out is a SELECT of everything, from a source that is several SELECTs.
+As in Spark: INTERSECT binds before the others, which associate to the left; ORDER BY and LIMIT at the end apply to all.
+The result is a SELECT of everything, from a source of several SELECTs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.language.syntax.ast import AllColumns, RevisionsClause, Select, Se
 from headrace.language.syntax.cursor import Cursor
 
 TOGETHER: Final = "together"
-"""What the rows of several SELECTs are called; nobody needs to write it."""
+"""The alias of the rows of several SELECTs; queries need not write it."""
 _OPERATORS: Final = ("UNION", "EXCEPT", "MINUS", "INTERSECT")
 
 
@@ -31,48 +31,48 @@ def select(cursor: Cursor) -> Select:
     cursor.read_select = select
     start, enclosed = cursor.token.span, cursor.at_sign("(") or at_emitted(cursor)
     first = _intersected(cursor)
-    found = _united(cursor, first)
-    if not (enclosed and found is first and found.span.start == start.start):
-        found = _ordered(cursor, found)
+    query = _united(cursor, first)
+    if not (enclosed and query is first and query.span.start == start.start):
+        query = _ordered(cursor, query)
     elif cursor.at_any("ORDER", "LIMIT"):
-        if not _is_open(found):
+        if not _is_open(query):
             raise cursor.error(
                 f"{cursor.token.upper} follows the parentheses of its SELECT",
                 cursor.token.span,
                 "Write it before the closing parenthesis, or SELECT … FROM (SELECT …) ORDER BY ….",
             )
-        found = _ordered(cursor, found)
-    return _trailers(cursor, found, start)
+        query = _ordered(cursor, query)
+    return _trailers(cursor, query, start)
 
 
-def _ordered(cursor: Cursor, found: Select) -> Select:
+def _ordered(cursor: Cursor, query: Select) -> Select:
     if cursor.accept("ORDER"):
-        found = replace(found, order_by=order_by(cursor))
-    return replace(found, **limit(cursor))
+        query = replace(query, order_by=order_by(cursor))
+    return replace(query, **limit(cursor))
 
 
-def _is_open(found: Select) -> bool:
-    """Whether ORDER BY and LIMIT behind the parentheses around a SELECT mean the same as inside."""
-    ordered = found.order_by or found.limit is not None
-    trailer = found.emit_empty or found.revisions or found.shedding
-    return not (ordered or trailer or found.emit)
+def _is_open(query: Select) -> bool:
+    """Whether ORDER BY and LIMIT after the parentheses around a SELECT mean the same as inside."""
+    ordered = query.order_by or query.limit is not None
+    trailer = query.emit_empty or query.revisions or query.shedding
+    return not (ordered or trailer or query.emit)
 
 
-def _united(cursor: Cursor, found: Select) -> Select:
+def _united(cursor: Cursor, query: Select) -> Select:
     while cursor.at_any("UNION", "EXCEPT", "MINUS"):
-        found = _with_next(cursor, found, _intersected)
-    return found
+        query = _with_next(cursor, query, _intersected)
+    return query
 
 
 def _intersected(cursor: Cursor) -> Select:
-    found = _single(cursor)
+    query = _single(cursor)
     while cursor.at_any("INTERSECT"):
-        found = _with_next(cursor, found, _single)
-    return found
+        query = _with_next(cursor, query, _single)
+    return query
 
 
 def _with_next(cursor: Cursor, left: Select, following: Callable[[Cursor], Select]) -> Select:
-    """The operator at the cursor and what follows it, with what is left of it."""
+    """`left` combined with the operator at the cursor and its right side."""
     start = cursor.token.span
     word = cursor.advance().upper
     everything = cursor.accept("ALL")
@@ -90,24 +90,24 @@ def _with_next(cursor: Cursor, left: Select, following: Callable[[Cursor], Selec
     if not at_select(cursor):
         named = cursor.token.kind in ("name", "quoted")
         remedy = "What has a name is read by SELECT * FROM name." if named else None
-        raise cursor.wanted(f"SELECT after {operator if word != 'MINUS' else word}", remedy)
+        raise cursor.expected(f"SELECT after {operator if word != 'MINUS' else word}", remedy)
     operands = [left, following(cursor)]
     sets = left.source.sets
     if sets is not None and not _is_enclosed(left, sets) and _is_flattened(sets.operator, operator):
         operands[:1] = sets.operands
         start = sets.span
-    found = _together(Sets(operator, tuple(operands), start), left.span.to(cursor.before.span))
-    cursor.check_selects(_depth(found), start)
-    return found
+    query = _together(Sets(operator, tuple(operands), start), left.span.to(cursor.before.span))
+    cursor.check_selects(_depth(query), start)
+    return query
 
 
-def _is_enclosed(found: Select, sets: Sets) -> bool:
-    """Whether parentheses stand around several SELECTs, which are then read as one."""
-    return found.span.start < sets.operands[0].span.start
+def _is_enclosed(query: Select, sets: Sets) -> bool:
+    """Whether several SELECTs are in parentheses, and are read as one source."""
+    return query.span.start < sets.operands[0].span.start
 
 
 def _is_flattened(before: SetOperator, operator: SetOperator) -> bool:
-    """Whether one operator over all that stand in a row means the same: UNION is of rows however often they are there."""
+    """Whether a row of operators means the same as one over all: UNION is of rows however often they occur."""
     return before == operator or (before == "UNION ALL" and operator == "UNION")
 
 
@@ -118,20 +118,20 @@ def _together(sets: Sets, span: Span) -> Select:
     return Select((listed,), source, span, distinct=sets.operator == "UNION")
 
 
-def _depth(found: Select) -> int:
-    sets = found.source.sets
-    return 0 if sets is None else 1 + max(_depth(each) for each in sets.operands)
+def _depth(query: Select) -> int:
+    sets = query.source.sets
+    return 0 if sets is None else 1 + max(_depth(operand) for operand in sets.operands)
 
 
 def _single(cursor: Cursor) -> Select:
-    """One SELECT, `ISTREAM(SELECT …)`, or what stands in parentheses."""
+    """One SELECT, `ISTREAM(SELECT …)`, or a SELECT in parentheses."""
     start = cursor.token.span
     if cursor.at_sign("(") and at_select(cursor):
         cursor.advance()
         with cursor.inside_select(start):
-            found = select(cursor)
+            query = select(cursor)
         cursor.expect_sign(")", " of the SELECT")
-        return replace(found, span=cursor.since(start))
+        return replace(query, span=cursor.since(start))
     if not at_emitted(cursor):
         return core(cursor)
     emit = EMITS[cursor.advance().upper]
@@ -148,10 +148,10 @@ def _single(cursor: Cursor) -> Select:
     return replace(inner, emit=emit, span=cursor.since(start))
 
 
-def _trailers(cursor: Cursor, found: Select, start: Span) -> Select:
+def _trailers(cursor: Cursor, query: Select, start: Span) -> Select:
     while True:
         at = cursor.token.span
-        if cursor.at_any("EMIT", "WITH") and found.source.sets is not None:
+        if cursor.at_any("EMIT", "WITH") and query.source.sets is not None:
             raise cursor.error(
                 f"{cursor.token.upper} belongs to one SELECT, and here follows several",
                 at,
@@ -159,9 +159,9 @@ def _trailers(cursor: Cursor, found: Select, start: Span) -> Select:
             )
         if cursor.accept("EMIT"):
             cursor.expect("EMPTY", purpose=" after EMIT")
-            found = replace(found, emit_empty=cursor.since(at))
+            query = replace(query, emit_empty=cursor.since(at))
         elif cursor.accept("WITH"):
-            found = _with(cursor, found, at)
+            query = _with(cursor, query, at)
         elif cursor.at_any(*_OPERATORS):
             raise cursor.error(
                 f"{cursor.token.upper} follows ORDER BY, LIMIT, EMIT EMPTY or WITH, which end everything before them",
@@ -169,29 +169,29 @@ def _trailers(cursor: Cursor, found: Select, start: Span) -> Select:
                 "Put a SELECT that has its own in parentheses: (SELECT … LIMIT 3) UNION ALL SELECT ….",
             )
         else:
-            return replace(found, span=cursor.since(start))
+            return replace(query, span=cursor.since(start))
 
 
-def _with(cursor: Cursor, found: Select, at: Span) -> Select:
-    """What follows WITH after a SELECT."""
+def _with(cursor: Cursor, query: Select, at: Span) -> Select:
+    """Pass the clause after WITH behind a SELECT."""
     if cursor.accept("SHEDDING"):
-        return replace(found, shedding=cursor.since(at))
+        return replace(query, shedding=cursor.since(at))
     if not cursor.accept("REVISIONS"):
-        raise cursor.wanted("REVISIONS or SHEDDING after WITH")
+        raise cursor.expected("REVISIONS or SHEDDING after WITH")
     within = duration(cursor, "how late a row may be") if cursor.accept("FOR") else None
-    return replace(found, revisions=RevisionsClause(within, cursor.since(at)))
+    return replace(query, revisions=RevisionsClause(within, cursor.since(at)))
 
 
 def parse_select(text: str, zone: str = "UTC") -> Select:
-    """The one SELECT of a text; a `;` may end it. Its times are those of a zone's clocks where they do not say.
+    """The one SELECT of a text; a `;` may end it. `zone` is that of times without one.
 
     Raises `UserError` for anything else.
     """
     cursor = Cursor(text, zone=zone)
     if not at_select(cursor):
-        raise cursor.wanted("SELECT")
-    found = select(cursor)
+        raise cursor.expected("SELECT")
+    query = select(cursor)
     cursor.accept_sign(";")
     if not cursor.at_end:
-        raise cursor.wanted("the end of the SELECT")
-    return found
+        raise cursor.expected("the end of the SELECT")
+    return query

@@ -1,4 +1,4 @@
-"""How is a SELECT inside a condition read: `IN (SELECT y FROM r WHERE …)`, `EXISTS (SELECT 1 FROM r WHERE …)`?"""
+"""The parser of a SELECT inside a condition: `IN (SELECT y FROM r WHERE …)`, `EXISTS (SELECT 1 FROM r WHERE …)`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def at_emitted(cursor: Cursor) -> bool:
 
 
 def at_select(cursor: Cursor, ahead: int = 0) -> bool:
-    """True where a SELECT begins, bare, in parentheses, or inside ISTREAM, DSTREAM or RSTREAM; or so many tokens further on."""
+    """True where a SELECT begins, bare, in parentheses, or inside ISTREAM, DSTREAM or RSTREAM, `ahead` tokens after the cursor."""
     while cursor.ahead(ahead).text == "(" and cursor.ahead(ahead).kind == "sign":
         ahead += 1
     word = cursor.ahead(ahead).upper
@@ -29,14 +29,14 @@ def at_select(cursor: Cursor, ahead: int = 0) -> bool:
 
 
 def at_subselect(cursor: Cursor) -> bool:
-    """True after a parenthesis in which a SELECT stands; a function may be called ISTREAM."""
+    """True for a SELECT after a parenthesis; a function may be called ISTREAM."""
     return at_select(cursor) and (not at_emitted(cursor) or at_select(cursor, 2))
 
 
 def subselect(cursor: Cursor) -> Select:
     """Pass a SELECT and the parenthesis after it.
 
-    Raises `UserError` for mistakes, `UnsupportedQuery` where no SELECT is around.
+    Raises `UserError` for mistakes, `UnsupportedQuery` outside of a SELECT.
     """
     start = cursor.token.span
     if cursor.at_any("WITH"):
@@ -48,6 +48,6 @@ def subselect(cursor: Cursor) -> Select:
             "JOIN the relation instead.",
         )
     with cursor.inside_select(start):
-        found = cursor.read_select(cursor)
+        query = cursor.read_select(cursor)
     cursor.expect_sign(")", " of the SELECT")
-    return found
+    return query

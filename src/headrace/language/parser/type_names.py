@@ -1,4 +1,4 @@
-"""Which column type does a written type name stand for?"""
+"""Column types of written type names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SIZED: Final = frozenset({"VARCHAR", "CHAR", "CHARACTER"})
 def column_type(cursor: Cursor) -> Type:
     """Pass a type.
 
-    Raises `UserError` for what is no type, `UnsupportedQuery` for types of nested values.
+    Raises `UserError` for anything else, `UnsupportedQuery` for types of nested values.
     """
     token = cursor.token
     word = token.upper
@@ -63,7 +63,7 @@ def column_type(cursor: Cursor) -> Type:
         raise cursor.error(f"there is no type {word} with a length", token.span, "Use STRING.")
     if word not in TYPES:
         if token.kind != "name":
-            raise cursor.wanted("a type")
+            raise cursor.expected("a type")
         raise cursor.error(f"there is no type '{token.text}'", token.span, did_you_mean(token.text, TYPES))
     cursor.advance()
     if word in ("DECIMAL", "DEC", "NUMERIC"):

@@ -1,4 +1,4 @@
-"""What may follow RANGE, ROWS or LANDMARK in a bracket, in any order, with or without commas; and what contradicts what."""
+"""Options after RANGE, ROWS or LANDMARK in a bracket, in any order, with or without commas; and their contradictions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.time import Duration, Instant
 
 @dataclass(slots=True)
 class Options:
-    """The options found; `attribute` is WATTR, `of_range` RATTR, `of_slide` SATTR."""
+    """The options of a window; `attribute` is WATTR, `of_range` RATTR, `of_slide` SATTR."""
 
     slide: Duration | None = None
     slide_rows: int | None = None
@@ -35,45 +35,43 @@ _WORDS = frozenset({"ROWS", "RANGE", "SLIDE", "ORIGIN", "WATTR", "WA", "RATTR", 
 
 
 def measured_first(cursor: Cursor) -> Options:
-    """Pass what a window is measured on where it comes first, as in `[WA at, RANGE 3 MINUTES]`."""
+    """Pass the measure of a window where it is first, as in `[WA at, RANGE 3 MINUTES]`."""
     if not (cursor.accept("WATTR") or cursor.accept("WA")):
         return Options()
-    found = Options(attribute=_measure(cursor))
+    window = Options(attribute=_measure(cursor))
     cursor.accept_sign(",")
-    return found
+    return window
 
 
-def options(cursor: Cursor, given: Options | None = None) -> Options:
-    """Pass all of them, beside what was given before; raises `UserError` for one that comes twice, or that another one
-    contradicts.
-    """
-    found = given or Options()
+def options(cursor: Cursor, first: Options | None = None) -> Options:
+    """Pass all options, added to `first`; raises `UserError` for one that occurs twice or contradicts another one."""
+    window = first or Options()
     while True:
         comma = cursor.accept_sign(",")
         start = cursor.token.span
         word = cursor.token.upper
         if cursor.accept("SLIDE"):
-            _once(cursor, not found.slides, word, start)
-            _slide(cursor, found)
+            _once(cursor, not window.slides, word, start)
+            _slide(cursor, window)
         elif cursor.accept("ORIGIN"):
-            _once(cursor, found.origin is None, word, start)
-            found.origin = instant(cursor, "the origin of the window")
+            _once(cursor, window.origin is None, word, start)
+            window.origin = instant(cursor, "the origin of the window")
         elif cursor.accept("WATTR") or cursor.accept("WA"):
-            _once(cursor, found.attribute is None, "WATTR", start)
-            found.attribute = _measure(cursor)
+            _once(cursor, window.attribute is None, "WATTR", start)
+            window.attribute = _measure(cursor)
         elif cursor.accept("RATTR"):
-            _once(cursor, found.of_range is None, word, start)
-            found.of_range = _measure(cursor)
+            _once(cursor, window.of_range is None, word, start)
+            window.of_range = _measure(cursor)
         elif cursor.accept("SATTR"):
-            _once(cursor, found.of_slide is None, word, start)
-            found.of_slide = _measure(cursor)
+            _once(cursor, window.of_slide is None, word, start)
+            window.of_slide = _measure(cursor)
         elif cursor.accept("PA"):
-            _once(cursor, not found.partition, word, start)
-            found.partition = expressions(cursor)
+            _once(cursor, not window.partition, word, start)
+            window.partition = expressions(cursor)
         elif comma:
-            raise cursor.wanted("SLIDE, ORIGIN, WATTR, RATTR, SATTR or PA after the comma")
+            raise cursor.expected("SLIDE, ORIGIN, WATTR, RATTR, SATTR or PA after the comma")
         else:
-            return _consistent(cursor, found)
+            return _consistent(cursor, window)
 
 
 def _once(cursor: Cursor, first: bool, word: str, at: Span) -> None:
@@ -81,17 +79,17 @@ def _once(cursor: Cursor, first: bool, word: str, at: Span) -> None:
         raise cursor.error(f"{word} appears twice in this window", at)
 
 
-def _consistent(cursor: Cursor, found: Options) -> Options:
-    second = found.of_range or found.of_slide
-    if found.attribute is not None and second is not None:
+def _consistent(cursor: Cursor, window: Options) -> Options:
+    second = window.of_range or window.of_slide
+    if window.attribute is not None and second is not None:
         raise cursor.error(
             "WATTR specifies what both RANGE and SLIDE are measured on",
             second.span,
             "Use WATTR alone, or RATTR for the range and SATTR for the slide.",
         )
-    if found.of_slide is not None and not found.slides:
-        raise cursor.error("SATTR needs a SLIDE in this window", found.of_slide.span)
-    return found
+    if window.of_slide is not None and not window.slides:
+        raise cursor.error("SATTR needs a SLIDE in this window", window.of_slide.span)
+    return window
 
 
 def _measure(cursor: Cursor) -> Measure:
@@ -111,26 +109,26 @@ def _measure(cursor: Cursor) -> Measure:
     return column(cursor)
 
 
-def _slide(cursor: Cursor, found: Options) -> None:
+def _slide(cursor: Cursor, window: Options) -> None:
     if cursor.token.kind == "number" and cursor.ahead().upper in ("ROWS", "ROW"):
-        found.slide_rows = positive(cursor, "SLIDE")
+        window.slide_rows = positive(cursor, "SLIDE")
         cursor.advance()
     elif cursor.token.kind == "number" and (
         cursor.ahead().text in ("]", ",") or cursor.ahead().upper in _WORDS
     ):
-        found.slide_rows = positive(cursor, "SLIDE")
+        window.slide_rows = positive(cursor, "SLIDE")
     else:
-        found.slide = positive_duration(cursor, "the slide of the window")
+        window.slide = positive_duration(cursor, "the slide of the window")
 
 
 def expressions(cursor: Cursor) -> tuple[Expr, ...]:
     """Pass one expression or several; a comma before the next option ends them."""
-    found = [expression(cursor)]
+    items = [expression(cursor)]
     while cursor.at_sign(",") and cursor.ahead().upper not in _WORDS:
         cursor.advance()
-        found.append(expression(cursor))
+        items.append(expression(cursor))
     cursor.accept_sign(",")
-    return tuple(found)
+    return tuple(items)
 
 
 def positive(cursor: Cursor, what: str) -> int:
@@ -142,7 +140,7 @@ def positive(cursor: Cursor, what: str) -> int:
 
 
 def positive_duration(cursor: Cursor, what: str) -> Duration:
-    """Pass a length of time above nothing."""
+    """Pass a positive length of time."""
     start = cursor.token.span
     length = duration(cursor, what)
     if length <= 0:
@@ -150,12 +148,12 @@ def positive_duration(cursor: Cursor, what: str) -> Duration:
     return length
 
 
-def measured_in_time(cursor: Cursor, found: Options) -> Name | None:
-    """The one column that a window whose RANGE and SLIDE are lengths of time is measured on, if it says so.
+def measured_in_time(cursor: Cursor, window: Options) -> Name | None:
+    """The column that measures a window whose RANGE and SLIDE are lengths of time; None for event time.
 
-    Raises `UserError` where it says rows.
+    Raises `UserError` for a measure in rows.
     """
-    range_, slide = found.attribute or found.of_range, found.attribute or found.of_slide
+    range_, slide = window.attribute or window.of_range, window.attribute or window.of_slide
     if isinstance(range_, RowNumber):
         raise cursor.error(
             f"a RANGE of time cannot be measured on {_spelled(range_)}",
@@ -175,30 +173,30 @@ def measured_in_time(cursor: Cursor, found: Options) -> Name | None:
     return range_ or slide
 
 
-def measured_in_both(cursor: Cursor, found: Options) -> tuple[Name | None, RowNumber | None]:
-    """What a RANGE of time and what a SLIDE in rows is measured on; raises `UserError` where they are exchanged."""
-    if found.attribute is not None:
+def measured_in_both(cursor: Cursor, window: Options) -> tuple[Name | None, RowNumber | None]:
+    """The measures of a RANGE of time and of a SLIDE in rows; raises `UserError` where they are exchanged."""
+    if window.attribute is not None:
         raise cursor.error(
             "the range of this window is a length of time and its slide a number of rows: WATTR cannot be both",
-            found.attribute.span,
+            window.attribute.span,
             "Write for example [RANGE 5 MINUTES RATTR at, SLIDE 1 ROW SATTR row_num].",
         )
-    if isinstance(found.of_range, RowNumber):
+    if isinstance(window.of_range, RowNumber):
         raise cursor.error(
-            f"a RANGE of time cannot be measured on {_spelled(found.of_range)}",
-            found.of_range.span,
+            f"a RANGE of time cannot be measured on {_spelled(window.of_range)}",
+            window.of_range.span,
             "Write RANGE 1000 ROWS, or measure it on the event time.",
         )
-    return found.of_range, _number(cursor, "a SLIDE in rows", found.of_slide)
+    return window.of_range, _number(cursor, "a SLIDE in rows", window.of_slide)
 
 
-def measured_in_rows(cursor: Cursor, found: Options) -> RowNumber | None:
-    """What the rows of a window of ROWS are numbered by; raises `UserError` for a column, or for two numberings."""
-    if found.attribute is not None:
-        return _number(cursor, "a window of ROWS", found.attribute)
+def measured_in_rows(cursor: Cursor, window: Options) -> RowNumber | None:
+    """The numbering of the rows of a window of ROWS; raises `UserError` for a column, or for two numberings."""
+    if window.attribute is not None:
+        return _number(cursor, "a window of ROWS", window.attribute)
     of_range, of_slide = (
-        _number(cursor, "a RANGE in rows", found.of_range),
-        _number(cursor, "a SLIDE in rows", found.of_slide),
+        _number(cursor, "a RANGE in rows", window.of_range),
+        _number(cursor, "a SLIDE in rows", window.of_slide),
     )
     if of_range is not None and of_slide is not None and _numbering(of_range) != _numbering(of_slide):
         raise cursor.error("RANGE and SLIDE number the rows differently", of_slide.span)

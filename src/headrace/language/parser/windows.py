@@ -1,4 +1,4 @@
-"""How are windows read: brackets after a stream's name, TUMBLE, HOP and SESSION in FROM, `window(…)` in GROUP BY?"""
+"""The parser of windows: brackets after a stream's name, TUMBLE, HOP and SESSION in FROM, `window(…)` in GROUP BY."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ AVAILABLE = "Available are [RANGE d], [RANGE d SLIDE e], [RANGE d SLIDE n ROWS],
 def bracket(cursor: Cursor) -> WindowClause:
     """Pass a window in brackets; the opening one is at the cursor.
 
-    Raises `UserError` for what is no window, `UnsupportedQuery` for windows that are not available yet.
+    Raises `UserError` for anything else, `UnsupportedQuery` for windows that are not available yet.
     """
     start = cursor.expect_sign("[").span
     if cursor.accept("NOW"):
         cursor.expect_sign("]", " after NOW")
         return RangeWindow(0, None, 0, None, cursor.since(start))
-    given = measured_first(cursor)
+    first = measured_first(cursor)
     if cursor.accept("RANGE"):
-        window = _range(cursor, start, given)
+        window = _range(cursor, start, first)
     elif cursor.accept("ROWS"):
-        window = _rows(cursor, start, _row_count(cursor), (), given)
-    elif given.attribute is not None:
-        raise cursor.wanted("RANGE or ROWS after what the window is measured on")
+        window = _rows(cursor, start, _row_count(cursor), (), first)
+    elif first.attribute is not None:
+        raise cursor.expected("RANGE or ROWS after what the window is measured on")
     elif cursor.accept("PARTITION", "BY"):
         window = _partitioned(cursor, start)
     elif cursor.accept("DELTA"):
@@ -65,51 +65,51 @@ def bracket(cursor: Cursor) -> WindowClause:
     elif cursor.accept("SESSION"):
         window = _session(cursor, start, ())
     elif cursor.accept("LANDMARK"):
-        window = _landmark(cursor, start, given)
+        window = _landmark(cursor, start, first)
     elif cursor.accept("WINDOW"):
         window = _named(cursor, start)
     else:
-        raise cursor.wanted("RANGE, ROWS, PARTITION BY, LANDMARK, SESSION, DELTA, WINDOW or NOW", AVAILABLE)
+        raise cursor.expected("RANGE, ROWS, PARTITION BY, LANDMARK, SESSION, DELTA, WINDOW or NOW", AVAILABLE)
     cursor.expect_sign("]", " or SLIDE, ORIGIN, WATTR, RATTR, SATTR, PA")
     return window
 
 
 def part_of_window(cursor: Cursor) -> Duration:
-    """Pass `[RANGE d]` after the name of a query: how much of its window is asked for.
+    """Pass `[RANGE d]` after the name of a query: the length of the part of its window.
 
     Raises `UserError` for any other window.
     """
-    found = bracket(cursor)
-    if isinstance(found, RangeWindow) and found.range and found.slide is None and found.attribute is None:
-        return found.range
+    window = bracket(cursor)
+    if isinstance(window, RangeWindow) and window.range and window.slide is None and window.attribute is None:
+        return window.range
     raise cursor.error(
         "a part of a query's window is [RANGE d]: how far it reaches back from where the query's window ends",
-        found.span,
+        window.span,
         "INVOKE name [RANGE 10 MINUTES];",
     )
 
 
-def _range(cursor: Cursor, start: Span, given: Options) -> WindowClause:
+def _range(cursor: Cursor, start: Span, first: Options) -> WindowClause:
     if cursor.accept("UNBOUNDED"):
-        if given.attribute is not None:
+        if first.attribute is not None:
             raise cursor.error(
                 "an UNBOUNDED window is measured on nothing", cursor.since(start), "Leave WATTR out."
             )
         return _unbounded(cursor, start)
     if cursor.accept("ALL"):
-        return _landmark(cursor, start, given)
+        return _landmark(cursor, start, first)
     if cursor.token.kind == "number" and cursor.ahead().upper in ("ROWS", "ROW"):
         count = _row_count(cursor)
         cursor.advance()
-        return _rows(cursor, start, count, (), given)
+        return _rows(cursor, start, count, (), first)
     tumbling = cursor.accept("TUMBLING")
     if tumbling and cursor.accept("ALL"):
         return RangeWindow(WHOLE.range, WHOLE.slide, WHOLE.anchor, None, cursor.since(start))
     began = cursor.token.span
     length = duration(cursor, "the range of the window")
     extent = cursor.since(began)
-    found = options(cursor, given)
-    if length < 0 or (length == 0 and (tumbling or found.slides)):
+    read = options(cursor, first)
+    if length < 0 or (length == 0 and (tumbling or read.slides)):
         raise cursor.error(
             "the range of a window that slides must be longer than nothing"
             if length == 0
@@ -117,33 +117,33 @@ def _range(cursor: Cursor, start: Span, given: Options) -> WindowClause:
             extent,
             "[RANGE 0 SECONDS], like [NOW], holds the rows of an instant, and has no SLIDE.",
         )
-    if tumbling and found.slides:
+    if tumbling and read.slides:
         raise cursor.error("a TUMBLING window has no SLIDE of its own", cursor.since(start))
-    if found.slide_rows is not None:
-        return _tuple_slide(cursor, start, length, found)
-    if found.partition:
+    if read.slide_rows is not None:
+        return _tuple_slide(cursor, start, length, read)
+    if read.partition:
         raise cursor.error(
             "PA belongs to windows of ROWS",
             cursor.since(start),
             "For a window of time GROUP BY gives the same answer.",
         )
-    slide = length if tumbling else found.slide
-    if found.origin is not None and slide is None:
+    slide = length if tumbling else read.slide
+    if read.origin is not None and slide is None:
         raise cursor.error("ORIGIN belongs to windows with a SLIDE", cursor.since(start))
-    attribute = measured_in_time(cursor, found)
-    return RangeWindow(length, slide, found.origin or 0, attribute, cursor.since(start))
+    attribute = measured_in_time(cursor, read)
+    return RangeWindow(length, slide, read.origin or 0, attribute, cursor.since(start))
 
 
-def _tuple_slide(cursor: Cursor, start: Span, length: Duration, found: Options) -> TupleWindow:
-    if found.origin is not None:
+def _tuple_slide(cursor: Cursor, start: Span, length: Duration, read: Options) -> TupleWindow:
+    if read.origin is not None:
         raise cursor.error(
             "a window that slides by rows has no ORIGIN: it ends at rows",
             cursor.since(start),
             "Leave ORIGIN out.",
         )
-    attribute, numbered = measured_in_both(cursor, found)
-    assert found.slide_rows is not None
-    return TupleWindow(length, found.slide_rows, found.partition, attribute, numbered, cursor.since(start))
+    attribute, numbered = measured_in_both(cursor, read)
+    assert read.slide_rows is not None
+    return TupleWindow(length, read.slide_rows, read.partition, attribute, numbered, cursor.since(start))
 
 
 def _unbounded(cursor: Cursor, start: Span) -> RangeWindow:
@@ -157,32 +157,32 @@ def _unbounded(cursor: Cursor, start: Span) -> RangeWindow:
 
 
 def _rows(
-    cursor: Cursor, start: Span, count: int | None, partition: tuple[Expr, ...], given: Options
+    cursor: Cursor, start: Span, count: int | None, partition: tuple[Expr, ...], first: Options
 ) -> RowsWindow:
-    found = options(cursor, given)
+    read = options(cursor, first)
     span = cursor.since(start)
-    if found.slide is not None:
+    if read.slide is not None:
         raise cursor.error(
             "a window of ROWS slides by rows, not by time", span, "Write for example [ROWS 100 SLIDE 10]."
         )
-    if found.origin is not None:
+    if read.origin is not None:
         raise cursor.error("ORIGIN belongs to windows of time", span)
-    numbered = measured_in_rows(cursor, found)
-    if numbered is not None and numbered.attribute is None and found.slide_rows is None:
+    numbered = measured_in_rows(cursor, read)
+    if numbered is not None and numbered.attribute is None and read.slide_rows is None:
         raise cursor.unsupported(
             "a window of ROWS in the order of arrival needs a SLIDE",
             numbered.span,
             "Write for example [ROWS 100 SLIDE 10 WATTR row_num].",
         )
-    if count is None and found.slide_rows is not None:
+    if count is None and read.slide_rows is not None:
         raise cursor.error("an UNBOUNDED window has no SLIDE", span)
-    if partition and found.partition:
+    if partition and read.partition:
         raise cursor.error("PARTITION BY and PA specify the same thing twice", span)
-    if count is None and (partition or found.partition):
+    if count is None and (partition or read.partition):
         raise cursor.error(
             "an UNBOUNDED window has no partitions", span, "Leave PARTITION BY out: the rows are the same."
         )
-    return RowsWindow(count, found.slide_rows, partition or found.partition, span, numbered)
+    return RowsWindow(count, read.slide_rows, partition or read.partition, span, numbered)
 
 
 def _row_count(cursor: Cursor) -> int | None:
@@ -196,18 +196,18 @@ def _delta(cursor: Cursor, start: Span, partition: tuple[Expr, ...]) -> DeltaWin
     except ValueError:
         number = None
     if number is None or number == float("inf"):
-        raise cursor.wanted("how far a value may be from the first one, such as DELTA 0.5 ON price")
+        raise cursor.expected("how far a value may be from the first one, such as DELTA 0.5 ON price")
     cursor.advance()
     cursor.expect("ON", purpose=" and what the DELTA is measured on")
     on = expression(cursor)
-    found = options(cursor)
-    if found != Options(partition=found.partition):
+    read = options(cursor)
+    if read != Options(partition=read.partition):
         raise cursor.error(
             "a DELTA window takes PA only: it ends where the value leaves it", cursor.since(start)
         )
-    if partition and found.partition:
+    if partition and read.partition:
         raise cursor.error("PARTITION BY and PA specify the same thing twice", cursor.since(start))
-    return DeltaWindow(number, on, partition or found.partition, cursor.since(start))
+    return DeltaWindow(number, on, partition or read.partition, cursor.since(start))
 
 
 def _named(cursor: Cursor, start: Span) -> NamedWindow:
@@ -234,33 +234,31 @@ def _partitioned(cursor: Cursor, start: Span) -> WindowClause:
 
 def _session(cursor: Cursor, start: Span, partition: tuple[Expr, ...]) -> SessionWindow:
     gap = positive_duration(cursor, "the gap of the session")
-    found = options(cursor)
-    if found != Options(partition=found.partition, attribute=found.attribute):
+    read = options(cursor)
+    if read != Options(partition=read.partition, attribute=read.attribute):
         raise cursor.error(
             "a SESSION window takes PA and WATTR only: it ends where rows stay away", cursor.since(start)
         )
-    if partition and found.partition:
+    if partition and read.partition:
         raise cursor.error("PARTITION BY and PA specify the same thing twice", cursor.since(start))
-    if isinstance(found.attribute, RowNumber):
+    if isinstance(read.attribute, RowNumber):
         raise cursor.error(
-            "the gap of a session is a length of time", found.attribute.span, "Leave WATTR out."
+            "the gap of a session is a length of time", read.attribute.span, "Leave WATTR out."
         )
-    return SessionWindow(found.attribute, gap, partition or found.partition, cursor.since(start))
+    return SessionWindow(read.attribute, gap, partition or read.partition, cursor.since(start))
 
 
-def _landmark(cursor: Cursor, start: Span, given: Options) -> LandmarkWindow:
-    found = options(cursor, given)
-    if found.slide is None:
-        raise cursor.wanted(
+def _landmark(cursor: Cursor, start: Span, first: Options) -> LandmarkWindow:
+    read = options(cursor, first)
+    if read.slide is None:
+        raise cursor.expected(
             "SLIDE and a length of time in a LANDMARK window", "Write for example [LANDMARK SLIDE 1 HOUR]."
         )
-    if found.partition:
+    if read.partition:
         raise cursor.error(
             "PA belongs to windows of ROWS", cursor.since(start), "GROUP BY gives the same answer."
         )
-    return LandmarkWindow(
-        found.slide, found.origin or 0, measured_in_time(cursor, found), cursor.since(start)
-    )
+    return LandmarkWindow(read.slide, read.origin or 0, measured_in_time(cursor, read), cursor.since(start))
 
 
 # -------------------------------------------------------------------------------------- windows that start at multiples
@@ -298,17 +296,17 @@ def table_function(cursor: Cursor) -> tuple[str, StartingWindow | SessionWindow 
             raise cursor.error(
                 "CUMULATE takes a stream, its event time, a step, a size and perhaps an offset", span
             )
-        given = tuple(Constant(length, INTERVAL, str(length), span) for length in lengths)
-        return name, NamedWindow("cumulate", given, (), span, attribute)
+        constants = tuple(Constant(length, INTERVAL, str(length), span) for length in lengths)
+        return name, NamedWindow("cumulate", constants, (), span, attribute)
     return name, _starting(cursor, function.upper, _lattice(cursor, function.upper, attribute, lengths, span))
 
 
 def _before_descriptor(cursor: Cursor) -> tuple[Expr, ...]:
-    found = [expression(cursor)]
+    items = [expression(cursor)]
     while cursor.at_sign(",") and cursor.ahead().upper != "DESCRIPTOR":
         cursor.advance()
-        found.append(expression(cursor))
-    return tuple(found)
+        items.append(expression(cursor))
+    return tuple(items)
 
 
 def _lattice(

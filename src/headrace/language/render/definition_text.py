@@ -1,4 +1,4 @@
-"""How is a definition said as the CREATE statement that makes it?"""
+"""The CREATE statement of a definition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.time import DAY, render_duration
 
 
 def render_stream(stream: StreamDefinition) -> str:
-    """The CREATE STREAM that makes this definition."""
+    """The CREATE STREAM of a definition."""
     options = dict(stream.options)
     if stream.retain is not None:
         options["retain"] = render_duration(stream.retain)
@@ -37,13 +37,13 @@ def render_stream(stream: StreamDefinition) -> str:
 
 
 def render_relation(relation: RelationDefinition) -> str:
-    """The CREATE RELATION that makes this definition."""
+    """The CREATE RELATION of a definition."""
     using = identifier(relation.using)
     return f"CREATE RELATION {identifier(relation.name)} {_columns(relation.schema)} USING {using}{_options(relation.options)}"
 
 
 def render_query(query: QueryDefinition) -> str:
-    """The CREATE QUERY that makes this definition."""
+    """The CREATE QUERY of a definition."""
     options = {} if query.retain is None else {"retain": render_duration(query.retain)}
     options |= {} if query.owner is None else {"owner": query.owner}
     options |= {} if query.sharing else {"sharing": "off"}
@@ -53,8 +53,8 @@ def render_query(query: QueryDefinition) -> str:
         options["materialize"] = query.materialize
     if query.zone != "UTC":
         options["timeZone"] = query.zone
-    told = f"{' FROM NOW' if query.from_now else ''}{_options(options)}"
-    return f"CREATE QUERY {identifier(query.name)}{told} AS {query.text}"
+    clauses = f"{' FROM NOW' if query.from_now else ''}{_options(options)}"
+    return f"CREATE QUERY {identifier(query.name)}{clauses} AS {query.text}"
 
 
 def _columns(schema: Schema) -> str:

@@ -1,6 +1,6 @@
-"""How is a bound expression said as text that is read back as the same expression?
+"""The text of a bound expression, which is read back as the same expression.
 
-Everything is in parentheses, columns are qualified and constants carry their type, so that nothing is left to inference.
+Everything is in parentheses, columns are qualified and constants carry their type, so that nothing has to be inferred.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _INFIX: Final = frozenset(
 _SUFFIXES: Final = {"TINYINT": "Y", "SMALLINT": "S", "INT": "", "BIGINT": "L"}
 
 
-def render_columns(alias: str, own: Iterable[str], bounds: Iterable[str], *, only: bool) -> dict[str, str]:
+def render_columns(alias: str, names: Iterable[str], bounds: Iterable[str], *, only: bool) -> dict[str, str]:
     """The columns of a source and of its window; `window.end` where it is the only one: it may have such a column too."""
-    texts = {f"{alias}.{name}": f"{identifier(alias)}.{identifier(name)}" for name in (*bounds, *own)}
+    texts = {f"{alias}.{name}": f"{identifier(alias)}.{identifier(name)}" for name in (*bounds, *names)}
     if only and alias.lower() != "window":
-        apart = {f"{alias}.{name}": name.replace("_", ".") for name in bounds if name != "window_id"}
-        texts |= {name: text for name, text in apart.items() if name.split(".")[-1] not in set(own)}
+        bare = {f"{alias}.{name}": name.replace("_", ".") for name in bounds if name != "window_id"}
+        texts |= {name: text for name, text in bare.items() if name.split(".")[-1] not in set(names)}
     return texts
 
 
@@ -80,7 +80,7 @@ def identifier(name: str) -> str:
 
 
 def render_expression(expression: Expression, columns: Mapping[str, str]) -> str:
-    """The expression as text; `columns` says how each internal column name is written."""
+    """The expression as text; `columns` has the text of each internal column name."""
     match expression:
         case Column():
             return columns[expression.name]
@@ -119,7 +119,7 @@ def _is_pair(argument: Expression | None) -> bool:
 
 
 def _argument(argument: Expression, columns: Mapping[str, str]) -> str:
-    """What was written between the parentheses: of a structure the parts that are not the row's own place."""
+    """The text between the parentheses: of a structure the parts except the row's own position."""
     if not (isinstance(argument, Call) and argument.function in STRUCTURES):
         return render_expression(argument, columns)
     first, *rest = argument.arguments

@@ -1,4 +1,4 @@
-"""How is a bound query said as text that means the same when it is read back? Definitions are in `definition_text`."""
+"""The text of a bound query, which means the same when it is read back. Definitions are in `definition_text`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from headrace.time import Instant, render_duration
 
 
 def render(query: Query) -> str:
-    """The SELECT of a query as the binder makes them.
+    """The SELECT of a query from the binder.
 
     Raises `UnsupportedQuery` for trees of another shape.
     """
@@ -82,14 +82,14 @@ def _with(query: Query) -> str:
 
 
 def _column_texts(root: Node) -> dict[str, str]:
-    """How each internal column name below the aggregation is written."""
-    found: dict[str, str] = {}
+    """The text of each internal column name below the aggregation."""
+    texts: dict[str, str] = {}
     scans = [n for n in walk(root) if isinstance(n, StreamScan | RelationScan | QueryScan | UnionAll)]
     for node in scans:
-        found |= render_columns(node.alias, node.table.names, WINDOW_COLUMNS, only=len(scans) == 1)
+        texts |= render_columns(node.alias, node.table.names, WINDOW_COLUMNS, only=len(scans) == 1)
     for mark in reversed([node for node in walk(root) if isinstance(node, SemijoinColumn)]):
-        found[mark.name] = render_membership(mark, found)
-    return found
+        texts[mark.name] = render_membership(mark, texts)
+    return texts
 
 
 @dataclass(slots=True)
@@ -158,7 +158,7 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """Renders clauses; `rows` says how columns of the sources are written."""
+    """Renders clauses; `rows` has the text of each column of the sources."""
 
     parts: _Parts
     rows: Mapping[str, str]
@@ -193,32 +193,32 @@ class _Text:
         return " ".join([*clauses, *self._top(above)])
 
     def _several(self, operands: Sequence[QueryScan]) -> str:
-        """SELECTs with a set operator between them: one that counts rows asks whether none or some are of a member."""
-        asked = self.parts.having
+        """SELECTs with a set operator; one that counts rows compares the count of an input with zero."""
+        condition = self.parts.having
         operator = "UNION" if self.parts.distinct else "UNION ALL"
-        if isinstance(asked, Call):
-            operator = "EXCEPT" if asked.function == "=" else "INTERSECT"
+        if isinstance(condition, Call):
+            operator = "EXCEPT" if condition.function == "=" else "INTERSECT"
         texts = [render(without_side(member.query)) for member in operands if member.query is not None]
         return f" {operator} ".join(f"({text})" for text in texts)
 
     @property
     def _written(self) -> tuple[Named, ...]:
-        """The select list without the errors and shares that WITH SHEDDING brings by itself."""
+        """The select list without the errors and shares that WITH SHEDDING adds."""
         project, aggregate = self.parts.project, self.parts.aggregate
         assert project is not None
         items = () if aggregate is None else aggregate.aggregates
         added = {item.name for item in items if item.call.part in ("error", "kept")}
-        return tuple(each for each in project.columns if not columns_of(each.expression) & added)
+        return tuple(column for column in project.columns if not columns_of(column.expression) & added)
 
     def _above(self) -> dict[str, str]:
-        """How columns above the aggregation are written: keys and aggregates as what they are computed from."""
-        found = dict(self.rows)
+        """The text of columns above the aggregation: keys and aggregates as the expressions they are computed from."""
+        texts = dict(self.rows)
         if self.parts.aggregate is not None:
             for key in self.parts.aggregate.keys:
-                found[key.name] = render_expression(key.expression, self.rows)
+                texts[key.name] = render_expression(key.expression, self.rows)
             for item in self.parts.aggregate.aggregates:
-                found[item.name] = render_aggregate(item.call, {**self.rows, **found})
-        return found
+                texts[item.name] = render_aggregate(item.call, {**self.rows, **texts})
+        return texts
 
     def _groups(self) -> list[str]:
         keys = () if self.parts.aggregate is None else self.parts.aggregate.keys
@@ -229,7 +229,7 @@ class _Text:
 
     @property
     def _grouped_window(self) -> bool:
-        """True when conditions stand below the window, which only GROUP BY window(…) brings about."""
+        """True when conditions are below the window, as only GROUP BY window(…) makes them."""
         return self.parts.early is not None
 
     def _window_call(self) -> str:
@@ -346,9 +346,9 @@ def _bracket(window: Window, columns: Mapping[str, str]) -> str:
             on = render_expression(window.on, columns)
             return f"[{f'PARTITION BY {keys} ' if keys else ''}DELTA {window.threshold!r} ON {on}]"
         case Custom():
-            given = ", ".join(render_expression(argument, columns) for argument in window.arguments)
-            on = ", ".join(render_expression(each, columns) for each in window.on)
-            return f"[WINDOW {identifier(window.name)}({given}){f' ON {on}' if on else ''}]"
+            arguments = ", ".join(render_expression(argument, columns) for argument in window.arguments)
+            on = ", ".join(render_expression(column, columns) for column in window.on)
+            return f"[WINDOW {identifier(window.name)}({arguments}){f' ON {on}' if on else ''}]"
         case Session():
             keys = ", ".join(render_expression(key, columns) for key in window.partition)
             return f"[{f'PARTITION BY {keys} ' if keys else ''}SESSION {render_duration(window.gap)}]"

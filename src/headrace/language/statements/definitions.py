@@ -1,4 +1,4 @@
-"""How are the columns, options and clauses of CREATE STREAM and CREATE RELATION read and checked?"""
+"""The parser of CREATE STREAM and CREATE RELATION: columns, options and clauses, with their checks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ARCHIVES: Final[dict[str, Choice["copy", "in place", "none"]]] = {
 
 @dataclass(slots=True)
 class _Clauses:
-    """Clauses of CREATE STREAM, each once, in any order."""
+    """Clauses of CREATE STREAM, each at most once, in any order."""
 
     time: str | None = None
     time_span: Span | None = None
@@ -52,7 +52,7 @@ class _Clauses:
 def stream(cursor: Cursor) -> StreamDefinition:
     """Pass what follows CREATE STREAM.
 
-    Raises `UserError` for a definition that cannot be one.
+    Raises `UserError` for an invalid definition.
     """
     name = cursor.name("the stream's name")
     schema = columns(cursor)
@@ -89,15 +89,15 @@ def stream(cursor: Cursor) -> StreamDefinition:
 
 
 def stream_options(cursor: Cursor) -> float:
-    """`(keep '0.25')`: what of a stream is changed while it runs.
+    """`(keep '0.25')`: the options that can be changed while the stream runs.
 
     Raises `UserError` for anything else.
     """
     start = cursor.token.span
     places: dict[str, Span] = {}
-    given = option_list(cursor, places)
-    keep = taken(given, "keep")
-    for name in given:
+    options = option_list(cursor, places)
+    keep = taken(options, "keep")
+    for name in options:
         raise cursor.error(
             f"a stream has no option '{name}' that can be changed",
             places[name.lower()],
@@ -122,7 +122,7 @@ def sample_rate_option(cursor: Cursor, text: str, at: Span) -> float:
 def relation(cursor: Cursor) -> RelationDefinition:
     """Pass what follows CREATE RELATION.
 
-    Raises `UserError` for a definition that cannot be one.
+    Raises `UserError` for an invalid definition.
     """
     name = cursor.name("the relation's name")
     schema = columns(cursor)
@@ -179,35 +179,35 @@ def _using(cursor: Cursor) -> str:
 
 
 def _clauses(cursor: Cursor, schema: Schema) -> _Clauses:
-    found = _Clauses()
+    clauses = _Clauses()
     while True:
         start = cursor.token.span
         if cursor.accept("OPTIONS"):
-            _once(cursor, found.options is None, "OPTIONS", start)
-            found.options = option_list(cursor, found.places)
+            _once(cursor, clauses.options is None, "OPTIONS", start)
+            clauses.options = option_list(cursor, clauses.places)
         elif cursor.accept("TIMESTAMP"):
-            _once(cursor, found.time is None, "TIMESTAMP BY", start)
+            _once(cursor, clauses.time is None, "TIMESTAMP BY", start)
             cursor.expect("BY", purpose=" after TIMESTAMP")
-            found.time, found.time_span = _time(cursor, schema), cursor.before.span
-        elif progress_clause(cursor, schema, found.progress):
+            clauses.time, clauses.time_span = _time(cursor, schema), cursor.before.span
+        elif progress_clause(cursor, schema, clauses.progress):
             continue
         elif cursor.accept("SLACK"):
-            _once(cursor, found.slack is None and found.progress.behind is None, "SLACK", start)
-            found.slack = _length(cursor, "SLACK", smallest=0)
+            _once(cursor, clauses.slack is None and clauses.progress.behind is None, "SLACK", start)
+            clauses.slack = _length(cursor, "SLACK", smallest=0)
         elif cursor.accept("PUNCTUATED"):
             cursor.expect("BY", purpose=" or EXTERNALLY after PUNCTUATED")
             condition = expression(cursor)
             bind_condition(condition, schema, cursor.text, "PUNCTUATED BY")
-            if found.progress.accept_groups(cursor, schema, condition, start):
+            if clauses.progress.accept_groups(cursor, schema, condition, start):
                 continue
-            _once(cursor, found.punctuated is None, "PUNCTUATED BY", start)
-            found.punctuated = condition
+            _once(cursor, clauses.punctuated is None, "PUNCTUATED BY", start)
+            clauses.punctuated = condition
         elif cursor.accept("IDLE"):
-            _once(cursor, found.idle_timeout is None, "IDLE TIMEOUT", start)
+            _once(cursor, clauses.idle_timeout is None, "IDLE TIMEOUT", start)
             cursor.expect("TIMEOUT", purpose=" after IDLE")
-            found.idle_timeout = _length(cursor, "IDLE TIMEOUT", smallest=1)
+            clauses.idle_timeout = _length(cursor, "IDLE TIMEOUT", smallest=1)
         else:
-            return found
+            return clauses
 
 
 def _once(cursor: Cursor, first: bool, word: str, at: Span) -> None:
@@ -252,18 +252,18 @@ def _time(cursor: Cursor, schema: Schema) -> str:
 def option_list(cursor: Cursor, places: dict[str, Span]) -> dict[str, str]:
     """`(key 'value', key = value, …)`; `places` gets the place of each value by lower-case key."""
     cursor.expect_sign("(", " and options")
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     while not cursor.accept_sign(")"):
         start = cursor.token.span
         key = _key(cursor)
-        if key.lower() in (known.lower() for known in found):
+        if key.lower() in (name.lower() for name in options):
             raise cursor.error(f"the option '{key}' appears twice", start)
         cursor.accept_sign("=")
         places[key.lower()] = cursor.token.span
-        found[key] = _value(cursor, key)
+        options[key] = _value(cursor, key)
         if not cursor.accept_sign(",") and not cursor.at_sign(")"):
-            raise cursor.wanted("')' or ',' after an option")
-    return found
+            raise cursor.expected("')' or ',' after an option")
+    return options
 
 
 def _key(cursor: Cursor) -> str:
@@ -278,13 +278,13 @@ def _key(cursor: Cursor) -> str:
 def _value(cursor: Cursor, key: str) -> str:
     if cursor.token.kind in ("string", "number") or cursor.at_any("TRUE", "FALSE"):
         return cursor.advance().text
-    raise cursor.wanted(f"the value of the option '{key}', in quotes")
+    raise cursor.expected(f"the value of the option '{key}', in quotes")
 
 
 def taken(options: dict[str, str], key: str) -> str | None:
-    """The value of an option whatever the case of its name, removed from the options."""
-    found = next((name for name in options if name.lower() == key), None)
-    return None if found is None else options.pop(found)
+    """The value of an option by name without case, removed from the options."""
+    written = next((name for name in options if name.lower() == key), None)
+    return None if written is None else options.pop(written)
 
 
 def interval_option(cursor: Cursor, option: str, text: str, at: Span) -> Duration:
@@ -302,7 +302,7 @@ def interval_option(cursor: Cursor, option: str, text: str, at: Span) -> Duratio
 
 
 def checked_zone(cursor: Cursor, zone: str, at: Span) -> str:
-    """The name of a time zone that there is, UTC by one name; raises `UserError` for any other."""
+    """The name of an existing time zone, with one name for UTC; raises `UserError` for any other."""
     rules = rules_of(zone)
     if rules is None:
         remedy = "Zones are named as in 'UTC' or 'Europe/Berlin'."
@@ -311,7 +311,7 @@ def checked_zone(cursor: Cursor, zone: str, at: Span) -> str:
 
 
 def _by_whose_clocks(cursor: Cursor, using: str, options: dict[str, str], places: Mapping[str, Span]) -> None:
-    """Files of text hold times as clocks show them: those of the option, else those of the session."""
+    """Set the time zone of a source's times without one: that of the option, else that of the session."""
     if using not in _TEXTS:
         return
     zone = next((value for name, value in options.items() if name.lower() == "timezone"), None)

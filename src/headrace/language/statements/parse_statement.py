@@ -1,4 +1,4 @@
-"""How are statements and scripts of them read?"""
+"""The parser of statements and scripts."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ from headrace.language.syntax.lexer import statement_tokens
 
 
 def parse_script(text: str, zone: str = "UTC") -> tuple[Statement, ...]:
-    """The statements of a script, each ended by `;` (the last one may go without).
+    """The statements of a script, each ended by `;` (optional after the last one).
 
-    `zone` is the session's where it begins; SET TIME ZONE is for the statements after it. Raises `UserError` with line and column for the first mistake.
+    `zone` is the session's at its start; SET TIME ZONE applies to the statements after it. Raises `UserError` with line and column of the first mistake.
     """
-    found: list[Statement] = []
+    statements: list[Statement] = []
     for part in statement_tokens(text):
         cursor = Cursor(text, part, zone)
         while cursor.accept_sign(";"):
             pass
         if not cursor.at_end:
-            found.append(_statement(cursor))
-            if isinstance(found[-1], SetTimeZone):
-                zone = found[-1].zone
+            statements.append(_statement(cursor))
+            if isinstance(statements[-1], SetTimeZone):
+                zone = statements[-1].zone
             if not cursor.at_end:
                 cursor.expect_sign(";", " after the statement")
-    return tuple(found)
+    return tuple(statements)
 
 
 def parse_statement(text: str) -> Statement:
@@ -71,14 +71,16 @@ def parse_statement(text: str) -> Statement:
 
     Raises `UserError` when there is none or more than one.
     """
-    found = parse_script(text)
-    if len(found) == 1:
-        return found[0]
+    statements = parse_script(text)
+    if len(statements) == 1:
+        return statements[0]
     cursor = Cursor(text)
-    if not found:
+    if not statements:
         raise cursor.error("expected a statement, found nothing", Span(0, len(text)), _STATEMENTS)
     raise cursor.error(
-        "expected one statement, found another one", found[1].span, "Run them one at a time, or as a script."
+        "expected one statement, found another one",
+        statements[1].span,
+        "Run them one at a time, or as a script.",
     )
 
 
@@ -97,7 +99,7 @@ def _statement(cursor: Cursor) -> Statement:
         raise cursor.error(
             f"no statement begins with '{token.text}'", token.span, did_you_mean(token.text, _PARSERS)
         )
-    raise cursor.wanted("a statement", _STATEMENTS)
+    raise cursor.expected("a statement", _STATEMENTS)
 
 
 def _written(cursor: Cursor, start: Span) -> tuple[str, Span]:
@@ -119,7 +121,7 @@ def _create(cursor: Cursor) -> Statement:
     if cursor.accept("QUERY"):
         _no_condition(cursor)
         return _create_query(cursor, start, replace)
-    raise cursor.wanted("STREAM, RELATION or QUERY after CREATE")
+    raise cursor.expected("STREAM, RELATION or QUERY after CREATE")
 
 
 def _no_condition(cursor: Cursor) -> None:
@@ -137,20 +139,20 @@ def _create_query(cursor: Cursor, start: Span, replace: bool) -> CreateQuery:
     settings = query_options(cursor) if cursor.accept("OPTIONS") else {}
     cursor.zone = settings.setdefault("zone", cursor.zone)
     cursor.expect("AS", purpose=" and a SELECT")
-    found = _select(cursor, "AS")
+    selected = _select(cursor, "AS")
     from_now = cursor.accept("FROM", "NOW") or from_now
-    query = QueryDefinition(name, _text(cursor, found), from_now, **settings)
-    return CreateQuery(*_written(cursor, start), query, found, replace)
+    query = QueryDefinition(name, _text(cursor, selected), from_now, **settings)
+    return CreateQuery(*_written(cursor, start), query, selected, replace)
 
 
 def _select(cursor: Cursor, after: str) -> Select:
     if not at_select(cursor):
-        raise cursor.wanted(f"SELECT after {after}")
+        raise cursor.expected(f"SELECT after {after}")
     return select(cursor)
 
 
-def _text(cursor: Cursor, found: Select | Expr) -> str:
-    return cursor.text[found.span.start : found.span.end]
+def _text(cursor: Cursor, node: Select | Expr) -> str:
+    return cursor.text[node.span.start : node.span.end]
 
 
 def _alter(cursor: Cursor) -> Statement:
@@ -158,20 +160,20 @@ def _alter(cursor: Cursor) -> Statement:
     if cursor.accept("STREAM"):
         name = cursor.name("the stream's name")
         if not cursor.accept("SET"):
-            raise cursor.wanted(
+            raise cursor.expected(
                 "SET and options: ALTER STREAM … SET (keep '0.25')",
                 "Nothing else of a stream can be altered: drop it and create it.",
             )
         keep = stream_options(cursor)
         return SetStream(*_written(cursor, start), name, keep)
     if not cursor.accept("QUERY"):
-        raise cursor.wanted(
+        raise cursor.expected(
             "QUERY or STREAM after ALTER", "Relations cannot be altered: drop and create them."
         )
     name = cursor.name("the query's name")
     if cursor.accept("AS"):
-        found = _select(cursor, "AS")
-        return AlterQuery(*_written(cursor, start), name, _text(cursor, found), found, cursor.zone)
+        query = _select(cursor, "AS")
+        return AlterQuery(*_written(cursor, start), name, _text(cursor, query), query, cursor.zone)
     if cursor.accept("RENAME"):
         cursor.expect("TO", purpose=" and the new name after RENAME")
         new_name = cursor.name("the new name")
@@ -184,7 +186,7 @@ def _alter(cursor: Cursor) -> Statement:
     if cursor.accept("SET"):
         settings = query_options(cursor)
         return SetQuery(*_written(cursor, start), name, settings)
-    raise cursor.wanted("AS and a SELECT, RENAME TO, SET or SET WINDOW")
+    raise cursor.expected("AS and a SELECT, RENAME TO, SET or SET WINDOW")
 
 
 _KINDS: Final[dict[str, Kind]] = {"STREAM": "stream", "RELATION": "relation", "QUERY": "query"}
@@ -197,10 +199,10 @@ _SHOWN: Final[dict[str, Kind | Choice["sink"]]] = {
 
 
 def _of_many(cursor: Cursor, verb: Choice["pause", "resume", "drop"], start: Span) -> AllQueries:
-    """The rest of `VERB QUERIES`; without a condition it would be about everybody's, which is hardly meant."""
+    """The rest of `VERB QUERIES`; a condition is required, or it would apply to the queries of all owners."""
     chosen = selection(cursor)
     if not chosen:
-        raise cursor.wanted(
+        raise cursor.expected(
             f"LIKE or WHERE after {verb.upper()} QUERIES", "LIKE '%' means all queries there are."
         )
     return AllQueries(*_written(cursor, start), verb, chosen)
@@ -215,7 +217,7 @@ def _drop(cursor: Cursor) -> Statement:
         return _of_many(cursor, "drop", start)
     kind = _KINDS.get(cursor.token.upper)
     if kind is None:
-        raise cursor.wanted("STREAM, RELATION or QUERY after DROP")
+        raise cursor.expected("STREAM, RELATION or QUERY after DROP")
     cursor.advance()
     if_exists = cursor.accept("IF", "EXISTS")
     name = cursor.name(f"the {kind}'s name")
@@ -268,7 +270,7 @@ def _show(cursor: Cursor) -> Show:
     start = cursor.advance().span
     kind = _SHOWN.get(cursor.token.upper)
     if kind is None:
-        raise cursor.wanted("STREAMS, RELATIONS, QUERIES or SINKS after SHOW")
+        raise cursor.expected("STREAMS, RELATIONS, QUERIES or SINKS after SHOW")
     cursor.advance()
     chosen = selection(cursor) if kind == "query" else _like(cursor)
     return Show(*_written(cursor, start), kind, chosen)
@@ -304,15 +306,15 @@ def _punctuate(cursor: Cursor) -> Punctuate:
     if cursor.accept("WHERE"):
         where = _text(cursor, expression(cursor))
     if at is None and where is None:
-        raise cursor.wanted("AT and the instant below which no row follows, or WHERE and a pattern")
+        raise cursor.expected("AT and the instant below which no row follows, or WHERE and a pattern")
     return Punctuate(*_written(cursor, start), name, at, where, cursor.zone)
 
 
 def _explain(cursor: Cursor) -> Statement:
     start = cursor.advance().span
     if at_select(cursor):
-        found = select(cursor)
-        return ExplainSelect(*_written(cursor, start), _text(cursor, found), found, cursor.zone)
+        query = select(cursor)
+        return ExplainSelect(*_written(cursor, start), _text(cursor, query), query, cursor.zone)
     if cursor.accept("ALL"):
         form = _form(cursor)
         return ExplainAll(*_written(cursor, start), form)
@@ -328,7 +330,7 @@ def _form(cursor: Cursor) -> Form:
         return "text"
     form = _FORMS.get(cursor.token.upper)
     if form is None:
-        raise cursor.wanted("TEXT, DOT or SVG after AS")
+        raise cursor.expected("TEXT, DOT or SVG after AS")
     cursor.advance()
     return form
 

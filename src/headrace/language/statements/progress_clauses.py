@@ -1,7 +1,7 @@
-"""How are the clauses of CREATE STREAM read that say how far a stream has come: SLACK n ROWS, PROGRESS PER, HEARTBEAT, …?
+"""The parser of the clauses of CREATE STREAM about progress: SLACK n ROWS, PROGRESS PER, HEARTBEAT, ….
 
-Each clause promises that no later row has a smaller event time than some bound (Li 2008, section 4): this is where what
-the promise rests on is checked.
+Each clause promises that no later row has a smaller event time than some bound (Li 2008, section 4); the requirements of
+the promise are checked here.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from headrace.schema import BIGINT, BOOLEAN, DATE, INT, SMALLINT, STRING, TINYIN
 from headrace.time import Duration
 
 MOST_ROWS_BEHIND: Final = 10_000
-"""Of so many rows the event times are remembered from epoch to epoch."""
+"""The maximum number of rows whose event times are stored from epoch to epoch."""
 
 _NAMING: Final = (STRING, TINYINT, SMALLINT, INT, BIGINT, BOOLEAN, DATE)
-"""Types whose values can name a source or a group: equality is beyond doubt."""
+"""Types whose values can name a source or a group: their equality is exact."""
 
 
 @dataclass(slots=True)
@@ -89,8 +89,8 @@ class ProgressClauses:
 _FILES: Final = frozenset({"csv", "json", "parquet", "arrow"})
 
 
-def progress_clause(cursor: Cursor, schema: Schema, found: ProgressClauses) -> bool:
-    """Pass one clause of progress; False when none stands here."""
+def progress_clause(cursor: Cursor, schema: Schema, clauses: ProgressClauses) -> bool:
+    """Pass one clause of progress; False without one."""
     start = cursor.token.span
     if (
         cursor.at_word("SLACK")
@@ -98,40 +98,40 @@ def progress_clause(cursor: Cursor, schema: Schema, found: ProgressClauses) -> b
         and cursor.ahead(2).upper in ("ROW", "ROWS")
     ):
         cursor.advance()
-        _once(cursor, found.behind is None, "SLACK", start)
-        found.behind = _backfilling(cursor)
+        _once(cursor, clauses.behind is None, "SLACK", start)
+        clauses.behind = _backfilling(cursor)
     elif cursor.accept("PUNCTUATED", "EXTERNALLY"):
-        _once(cursor, not found.external, "PUNCTUATED EXTERNALLY", start)
-        found.external, found.at = True, start
+        _once(cursor, not clauses.external, "PUNCTUATED EXTERNALLY", start)
+        clauses.external, clauses.at = True, start
     elif cursor.at_word("PUNCTUATED", "BY", "PATTERNS") and cursor.ahead(3).upper in ("OF", "IN"):
         for _ in range(3):
             cursor.advance()
-        _once(cursor, not found.groups, "PUNCTUATED BY … FOR or PATTERNS", start)
-        found.pattern_column = _pattern_column(cursor, schema) if cursor.accept("IN") else None
+        _once(cursor, not clauses.groups, "PUNCTUATED BY … FOR or PATTERNS", start)
+        clauses.pattern_column = _pattern_column(cursor, schema) if cursor.accept("IN") else None
         cursor.expect("OF", purpose=" and the columns that patterns apply to")
-        found.groups, found.patterns, found.at = _columns(cursor, schema, "PATTERNS OF"), True, start
+        clauses.groups, clauses.patterns, clauses.at = _columns(cursor, schema, "PATTERNS OF"), True, start
     elif cursor.accept("PROGRESS", "PER"):
-        _once(cursor, found.sources is None and not found.folder, "PROGRESS PER", start)
-        _sources(cursor, schema, found)
-        found.at = start
+        _once(cursor, clauses.sources is None and not clauses.folder, "PROGRESS PER", start)
+        _sources(cursor, schema, clauses)
+        clauses.at = start
     elif cursor.accept("PROGRESS", "STEP"):
-        _once(cursor, found.step is None, "PROGRESS STEP", start)
-        found.step = _positive(cursor, "PROGRESS STEP")
+        _once(cursor, clauses.step is None, "PROGRESS STEP", start)
+        clauses.step = _positive(cursor, "PROGRESS STEP")
     elif cursor.at_word("PROGRESS"):
         cursor.advance()
-        raise cursor.wanted("PER or STEP after PROGRESS")
+        raise cursor.expected("PER or STEP after PROGRESS")
     elif cursor.accept("HEARTBEAT"):
-        _once(cursor, found.heartbeat is None, "HEARTBEAT", start)
+        _once(cursor, clauses.heartbeat is None, "HEARTBEAT", start)
         cursor.expect("EVERY", purpose=" after HEARTBEAT")
         every = _positive(cursor, "HEARTBEAT EVERY")
         cursor.expect("DELAY", purpose=" and how long a row takes at most")
-        found.heartbeat = (every, duration(cursor, "a length of time after DELAY"))
+        clauses.heartbeat = (every, duration(cursor, "a length of time after DELAY"))
     elif cursor.accept("DEDUPLICATE"):
-        _once(cursor, found.deduplicate is None, "DEDUPLICATE BY", start)
+        _once(cursor, clauses.deduplicate is None, "DEDUPLICATE BY", start)
         cursor.expect("BY", purpose=" and the columns that identify a row")
         keys = _columns(cursor, schema, "DEDUPLICATE BY", any_type=True)
         within = _positive(cursor, "WITHIN") if cursor.accept("WITHIN") else 0
-        found.deduplicate, found.at = Deduplication(keys, within), start
+        clauses.deduplicate, clauses.at = Deduplication(keys, within), start
     else:
         return False
     return True
@@ -152,30 +152,30 @@ def _pattern_column(cursor: Cursor, schema: Schema) -> str:
     name = cursor.name("the column that holds patterns")
     column = schema.find(name)
     if column is None or column.type != STRING:
-        found = "is not there" if column is None else f"is {column.type}"
+        problem = "is not there" if column is None else f"is {column.type}"
         remedy = did_you_mean(name, schema.names) if column is None else "Patterns are texts."
-        raise cursor.error(f"the column '{name}' for PATTERNS IN {found}", at, remedy)
+        raise cursor.error(f"the column '{name}' for PATTERNS IN {problem}", at, remedy)
     return column.name
 
 
-def _sources(cursor: Cursor, schema: Schema, found: ProgressClauses) -> None:
+def _sources(cursor: Cursor, schema: Schema, clauses: ProgressClauses) -> None:
     if cursor.accept("FOLDER"):
-        found.folder = True
+        clauses.folder = True
     else:
-        found.sources = _columns(cursor, schema, "PROGRESS PER", remedy=", or write PROGRESS PER FOLDER")
+        clauses.sources = _columns(cursor, schema, "PROGRESS PER", remedy=", or write PROGRESS PER FOLDER")
     if cursor.accept("EXPECT"):
         at = cursor.token.span
-        found.expected = cursor.whole_number("how many sources there are after EXPECT")
-        if found.expected < 1:
+        clauses.expected = cursor.whole_number("how many sources there are after EXPECT")
+        if clauses.expected < 1:
             raise cursor.error("EXPECT at least one source", at)
 
 
 def _columns(
     cursor: Cursor, schema: Schema, after: str, *, any_type: bool = False, remedy: str = ""
 ) -> tuple[str, ...]:
-    """Columns in parentheses whose values can name something."""
+    """Columns in parentheses whose values can name a source or a group."""
     cursor.expect_sign("(", f" and columns after {after}{remedy}")
-    found: list[str] = []
+    names: list[str] = []
     while True:
         token = cursor.token
         name = cursor.name("a column's name")
@@ -190,13 +190,13 @@ def _columns(
                 token.span,
                 "Take a STRING, whole number, BOOLEAN or DATE.",
             )
-        if column.name in found:
+        if column.name in names:
             raise cursor.error(f"the column '{column.name}' appears twice", token.span)
-        found.append(column.name)
+        names.append(column.name)
         if not cursor.accept_sign(","):
             break
     cursor.expect_sign(")", " or ',' after a column")
-    return tuple(found)
+    return tuple(names)
 
 
 def _positive(cursor: Cursor, word: str) -> Duration:

@@ -1,7 +1,7 @@
-"""Which queries is a statement about: `LIKE 'pattern'` and `WHERE tag = 'night' AND owner = 'ana'`.
+"""The queries of a statement: `LIKE 'pattern'` and `WHERE tag = 'night' AND owner = 'ana'`.
 
-With thousands of queries a statement is about all of a team's, or all of one kind. In a pattern % stands for any text and
-_ for one character; names, owners and tags are compared without case.
+A statement may apply to all queries of a team, or all of one kind. In a pattern % is any text and _ one character;
+names, owners and tags are compared without case.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STATES: Final = ("registered", "backfilling", "live", "paused")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition: a property that equals a value or, with `like`, fits a pattern; or, `negated`, does not."""
+    """One condition: a property equals a value, or with `like` matches a pattern, or if `negated` does not."""
 
     property: Property
     value: str
@@ -31,17 +31,17 @@ class Condition:
     negated: bool = False
 
     def holds(self, values: Sequence[str]) -> bool:
-        """Whether it holds for something with these values of the property: one of them suffices, negated none may."""
+        """Whether the condition holds for any of these values of the property, or if negated for none."""
         if self.like:
             fits = re.compile(pattern_of(self.value), re.IGNORECASE | re.DOTALL).fullmatch
-            found = any(fits(each) for each in values)
+            matched = any(fits(value) for value in values)
         else:
-            found = self.value.casefold() in (each.casefold() for each in values)
-        return found != self.negated
+            matched = self.value.casefold() in (value.casefold() for value in values)
+        return matched != self.negated
 
 
 Selection = tuple[Condition, ...]
-"""Conditions that must all hold; none: everything."""
+"""Conditions that must all hold."""
 
 
 def pattern_of(like: str) -> str:
@@ -52,22 +52,22 @@ def pattern_of(like: str) -> str:
 def selection(cursor: Cursor) -> Selection:
     """`[LIKE 'pattern'] [WHERE condition {AND condition}]`.
 
-    Raises `UserError` for a property there is not, or a state no query is in.
+    Raises `UserError` for an unknown property, or an unknown state.
     """
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     if cursor.accept("LIKE"):
-        found.append(Condition("name", cursor.string("a pattern in quotes after LIKE"), like=True))
+        conditions.append(Condition("name", cursor.string("a pattern in quotes after LIKE"), like=True))
     if cursor.accept("WHERE"):
-        found.append(_condition(cursor))
+        conditions.append(_condition(cursor))
         while cursor.accept("AND"):
-            found.append(_condition(cursor))
+            conditions.append(_condition(cursor))
         if cursor.at_any("OR"):
             raise cursor.unsupported(
                 "conditions on queries are joined with AND",
                 cursor.token.span,
                 "Run the statement once for each.",
             )
-    return tuple(found)
+    return tuple(conditions)
 
 
 def _condition(cursor: Cursor) -> Condition:
@@ -75,7 +75,7 @@ def _condition(cursor: Cursor) -> Condition:
     about = _PROPERTIES.get(token.upper)
     if about is None:
         remedy = did_you_mean(token.text, _PROPERTIES.values()) if token.kind == "name" else None
-        raise cursor.wanted("name, owner, tag or state", remedy)
+        raise cursor.expected("name, owner, tag or state", remedy)
     cursor.advance()
     if cursor.accept_sign("="):
         like, negated = False, False
@@ -84,7 +84,7 @@ def _condition(cursor: Cursor) -> Condition:
     elif cursor.at_word("LIKE") or cursor.at_word("NOT", "LIKE"):
         negated, like = cursor.accept("NOT"), cursor.accept("LIKE")
     else:
-        raise cursor.wanted(f"=, <>, LIKE or NOT LIKE after {about}")
+        raise cursor.expected(f"=, <>, LIKE or NOT LIKE after {about}")
     at = cursor.token.span
     value = cursor.string(f"{'a pattern' if like else f'the {about}'} in quotes")
     if about == "state" and not like and value.lower() not in _STATES:

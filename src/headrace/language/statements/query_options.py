@@ -1,4 +1,4 @@
-"""What may be said of a query beside its SELECT: how long its results are kept, whose it is, and what it is tagged with."""
+"""Options of a query: the retention of its results, its owner, its tags and more."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MATERIALIZE: Final[dict[str, Choice["none", "partial", "complete"]]] = {
 
 
 class QuerySettings(TypedDict, total=False):
-    """The options that are given: `retain` None keeps all, `owner` None is nobody's, no `tags` is none.
+    """The options of a statement: `retain` None has no limit, `owner` None removes the owner, an empty `tags` all tags.
 
-    `materialize`: how much of an answer is kept between two INVOKEs. `zone`: by whose clocks it reads times and dates.
-    `sharing`: whether it keeps and folds its panes together with queries alike.
+    `materialize`: what is stored between two INVOKEs. `zone`: the time zone of its times and dates.
+    `sharing`: whether its panes are aggregated together with those of equal queries.
     """
 
     retain: Duration | None
@@ -43,57 +43,57 @@ def query_options(cursor: Cursor) -> QuerySettings:
     """
     start = cursor.token.span
     places: dict[str, Span] = {}
-    given = option_list(cursor, places)
-    found: QuerySettings = {}
-    if (text := taken(given, "retain")) is not None:
-        found["retain"] = (
+    options = option_list(cursor, places)
+    settings: QuerySettings = {}
+    if (text := taken(options, "retain")) is not None:
+        settings["retain"] = (
             None if text.upper() == "ALL" else interval_option(cursor, "retain", text, places["retain"])
         )
-    if (owner := taken(given, "owner")) is not None:
-        found["owner"] = owner.strip() or None
-    if (tags := taken(given, "tags")) is not None:
-        found["tags"] = _tags(cursor, tags, places["tags"])
-    if (kept := taken(given, "materialize")) is not None:
-        if kept.lower() not in _MATERIALIZE:
+    if (owner := taken(options, "owner")) is not None:
+        settings["owner"] = owner.strip() or None
+    if (tags := taken(options, "tags")) is not None:
+        settings["tags"] = _tags(cursor, tags, places["tags"])
+    if (level := taken(options, "materialize")) is not None:
+        if level.lower() not in _MATERIALIZE:
             raise cursor.error(
-                f"materialize is 'none', 'partial' or 'complete', not '{kept}'",
+                f"materialize is 'none', 'partial' or 'complete', not '{level}'",
                 places["materialize"],
                 "'none' keeps nothing, 'partial' which rows pass, 'complete' the answer itself.",
             )
-        found["materialize"] = _MATERIALIZE[kept.lower()]
-    if (switch := taken(given, "sharing")) is not None:
+        settings["materialize"] = _MATERIALIZE[level.lower()]
+    if (switch := taken(options, "sharing")) is not None:
         if switch.lower() not in _SWITCH:
             raise cursor.error(
                 f"sharing is 'on' or 'off', not '{switch}'",
                 places["sharing"],
                 "'off' keeps the panes of this query separate from those of similar queries.",
             )
-        found["sharing"] = _SWITCH[switch.lower()]
-    if (zone := taken(given, "timezone")) is not None:
-        found["zone"] = checked_zone(cursor, zone, places["timezone"])
-    for name in given:
+        settings["sharing"] = _SWITCH[switch.lower()]
+    if (zone := taken(options, "timezone")) is not None:
+        settings["zone"] = checked_zone(cursor, zone, places["timezone"])
+    for name in options:
         remedy = (
             did_you_mean(name, _NAMES) or f"It has {', '.join(_NAMES[:-1])} and {_NAMES[-1]}: {_EXAMPLE}."
         )
         raise cursor.error(f"a query has no option '{name}'", places[name.lower()], remedy)
-    if not found:
+    if not settings:
         raise cursor.error("no option is given", cursor.since(start), f"Write {_EXAMPLE}.")
-    return found
+    return settings
 
 
 def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """Tags as they are kept, in their order. They are names: compared without case, so one that comes twice is a mistake.
+    """Tags in their order. They are compared without case, so one that occurs twice is a mistake.
 
-    Raises `UserError` for an empty one, too.
+    Raises `UserError` for that, and for an empty one.
     """
-    found = tuple(tag.strip() for tag in tags)
-    for place, tag in enumerate(found):
+    names = tuple(tag.strip() for tag in tags)
+    for index, tag in enumerate(names):
         if not tag or "," in tag:
             fault = f"the tag '{tag}' has a comma in it" if tag else "a tag is empty"
             raise UserError(fault, remedy="Tags are separated by commas: 'alerts, night'.")
-        if tag.lower() in (other.lower() for other in found[:place]):
+        if tag.lower() in (other.lower() for other in names[:index]):
             raise UserError(f"the tag '{tag}' appears twice", remedy="Tags are compared without case.")
-    return found
+    return names
 
 
 def _tags(cursor: Cursor, text: str, at: Span) -> tuple[str, ...]:

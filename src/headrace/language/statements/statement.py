@@ -1,4 +1,4 @@
-"""What statements are there? One value for each; `text` is the statement as written, `span` its place in the script."""
+"""The statements; `text` is the statement as written, `span` its place in the script."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.time import Duration, Instant
 
 Kind: TypeAlias = Choice["stream", "relation", "query"]
 Form: TypeAlias = Choice["text", "dot", "svg"]
-"""In what form a plan is told."""
+"""The format of an EXPLAIN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class CreateQuery(_Written):
 
 @dataclass(frozen=True, slots=True)
 class AlterQuery(_Written):
-    """`ALTER QUERY name AS SELECT …`; `query` is the SELECT as written, `zone` whose clocks it is read by."""
+    """`ALTER QUERY name AS SELECT …`; `query` is the SELECT as written, `zone` its time zone."""
 
     name: str
     query: str
@@ -71,7 +71,7 @@ class RenameQuery(_Written):
 
 @dataclass(frozen=True, slots=True)
 class SetQuery(_Written):
-    """`ALTER QUERY name SET (retain '…', owner '…', tags '…')`: those that are given."""
+    """`ALTER QUERY name SET (retain '…', owner '…', tags '…')`: the options that it has."""
 
     name: str
     settings: QuerySettings
@@ -79,7 +79,7 @@ class SetQuery(_Written):
 
 @dataclass(frozen=True, slots=True)
 class SetStream(_Written):
-    """`ALTER STREAM name SET (keep '0.25')`: the share of its rows that queries WITH SHEDDING are shown from now on."""
+    """`ALTER STREAM name SET (keep '0.25')`: the share of its rows for queries WITH SHEDDING from now on."""
 
     name: str
     keep: float
@@ -119,7 +119,7 @@ class ResumeQuery(_Written):
 
 @dataclass(frozen=True, slots=True)
 class AllQueries(_Written):
-    """`PAUSE | RESUME | DROP QUERIES [LIKE 'pattern'] [WHERE …]`: every query that is meant, as one change."""
+    """`PAUSE | RESUME | DROP QUERIES [LIKE 'pattern'] [WHERE …]`: every query that matches, in one change."""
 
     verb: Choice["pause", "resume", "drop"]
     selection: Selection
@@ -135,7 +135,7 @@ class Show(_Written):
 
 @dataclass(frozen=True, slots=True)
 class Describe(_Written):
-    """`DESCRIBE [EXTENDED] name`: a stream, relation or query; extended: how far a stream has come, and why."""
+    """`DESCRIBE [EXTENDED] name`: a stream, relation or query; extended: with the progress of a stream and its sources."""
 
     name: str
     extended: bool = False
@@ -151,14 +151,14 @@ class ExplainQuery(_Written):
 
 @dataclass(frozen=True, slots=True)
 class ExplainAll(_Written):
-    """`EXPLAIN ALL [AS TEXT | DOT | SVG]`: all that runs, and what is shared."""
+    """`EXPLAIN ALL [AS TEXT | DOT | SVG]`: all running queries, and what they share."""
 
     form: Form = "text"
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainSelect(_Written):
-    """`EXPLAIN SELECT …`; `query` is the SELECT as written, `zone` whose clocks it is read by."""
+    """`EXPLAIN SELECT …`; `query` is the SELECT as written, `zone` its time zone."""
 
     query: str
     select: Select = field(compare=False)
@@ -167,7 +167,7 @@ class ExplainSelect(_Written):
 
 @dataclass(frozen=True, slots=True)
 class Invoke(_Written):
-    """`INVOKE [QUERY] name [RANGE d]`: the current answer; `last` is the d, None where there is none."""
+    """`INVOKE [QUERY] name [RANGE d]`: the current answer; `last` is the d, or None."""
 
     name: str
     last: Duration | None = None

@@ -1,4 +1,4 @@
-"""What was written: statements, selects and expressions with the places they stand at, before any name means anything."""
+"""The syntax tree: statements, selects and expressions with their places in the text, before names are resolved."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal. `shown` is what Spark calls a column that holds it."""
+    """A literal. `shown` is the name in Spark of a column that holds it."""
 
     value: Value
     type: Type
@@ -45,7 +45,7 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class Infix:
-    """`a + b`; comparisons too. `<>` stands for `!=`, `=` for `==`."""
+    """`a + b`; comparisons too. `<>` is written `!=`, `=` is written `==`."""
 
     operator: str
     left: Expr
@@ -133,7 +133,7 @@ class FunctionCall:
     star: bool = False
     condition: Expr | None = None
     within: Fraction | None = None
-    """`WITHIN p PERCENT` as a part of one; `BUCKETS n` as half of one of n."""
+    """`WITHIN p PERCENT` as a fraction; `BUCKETS n` as half of 1/n."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ Expr: TypeAlias = (
 
 
 def parts_of(node: Expr) -> tuple[Expr, ...]:
-    """The direct subexpressions, left to right; those of a SELECT inside are its own."""
+    """The direct subexpressions, left to right, without those inside a SELECT."""
     match node:
         case Name() | Constant() | Exists():
             return ()
@@ -219,7 +219,7 @@ def parts_of(node: Expr) -> tuple[Expr, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream, relation or query in FROM, by name, or a SELECT of its own; or with `others` several as one: UNION ALL.
+    """A stream, relation or query in FROM, by name, or a derived table; with `others` several streams as one: UNION ALL.
 
     With `sets` it is several SELECTs, all that the SELECT around them reads.
     """
@@ -239,7 +239,7 @@ SetOperator: TypeAlias = Choice["UNION ALL", "UNION", "EXCEPT", "INTERSECT"]
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """`A UNION ALL B UNION ALL C`: SELECTs with one operator between them, which stands at `span` first."""
+    """`A UNION ALL B UNION ALL C`: SELECTs with one operator between them, whose first place is `span`."""
 
     operator: SetOperator
     operands: tuple[Select, ...]
@@ -295,7 +295,7 @@ class RevisionsClause:
 class Select:
     """A SELECT. `window` is the `window(...)` item of GROUP BY, which is not among `group_by`.
 
-    `beyond` is where more begins than items, one source without a window, and WHERE.
+    `beyond` is the place of the first clause besides items, one source without a window, and WHERE.
     """
 
     items: tuple[Item | AllColumns, ...]

@@ -1,4 +1,4 @@
-"""Where the parser stands in the tokens, and how it says what it expected there."""
+"""The parser's cursor over tokens, with its error messages."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from headrace.language.syntax.lexer import Token, tokens
 
 DEEPEST = 100
 DEEPEST_SELECT = 10
-"""How deep expressions may nest: enough for anything written by hand, and within Python's stack in every room."""
+"""The maximum depth of expressions: enough for handwritten text, and within Python's stack in all later steps."""
 
 
 class Cursor:
-    """A place in a text's tokens that moves forward."""
+    """A position in a text's tokens that moves forward."""
 
     __slots__ = ("_at", "_base", "_depth", "_selects", "_tokens", "read_select", "text", "token", "zone")
 
@@ -23,7 +23,7 @@ class Cursor:
         """`part` are some of the text's tokens and one of kind "end"; by default all of them."""
         self.text = text
         self.zone = zone
-        """Whose clocks a time is read by that does not say."""
+        """The time zone of times without one."""
         self._tokens = tokens(text) if part is None else part
         self._at = 0
         self._base = 0
@@ -32,7 +32,7 @@ class Cursor:
         self.token = self._tokens[0]
         """The token at the cursor."""
         self.read_select: Callable[[Cursor], Select] | None = None
-        """The parser of a SELECT, handed on by it: its conditions may hold another one."""
+        """The parser of a SELECT, set by it: conditions may hold another one."""
 
     @property
     def at_end(self) -> bool:
@@ -50,7 +50,7 @@ class Cursor:
         return self._tokens[max(0, self._at - 1)]
 
     def ahead(self, count: int = 1) -> Token:
-        """The token `count` places further on."""
+        """The token `count` positions after the cursor."""
         return self._tokens[min(self._at + count, len(self._tokens) - 1)]
 
     def advance(self) -> Token:
@@ -68,7 +68,7 @@ class Cursor:
         """True when the next tokens are these keywords."""
         if self.token.upper != words[0]:
             return False
-        return len(words) == 1 or all(self.ahead(place).upper == word for place, word in enumerate(words))
+        return len(words) == 1 or all(self.ahead(offset).upper == word for offset, word in enumerate(words))
 
     def at_any(self, *words: str) -> bool:
         """True when the next token is one of these keywords."""
@@ -79,57 +79,57 @@ class Cursor:
         return self.token.kind == "sign" and self.token.text in signs
 
     def accept(self, *words: str) -> bool:
-        """Pass these keywords when all of them stand here."""
+        """Pass these keywords, if they are next."""
         if self.token.upper != words[0] or (len(words) > 1 and not self.at_word(*words)):
             return False
         self._go(len(words))
         return True
 
     def accept_sign(self, sign: str) -> bool:
-        """Pass this sign when it stands here."""
+        """Pass this sign, if it is next."""
         token = self.token
-        if found := token.text == sign and token.kind == "sign":
+        if accepted := token.text == sign and token.kind == "sign":
             self._go(1)
-        return found
+        return accepted
 
     def expect(self, *words: str, purpose: str = "") -> None:
-        """Pass these keywords; raises `UserError` when something else stands here."""
+        """Pass these keywords; raises `UserError` when something else is next."""
         for word in words:
             if not self.accept(word):
-                raise self.wanted(word + purpose)
+                raise self.expected(word + purpose)
 
     def expect_sign(self, sign: str, purpose: str = "") -> Token:
-        """Pass this sign; raises `UserError` when something else stands here."""
+        """Pass this sign; raises `UserError` when something else is next."""
         if not self.at_sign(sign):
-            raise self.wanted(f"'{sign}'{purpose}")
+            raise self.expected(f"'{sign}'{purpose}")
         return self.advance()
 
     def name(self, what: str) -> str:
         """Pass a name, bare or in backticks."""
         if self.token.kind not in ("name", "quoted"):
-            raise self.wanted(what)
+            raise self.expected(what)
         return self.advance().text
 
     def string(self, what: str) -> str:
         """Pass a string."""
         if self.token.kind != "string":
-            raise self.wanted(what)
+            raise self.expected(what)
         return self.advance().text
 
     def whole_number(self, what: str) -> int:
         """Pass digits without sign, fraction or suffix; at most 18 of them."""
         token = self.token
         if token.kind != "number" or not token.text.isdigit():
-            raise self.wanted(what)
+            raise self.expected(what)
         if len(token.text) > 18:
             raise self.error(f"the number {token.text[:20]}… is too large here", token.span)
         return int(self.advance().text)
 
-    def wanted(self, what: str, remedy: str | None = None) -> UserError:
-        """An error: something else stands where `what` should."""
-        return self.error(f"expected {what}, found {self.found()}", self.token.span, remedy)
+    def expected(self, what: str, remedy: str | None = None) -> UserError:
+        """An error: something else is next."""
+        return self.error(f"expected {what}, found {self.described()}", self.token.span, remedy)
 
-    def found(self) -> str:
+    def described(self) -> str:
         """The token at the cursor, for a message."""
         if self.token.kind == "end":
             return "the end of the text"
@@ -151,7 +151,7 @@ class Cursor:
 
     @contextmanager
     def inside_select(self, start: Span) -> Iterator[None]:
-        """A SELECT inside another one; raises `UserError` below the deepest."""
+        """A SELECT inside another one; raises `UserError` below the maximum depth."""
         self.check_selects(1, start)
         self._selects += 1
         base, self._base = self._base, self._depth
@@ -161,7 +161,7 @@ class Cursor:
             self._base, self._selects = base, self._selects - 1
 
     def check_selects(self, levels: int, at: Span) -> None:
-        """Raises `UserError` where so many levels of SELECTs are too many here."""
+        """Raises `UserError` where this many more levels of SELECTs are too many."""
         if self._selects + levels > DEEPEST_SELECT:
             raise self.error(
                 f"SELECTs nest deeper than {DEEPEST_SELECT} levels here",
@@ -170,7 +170,7 @@ class Cursor:
             )
 
     def down(self) -> None:
-        """One more level of nesting, until `up`; raises `UserError` below the deepest."""
+        """Enter a level of nesting, until `up`; raises `UserError` below the maximum depth."""
         self._depth += 1
         if self._depth > DEEPEST:
             raise self.error(
@@ -180,5 +180,5 @@ class Cursor:
             )
 
     def up(self) -> None:
-        """The level ends."""
+        """Leave a level."""
         self._depth -= 1

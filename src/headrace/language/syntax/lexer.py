@@ -1,4 +1,4 @@
-r"""Which words, numbers, strings and signs does a text consist of, and where does each stand?
+r"""Words, numbers, strings and signs of a text, with their places.
 
 Literals follow Spark SQL: `'it''s'` and `'it\'s'`, strings in double quotes, raw strings `r'\d'`,
 identifiers in backticks, numbers with suffixes such as `1L`, `1.5D`, `2BD`.
@@ -17,7 +17,7 @@ Kind = Choice["name", "quoted", "number", "string", "sign", "end"]
 
 
 class Token(NamedTuple):
-    """One piece of text. `text` is what it means: a string's value, a quoted name's content, else what is written."""
+    """One token. `text` is its meaning: a string's value, a quoted name's content, else the text as written."""
 
     kind: Kind
     text: str
@@ -27,7 +27,7 @@ class Token(NamedTuple):
 
 
 _new: Final = tuple.__new__
-"""Makes a named tuple of what is there in its order: half of the time of calling its class, a million times."""
+"""Makes a token of values in order: half of the time of calling its class, once per token."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PIECE: Final = re.compile(
     r"""(?:
@@ -40,7 +40,7 @@ _PIECE: Final = re.compile(
     )\s*""",
     re.VERBOSE,
 )
-"""What a piece of text may begin with, and white space after it; of comments, strings and quoted names only the first sign."""
+"""The beginning of a token, and white space after it; of comments, strings and quoted names only the first sign."""
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([0-3][0-7]{2})|(.))", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _LARGEST_CODE_POINT: Final = 0x10FFFF
@@ -49,7 +49,7 @@ _LARGEST_CODE_POINT: Final = 0x10FFFF
 def tokens(text: str) -> tuple[Token, ...]:
     """The tokens of a text, the last one of kind "end".
 
-    Raises `UserError` for a character that begins nothing and for what is opened and never closed.
+    Raises `UserError` for an unexpected character and for quotes and comments that are not closed.
     """
     return (*_pieces(text), _end(text))
 
@@ -57,15 +57,15 @@ def tokens(text: str) -> tuple[Token, ...]:
 def statement_tokens(text: str) -> Iterator[tuple[Token, ...]]:
     """The tokens of a script, statement by statement: up to each `;` and one of kind "end".
 
-    Thousands of statements need not be all at hand. Raises `UserError` as `tokens`, when it comes there.
+    Thousands of statements need not be in memory together. Raises `UserError` as `tokens`, at the statement.
     """
-    found: list[Token] = []
+    statement: list[Token] = []
     for token in _pieces(text):
-        found.append(token)
+        statement.append(token)
         if token.kind == "sign" and token.text == ";":
-            yield (*found, Token("end", "", Span(token.span.end, token.span.end)))
-            found.clear()
-    yield (*found, _end(text))
+            yield (*statement, Token("end", "", Span(token.span.end, token.span.end)))
+            statement.clear()
+    yield (*statement, _end(text))
 
 
 def _end(text: str) -> Token:
@@ -115,7 +115,7 @@ def _spelled(text: str) -> list[tuple[str, str]]:
 
 
 def _is_raw(text: str, end: int, word: str) -> bool:
-    """Whether a word that ends there is the sign of a raw string."""
+    """Whether a word that ends here begins a raw string."""
     return word in ("r", "R") and text.startswith(("'", '"'), end)
 
 
@@ -197,7 +197,7 @@ def _unclosed(text: str, start: int, what: str, quote: str) -> UserError:
 
 
 def _unescape(body: str, quote: str) -> str:
-    """What is between the quotes, with doubled quotes and backslashes resolved; a piece at a time, left to right."""
+    """The text between the quotes, with doubled quotes and backslashes resolved in one pass, left to right."""
     if "\\" not in body:
         return body.replace(quote * 2, quote)
     parts, at = [], 0

@@ -66,10 +66,10 @@ class Side:
     def reach_in_words(self) -> str:
         """How long a row holds."""
         if self.changes is not None:
-            return "comes and goes as it is told"
+            return "is inserted and retracted as emitted"
         if self.lookback is not None:
-            return f"holds {render_duration(self.lookback)}"
-        return "holds with its pair" if self.ends is not None else "holds without end"
+            return f"is valid for {render_duration(self.lookback)}"
+        return "is valid as long as its pair" if self.ends is not None else "is valid permanently"
 
     def bound(self, advance: Advance) -> Instant:
         """What its streams have promised."""
@@ -204,8 +204,8 @@ def join_lines(operator: TwoSided, *, changes: bool) -> Iterator[str]:
     keys = spec.sides[0].keys
     by = ", ".join(show(key) for key in keys) if keys else "nothing: all rows are in one slot"
     what = "changes" if changes else "rows"
-    yield f"  {what} meet by {by}; new {what} search the other side's sorted runs"
-    until = "is added to what is held when" if changes else "is kept until"
+    yield f"  {what} are joined by {by}; new {what} search the other side's sorted runs"
+    until = "is consolidated with the state when" if changes else "is stored until"
     for name, side in zip(("left", "right"), spec.sides, strict=True):
         kept = f", only where {show(side.filters[0].predicate)}" if side.filters else ""
         yield f"  {name}: a row {side.reach_in_words} and {until} the other side has passed that{kept}"

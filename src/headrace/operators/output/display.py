@@ -38,11 +38,11 @@ _ELSEWHERE: Final = frozenset(
 )
 """Fields that other lines show, or none."""
 _EMIT_MODES: Final = {
-    "changes": "what comes and goes at every instant",
-    "log": "what comes and goes at every instant, to the query that reads it",
-    "istream": "what comes",
-    "dstream": "what goes",
-    "rstream": "the whole of it",
+    "changes": "insertions and retractions at each instant",
+    "log": "insertions and retractions at each instant, for the query that reads it",
+    "istream": "insertions",
+    "dstream": "retractions",
+    "rstream": "the whole relation",
 }
 
 
@@ -68,8 +68,8 @@ def _setting(name: str, value: Any) -> Iterator[str]:
     match value:
         case Displayed():
             yield from value.display()
-        case _ if name == "telling":
-            yield f"tells {_EMIT_MODES.get(value, value)}"
+        case _ if name == "emit_mode":
+            yield f"emits {_EMIT_MODES.get(value, value)}"
         case _ if name in ("range", "gap"):
             yield f"{words}: {render_duration(value)}"
         case True:

@@ -45,21 +45,21 @@ class Validity:
 
     def display(self) -> Iterator[str]:
         """As EXPLAIN shows it among an operator's settings."""
-        yield f"a row holds {self._in_words()}"
+        yield f"a row is valid {self._in_words()}"
 
     def _in_words(self) -> str:
         if self.by_changes:
-            return "until an equal one goes"
+            return "until an equal one is retracted"
         if self.ends_given:
-            return "as long as its pair does"
+            return "as long as its pair"
         if self.length is not None and self.length <= 1:
-            return "at its own instant alone"
+            return "at its own instant only"
         if self.length is not None:  # the instant at which the range ends is still of it
             return f"for {render_duration(self.length - 1)}, both ends included"
         if self.count is not None:
             of = " of its partition" if self.partitions else ""
             return f"until {self.count} more rows{of} have come"
-        return "for ever"
+        return "permanently"
 
     @property
     def known_at_once(self) -> bool:

@@ -1,8 +1,8 @@
-"""What does a query cost, when nearly all it needs is done once for many?
+"""Attribution of the cost of shared work to queries.
 
-The time of a piece of work is split among the operators that share it. Each has one part for being there, and one more
-for each row that is its own: of the cells a fold makes, those of its groups; of a state, its rows and its results. Reading
-is done for all alike, so all pay the same. The parts of all queries add up to what was measured, exactly but for rounding.
+The time of a piece of work is split among the operators that share it. Each pays one part per epoch, and one more
+per row of its own: of the cells of an aggregation, those of its groups; of a state, its rows and its results. Reading
+costs all operators the same. The parts of all queries add up to the measured time, exactly but for rounding.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ NOTHING = OperatorObservation()
 class Measured:
     """Observations of `epochs` epochs added up: `works` as in the sharing; `operators` by id; `rows` read.
 
-    State is as it was after the last of them: `state_bytes` by place, `state_rows` by operator. `elsewhere`: nanoseconds
-    of work for queries that are no more.
+    State is as of the last epoch: `state_bytes` by place, `state_rows` by operator. `elsewhere`: nanoseconds
+    of work for dropped queries.
     """
 
     epochs: int
@@ -42,23 +42,23 @@ class Measured:
     @cached_property
     def nanoseconds(self) -> int:
         """Of all work."""
-        return sum(each.nanoseconds for each in self.works)
+        return sum(work.nanoseconds for work in self.works)
 
 
 def attributed(sharing: Sharing, seen: Measured) -> dict[str, float]:
-    """Nanoseconds of each operator, over all epochs that were measured."""
-    found = dict.fromkeys(sharing.places, 0.0)
+    """Nanoseconds of each operator, over all measured epochs."""
+    spent = dict.fromkeys(sharing.places, 0.0)
     for work, measured in zip(sharing.works, seen.works, strict=True):
         if measured.nanoseconds:
             parts = [_parts(work, seen.operators.get(user, NOTHING), seen.epochs) for user in work.users]
-            each = measured.nanoseconds / sum(parts)
-            for user, own in zip(work.users, parts, strict=True):
-                found[user] += each * own
-    return found
+            nanoseconds = measured.nanoseconds / sum(parts)
+            for user, part in zip(work.users, parts, strict=True):
+                spent[user] += nanoseconds * part
+    return spent
 
 
-def _parts(work: Work, own: OperatorObservation, epochs: int) -> int:
-    """One for each epoch, and one for each row of its own."""
+def _parts(work: Work, observed: OperatorObservation, epochs: int) -> int:
+    """One part per epoch, and one per row of its own."""
     if work.kind == "read":
         return epochs
-    return epochs + (own.delta_rows if work.kind == "fold" else own.state_rows + own.results)
+    return epochs + (observed.delta_rows if work.kind == "fold" else observed.state_rows + observed.results)

@@ -1,6 +1,6 @@
 """EXPLAIN as a picture: boxes from the streams to the queries, and lines for the rows between them.
 
-Thousands of queries have the same few boxes as ten: of each column the costliest are drawn, the rest are one box.
+Each column shows the costliest boxes; the rest, perhaps thousands, are one box.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Rows go from box to box, for so many operators."""
+    """Rows from box to box, for this number of operators."""
 
     source: str
     target: str
@@ -51,7 +51,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What is drawn; `caption` says what of."""
+    """Boxes and lines; `caption` is their title."""
 
     caption: str
     boxes: tuple[Box, ...]
@@ -59,7 +59,7 @@ class Picture:
 
 
 def picture(graph: Explained, query: str | None = None) -> Picture:
-    """All that runs, or what one query needs and shares."""
+    """All running queries, or one query with what it needs and shares."""
     drawn = _Drawing(graph, query)
     boxes = tuple(drawn.boxes())
     lines = dict[tuple[str, str], int]()
@@ -75,88 +75,92 @@ class _Drawing:
 
     @cached_property
     def operators(self) -> dict[str, str]:
-        """Those that are drawn, with their queries: for one query also those whose results it reads."""
+        """The operators in the picture, with their queries: for one query also those whose results it reads."""
         if self.query is None:
             return dict(self.graph.owners)
-        found: dict[str, str] = {}
+        needed: dict[str, str] = {}
         waiting = [operator for operator, owner in self.graph.owners.items() if owner == self.query]
         while waiting:
             operator = waiting.pop()
-            found[operator] = self.graph.owners[operator]
+            needed[operator] = self.graph.owners[operator]
             maker = self.graph.makers.get(self._work_of(operator, "read").stream)
-            if maker is not None and maker not in found:
+            if maker is not None and maker not in needed:
                 waiting.append(maker)
-        return found
+        return needed
 
     @cached_property
     def levels(self) -> dict[str, int]:
-        """By stream, how many queries stand between it and a source."""
-        found: dict[str, int] = {}
+        """By stream, the number of queries between it and a source."""
+        heights: dict[str, int] = {}
         for work in self.graph.sharing.works:
             if work.kind == "read":
-                self._level(work.stream, found)
-        return found
+                self._level(work.stream, heights)
+        return heights
 
-    def _level(self, stream: str, found: dict[str, int]) -> int:
-        if stream not in found:
+    def _level(self, stream: str, heights: dict[str, int]) -> int:
+        if stream not in heights:
             maker = self.graph.makers.get(stream)
-            known = maker is not None and maker in self.graph.sharing.places
-            found[stream] = 1 + self._level(self._work_of(str(maker), "read").stream, found) if known else 0
-        return found[stream]
+            registered = maker is not None and maker in self.graph.sharing.places
+            heights[stream] = (
+                1 + self._level(self._work_of(str(maker), "read").stream, heights) if registered else 0
+            )
+        return heights[stream]
 
     def _work_of(self, operator: str, kind: str) -> Work:
-        return self.graph.sharing.works[self._place(operator, kind)]
+        return self.graph.sharing.works[self._position(operator, kind)]
 
-    def _place(self, operator: str, kind: str) -> int:
+    def _position(self, operator: str, kind: str) -> int:
         works = self.graph.sharing.works
-        return next(place for place in self.graph.sharing.places[operator] if works[place].kind == kind)
+        return next(
+            position for position in self.graph.sharing.places[operator] if works[position].kind == kind
+        )
 
     @cached_property
     def drawn(self) -> dict[int, str]:
-        """The box of each piece of work: its own, or that of all the rest of its column."""
-        places = {place for each in self.operators for place in self.graph.sharing.places[each]}
-        found: dict[int, str] = {}
+        """The box of each piece of work: its own, or that of the rest of its column."""
+        places = {position for operator in self.operators for position in self.graph.sharing.places[operator]}
+        boxes: dict[int, str] = {}
         taken: dict[int, int] = {}
-        for place in self.graph.by_weight(places):
-            column = self._column(place)
+        for position in self.graph.by_weight(places):
+            column = self._column(position)
             taken[column] = taken.get(column, 0) + 1
-            many = taken[column] > _MOST[self.graph.sharing.works[place].kind]
-            found[place] = f"more{column}" if many else f"work{place}"
-        return found
+            many = taken[column] > _MOST[self.graph.sharing.works[position].kind]
+            boxes[position] = f"more{column}" if many else f"work{position}"
+        return boxes
 
-    def _column(self, place: int) -> int:
-        work = self.graph.sharing.works[place]
+    def _column(self, position: int) -> int:
+        work = self.graph.sharing.works[position]
         return _COLUMNS * self.levels[work.stream] + _PLACE[work.kind]
 
     @cached_property
     def queries(self) -> dict[str, str]:
         """The box of each query, of those in `operators`, the costliest first."""
         names = set(self.operators.values())
-        costs = [each.name for each in self.graph.costs if each.name in names]
+        costs = [cost.name for cost in self.graph.costs if cost.name in names]
         if self.query is not None:
             costs.remove(self.query)
             costs.insert(0, self.query)
         return {
-            name: f"query{place}" if place < _MOST["query"] else "others" for place, name in enumerate(costs)
+            name: f"query{rank}" if rank < _MOST["query"] else "others" for rank, name in enumerate(costs)
         }
 
     def boxes(self) -> Iterator[Box]:
         rest: dict[str, list[int]] = {}
-        for place, box in self.drawn.items():
-            work = self.graph.sharing.works[place]
+        for position, box in self.drawn.items():
+            work = self.graph.sharing.works[position]
             if not box.startswith("more"):
                 yield Box(
                     box,
-                    self._column(place),
+                    self._column(position),
                     work.kind,
                     work.label,
-                    self._lines(place),
-                    self.graph.share(place),
+                    self._lines(position),
+                    self.graph.share(position),
                 )
             else:
-                rest.setdefault(box, []).append(place)
+                rest.setdefault(box, []).append(position)
         for box, places in rest.items():
-            users = {user for place in places for user in self.graph.sharing.works[place].users}
+            users = {user for position in places for user in self.graph.sharing.works[position].users}
             kind = self.graph.sharing.works[places[0]].kind
             title = f"{len(places):,} more {kind}s"
             whose = count(len(self.graph.queries_of(sorted(users))), "query", "queries")
@@ -170,20 +174,20 @@ class _Drawing:
             )
         yield from self._query_boxes()
 
-    def _lines(self, place: int) -> tuple[str, ...]:
-        work, seen = self.graph.sharing.works[place], self.graph.measured(place)
+    def _lines(self, position: int) -> tuple[str, ...]:
+        work, seen = self.graph.sharing.works[position], self.graph.measured(position)
         users = count(len(self.graph.queries_of(work.users)), "query", "queries")
         if seen is None or self.graph.seen is None:
             return (users,)
         epochs = self.graph.seen.epochs
         rows = f"{rows_of(seen.rows_in / epochs)} in, {rows_of(seen.rows_out / epochs)} out{ratio_of(seen.rows_in, seen.rows_out)}"
         state = f", state {bytes_of(seen.state_bytes)}" if work.kind == "state" else ""
-        cost = f"{time_of(seen.nanoseconds / epochs)}, {percent_of(self.graph.share(place))}"
+        cost = f"{time_of(seen.nanoseconds / epochs)}, {percent_of(self.graph.share(position))}"
         return (f"{users}{state}", rows, cost)
 
     def _query_boxes(self) -> Iterator[Box]:
-        costs = {each.name: each for each in self.graph.costs}
-        total = sum(each.nanoseconds for each in costs.values()) or 1.0
+        costs = {item.name: item for item in self.graph.costs}
+        total = sum(item.nanoseconds for item in costs.values()) or 1.0
         columns = {
             owner: _COLUMNS * self.levels[self._work_of(operator, "state").stream] + _PLACE["query"]
             for operator, owner in self.operators.items()
@@ -210,23 +214,23 @@ class _Drawing:
             )
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """The two ends of each line, once for each operator that it is for."""
+        """The two ends of each line, once for each operator."""
         for operator, owner in self.operators.items():
-            read, fold, state = (self._place(operator, kind) for kind in ("read", "fold", "state"))
+            read, fold, state = (self._position(operator, kind) for kind in ("read", "fold", "state"))
             yield self.drawn[read], self.drawn[fold]
             yield self.drawn[fold], self.drawn[state]
             if "." not in operator:
                 yield self.drawn[state], self.queries[owner]
             maker = self.graph.makers.get(self.graph.sharing.works[read].stream)
             if maker in self.operators:
-                made = self.drawn[self._place(str(maker), "state")]
+                made = self.drawn[self._position(str(maker), "state")]
                 yield (
                     made if "." in str(maker) else self.queries[self.operators[str(maker)]],
                     self.drawn[read],
                 )
 
     def caption(self) -> str:
-        """What the picture is of, and when it was measured."""
+        """The subject of the picture, and the time of the measurements."""
         names = set(self.operators.values())
         of = f"query {self.query}" if self.query is not None else count(len(names), "query", "queries")
         seen = self.graph.seen
@@ -241,18 +245,18 @@ class _Drawing:
 def dot(drawn: Picture) -> str:
     """The picture for Graphviz."""
     colours: Mapping[str, str] = {kind: fill for kind, (fill, _) in COLOURS.items()}
-    found = [
+    lines = [
         "digraph headrace {",
         f"  label={_quoted(drawn.caption)}; labelloc=t; rankdir=LR;",
         '  node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=11];',
     ]
     for box in drawn.boxes:
         label = _quoted("\n".join((box.title, *box.lines)))
-        found.append(f"  {box.id} [label={label}, fillcolor={_quoted(colours[box.kind])}];")
-    found += [
+        lines.append(f"  {box.id} [label={label}, fillcolor={_quoted(colours[box.kind])}];")
+    lines += [
         f"  {line.source} -> {line.target} [label={_quoted(f'{line.operators:,}')}];" for line in drawn.lines
     ]
-    return "\n".join([*found, "}"])
+    return "\n".join([*lines, "}"])
 
 
 COLOURS: Final[Mapping[str, tuple[str, str]]] = {
@@ -262,7 +266,7 @@ COLOURS: Final[Mapping[str, tuple[str, str]]] = {
     "query": ("#ede9fe", "#7c3aed"),
     "more": ("#f1f5f9", "#64748b"),
 }
-"""Of each kind of box: its ground and its edge."""
+"""Fill and border of each kind of box."""
 
 
 def _quoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The picture of EXPLAIN as SVG, drawn here: columns of boxes from left to right, curves between them."""
+"""EXPLAIN's picture as SVG: columns of boxes from left to right, curves between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOP: Final = 64
 _LINE: Final = 15
 _BETWEEN: Final = 14
 _LETTERS: Final = 31
-"""How many letters of the title fit into a line of a box."""
+"""The number of letters of the title in a line of a box."""
 _TITLE_LINES: Final = 4
 _SWEEPS: Final = 4
 _THICKEST: Final = 7.0
@@ -38,11 +38,11 @@ class _Placed:
 
 
 def svg(drawn: Picture) -> str:
-    """The picture as a document of its own, in UTF-8."""
+    """The picture as a complete document, in UTF-8."""
     placed = _placed(drawn)
-    width = max((each.x + _WIDTH for each in placed.values()), default=_WIDTH) + _MARGIN
-    height = max((each.y + each.height for each in placed.values()), default=_TOP) + _MARGIN
-    found = [
+    width = max((box.x + _WIDTH for box in placed.values()), default=_WIDTH) + _MARGIN
+    height = max((box.y + box.height for box in placed.values()), default=_TOP) + _MARGIN
+    parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
             f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="12">'
@@ -50,10 +50,10 @@ def svg(drawn: Picture) -> str:
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
         f'<text x="{_MARGIN}" y="34" font-size="15" fill="#0f172a">{escape(_plain(drawn.caption))}</text>',
         *_curves(drawn, placed),
-        *(part for each in placed.values() for part in _box(each)),
+        *(part for box in placed.values() for part in _box(box)),
         "</svg>",
     ]
-    return "\n".join(found)
+    return "\n".join(parts)
 
 
 def _placed(drawn: Picture) -> dict[str, _Placed]:
@@ -68,27 +68,27 @@ def _placed(drawn: Picture) -> dict[str, _Placed]:
     }
     heights = {box.id: 22 + _LINE * (len(titles[box.id]) + len(box.lines)) for box in drawn.boxes}
     tall = [sum(heights[box.id] for box in column) + _BETWEEN * (len(column) - 1) for column in ordered]
-    found = {}
+    positions = {}
     for number, column in enumerate(ordered):
         y = _TOP + (max(tall) - tall[number]) / 2
         for box in column:
             x = _MARGIN + number * (_WIDTH + _GAP)
-            found[box.id] = _Placed(box, titles[box.id], x, y, heights[box.id])
+            positions[box.id] = _Placed(box, titles[box.id], x, y, heights[box.id])
             y += heights[box.id] + _BETWEEN
-    return found
+    return positions
 
 
 def _plain(text: str) -> str:
-    """Without signs that XML cannot hold; names may have any."""
+    """The text without characters that XML cannot hold."""
     return "".join(mark if mark.isprintable() else "\ufffd" for mark in text)
 
 
 def _neighbours(drawn: Picture) -> Mapping[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    neighbours: dict[str, list[str]] = {}
     for line in drawn.lines:
-        found.setdefault(line.target, []).append(line.source)
-        found.setdefault(line.source, []).append(line.target)
-    return found
+        neighbours.setdefault(line.target, []).append(line.source)
+        neighbours.setdefault(line.source, []).append(line.target)
+    return neighbours
 
 
 def _untangled(columns: Sequence[list[Box]], neighbours: Mapping[str, list[str]]) -> list[list[Box]]:
@@ -96,7 +96,7 @@ def _untangled(columns: Sequence[list[Box]], neighbours: Mapping[str, list[str]]
     ordered = [list(column) for column in columns]
     for _ in range(_SWEEPS):
         for column in ordered:
-            places = {box.id: n / max(1, len(each)) for each in ordered for n, box in enumerate(each)}
+            places = {box.id: n / max(1, len(boxes)) for boxes in ordered for n, box in enumerate(boxes)}
             means = {
                 box.id: sum(near) / len(near)
                 if (near := [places[other] for other in neighbours.get(box.id, ()) if other in places])

@@ -1,4 +1,4 @@
-"""An operator explained to people: what it reads, keeps and gives, and which class its window is of."""
+"""EXPLAIN of an operator: its input, its state, its output, and the class of its window."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def explain(operator: Operator) -> str:
 
 
 def _rule(operator: Operator) -> Iterator[str]:
-    """Why it is this operator, of all that answer queries."""
+    """The rule that chose the operator, and its reason."""
     rule = RULES.get(operator.rule)
     if rule is not None:
         yield f"chosen by: {rule.name} — {rule.why}"

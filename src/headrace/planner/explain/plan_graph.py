@@ -1,4 +1,4 @@
-"""What runs, who shares it and what it costs, as one value: EXPLAIN's texts and pictures are made of it."""
+"""The graph of running work, its sharing and its cost, from which EXPLAIN's texts and pictures are made."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from headrace.planner.explain.cost_attribution import NOTHING, Measured, attribu
 from headrace.planner.explain.work_sharing import Sharing, Work
 
 FEW: Final = 3
-"""So many names stand for any number of them."""
+"""The maximum number of names in a list; further ones are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryCost:
-    """A query: `nanoseconds` attributed to it in an epoch, and what was measured of it in all epochs together."""
+    """A query: `nanoseconds` attributed to it in an epoch, and its measurements in all epochs together."""
 
     name: str
     nanoseconds: float
@@ -27,9 +27,9 @@ class QueryCost:
 
 @dataclass(frozen=True)
 class Explained:
-    """`seen` is None before anything was measured. `owners`: each operator's query, by name.
+    """`seen` is None before the first measurement. `owners`: each operator's query, by name.
 
-    `makers`: the operator whose results a stream is, by the stream's name; other streams come from outside.
+    `makers`: by stream name the operator whose results it is; other streams are external.
     """
 
     sharing: Sharing
@@ -42,20 +42,20 @@ class Explained:
         return list(dict.fromkeys(self.owners[user] for user in users))
 
     def shared_with(self, users: Sequence[str]) -> str:
-        """`3 queries: a, b, c`, however many there are."""
+        """`3 queries: a, b, c`, with a limited number of names."""
         names = self.queries_of(users)
         more = f" and {len(names) - FEW:,} more" if len(names) > FEW else ""
         return f"{count(len(names), 'query', 'queries')}: {', '.join(names[:FEW])}{more}"
 
     @cached_property
     def costs(self) -> list[QueryCost]:
-        """All queries, the costliest first; as they were registered while nothing is measured."""
+        """All queries, the costliest first; in order of registration before the first measurement."""
         spent = attributed(self.sharing, self.seen) if self.seen is not None else {}
-        found: dict[str, list[str]] = {}
+        operators_of: dict[str, list[str]] = {}
         for operator, name in self.owners.items():
-            found.setdefault(name, []).append(operator)
-        costs = [self._cost(name, operators, spent) for name, operators in found.items()]
-        return sorted(costs, key=lambda each: -each.nanoseconds)
+            operators_of.setdefault(name, []).append(operator)
+        costs = [self._cost(name, operators, spent) for name, operators in operators_of.items()]
+        return sorted(costs, key=lambda cost: -cost.nanoseconds)
 
     def _cost(self, name: str, operators: Sequence[str], spent: Mapping[str, float]) -> QueryCost:
         if self.seen is None:
@@ -67,47 +67,51 @@ class Explained:
         rows = sum(self.seen.state_rows.get(operator, 0) for operator in operators)
         return QueryCost(name, total / max(1, self.seen.epochs), every, rows)
 
-    def measured(self, place: int) -> WorkObservation | None:
-        """What was measured of a piece of work in all epochs together; its state as it is now."""
+    def measured(self, position: int) -> WorkObservation | None:
+        """The measurements of a piece of work in all epochs together; its state as of now."""
         if self.seen is None:
             return None
-        found = self.seen.works[place]
-        return WorkObservation(found.rows_in, found.rows_out, found.nanoseconds, self.seen.state_bytes[place])
+        observed = self.seen.works[position]
+        return WorkObservation(
+            observed.rows_in, observed.rows_out, observed.nanoseconds, self.seen.state_bytes[position]
+        )
 
-    def share(self, place: int) -> float:
-        """The work's part of all time that was measured."""
+    def share(self, position: int) -> float:
+        """The work's share of all measured time."""
         if self.seen is None or not self.seen.nanoseconds:
             return 0.0
-        return self.seen.works[place].nanoseconds / self.seen.nanoseconds
+        return self.seen.works[position].nanoseconds / self.seen.nanoseconds
 
-    def below(self, place: int) -> list[int]:
-        """The work that takes the rows of this one: folds of a stream, states of a fold's operators."""
-        work = self.sharing.works[place]
-        wanted = {"read": "fold", "fold": "state", "state": ""}[work.kind]
-        found = {
-            each
+    def below(self, position: int) -> list[int]:
+        """The work that reads the rows of this one: aggregations of a stream, states of an aggregation's operators."""
+        work = self.sharing.works[position]
+        kind = {"read": "fold", "fold": "state", "state": ""}[work.kind]
+        positions = {
+            position
             for user in work.users
-            for each in self.sharing.places[user]
-            if self.sharing.works[each].kind == wanted
+            for position in self.sharing.places[user]
+            if self.sharing.works[position].kind == kind
         }
-        return self.by_weight(found)
+        return self.by_weight(positions)
 
     def by_weight(self, places: Iterator[int] | Sequence[int] | set[int]) -> list[int]:
-        """Places of work, what takes longest first; then what is shared by most."""
+        """Places of work, the longest first; equal ones by the number of queries that share them."""
         works = self.sharing.works
-        return sorted(places, key=lambda each: (-self.share(each), -len(works[each].users), each))
+        return sorted(
+            places, key=lambda position: (-self.share(position), -len(works[position].users), position)
+        )
 
     def streams(self) -> list[int]:
         """The places where streams are read."""
-        return self.by_weight([n for n, each in enumerate(self.sharing.works) if each.kind == "read"])
+        return self.by_weight([n for n, work in enumerate(self.sharing.works) if work.kind == "read"])
 
     def pass_rate(self, work: Work) -> float | None:
-        """The share of the rows it was offered that a query of a fold keeps, in the mean."""
+        """The mean share of its input rows that a query of an aggregation keeps."""
         if self.seen is None or work.kind != "fold":
             return None
-        own = [self.seen.operators.get(user, NOTHING) for user in work.users]
-        offered = sum(each.rows_in for each in own)
-        return sum(each.rows_kept for each in own) / offered if offered else None
+        observed = [self.seen.operators.get(user, NOTHING) for user in work.users]
+        offered = sum(operator.rows_in for operator in observed)
+        return sum(operator.rows_kept for operator in observed) / offered if offered else None
 
 
 def count(number: int, one: str, many: str) -> str:
@@ -116,12 +120,12 @@ def count(number: int, one: str, many: str) -> str:
 
 
 def rows_of(number: float) -> str:
-    """Rows an epoch in the mean: whole ones, but for a few."""
+    """Mean rows per epoch: whole numbers, except small ones."""
     return f"{number:.2g}" if 0 < number < 10 else f"{number:,.0f}"
 
 
 def ratio_of(rows_in: int, rows_out: int) -> str:
-    """` (2.5 %)` of the rows that went in come out, ` (12 for each)`; nothing where none went in."""
+    """` (2.5 %)`, the rows out as a share of the rows in, ` (12 for each)`; empty without rows in."""
     if not rows_in:
         return ""
     share = rows_out / rows_in

@@ -1,8 +1,7 @@
-"""What runs once for whom? The work of an epoch as pieces, each with the operators that share it.
+"""The work of an epoch as pieces, each with the operators that share it.
 
-A stream is read once for all its operators; those that group alike fold its rows once; those of one family keep their
-panes together. The same rules as in the tasks decide (`operators.foldings`, `operators.family`), so what is told is what
-runs.
+A stream is read once for all its operators; operators with equal groups aggregate its rows once; a family shares its panes.
+The rules are those of the tasks (`operators.foldings`, `operators.family`), so EXPLAIN shows what runs.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _LONGEST: Final = 140
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A piece of work: `name` is the stream's, that of an operator which shares the fold, or the state's. `users` are operators."""
+    """A piece of work: `name` is that of the stream, of an operator that shares the aggregation, or of the state. `users` are operators."""
 
     kind: Kind
     name: str
@@ -38,15 +37,15 @@ class Work:
 
     @property
     def key(self) -> str:
-        """As observations name it."""
+        """Its name in observations."""
         return f"{self.kind} {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """All work; `places` has, by operator, the places of what it shares: the reading, its fold and its state.
+    """All work; `places` has, by operator, the places of its work: the reading, its aggregation and its state.
 
-    `keys`: places by what observations call the work.
+    `keys`: places by name in observations.
     """
 
     works: tuple[Work, ...]
@@ -54,10 +53,10 @@ class Sharing:
     keys: Mapping[str, int]
 
     def place_of(self, key: str) -> int | None:
-        """Where the work is that an observation names; None for that of queries that are no more."""
-        if key.startswith("fold "):  # by any of those that share it: others may have come or gone since
-            mine = self.places.get(key.removeprefix("fold "), ())
-            return next((place for place in mine if self.works[place].kind == "fold"), None)
+        """The place of the work of an observation; None for work of dropped queries."""
+        if key.startswith("fold "):  # the operators that share it may have changed since
+            positions = self.places.get(key.removeprefix("fold "), ())
+            return next((position for position in positions if self.works[position].kind == "fold"), None)
         return self.keys.get(key)
 
 
@@ -69,78 +68,82 @@ def sharing(
 ) -> Sharing:
     """The work of operators.
 
-    `apart`: operators with another value see other rows of their stream. `titles`: how streams are named to people. `met`: of
-    streams that are read together those that they are. One that nobody reads by itself is read for those who read it so.
+    `apart`: operators with different values read different rows of their stream. `titles`: names of streams in the text. `met`: the
+    streams of each union. A stream that is read only in a union is read for the union's readers.
     """
     by_stream: dict[str, list[Operator]] = {}
     for operator in operators.values():
         by_stream.setdefault(operator.stream, []).append(operator)
     works: list[Work] = []
     for stream, readers in by_stream.items():
-        users = tuple(each.id for each in readers)
+        users = tuple(reader.id for reader in readers)
         works.append(Work("read", stream, f"read {titles.get(stream, f'stream {stream}')}", users, stream))
         works += _folds(stream, readers, channels)
         works += _states(stream, readers)
     places: dict[str, tuple[int, ...]] = {}
-    for place, work in enumerate(works):
+    for position, work in enumerate(works):
         for user in work.users:
-            places[user] = (*places.get(user, ()), place)
-    keys = {work.key: place for place, work in enumerate(works)}
+            places[user] = (*places.get(user, ()), position)
+    keys = {work.key: position for position, work in enumerate(works)}
     for stream in by_stream:
-        for member in met.get(stream, ()):
-            keys.setdefault(f"read {member}", keys[f"read {stream}"])
+        for name in met.get(stream, ()):
+            keys.setdefault(f"read {name}", keys[f"read {stream}"])
     return Sharing(tuple(works), places, keys)
 
 
 def _folds(stream: str, readers: Iterable[Operator], channels: Mapping[str, object]) -> Iterator[Work]:
     seeing: dict[object, list[Operator]] = {}
-    for each in readers:
-        seeing.setdefault(channels.get(each.id), []).append(each)
+    for reader in readers:
+        seeing.setdefault(channels.get(reader.id), []).append(reader)
     for rows, together in seeing.items():
         for how, operators in groups(together):
             label = f"{'' if rows is None else f'{rows}: '}{_fold_label(how, operators)}"
-            yield Work("fold", operators[0].id, _cut(label), tuple(each.id for each in operators), stream)
+            yield Work("fold", operators[0].id, _cut(label), tuple(reader.id for reader in operators), stream)
 
 
 def _fold_label(how: SharingKind, operators: Sequence[Operator]) -> str:
     first, scan_group = operators[0], over_panes(operators)
     if how == "selections":
-        asked = {predicate_of(each) for member in operators if (each := member.on_request) is not None}
-        return f"match {len(asked):,} condition{'s' * (len(asked) > 1)} in one index, into bitmaps of rows"
+        predicates = {
+            predicate_of(selection)
+            for operator in operators
+            if (selection := operator.on_request) is not None
+        }
+        return f"match {len(predicates):,} condition{'s' * (len(predicates) > 1)} in one index, into bitmaps of rows"
     if how == "routed":
-        filters = {first_filter(member) for member in operators}
+        filters = {first_filter(operator) for operator in operators}
         return f"match {len(filters):,} conditions in one index, and give each query its rows"
     if not scan_group:
         return f"keep rows{_filter(first)} for {first.title}"
     by = ", ".join(show(key.expression) for key in scan_group[0].keys) or "nothing (one group)"
-    panes = {member.panes for member in scan_group}
-    cells = dict.fromkeys(cell for member in scan_group for cell in partials(member))
+    panes = {operator.panes for operator in scan_group}
+    cells = dict.fromkeys(cell for operator in scan_group for cell in partials(operator))
     folded = f"fold by {by} into panes of {len(panes)} window{'s' * (len(panes) > 1)}: {', '.join(cells)}"
     if how == "conditions":
-        conditions = {predicate_of(member) for member in scan_group}
+        conditions = {predicate_of(operator) for operator in scan_group}
         return f"{_joined(first)}match {len(conditions):,} conditions in one index, {folded}"
     return f"{folded}{_filter(first)}"
 
 
 def _joined(operator: Operator) -> str:
-    asked = [step.relation for step in joins_of(operator.row_steps)]
-    return f"join with {', '.join(asked)}, " if asked else ""
+    relations = [step.relation for step in joins_of(operator.row_steps)]
+    return f"join with {', '.join(relations)}, " if relations else ""
 
 
 def _filter(operator: Operator) -> str:
-    kept = [show(step.predicate) for step in operator.row_steps if isinstance(step, RowFilter)]
+    filters = [show(step.predicate) for step in operator.row_steps if isinstance(step, RowFilter)]
     joined = [step.relation for step in joins_of(operator.row_steps)]
-    where = f" where {' and '.join(kept)}" if kept else ""
+    where = f" where {' and '.join(filters)}" if filters else ""
     return where + (f" with {', '.join(joined)}" if joined else "")
 
 
 def _states(stream: str, readers: Iterable[Operator]) -> Iterator[Work]:
     keeping: dict[str, list[Operator]] = {}
-    for each in readers:
-        keeping.setdefault(state_name(each), []).append(each)
+    for reader in readers:
+        keeping.setdefault(state_name(reader), []).append(reader)
     for name, operators in keeping.items():
         label = operators[0].state_label
-        yield Work("state", name, _cut(label), tuple(each.id for each in operators), stream)
+        yield Work("state", name, _cut(label), tuple(reader.id for reader in operators), stream)
 
 
 def _cut(label: str) -> str:

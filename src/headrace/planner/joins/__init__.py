@@ -1,1 +1,1 @@
-"""From joins of streams and of relations to operators."""
+"""Operators of joins of streams and of relations."""

@@ -1,7 +1,7 @@
-"""Windows of rows among those that are joined, as relations of their own.
+"""Joined windows of rows as separate queries.
 
-Until when a row is among the last n, only rows to come say: so such a window is a query of its own that tells its changes, and
-what is joined are relations (`operators/joins/changelog_join.py`). Conditions on its columns alone come to stand over it.
+Only later rows determine how long a row is among the last n: such a window becomes a query that emits a changelog, and
+the join is one of relations (`operators/joins/changelog_join.py`). Conditions on its columns alone are applied above it.
 """
 
 from __future__ import annotations
@@ -29,24 +29,26 @@ from headrace.schema import TINYINT
 
 
 def with_relations(query: Query) -> Query:
-    """The query where every window of rows that is joined is a SELECT in FROM; the query itself where there is none."""
+    """The query where every joined window of rows is a SELECT in FROM; the query itself where there is none."""
     nodes = walk(query.root)
     windows = [node for node in nodes if isinstance(node, Windowed) and isinstance(node.window, Rows)]
     if not windows or not any(isinstance(node, Join) and isinstance(node.right, Windowed) for node in nodes):
         return query
-    reads = frozenset().union(*(columns_of(each) for node in nodes for each in expressions_of(node)))
+    reads = frozenset().union(
+        *(columns_of(expression) for node in nodes for expression in expressions_of(node))
+    )
     groups = [node for node in nodes if isinstance(node, Aggregate)]
-    # Aggregates of all rows say from when on there were any: the relation must then begin with the stream.
-    apart = () if groups and not groups[0].keys else _factors(query.root)
+    # Aggregates of all rows depend on the first row: the relation must then begin with the stream.
+    factors = () if groups and not groups[0].keys else _factors(query.root)
     root = query.root
     for window in windows:
-        own = [factor for factor in apart if _is_of(factor, window)]
-        root = _replaced(root, window, _held(window, own, reads), own)
+        conditions = [factor for factor in factors if _is_of(factor, window)]
+        root = _replaced(root, window, _held(window, conditions, reads), conditions)
     return replace(query, root=root)
 
 
 def logged(operator: Operator) -> Operator:
-    """The operator of a relation that is read: those who read it may look at it later than its own NOW."""
+    """The operator of a relation that other queries read; they may read it at an instant after its own NOW."""
     if isinstance(operator, InstantRows | InstantAggregate | ChangingRows):
         return replace(operator, emit_mode="log")
     if isinstance(operator, ApproximateInstants):
@@ -54,8 +56,8 @@ def logged(operator: Operator) -> Operator:
     raise AssertionError(f"{type(operator).__name__} holds no relation")
 
 
-def _held(window: Windowed, own: Sequence[Expression], reads: frozenset[str]) -> Windowed:
-    """What a window holds of the columns that are read, where the conditions of its own are true, as a relation."""
+def _held(window: Windowed, conditions: Sequence[Expression], reads: frozenset[str]) -> Windowed:
+    """The relation of a window: the columns that are read, of the rows that satisfy its conditions."""
     prefix = f"{window.alias}."
     fields = [field for field in window.source.schema if field.name in reads] or [
         window.source.schema.fields[0]
@@ -63,7 +65,7 @@ def _held(window: Windowed, own: Sequence[Expression], reads: frozenset[str]) ->
     columns = tuple(
         Named(field.name.removeprefix(prefix), Column(field.name, field.type)) for field in fields
     )
-    rows: Node = Filter(window, conjunction(own)) if own else window
+    rows: Node = Filter(window, conjunction(conditions)) if conditions else window
     inner = Query(Project(rows, columns), "relation")
     scan = QueryScan(window.alias, window.alias, inner.schema, inner)
     return Windowed(scan, window.alias, Changing(Column(f"{prefix}{CHANGE}", TINYINT)))
@@ -75,7 +77,7 @@ def _is_of(factor: Expression, window: Windowed) -> bool:
 
 
 def _factors(root: Node) -> list[Expression]:
-    """The conditions that stand over the joins, below groups."""
+    """The conditions above the joins, below groups."""
     return [factor for node in _filters(root) for factor in conjuncts(node.predicate)]
 
 
@@ -90,23 +92,23 @@ def _filters(root: Node) -> list[Filter]:
     ]
 
 
-def _replaced(node: Node, window: Windowed, held: Windowed, own: Sequence[Expression]) -> Node:
-    """The tree with one window said otherwise, and without the conditions that stand over it now."""
+def _replaced(node: Node, window: Windowed, held: Windowed, conditions: Sequence[Expression]) -> Node:
+    """The tree with another window in place of one, without the conditions that are now above it."""
     if node is window:
         return held
     match node:
         case Join(left=left, right=right):
             return replace(
                 node,
-                left=_replaced(left, window, held, own),
-                right=_replaced(right, window, held, own) if isinstance(right, Windowed) else right,
+                left=_replaced(left, window, held, conditions),
+                right=_replaced(right, window, held, conditions) if isinstance(right, Windowed) else right,
             )
         case Filter(source=source, predicate=predicate) if node in _filters(node):
-            rest = [factor for factor in conjuncts(predicate) if factor not in own]
-            below = _replaced(source, window, held, own)
+            rest = [factor for factor in conjuncts(predicate) if factor not in conditions]
+            below = _replaced(source, window, held, conditions)
             return Filter(below, conjunction(rest)) if rest else below
         case Windowed():
             return node
         case _:
-            below = _replaced(node.source, window, held, own)  # type: ignore[union-attr]
+            below = _replaced(node.source, window, held, conditions)  # type: ignore[union-attr]
             return replace(node, source=below)  # type: ignore[arg-type]

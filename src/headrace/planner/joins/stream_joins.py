@@ -1,9 +1,9 @@
-"""A query over several streams under windows, taken apart: pairs of rows, and what is made of them.
+"""Decomposition of a query over several streams with windows into joins of pairs, and a query over the pairs.
 
-Two windows are joined by an operator whose results are a stream of pairs; a third one is joined with that stream, and so on.
-Of windows of time a pair's end is known as it is made (`operators/joins/window_join.py`); where a relation is among them that is
-known by its changes, pairs are changes too (`operators/joins/changelog_join.py`). What stands above the joins in the query reads the pairs of the last one as its one
-stream, so aggregates, relation-to-stream, joins with relations and all else are those of any other query.
+An operator joins two windows, and its results are a stream of pairs; a third window is joined with that stream, and so on.
+With windows of time the end of a pair is known when it is made (`operators/joins/window_join.py`); with a relation given by
+its changelog, pairs are changes too (`operators/joins/changelog_join.py`). The query above the joins reads the pairs of the
+last one as its only stream, so aggregates, relation-to-stream and joins with relations are those of any other query.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ from headrace.schema import BIGINT, BOOLEAN, INTERVAL, TIMESTAMP, TINYINT, Field
 from headrace.time import Duration
 
 PAIRS: Final = "@"
-"""The alias of pairs in what stands above a join."""
+"""The alias of pairs above a join."""
 _UNTIL: Final = Field(UNTIL, BIGINT)
 _CHANGE: Final = Field(CHANGE, TINYINT)
 
 
 @dataclass(frozen=True, slots=True)
 class UnionStream:
-    """Streams that are read together: by name each with (its column, the column's name among all)."""
+    """A union of streams: by name each with (its column, the column's name in the union)."""
 
     name: str
     schema: Schema
@@ -72,7 +72,7 @@ class UnionStream:
 
 @dataclass(frozen=True, slots=True)
 class JoinStage:
-    """An operator that makes pairs, and the streams it reads together."""
+    """An operator that makes pairs, and the union that it reads."""
 
     operator: WindowJoin | RelationJoin
     union: UnionStream
@@ -80,7 +80,7 @@ class JoinStage:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A join of two sides, and where windows that slide end."""
+    """A join of two sides, and the ends of sliding windows."""
 
     spec: JoinSpec
     grid: Grid | None
@@ -89,13 +89,13 @@ class Joined:
 JOINS: Final[tuple[Rule[Joined, WindowJoin | RelationJoin], ...]] = (
     Rule(
         "changes",
-        "a side is a relation known by its changes, so pairs come and go with those of both sides",
+        "a side is a relation given by its changes, so pairs are inserted and retracted with those of both sides",
         when=lambda joined: joined.spec.shown.names[-1] == CHANGE,
         build=lambda joined: RelationJoin(joined.spec),
     ),
     Rule(
         "pairs of windows",
-        "until when a pair holds is known as it is made, so each is told once",
+        "the end of a pair is known when it is made, so each is emitted once",
         when=always,
         build=lambda joined: WindowJoin(joined.spec, joined.grid),
     ),
@@ -120,17 +120,17 @@ def decompose(
 ) -> tuple[Query, tuple[JoinStage, ...]]:
     """The query over pairs, and the joins that make them, outermost first.
 
-    `inner_of` names the operator whose results an operator reads, `stream_of` the stream of an operator's results. Streams
-    of other queries are scans of streams by now.
+    `inner_of` names the operator whose results an operator reads, `stream_of` the stream of an operator's results. Results
+    of other queries have become scans of streams.
     """
     top = next(node for node in walk(query.root) if _is_of_streams(node))
     windows = _windows(top)
     free = frozenset(name for window in windows for name in window.source.schema.names)
     parts = _Parts(name, query, windows, _factors(top), [])
     root = rewritten(query.root, _PairColumns(windows), lambda node: parts.over(node, top, free))
-    wanted = _wanted(query.root, top, free, parts.factors)
+    columns = _columns_read(query.root, top, free, parts.factors)
     inner = inner_of(operator_id)
-    join_stages = tuple(parts.join_stages(inner, len(windows) - 1, wanted, inner_of, stream_of))
+    join_stages = tuple(parts.join_stages(inner, len(windows) - 1, columns, inner_of, stream_of))
     pairs = StreamScan(stream_of(inner), PAIRS, join_stages[0].operator.spec.shown, None)
     return replace(query, root=_placed(root, parts.windowed(pairs))), join_stages
 
@@ -146,29 +146,31 @@ def _windows(node: Node) -> list[Windowed]:
 def _factors(node: Node) -> list[Expression]:
     if not isinstance(node, Join):
         return []
-    own = [] if node.condition is None else list(conjuncts(node.condition))
-    return [*_factors(node.left), *own]
+    factors = [] if node.condition is None else list(conjuncts(node.condition))
+    return [*_factors(node.left), *factors]
 
 
-def _wanted(root: Node, top: Node, free: frozenset[str], pushed: Sequence[Expression]) -> frozenset[str]:
+def _columns_read(
+    root: Node, top: Node, free: frozenset[str], pushed: Sequence[Expression]
+) -> frozenset[str]:
     """The streams' columns that are read above the joins."""
     inside = {id(node) for node in walk(top)}
-    read = [each for node in walk(root) if id(node) not in inside for each in expressions_of(node)]
+    read = [item for node in walk(root) if id(node) not in inside for item in expressions_of(node)]
     above = [factor for expression in read for factor in conjuncts(expression) if factor not in pushed]
-    return frozenset().union(*(columns_of(each) for each in above)) & free
+    return frozenset().union(*(columns_of(item) for item in above)) & free
 
 
 _PLACE: Final = StreamScan("", PAIRS, Schema((_UNTIL,)), None)
 
 
 def _placed(node: Node, pairs: Node) -> Node:
-    """The tree with the pairs where a place was kept for them."""
+    """The tree with the pairs at their placeholder."""
     return rewritten(node, lambda _: None, lambda below: pairs if below is _PLACE else None)
 
 
 @dataclass(slots=True)
 class _Parts:
-    """What the joins are made of. `factors` are conditions: those of the joins, and those of WHERE on their columns alone."""
+    """The parts of the joins. `factors` are conditions: those of the joins, and those of WHERE on their columns alone."""
 
     name: str
     query: Query
@@ -177,16 +179,16 @@ class _Parts:
     passed: list[Node]
 
     def over(self, node: Node, top: Node, free: frozenset[str]) -> Node | None:
-        """A place for the pairs where the joins stand; conditions of WHERE that the joins can test go to them."""
+        """A placeholder for the pairs in place of the joins; conditions of WHERE that the joins can test are moved to them."""
         if node is top:
             return _PLACE
-        grouped = any(isinstance(each, Aggregate) for each in walk(node)[1:])
+        grouped = any(isinstance(inner, Aggregate) for inner in walk(node)[1:])
         if not isinstance(node, Filter) or grouped:
             return None
         factors = conjuncts(node.predicate)
-        own = [factor for factor in factors if columns_of(factor) and columns_of(factor) <= free]
-        self.factors += own
-        rest = [factor for factor in factors if factor not in own]
+        testable = [factor for factor in factors if columns_of(factor) and columns_of(factor) <= free]
+        self.factors += testable
+        rest = [factor for factor in factors if factor not in testable]
         below = rewritten(node.source, _PairColumns(self.windows), lambda under: self.over(under, top, free))
         if not rest:
             return below
@@ -203,12 +205,12 @@ class _Parts:
 
     @property
     def validity_field(self) -> Field:
-        """The column of pairs that says until when they hold, or whether they come or go; NULL where there is no pair."""
-        return _CHANGE if any(isinstance(each.window, Changing) for each in self.windows) else _UNTIL
+        """The column of pairs with their end, or with +1 or -1; NULL without a pair."""
+        return _CHANGE if any(isinstance(window.window, Changing) for window in self.windows) else _UNTIL
 
     @property
     def grid(self) -> Grid | None:
-        """Where windows end."""
+        """The ends of windows."""
         window = self.windows[0].window
         return Grid(window.slide, window.anchor) if isinstance(window, TimeSlide) else None
 
@@ -219,65 +221,71 @@ class _Parts:
         return bool(groups) and not groups[0].keys and not self.slides
 
     def windowed(self, pairs: StreamScan) -> Node:
-        """The pairs under the window that they are in."""
+        """The pairs under their window."""
         source: Node = pairs
         if self.emits_first:
-            told = Column(f"{PAIRS}.{self.validity_field.name}", self.validity_field.type)
-            source = Filter(pairs, Call("isnotnull", (told,), BOOLEAN))
+            validity = Column(f"{PAIRS}.{self.validity_field.name}", self.validity_field.type)
+            source = Filter(pairs, Call("isnotnull", (validity,), BOOLEAN))
         return Windowed(source, PAIRS, self._window())
 
     def _window(self) -> Window:
         if self.validity_field is _CHANGE:
             return Changing(Column(f"{PAIRS}.{CHANGE}", TINYINT))
-        until, ranges = Column(f"{PAIRS}.{UNTIL}", BIGINT), [_lookback(each.window) for each in self.windows]
+        until, ranges = Column(f"{PAIRS}.{UNTIL}", BIGINT), [_lookback(item.window) for item in self.windows]
         first = self.windows[0].window
         if isinstance(first, TimeSlide):
             if set(ranges) == {first.slide}:
                 return first  # a pair is in the window of its later row
-            given = (first.slide, first.anchor, max(filter(None, ranges)))
-            return Custom(JOINED, tuple(Literal(each, BIGINT) for each in given), on=(until,))
+            constants = (first.slide, first.anchor, max(filter(None, ranges)))
+            return Custom(JOINED, tuple(Literal(item, BIGINT) for item in constants), on=(until,))
         return Unbounded() if set(ranges) == {None} else Lasting(until)
 
     def join_stages(
         self,
         operator_id: str,
         last: int,
-        wanted: frozenset[str],
+        columns: frozenset[str],
         inner_of: Callable[[str], str],
         stream_of: Callable[[str], str],
     ) -> Iterator[JoinStage]:
-        """The join of the windows up to number `last`, and those it reads; `wanted` are the columns that pairs are to have."""
+        """The join of the windows up to number `last`, and the joins it reads; `wanted` are the columns of its pairs."""
         right = self.windows[last]
-        known = frozenset(name for each in self.windows[:last] for name in each.source.schema.names)
-        own = frozenset(right.source.schema.names)
-        now = [each for each in self.factors if columns_of(each) & own and columns_of(each) <= known | own]
-        both = [each for each in now if not columns_of(each) <= own]
-        keys = [pair for factor in both if (pair := _equality(factor, known, own)) is not None]
-        tested = frozenset().union(*(columns_of(each) for each in both)) | wanted
-        right_side = self._side(right, tested & own, tuple(key for _, key in keys), now)
+        left_columns = frozenset(name for item in self.windows[:last] for name in item.source.schema.names)
+        right_columns = frozenset(right.source.schema.names)
+        now = [
+            item
+            for item in self.factors
+            if columns_of(item) & right_columns and columns_of(item) <= left_columns | right_columns
+        ]
+        both = [item for item in now if not columns_of(item) <= right_columns]
+        keys = [
+            pair for factor in both if (pair := _equality(factor, left_columns, right_columns)) is not None
+        ]
+        tested = frozenset().union(*(columns_of(item) for item in both)) | columns
+        right_side = self._side(right, tested & right_columns, tuple(key for _, key in keys), now)
         if last == 1:
             left_side = self._side(
-                self.windows[0], tested & known, tuple(key for key, _ in keys), self.factors
+                self.windows[0], tested & left_columns, tuple(key for key, _ in keys), self.factors
             )
             left_met = _inputs(self.windows[0])
         else:
             inner = inner_of(operator_id)
-            found = list(self.join_stages(inner, last - 1, tested & known, inner_of, stream_of))
-            shown = found[0].operator.spec.shown
+            stages = list(self.join_stages(inner, last - 1, tested & left_columns, inner_of, stream_of))
+            shown = stages[0].operator.spec.shown
             left_side = self._side_of_pairs(shown, tuple(key for key, _ in keys), last)
             left_met = [(stream_of(inner), shown, tuple((name, name) for name in shown.names))]
         union = _union_stream(
-            [left_met, _inputs(right)], [_title(each) for each in self.windows[: last + 1]], operator_id
+            [left_met, _inputs(right)], [_title(item) for item in self.windows[: last + 1]], operator_id
         )
         sides = (
             replace(left_side, inputs=tuple(range(len(left_met)))),
             replace(right_side, inputs=tuple(range(len(left_met), len(union.inputs)))),
         )
         yield JoinStage(
-            self._operator(operator_id, union, sides, conjunction(both) if both else None, wanted), union
+            self._operator(operator_id, union, sides, conjunction(both) if both else None, columns), union
         )
         if last > 1:
-            yield from found
+            yield from stages
 
     def _operator(
         self,
@@ -285,10 +293,10 @@ class _Parts:
         union: UnionStream,
         sides: tuple[Side, Side],
         condition: Expression | None,
-        wanted: frozenset[str],
+        columns: frozenset[str],
     ) -> WindowJoin | RelationJoin:
-        """The join of two sides, with the wanted columns of their rows."""
-        fields = [field for side in sides for field in side.stored if field.name in wanted]
+        """The join of two sides, with the columns of their rows that are read."""
+        fields = [field for side in sides for field in side.stored if field.name in columns]
         shown, slot = Schema((*fields, self.validity_field)), slot_of_name(operator_id)
         spec = JoinSpec(operator_id, self.name, union.name, sides, condition, shown, slot, self.emits_first)
         joined = Joined(spec, self.grid)
@@ -296,11 +304,11 @@ class _Parts:
         return rule.build(replace(joined, spec=replace(spec, rule=rule.name)))
 
     def _side_of_pairs(self, shown: Schema, keys: tuple[Expression, ...], last: int) -> Side:
-        """Pairs that an inner join makes of the windows before number `last`."""
+        """Pairs of an inner join of the windows before number `last`."""
         stored = Schema(shown.fields[:-1])
         if self.validity_field is _CHANGE:
             return Side((), stored, (), keys, None, changes=CHANGE)
-        longest = _shortest([_lookback(each.window) for each in self.windows[:last]])
+        longest = _shortest([_lookback(window.window) for window in self.windows[:last]])
         return Side((), stored, (), keys, None, UNTIL, longest)
 
     def _side(
@@ -310,8 +318,8 @@ class _Parts:
         keys: tuple[Expression, ...],
         factors: Sequence[Expression],
     ) -> Side:
-        own = frozenset(window.source.schema.names)
-        alone = [each for each in factors if columns_of(each) and columns_of(each) <= own]
+        names = frozenset(window.source.schema.names)
+        alone = [factor for factor in factors if columns_of(factor) and columns_of(factor) <= names]
         fields = tuple(field for field in window.source.schema if field.name in stored)
         reach, keeps = _lookback(window.window), (RowFilter(conjunction(alone)),) if alone else ()
         changes = f"{window.alias}.{CHANGE}" if isinstance(window.window, Changing) else None
@@ -319,12 +327,14 @@ class _Parts:
 
 
 def _inputs(window: Windowed) -> list[tuple[str, Schema, tuple[tuple[str, str], ...]]]:
-    """The streams of a source, each with its columns' names among all."""
+    """The streams of a source, each with its columns' names in the union."""
     source = window.source
     assert isinstance(source, StreamScan | QueryScan | UnionAll)
     names = source.schema.names
     streams = source.inputs if isinstance(source, UnionAll) else (source,)
-    return [(each.name, source.schema, tuple(zip(each.table.names, names, strict=True))) for each in streams]
+    return [
+        (stream.name, source.schema, tuple(zip(stream.table.names, names, strict=True))) for stream in streams
+    ]
 
 
 def _union_stream(
@@ -344,14 +354,19 @@ def _title(window: Windowed) -> str:
 
 
 def _equality(
-    factor: Expression, known: frozenset[str], own: frozenset[str]
+    factor: Expression, left_columns: frozenset[str], right_columns: frozenset[str]
 ) -> tuple[Expression, Expression] | None:
     """(left key, right key) of an equality of the two sides."""
     if not (isinstance(factor, Call) and factor.function == "="):
         return None
     one, other = factor.arguments
     for left, right in ((one, other), (other, one)):
-        if columns_of(left) and columns_of(left) <= known and columns_of(right) and columns_of(right) <= own:
+        if (
+            columns_of(left)
+            and columns_of(left) <= left_columns
+            and columns_of(right)
+            and columns_of(right) <= right_columns
+        ):
             return left, right
     return None
 
@@ -361,21 +376,21 @@ def _lookback(window: Window) -> Duration | None:
 
 
 def _shortest(reaches: Sequence[Duration | None]) -> Duration | None:
-    """A pair holds no longer than the row that holds shortest."""
-    return min((each for each in reaches if each is not None), default=None)
+    """A pair ends with its shorter row."""
+    return min((reach for reach in reaches if reach is not None), default=None)
 
 
 class _PairColumns:
     """Columns of the streams, and bounds of their windows, as columns of pairs."""
 
     def __init__(self, windows: Sequence[Windowed]) -> None:
-        self._columns = {name for each in windows for name in each.source.schema.names}
-        self._ranges = {f"{each.alias}.window_start": _lookback(each.window) for each in windows}
+        self._columns = {name for window in windows for name in window.source.schema.names}
+        self._ranges = {f"{window.alias}.window_start": _lookback(window.window) for window in windows}
         self._bounds = {
-            f"{each.alias}.window_{bound}": f"{PAIRS}.window_{bound}"
-            for each in windows
+            f"{window.alias}.window_{bound}": f"{PAIRS}.window_{bound}"
+            for window in windows
             for bound in ("start", "end", "id")
-            if slides(each.window)
+            if slides(window.window)
         }
 
     def __call__(self, node: Expression) -> Expression | None:

@@ -1,1 +1,1 @@
-"""From a bound query to operators."""
+"""Lowering: from a bound query to operators."""

@@ -1,8 +1,8 @@
-"""Which queries with approximate aggregates are answered from synopses, and which exactly?
+"""The choice between synopses and exact answers for queries with approximate aggregates.
 
-Exactly where that takes no more memory: windows of few panes, windows without a beginning, queries that need exact panes
-for another aggregate. An exact answer is within any bound, and its bound is 0. Sketches, whose size has nothing to do with panes,
-stand in panes beside exact aggregates.
+The exact answer is chosen where it takes no more memory: windows of few panes, windows without a beginning, queries that need
+exact panes for another aggregate. An exact answer is within any bound, and its bound is 0. Sketches, whose size does not depend
+on panes, are stored in panes with exact aggregates.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from headrace.synopses.histograms.canonical_form import Form
 _COUNTED: Final = ("approx_count", "approx_sum")
 
 _PRESENCE: Final = Form(1, 1)
-"""Enough to tell whether there is anything, which is exact."""
+"""The error of a histogram that only decides whether there is any row; that is exact."""
 
 
 def has_approximate(shape: Shape) -> bool:
-    """True when an aggregate may be answered within a bound."""
+    """True when an aggregate allows an error."""
     return any(is_approximate(item.call) for item in _items(shape))
 
 
 def from_synopses(query: Query, shape: Shape) -> bool:
-    """True when exponential histograms are worth their error."""
+    """True when exponential histograms take less memory than exact panes."""
     if not has_approximate(shape):
         return False
     if not isinstance(shape.window, TimeSlide) or shape.bounds is not None or shape.emit is not None:
@@ -64,29 +64,31 @@ def at_every_instant(query: Query, shape: Shape) -> bool:
 
 
 def with_bounds(shape: Shape) -> Shape:
-    """The query with what is counted for its aggregates, and for each bound a count of nothing, a place to keep it in."""
+    """The query with the counts and sums of its aggregates, and for each bound a count that is always 0, as its column."""
     assert shape.aggregate is not None
     calls = tuple(
-        NamedAggregate(item.name, exact(item.call) if item.call.part == "value" else _place(shape, item))
+        NamedAggregate(
+            item.name, exact(item.call) if item.call.part == "value" else _bound_count(shape, item)
+        )
         for item in _items(shape)
     )
     return replace(shape, aggregate=replace(shape.aggregate, aggregates=calls))
 
 
-def _place(shape: Shape, bound: NamedAggregate) -> AggregateCall:
-    """A count of NULLs, of a type that tells what it bounds."""
+def _bound_count(shape: Shape, bound: NamedAggregate) -> AggregateCall:
+    """A count of NULLs, of a type that identifies the aggregate of the bound."""
     measures = list(dict.fromkeys(exact(item.call) for item in _items(shape)))
     nothing = Literal(None, decimal(measures.index(exact(bound.call)) + 1, 0))
     return AggregateCall("count", nothing, BIGINT)
 
 
 def approximate_instants(
-    answering: InstantAggregate, asked: tuple[NamedAggregate, ...]
+    answering: InstantAggregate, aggregates: tuple[NamedAggregate, ...]
 ) -> ApproximateInstants:
-    """The operator; `answering` answers the query of `with_bounds`, `asked` are its aggregates as they were."""
+    """The operator; `answering` answers the query of `with_bounds`, `asked` are its original aggregates."""
     partial_columns = answering.grouped.layouts[0].partial_columns
-    forms = _forms(asked)
-    pairs = zip(answering.grouped.aggregates, asked, strict=True)
+    forms = _forms(aggregates)
+    pairs = zip(answering.grouped.aggregates, aggregates, strict=True)
     bounds = {
         aggregate_calls.measure_of(item.call): aggregate_calls.measure_of(exact(was.call))
         for item, was in pairs
@@ -100,7 +102,7 @@ def approximate_instants(
 
 
 def counting_exactly(shape: Shape, but: Collection[str] = ()) -> Shape:
-    """The query with what is counted and added for its aggregates, for bounds too."""
+    """The query with the exact counts and sums of its aggregates, also for bounds."""
     assert shape.aggregate is not None
     calls = tuple(
         item if item.name in but else NamedAggregate(item.name, exact(item.call)) for item in _items(shape)
@@ -109,12 +111,12 @@ def counting_exactly(shape: Shape, but: Collection[str] = ()) -> Shape:
 
 
 def in_panes(shape: Shape) -> Shape:
-    """The query with what can be had from sketches of panes; all of it exactly where an aggregate needs rows anyway."""
+    """The query with sketches of panes; exact where an aggregate needs rows anyway."""
     assert shape.aggregate is not None
     items: list[NamedAggregate] = []
     for item in _items(shape):
-        found = comparing(item, _items(shape)) if item.call.within is not None else None
-        items.append(item if found is None else found)
+        compared = comparing(item, _items(shape)) if item.call.within is not None else None
+        items.append(item if compared is None else compared)
     if is_correlated(items):
         return exactly(shape)
     sketched = replace(shape, aggregate=replace(shape.aggregate, aggregates=tuple(items)))
@@ -150,25 +152,25 @@ def exactly(shape: Shape, but: Collection[str] = ()) -> Shape:
 
 
 def approximate_windows(
-    pane_aggregate: PaneAggregate, asked: tuple[NamedAggregate, ...]
+    pane_aggregate: PaneAggregate, aggregates: tuple[NamedAggregate, ...]
 ) -> ApproximateWindows:
     """The operator; `pane_aggregate` answers the same query exactly."""
-    wanted = _forms(asked)
+    strictest = _forms(aggregates)
     counting = replace(pane_aggregate, family=None)
     forms = tuple(
-        wanted.get(partial_column, _PRESENCE) for partial_column in counting.layouts[0].partial_columns
+        strictest.get(partial_column, _PRESENCE) for partial_column in counting.layouts[0].partial_columns
     )
-    return ApproximateWindows(counting, asked, forms)
+    return ApproximateWindows(counting, aggregates, forms)
 
 
-def _forms(asked: tuple[NamedAggregate, ...]) -> dict[PartialColumn, Form]:
-    """The strictest form asked of each partial."""
-    wanted: dict[PartialColumn, Form] = {}
-    for item in asked:
+def _forms(aggregates: tuple[NamedAggregate, ...]) -> dict[PartialColumn, Form]:
+    """The smallest error of each partial."""
+    strictest: dict[PartialColumn, Form] = {}
+    for item in aggregates:
         partial_column, form = aggregate_calls.measure_of(exact(item.call)), _form(item)
-        known = wanted.get(partial_column)
-        wanted[partial_column] = form if known is None or form.first > known.first else known
-    return wanted
+        previous = strictest.get(partial_column)
+        strictest[partial_column] = form if previous is None or form.first > previous.first else previous
+    return strictest
 
 
 def _items(shape: Shape) -> tuple[NamedAggregate, ...]:

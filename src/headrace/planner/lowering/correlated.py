@@ -1,4 +1,4 @@
-"""Queries whose aggregates compare rows with aggregates of their own group: rows are kept, and grouped when a window is known."""
+"""Lowering of correlated aggregates: rows are stored, and grouped when a window is closed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def has_correlated(shape: Shape) -> bool:
 
 
 def check(query: Query, shape: Shape) -> None:
-    """Raises `UnsupportedQuery` where rows that are gone, or never were, would have to answer."""
+    """Raises `UnsupportedQuery` where the answer needs rows that are no longer stored."""
     if query.emit_empty:
         raise UnsupportedQuery(
             "EMIT EMPTY is not available with an aggregate that depends on another one",
@@ -36,14 +36,14 @@ def check(query: Query, shape: Shape) -> None:
 
 
 def regrouping(finish: Finish, grouped: Grouped, window_alias: str) -> Finish:
-    """What is done to the rows of a window: grouped first, then all that `finish` says."""
+    """The steps over the rows of a window: grouping first, then `finish`."""
     calls = tuple(_evaluated(item, grouped) for item in grouped.aggregates)
     bounds = tuple(f"{window_alias}.window_{part}" for part in ("start", "end", "id"))
     return replace(finish, regroup=Regroup(grouped.keys, calls, bounds))
 
 
 def _evaluated(item: NamedAggregate, grouped: Grouped) -> NamedAggregate:
-    """A condition that reads the row alone is part of what is stored of it, so that a row on which it fails is not."""
+    """A condition on the row alone is evaluated before the row is stored, so that a row on which it fails is not."""
     if item.call.condition is None or depends_on(item.call, grouped.aggregates):
         return item
     return NamedAggregate(

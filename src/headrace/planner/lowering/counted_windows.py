@@ -1,4 +1,4 @@
-"""From a bound query to the operators of windows of a partition's rows: those that end at rows, frames, users' classes."""
+"""Lowering of windows of a partition's rows: those that end at rows, frames, users' classes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.planner.lowering.lowering import Lowering
 
 
 def spec_of(lowering: Lowering) -> PartitionedRows:
-    """What all of these store of each row, and make of it. Revisions need the rows of all partitions in one slot."""
+    """The common part of these operators: the stored columns, and the steps over them. Revisions need the rows of all partitions in one slot."""
     shape, window = lowering.shape, lowering.shape.window
     assert isinstance(window, RowsSlide | TupleSlide | Delta | Session | Custom)
     partitions = 0 if isinstance(window, Custom) else len(window.partition)
@@ -71,8 +71,8 @@ def revised_sessions(lowering: Lowering) -> RevisingSessions:
 def user_windows(lowering: Lowering) -> UserWindows:
     """`[WINDOW name(args)]`.
 
-    Raises `UnsupportedQuery` for EMIT EMPTY, and for changes where WHERE or a join may empty a window: that it was there,
-    and what was in the one before is gone, is not known then.
+    Raises `UnsupportedQuery` for EMIT EMPTY, and for changes where WHERE or a join may empty a window: the empty window,
+    and the retractions at it, are then not known.
     """
     window = lowering.shape.window
     assert isinstance(window, Custom)

@@ -1,8 +1,8 @@
-"""RSTREAM over [NOW] of one row for all: it speaks at every instant that has a row, also when WHERE lets none through.
+"""RSTREAM over [NOW] of one row for all: it has a result at every instant with a row, also when WHERE is false for all rows.
 
-So conditions may not take rows away before the aggregates see that there was one. They become the aggregates' own:
+So conditions may not drop rows before the aggregates. They become the aggregates' own:
 `SELECT COUNT(*) FROM s [NOW] WHERE c` is `SELECT COUNT(*) FILTER (WHERE c) FROM s [NOW]`, and an inner join is a LEFT one
-whose aggregates ask that it matched.
+whose aggregates test that it matched.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.schema import BOOLEAN
 
 
 def speaking_always(shape: Shape) -> Shape:
-    """The query with its conditions inside the aggregates, where it speaks for instants that they would silence.
+    """The query with its conditions inside the aggregates, where they would otherwise drop instants.
 
     Raises `UnsupportedQuery` for an inner join that is no equality with a column.
     """
@@ -52,12 +52,12 @@ def speaking_always(shape: Shape) -> Shape:
 
 
 def _matched(join: Join) -> Expression:
-    """True on rows that met one of the relation: a column that an equality found is not NULL."""
-    own = frozenset(join.right.schema.names)
+    """True on rows that matched a row of the relation: a column of an equality is not NULL."""
+    columns = frozenset(join.right.schema.names)
     for factor in conjuncts(join.condition) if join.condition is not None else ():
         for side in factor.arguments if isinstance(factor, Call) and factor.function == "=" else ():
             column = side.argument if isinstance(side, Cast) else side
-            if isinstance(column, Column) and columns_of(column) <= own:
+            if isinstance(column, Column) and columns_of(column) <= columns:
                 return Call("isnotnull", (column,), BOOLEAN)
     raise UnsupportedQuery(
         "RSTREAM over [NOW] of an aggregate needs GROUP BY where it joins on anything but a column's equality",
@@ -66,5 +66,5 @@ def _matched(join: Join) -> Expression:
 
 
 def _all(factors: list[Expression | None]) -> Expression:
-    known = [factor for factor in factors if factor is not None]
-    return conjunction(known)
+    present = [factor for factor in factors if factor is not None]
+    return conjunction(present)

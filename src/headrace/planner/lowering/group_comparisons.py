@@ -1,7 +1,7 @@
-"""Which aggregates that compare rows with their group can be kept as synopses of panes, when they may be wrong by a part?
+"""Approximate aggregates that compare rows with their group, over synopses of panes.
 
 `COUNT(*) FILTER (WHERE x > AVG(x) AND y = 1) WITHIN 1 PERCENT`: one expression of rows compared with values of exact aggregates,
-beside conditions on rows alone. Others are answered exactly, from rows.
+with conditions on rows alone. Others are answered exactly, from rows.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def comparing(item: NamedAggregate, aggregates: Sequence[NamedAggregate]) -> NamedAggregate | None:
-    """The aggregate over a synopsis; None where it cannot be had from one."""
+    """The aggregate over a synopsis; None where a synopsis cannot answer it."""
     call = item.call
     if call.condition is None or call.distinct or call.type.name == "DECIMAL":
         return None
     if not _are_exact(call, aggregates):
         return None
-    names = {each.name for each in aggregates}
+    names = {aggregate.name for aggregate in aggregates}
     factors = conjuncts(call.condition)
     pairs = [_compared(factor, names) for factor in factors if columns_of(factor) & names]
     against = [pair for pair in pairs if pair is not None]
@@ -36,24 +36,26 @@ def comparing(item: NamedAggregate, aggregates: Sequence[NamedAggregate]) -> Nam
     plain = [factor for factor in factors if not columns_of(factor) & names]
     if call.function == "count" and call.argument is not None:
         plain.append(Call("isnotnull", (call.argument,), BOOLEAN))
-    found = replace(
+    comparison = replace(
         call,
         argument=row,
         weight=call.argument if call.function in ("sum", "avg") else None,
         condition=conjunction(plain) if plain else None,
         against=tuple((operator, limit) for _, operator, limit in against),
     )
-    return NamedAggregate(item.name, found)
+    return NamedAggregate(item.name, comparison)
 
 
 def _are_exact(call: AggregateCall, aggregates: Sequence[NamedAggregate]) -> bool:
-    """True when what it compares with depends on rows alone and is not approximate itself."""
+    """True when the aggregates that it reads depend on rows alone and are not approximate."""
     read = [item.call for item in aggregates if item.name in depends_on(call, aggregates)]
-    return bool(read) and all(each.within is None and not depends_on(each, aggregates) for each in read)
+    return bool(read) and all(
+        aggregate.within is None and not depends_on(aggregate, aggregates) for aggregate in read
+    )
 
 
 def _compared(factor: Expression, names: Collection[str]) -> tuple[Expression, str, Expression] | None:
-    """An expression of rows, how it is compared, and with which value of the group."""
+    """An expression of rows, the comparison, and the value of the group."""
     if not isinstance(factor, Call) or factor.function not in _MIRRORED:
         return None
     left, right = factor.arguments
@@ -70,7 +72,7 @@ def _compared(factor: Expression, names: Collection[str]) -> tuple[Expression, s
 
 
 def _without_widening(expression: Expression) -> Expression:
-    """Without casts to wider numbers: all are compared as DOUBLE."""
+    """The expression without casts to wider numbers: comparisons are of DOUBLE."""
     while isinstance(expression, Cast) and expression.type.is_numeric and expression.argument.type.is_integer:
         expression = expression.argument
     return expression

@@ -1,4 +1,4 @@
-"""From a bound query to the operator that answers it: an ordered table of rules, of which the first that holds builds it."""
+"""Lowering of a bound query to its operator: an ordered table of rules, of which the first that applies builds it."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ from headrace.planner.rules import Rule, always, first_of
 def lower(name: str, query: Query, operator_id: str) -> Operator:
     """The operator for a query registered under `name`; `operator_id` names its state.
 
-    Raises `UnsupportedQuery` with the reason for what no operator answers yet.
+    Raises `UnsupportedQuery` with the reason for a query without an operator.
     """
-    asked = Lowering(name, query, _meant(query), operator_id)
-    rule = first_of(LOWERINGS, asked)
-    return rule.build(replace(asked, rule=rule.name))
+    lowering = Lowering(name, query, _meant(query), operator_id)
+    rule = first_of(LOWERINGS, lowering)
+    return rule.build(replace(lowering, rule=rule.name))
 
 
 def _meant(query: Query) -> Shape:
-    """The clauses of a query, exact where nothing is won by an approximate answer."""
+    """The clauses of a query, exact where an approximate answer saves nothing."""
     shape = speaking_always(shape_of(query))
     if not approximate.has_approximate(shape):
         return shape
@@ -75,7 +75,7 @@ def _meant(query: Query) -> Shape:
 
 
 def _has_panes(shape: Shape) -> bool:
-    """Whether aggregates of windows are combined from panes: which windows a row is in is known from its time alone."""
+    """Whether windows are aggregated from panes: the time of a row alone determines its windows."""
     return (
         shape.aggregate is not None
         and shape.bounds is None
@@ -93,7 +93,7 @@ def _pane_aggregate(lowering: Lowering) -> PaneAggregate:
     finish = lowering.finish
     meets = shape.emits_changes or query.revisions is not None
     single = finish.needs_whole_window or not grouped.keys or meets
-    steps = row_steps(shape, apart=query.emit_empty)
+    steps = row_steps(shape, separate=query.emit_empty)
     aggregate = PaneAggregate(
         id=lowering.id,
         query=lowering.name,
@@ -140,8 +140,8 @@ def _approximate_instants(lowering: Lowering) -> ApproximateInstants:
 
 def _rows_and_groups(lowering: Lowering) -> Operator:
     check(lowering.query, lowering.shape)
-    kept = replace(lowering, regroups=True)
-    return first_of(KEPT, kept).build(kept)
+    regrouping = replace(lowering, regroups=True)
+    return first_of(KEPT, regrouping).build(regrouping)
 
 
 def _refuse_late(lowering: Lowering) -> Operator:
@@ -160,7 +160,7 @@ def _bounds_beside_windows(lowering: Lowering) -> bool:
 
 def _refuse_bounds(lowering: Lowering) -> Operator:  # noqa: ARG001
     raise UnsupportedQuery(
-        "BEGIN ... END beside a window that slides or counts rows is a condition of WHERE on the stream's time column",
+        "BEGIN ... END with a window that slides or counts rows is a condition of WHERE on the stream's time column",
         remedy="Compare that column in WHERE, or leave out the window or its SLIDE.",
     )
 
@@ -218,13 +218,13 @@ KEPT: Final[tuple[Rule[Lowering, Operator], ...]] = (
     ),
     Rule(
         "user windows",
-        "a class says which windows a row is in when it is scanned",
+        "a class determines the windows of a row when it is scanned",
         when=_window_is(Custom),
         build=user_windows,
     ),
     Rule(
         "frames",
-        "a window goes on until a row begins the next one, so one of each partition is open",
+        "a window continues until a row begins the next one, so one of each partition is open",
         when=_window_is(Delta, Session),
         build=frame_windows,
     ),
@@ -264,7 +264,7 @@ LOWERINGS: Final[tuple[Rule[Lowering, Operator], ...]] = (
     ),
     Rule(
         "shedding",
-        "rows stand for those that were shed, so panes keep sums of weighted rows",
+        "rows represent those that were shed, so panes keep sums of weighted rows",
         when=lambda q: q.query.shedding,
         build=_weighted_panes,
     ),
@@ -276,7 +276,7 @@ LOWERINGS: Final[tuple[Rule[Lowering, Operator], ...]] = (
     ),
     Rule(
         "synopses at instants",
-        "a synopsis forgets expired rows within the error allowed, so no row is kept",
+        "a synopsis expires rows within the error allowed, so no row is kept",
         when=lambda q: approximate.at_every_instant(q.query, q.shape),
         build=_approximate_instants,
     ),
@@ -294,10 +294,10 @@ LOWERINGS: Final[tuple[Rule[Lowering, Operator], ...]] = (
     ),
     *KEPT,
 )
-"""All of a query's choices, in order: what is special comes first."""
+"""All rules, in order: special cases come first."""
 
 RULES: Final[Mapping[str, Rule[Any, Any]]] = {
     **{rule.name: rule for rule in LOWERINGS},
     **{rule.name: rule for rule in JOINS},
 }
-"""Every rule by its name, as operators carry it."""
+"""Every rule by its name, as operators store it."""

@@ -1,4 +1,4 @@
-"""A bound query on its way to an operator: every rule of `planner/lowering/lower.py` asks it, and builds from it."""
+"""The input of the rules of `planner/lowering/lower.py`: a bound query and its clauses, as operators name them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from headrace.planner.lowering.row_steps import Rename, row_steps
 
 @dataclass(frozen=True)
 class Lowering:
-    """A bound query on its way to an operator: its clauses by the names that operators know.
+    """A bound query and its clauses, by the names that operators use.
 
-    `regroups`: rows are kept, and grouped when a window is known. `rule`: the name of the rule that builds the operator.
+    `regroups`: rows are stored, and grouped when a window is closed. `rule`: the name of the rule that builds the operator.
     """
 
     name: str
@@ -48,17 +48,17 @@ class Lowering:
 
     @property
     def prefix(self) -> str:
-        """What the stream's columns are called before their names."""
+        """The prefix of the stream's columns."""
         return f"{self.shape.scan.alias}."
 
     @property
     def of_accepted(self) -> bool:
-        """Whether it reads the accepted rows of its stream, and not those that are late or rejected."""
+        """Whether it reads the accepted rows of its stream, and not the late or rejected ones."""
         return not isinstance(self.shape.scan, StreamScan) or self.shape.scan.channel == "rows"
 
     @cached_property
     def _steps(self) -> tuple[RowStep, ...]:
-        return row_steps(self.shape, apart=True)
+        return row_steps(self.shape, separate=True)
 
     @property
     def below(self) -> tuple[RowStep, ...]:
@@ -82,12 +82,12 @@ class Lowering:
 
     @property
     def grouped(self) -> Grouped | None:
-        """What rows are folded into as they come; None without aggregates, and where rows are kept to be grouped."""
+        """The groups that rows are aggregated into on arrival; None without aggregates, and where rows are stored for grouping."""
         return None if self.regroups else self.folded
 
     @cached_property
     def finish(self) -> Finish:
-        """What is above the window: with `regroups` rows are grouped first."""
+        """The steps above the window: with `regroups` rows are grouped first."""
         finish = finish_of(self.shape)
         if not self.regroups or self.folded is None:
             return finish
@@ -95,17 +95,17 @@ class Lowering:
 
     @property
     def slot(self) -> int:
-        """Where rows meet that must meet."""
+        """The slot of rows without a key, by the operator's name."""
         return slot_of_name(self.id)
 
     @property
     def relations(self) -> tuple[str, ...]:
-        """Relations that the steps look up."""
+        """Relations of the look-up steps."""
         return relations_of((*self.below, *self.above))
 
     @property
     def emit_mode(self) -> EmitMode:
-        """How changes are told."""
+        """The emit mode of changes."""
         if self.shape.emit is not None:
             return self.shape.emit.kind
         return "istream" if self.query.emission == "stream" else "changes"
@@ -126,7 +126,7 @@ class Lowering:
 
     @property
     def _change(self) -> str | None:
-        """The column that says whether a row comes or goes."""
+        """The column with +1 or -1."""
         window = self.shape.window
         change = self.rename(window.change) if isinstance(window, Changing) else None
         return change.name if isinstance(change, Column) else None
@@ -145,19 +145,21 @@ class Lowering:
         return slides(self.shape.window) and name in bounds
 
     def stored(self) -> tuple[tuple[Expression, ...], Finish]:
-        """What is kept of each row, and what is left to do over it: expressions of the row alone are values by then."""
+        """The stored columns of each row, and the steps over them: expressions of the row alone are computed before."""
         plan = self.finish
         if plan.regroup is not None:
             return self._regrouped(plan, plan.regroup)
         keys = [key.expression for key in (*plan.order, *plan.sort)]
-        wanted = [self.rename(expression) for expression in (*(c.expression for c in plan.columns), *keys)]
-        kept: dict[Expression, None] = {}
-        for expression in wanted:
+        expressions = [
+            self.rename(expression) for expression in (*(c.expression for c in plan.columns), *keys)
+        ]
+        columns: dict[Expression, None] = {}
+        for expression in expressions:
             if any(self._is_bound(name) for name in columns_of(expression)):
-                kept.update(dict.fromkeys(self._plain_columns(expression)))
+                columns.update(dict.fromkeys(self._plain_columns(expression)))
             else:
-                kept[expression] = None
-        over_stored = self._over(kept)
+                columns[expression] = None
+        over_stored = self._over(columns)
 
         def key(item: SortKey) -> SortKey:
             return replace(item, expression=over_stored(item.expression))
@@ -168,19 +170,21 @@ class Lowering:
             order=tuple(map(key, plan.order)),
             sort=tuple(map(key, plan.sort)),
         )
-        return tuple(kept), finish
+        return tuple(columns), finish
 
     def _regrouped(self, plan: Finish, regroup: Regroup) -> tuple[tuple[Expression, ...], Finish]:
-        """Keys, arguments and what conditions read are kept; above the groups columns have their own names."""
-        kept: dict[Expression, None] = dict.fromkeys(self.rename(key.expression) for key in regroup.keys)
+        """Keys, arguments and the columns of conditions are stored; above the groups columns have their own names."""
+        columns: dict[Expression, None] = dict.fromkeys(self.rename(key.expression) for key in regroup.keys)
         for item in regroup.aggregates:
             read = [] if item.call.condition is None else self._plain_columns(item.call.condition)
-            wanted = [*read, *([] if item.call.argument is None else [item.call.argument])]
-            own = {other.name for other in regroup.aggregates}
-            kept |= dict.fromkeys(
-                self.rename(each) for each in wanted if not (isinstance(each, Column) and each.name in own)
+            expressions = [*read, *([] if item.call.argument is None else [item.call.argument])]
+            names = {other.name for other in regroup.aggregates}
+            columns |= dict.fromkeys(
+                self.rename(expression)
+                for expression in expressions
+                if not (isinstance(expression, Column) and expression.name in names)
             )
-        over_stored = self._over(kept)
+        over_stored = self._over(columns)
 
         def over(call: AggregateCall) -> AggregateCall:
             argument = None if call.argument is None else over_stored(call.argument)
@@ -189,11 +193,11 @@ class Lowering:
 
         keys = tuple(Named(key.name, over_stored(key.expression)) for key in regroup.keys)
         calls = tuple(NamedAggregate(item.name, over(item.call)) for item in regroup.aggregates)
-        return tuple(kept), replace(plan, regroup=Regroup(keys, calls, regroup.bounds))
+        return tuple(columns), replace(plan, regroup=Regroup(keys, calls, regroup.bounds))
 
-    def _over(self, kept: Iterable[Expression]) -> Callable[[Expression], Expression]:
-        """Says an expression over what is stored of each row."""
-        places = {expression: f"c{place}" for place, expression in enumerate(kept, len(self.partition))}
+    def _over(self, columns: Iterable[Expression]) -> Callable[[Expression], Expression]:
+        """Rewrites an expression over the stored columns of a row."""
+        places = {expression: f"c{index}" for index, expression in enumerate(columns, len(self.partition))}
 
         def over_stored(expression: Expression) -> Expression:
             renamed = self.rename(expression)
@@ -206,32 +210,34 @@ class Lowering:
         return over_stored
 
     def _plain_columns(self, expression: Expression) -> list[Expression]:
-        found: list[Expression] = []
+        columns: list[Expression] = []
 
         def note(node: Expression) -> Expression | None:
             if isinstance(node, Column) and not self._is_bound(node.name):
-                found.append(node)
+                columns.append(node)
             return None
 
         transform(expression, note)
-        return found
+        return columns
 
     def stored_rows(self, routing: tuple[int, ...] | None) -> tuple[RowLayout, Finish]:
-        """Rows at rest for the groups that are folded of them, or for what `stored` leaves to do over them."""
-        kept, finish = self.stored() if self.grouped is None else (tuple(self.grouped.inputs()), self.finish)
-        return self.layout(kept, routing), finish
+        """The stored rows: inputs of groups, or the columns of `stored`, with the steps over them."""
+        columns, finish = (
+            self.stored() if self.grouped is None else (tuple(self.grouped.inputs()), self.finish)
+        )
+        return self.layout(columns, routing), finish
 
     def outputs(self) -> list[Expression]:
         """The select list, by the names below it."""
         return [self.rename(column.expression) for column in self.finish.columns]
 
     def layout(
-        self, kept: tuple[Expression, ...], routing: tuple[int, ...] | None, bounded: Bounded | None = None
+        self, columns: tuple[Expression, ...], routing: tuple[int, ...] | None, bounded: Bounded | None = None
     ) -> RowLayout:
-        """Rows at rest."""
+        """The layout of stored rows."""
         return RowLayout(
             partition=self.partition,
-            stored=kept,
+            stored=columns,
             below=self.below,
             above=self.above,
             counts_all=counts_rows(self.shape.window),
@@ -243,7 +249,7 @@ class Lowering:
 
 
 def finish_of(shape: Shape) -> Finish:
-    """What stands above the aggregation, with the expressions that order the output: ORDER BY, then group keys."""
+    """The steps above the aggregation, with the expressions that order the output: ORDER BY, then group keys."""
     order = shape.top.order if shape.top is not None else ()
     keys = shape.aggregate.keys if shape.aggregate is not None else ()
     plain = {column.expression for column in shape.project.columns}

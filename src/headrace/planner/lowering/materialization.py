@@ -1,7 +1,7 @@
-"""How much of a query's answer is kept between two questions: nothing, which rows pass its conditions, or all of it?
+"""The materialization of a query between two INVOKEs: none, a bitmap of rows that satisfy its conditions, or the answer.
 
-What the user says, where it is possible; else what was measured to be best. A query whose window INVOKE can apply keeps its
-selection as bitmaps (`partial`): an eighth of a byte a row and query, and no work as time moves on.
+The user's choice applies, where it is possible; else the one that was measured to be best. A query whose window INVOKE can
+apply stores its selection as bitmaps (`partial`): an eighth of a byte per row and query, and no work as time advances.
 Source: PSoup (Chandrasekaran, Franklin 2002), section 4.1 and the conclusions of section 5.
 """
 
@@ -31,24 +31,24 @@ _NUMBERED: Final = re.compile(r"q\d+")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What decides beside the query itself: what the archive of its stream has, and for how long."""
+    """The other inputs of the choice: the rows in the archive of its stream, and its retention."""
 
     archived: bool
     retain: Duration | None = None
 
 
 def materialized(
-    name: str, query: Query, operator_id: str, wanted: Materialize | None, source: Source
+    name: str, query: Query, operator_id: str, materialize: Materialize | None, source: Source
 ) -> Operator:
-    """The operator of a query with as much kept of it as the user wants, or as is best.
+    """The operator of a query with the materialization that the user chose, or the best one.
 
-    Raises `UserError` where the user wants what this query cannot have.
+    Raises `UserError` where the user's choice is not possible for this query.
     """
-    if wanted == "complete" or (wanted is None and query.emission != "relation"):
+    if materialize == "complete" or (materialize is None and query.emission != "relation"):
         return lower(name, query, operator_id)
     shape = shape_of(query)
     obstacle = _obstacle(query, shape, operator_id, source)
-    if wanted is None:
+    if materialize is None:
         if shape.bounds is None or obstacle is not None or _looks_beyond(shape, source):
             return lower(name, query, operator_id)
         return _selection(
@@ -56,14 +56,14 @@ def materialized(
         )
     if obstacle is not None:
         raise UserError(
-            f"materialize '{wanted}' is not possible: {obstacle}",
+            f"materialize '{materialize}' is not possible: {obstacle}",
             remedy="Leave the option out, or write (materialize 'complete').",
         )
-    return _selection(name, query, shape, operator_id, wanted, "as the query specifies")
+    return _selection(name, query, shape, operator_id, materialize, "as the query specifies")
 
 
 def asked_later(name: str, query: Query, operator_id: str, source: Source) -> Selection | None:
-    """The query with nothing kept of it; None where INVOKE could not answer it so."""
+    """The query with nothing materialized; None where INVOKE could not answer it."""
     shape = shape_of(query)
     if _obstacle(query, shape, operator_id, source) is not None:
         return None
@@ -71,9 +71,9 @@ def asked_later(name: str, query: Query, operator_id: str, source: Source) -> Se
 
 
 def cheaper_materialization(operator: Operator, query: Query, source: Source) -> Materialize | None:
-    """How much is kept of a query with `BEGIN … END` that could be answered as well with less; None when it could not."""
-    if (asked := operator.on_request) is not None:
-        return "partial" if asked.materialize == "partial" else None
+    """A cheaper materialization of a query with `BEGIN … END` that gives the same answers; None without one."""
+    if (selection := operator.on_request) is not None:
+        return "partial" if selection.materialize == "partial" else None
     shape = shape_of(query)
     if shape.bounds is None or _obstacle(query, shape, operator.id, source) is not None:
         return None
@@ -81,7 +81,7 @@ def cheaper_materialization(operator: Operator, query: Query, source: Source) ->
 
 
 def _obstacle(query: Query, shape: Shape, operator_id: str, source: Source) -> str | None:
-    """Why the window of this query cannot be applied when it is asked; None when it can."""
+    """The reason why the window of this query cannot be applied at INVOKE; None when it can."""
     if isinstance(shape.window, Lasting | Changing):
         return (
             "it joins streams, or reads a relation that changes: no bitmap over one archive shows what passes"
@@ -104,7 +104,7 @@ def _obstacle(query: Query, shape: Shape, operator_id: str, source: Source) -> s
 
 
 def _looks_beyond(shape: Shape, source: Source) -> bool:
-    """Whether a window may hold rows that the archive no longer has."""
+    """Whether a window may hold rows that have expired from the archive."""
     if source.retain is None:
         return False
     reach = [] if not isinstance(shape.window, TimeRange) else [shape.window.range]
@@ -114,23 +114,23 @@ def _looks_beyond(shape: Shape, source: Source) -> bool:
 
 
 def _selection(
-    name: str, query: Query, shape: Shape, operator_id: str, wanted: Choice["none", "partial"], why: str
+    name: str, query: Query, shape: Shape, operator_id: str, materialize: Choice["none", "partial"], why: str
 ) -> Selection:
     if has_correlated(shape):
         check(query, shape)
     shape = exactly(shape) if has_approximate(shape) else shape
     aggregate = shape.aggregate
     lowering = Lowering(name, query, shape, operator_id, regroups=True)
-    kept, finish = lowering.stored()
+    columns, finish = lowering.stored()
     return Selection(
         id=operator_id,
         query=name,
         stream=shape.scan.name,
-        materialize=wanted,
+        materialize=materialize,
         why=why,
         window=_window(shape),
         steps=tuple(step for step in (*lowering.below, *lowering.above) if isinstance(step, RowFilter)),
-        answer=Answer(kept, finish, aggregate is not None and not aggregate.keys),
+        answer=Answer(columns, finish, aggregate is not None and not aggregate.keys),
     )
 
 

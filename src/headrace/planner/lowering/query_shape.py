@@ -1,4 +1,4 @@
-"""The parts of a bound query, taken apart: which clause is what.
+"""The clauses of a bound query.
 
 The binder makes trees of one shape, bottom up: scan, filters under the window, window, joins with relations, memberships, WHERE,
 bounds, aggregation, HAVING, ORDER BY and LIMIT, select list, DISTINCT, relation-to-stream. `Shape` names each.
@@ -53,44 +53,44 @@ class Shape:
 
     @property
     def emits_changes(self) -> bool:
-        """Whether ISTREAM or DSTREAM is asked for: what differs, and not the whole."""
+        """True for ISTREAM or DSTREAM: only the differences are emitted."""
         return self.emit is not None and self.emit.kind != "rstream"
 
 
 def shape_of(query: Query) -> Shape:
-    """Take a query apart.
+    """The clauses of a query.
 
     Raises `UnsupportedQuery` for trees of another shape, with the reason.
     """
-    found = _Parts()
+    parts = _Parts()
     node = query.root
     while not isinstance(node, StreamScan | QueryScan | UnionAll):
-        node = found.take(node)
-    if found.window is None or found.project is None:
+        node = parts.take(node)
+    if parts.window is None or parts.project is None:
         raise UnsupportedQuery("a query needs a window over a stream and a select list")
-    top = found.top
-    if top is not None and found.top_reads_output:
-        top = replace(top, order=_over_inputs(top.order, found.project))
+    top = parts.top
+    if top is not None and parts.top_reads_output:
+        top = replace(top, order=_over_inputs(top.order, parts.project))
     return Shape(
         scan=node,
-        window=found.window.window,
-        window_alias=found.window.alias,
-        project=found.project,
-        before=tuple(found.before),
-        joins=tuple(reversed(found.joins)),
-        semijoin_columns=tuple(reversed(found.marks)),
-        where=tuple(found.where),
-        bounds=found.bounds,
-        aggregate=found.aggregate,
-        having=tuple(found.having),
+        window=parts.window.window,
+        window_alias=parts.window.alias,
+        project=parts.project,
+        before=tuple(parts.before),
+        joins=tuple(reversed(parts.joins)),
+        semijoin_columns=tuple(reversed(parts.marks)),
+        where=tuple(parts.where),
+        bounds=parts.bounds,
+        aggregate=parts.aggregate,
+        having=tuple(parts.having),
         top=top,
-        distinct=found.distinct,
-        emit=found.emit,
+        distinct=parts.distinct,
+        emit=parts.emit,
     )
 
 
 class _Parts:
-    """Collects clauses on the way down; the place of a filter says which clause it is."""
+    """Collects clauses on the way down; the position of a filter determines its clause."""
 
     def __init__(self) -> None:
         self.window: Windowed | None = None
@@ -147,7 +147,7 @@ class _Parts:
 
 
 def _over_inputs(order: tuple[SortKey, ...], project: Project) -> tuple[SortKey, ...]:
-    """Sort keys over the select list's results, said over what the select list reads."""
+    """Sort keys over the select list's results, rewritten over its inputs."""
     named = {column.name: column.expression for column in project.columns}
 
     def of_input(node: Expression) -> Expression | None:

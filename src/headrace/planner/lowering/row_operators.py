@@ -1,4 +1,4 @@
-"""From a bound query to the operators of windows of time, instants and bare streams that keep rows."""
+"""Lowering of windows of time, instants and bare streams that store rows."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from headrace.planner.lowering.lowering import Lowering
 
 
 def passes(lowering: Lowering) -> bool:
-    """Whether it is a select over a bare stream, which only ever adds rows, whatever their order."""
+    """Whether it is a SELECT over a bare stream, which only adds rows, in any order."""
     shape = lowering.shape
     plain = shape.bounds is None and shape.aggregate is None and shape.top is None and not shape.distinct
     return plain and isinstance(shape.window, Unbounded) and lowering.emit_mode == "istream"
 
 
 def passing(lowering: Lowering) -> Passing:
-    """A select over a bare stream."""
-    kept, finish = lowering.stored()
-    rows, stream = lowering.layout(kept, ()), lowering.shape.scan.name
+    """A SELECT over a bare stream."""
+    columns, finish = lowering.stored()
+    rows, stream = lowering.layout(columns, ()), lowering.shape.scan.name
     return Passing(lowering.id, lowering.name, stream, rows, finish, lowering.relations, lowering.rule)
 
 
 def with_changes(lowering: Lowering, inner: PaneAggregate | WindowRows) -> Operator:
-    """ISTREAM or DSTREAM over successive windows, or their revisions, where asked for."""
+    """ISTREAM or DSTREAM over successive windows, or their revisions, if the query has them."""
     emit, revisions = lowering.shape.emit, lowering.query.revisions
     if emit is None or emit.kind == "rstream":
         if revisions is None:
@@ -52,13 +52,13 @@ def window_rows(lowering: Lowering) -> Operator:
     """Rows in windows of time."""
     shape = lowering.shape
     assert isinstance(shape.window, TimeSlide | Landmark)
-    kept, finish = lowering.stored()
+    columns, finish = lowering.stored()
     changes = shape.emits_changes
     meets = finish.needs_whole_window or changes or lowering.query.revisions is not None
-    apart: tuple[int, ...] | None = None if meets else ()
+    routing: tuple[int, ...] | None = None if meets else ()
     if meets and not changes and lowering.query.revisions is None and finish.regroup is not None:
         alone = bool(finish.regroup.keys) and finish.limit is None and not finish.distinct
-        apart = tuple(range(len(finish.regroup.keys))) if alone else None
+        routing = tuple(range(len(finish.regroup.keys))) if alone else None
     rows = WindowRows(
         id=lowering.id,
         query=lowering.name,
@@ -66,7 +66,7 @@ def window_rows(lowering: Lowering) -> Operator:
         panes=Panes.of(shape.window),
         range=shape.window.range if isinstance(shape.window, TimeSlide) else None,
         bounds_prefix=f"{shape.window_alias}.",
-        rows=lowering.layout(kept, apart),
+        rows=lowering.layout(columns, routing),
         finish=finish,
         relations=lowering.relations,
         revisions=lowering.query.revisions,
@@ -84,7 +84,7 @@ def refuse_revisions(lowering: Lowering) -> Operator:  # noqa: ARG001
 
 
 def _validity(lowering: Lowering) -> tuple[Validity, Bounded]:
-    """How long a row holds, by its window and `BEGIN ... END` together."""
+    """The validity of a row, by its window and `BEGIN ... END` together."""
     window = lowering.shape.window
     if isinstance(window, Rows):
         return Validity(count=window.count, partitions=len(lowering.partition)), Bounded()
@@ -114,16 +114,16 @@ def _hashable(expressions: Sequence[Expression]) -> bool:
 
 
 def instant_rows(lowering: Lowering) -> InstantRows | ChangingRows:
-    """Rows at every instant. Equal result rows must meet, since a row that comes and one that goes cancel out."""
-    kept, finish = lowering.stored()
+    """Rows at every instant. Equal result rows need one slot, since an insertion and a retraction cancel out."""
+    columns, finish = lowering.stored()
     outputs, partition = lowering.outputs(), lowering.partition
     routing: tuple[int, ...] | None = None
     if finish.is_row_by_row and isinstance(lowering.shape.window, Rows):
         routing = tuple(range(len(partition))) if partition and set(partition) <= set(outputs) else None
     elif finish.is_row_by_row and _hashable(outputs):
-        routing = tuple(len(partition) + kept.index(output) for output in dict.fromkeys(outputs))
+        routing = tuple(len(partition) + columns.index(output) for output in dict.fromkeys(outputs))
     validity, bounded = _validity(lowering)
-    rows, name = lowering.layout(kept, routing, bounded), lowering.shape.scan.name
+    rows, name = lowering.layout(columns, routing, bounded), lowering.shape.scan.name
     emit_mode, relations = lowering.emit_mode, lowering.relations
     if validity.by_changes and finish.is_row_by_row and not finish.distinct:
         return ChangingRows(
@@ -142,11 +142,11 @@ def instant_aggregate(lowering: Lowering) -> InstantAggregate:
         column.expression.name for column in lowering.finish.columns if isinstance(column.expression, Column)
     }
     keys = {key.name for key in grouped.keys}
-    apart = bool(keys) and keys <= shown and not lowering.finish.needs_whole_window
+    by_group = bool(keys) and keys <= shown and not lowering.finish.needs_whole_window
     routing: tuple[int, ...] | None = None
-    if apart and not isinstance(shape.window, Rows):
-        routing = tuple(len(partition) + place for place in range(len(grouped.keys)))
-    elif apart and partition and set(partition) <= {key.expression for key in grouped.keys}:
+    if by_group and not isinstance(shape.window, Rows):
+        routing = tuple(len(partition) + index for index in range(len(grouped.keys)))
+    elif by_group and partition and set(partition) <= {key.expression for key in grouped.keys}:
         routing = tuple(range(len(partition)))
     validity, bounded = _validity(lowering)
     return InstantAggregate(

@@ -1,4 +1,4 @@
-"""Row steps: the filters, look-ups and tests of membership of a query, as operators do them row by row.
+"""Row steps: the filters, look-ups and tests of membership of a query, applied row by row.
 
 Names change here: a stream's column `alias.column` becomes `column`, so that equal expressions of different queries are
 equal values; columns of joined relations keep `alias.column`.
@@ -26,18 +26,18 @@ from headrace.planner.lowering.query_shape import Shape
 from headrace.schema import BIGINT, DOUBLE
 
 
-def row_steps(shape: Shape, *, apart: bool = False) -> tuple[RowStep, ...]:
+def row_steps(shape: Shape, *, separate: bool = False) -> tuple[RowStep, ...]:
     """Filters and look-ups before any state, cheapest first: stream-only conditions before the joins.
 
     A condition on stream columns commutes with the joins (for LEFT too, since stream rows are the kept side). With
-    `apart` the conditions below the window, where there are any, are the first step alone.
+    `separate` the conditions below the window, where there are any, are the first step alone.
     """
     rename = Rename(shape)
     where, late = list(shape.where), list[Expression]()
     if shape.joins or shape.semijoin_columns:
         where = [factor for factor in shape.where if rename.is_stream_only(factor)]
         late = [factor for factor in shape.where if not rename.is_stream_only(factor)]
-    groups = [[*shape.before], where] if apart else [[*shape.before, *where]]
+    groups = [[*shape.before], where] if separate else [[*shape.before, *where]]
     steps: list[RowStep] = [
         RowFilter(conjunction([rename(factor) for factor in early])) for early in groups if early
     ]
@@ -99,7 +99,7 @@ def _look_up(join: Join, rename: Rename) -> LookupJoin:
 
 
 def _never_fails(key: Expression) -> bool:
-    """True for a column, also as a wider number: a key that fails would hide its row, where a test tells."""
+    """True for a column, also as a wider number: a key that fails would drop its row, where a test reports the failure."""
     if isinstance(key, Cast):
         return _never_fails(key.argument) and key.argument.type.is_integer and key.type in (BIGINT, DOUBLE)
     return isinstance(key, Column)
@@ -107,14 +107,14 @@ def _never_fails(key: Expression) -> bool:
 
 def _membership(mark: SemijoinColumn, rename: Rename) -> Membership:
     inside = f"{mark.right.alias}."
-    left_keys, right_keys, own, residual = [], [], [], []
+    left_keys, right_keys, inner, residual = [], [], [], []
     for factor in conjuncts(mark.condition) if mark.condition is not None else ():
         pair = _equi_pair(factor, inside)
         if pair is not None and _never_fails(pair[1]):
             left_keys.append(rename(pair[0]))
             right_keys.append(_strip(pair[1], inside))
         elif all(name.startswith(inside) for name in columns_of(factor)):
-            own.append(_strip(factor, inside))
+            inner.append(_strip(factor, inside))
         else:
             residual.append(rename(factor))
     value, member = mark.test.arguments if mark.test is not None else (None, None)
@@ -124,7 +124,7 @@ def _membership(mark: SemijoinColumn, rename: Rename) -> Membership:
         alias=mark.right.alias,
         left_keys=tuple(left_keys),
         right_keys=tuple(right_keys),
-        own=conjunction(own) if own else None,
+        own=conjunction(inner) if inner else None,
         residual=conjunction(residual) if residual else None,
         value=None if value is None else rename(value),
         tested_value=None if member is None else _strip(member, inside),

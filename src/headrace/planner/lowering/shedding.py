@@ -1,8 +1,8 @@
-"""What does a query WITH SHEDDING compute of the rows it is shown? Sums over their weights, which panes keep like any others.
+"""Lowering of a query WITH SHEDDING: sums over the weights of rows, which panes aggregate like any others.
 
-An estimate and its error are made of COUNT, SUM and AVG of the rows that were looked at, and of sums of what each of them adds
+An estimate and its error are made of COUNT, SUM and AVG of the rows that are used, and of sums of their contributions
 to the estimate and to its variance: `headrace.algebra.expressions.shedding_estimates` has the equations. The mean square around the ratio of an AVG
-comes apart into three sums, sum u x^2 - 2 r sum u x + r^2 sum u with u = w (w - 1), so that its error carries some 1e-8 of the
+is the sum of three terms, sum u x^2 - 2 r sum u x + r^2 sum u with u = w (w - 1), so that its error carries some 1e-8 of the
 values by rounding; it is exactly 0 where nothing was shed, since each sum is.
 """
 
@@ -32,13 +32,13 @@ def weighted(shape: Shape) -> Shape:
     """The query with sums over weighted rows, and with estimates and errors as expressions over them."""
     assert shape.aggregate is not None
     sums = _Sums(shape.scan.alias)
-    told = {
+    estimates = {
         item.name: sums.estimate(item.call) for item in shape.aggregate.aggregates if item.call.part in PARTS
     }
-    plain = tuple(item for item in shape.aggregate.aggregates if item.name not in told)
+    plain = tuple(item for item in shape.aggregate.aggregates if item.name not in estimates)
 
     def meant(node: Expression) -> Expression | None:
-        return told.get(node.name) if isinstance(node, Column) else None
+        return estimates.get(node.name) if isinstance(node, Column) else None
 
     columns = tuple(
         replace(column, expression=transform(column.expression, meant)) for column in shape.project.columns
@@ -53,13 +53,13 @@ def weighted(shape: Shape) -> Shape:
 
 @dataclass(slots=True)
 class _Sums:
-    """What is summed for the estimates of one query, each once."""
+    """The sums for the estimates of one query, each once."""
 
     alias: str
     named: list[NamedAggregate] = field(default_factory=list)
 
     def estimate(self, call: AggregateCall) -> Expression:
-        """An estimate, its error, or the share that was looked at, over sums."""
+        """An estimate, its error, or the share of rows used, over sums."""
         if call.part == "kept":
             rows = Cast(self._of("count", None), DOUBLE)
             return _over(rows, _plus(rows, self._more(None, None)))
@@ -73,7 +73,7 @@ class _Sums:
 
     @property
     def _nothing_shed(self) -> Expression:
-        """Whether no row of the group stands for another one."""
+        """Whether every row of the group has weight 1."""
         return Call("=", (self._more(None, None), _ZERO), BOOLEAN)
 
     def _estimate(self, call: AggregateCall) -> Expression:
@@ -105,7 +105,7 @@ class _Sums:
         return _over(_times(Literal(Z, DOUBLE), _root(around)), rows)
 
     def _rows(self, call: AggregateCall) -> Expression:
-        """How many rows the values of an aggregate stand for."""
+        """The number of rows that the values of an aggregate represent."""
         counted = Cast(self._of("count", call.argument, call.condition), DOUBLE)
         return _plus(counted, self._more(call.argument, call.condition))
 
@@ -113,18 +113,18 @@ class _Sums:
         return self._added(MORE, argument, condition)
 
     def _added(self, part: str, argument: Expression | None, condition: Expression | None) -> Expression:
-        """A part of the weights of the rows that count, added up; 0 where there are none."""
+        """The sum of a part of the weights of the rows that count; 0 without rows."""
         if argument is not None:
             present = Call("isnotnull", (argument,), BOOLEAN)
             condition = present if condition is None else conjunction((condition, present))
         return Call("coalesce", (self._of("sum", weight_of(self.alias, part), condition), _ZERO), DOUBLE)
 
     def _sum(self, call: AggregateCall, part: str, times: int = 1) -> Expression:
-        """The values of an aggregate, or their squares, by a part of their weights, added up."""
+        """The sum of the values of an aggregate, or of their squares, times a part of their weights."""
         assert call.argument is not None
         value: Expression = Cast(call.argument, DOUBLE)
-        found = value if times == 1 else _times(value, value)
-        return self._of("sum", _times(found, weight_of(self.alias, part)), call.condition)
+        values = value if times == 1 else _times(value, value)
+        return self._of("sum", _times(values, weight_of(self.alias, part)), call.condition)
 
     def _of(
         self, function: str, argument: Expression | None, condition: Expression | None = None
@@ -151,7 +151,7 @@ def _times(left: Expression, right: Expression) -> Expression:
 
 
 def _over(left: Expression, right: Expression) -> Expression:
-    """NULL where there is nothing to divide by."""
+    """The quotient; NULL for a divisor of 0."""
     return Call("/", (left, Call("nullif", (right, _ZERO), DOUBLE)), DOUBLE)
 
 

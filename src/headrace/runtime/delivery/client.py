@@ -1,9 +1,9 @@
-"""A client that comes and goes: it fetches what it has not acknowledged, after a minute or after days (PSoup, section 1).
+"""Clients that fetch the results they have not acknowledged, after a minute or after days (PSoup, section 1).
 
-The pipeline neither knows of clients nor waits for them. A client reads committed files and keeps its place as a file of
-its own in the home, so it may live in another process than the hub, and run when no hub does. Until it acknowledges a
+The pipeline neither knows of clients nor waits for them. A client reads committed files and stores its position as a file of
+its own in the home, so it may be in another process than the hub, and run when no hub does. Until it acknowledges a
 delivery it is given the same rows again, also after a crash: at least once, in the order of epochs, and exactly once for a
-client that remembers the last `position` it has dealt with.
+client that stores the last `position` it has processed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.runtime.results.result_log import missed_since
 
 
 class _Looking(Protocol):
-    """What a client needs of a hub or of a reader."""
+    """The part of a hub or of a reader that a client needs."""
 
     @property
     def home(self) -> Home: ...
@@ -40,9 +40,9 @@ class _Looking(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Rows of one epoch, and the client's place after them.
+    """Rows of one epoch, and the client's position after them.
 
-    `missed` counts the entries of the results list that retention had removed before this client came: those of its query, and
+    `missed` counts the entries of the results list that retention had removed before this fetch: those of its query, and
     those of any query where the list itself begins later now.
     """
 
@@ -66,7 +66,7 @@ class Client:
         return next(self.pending(after=after), None)
 
     def pending(self, *, after: Delivery | None = None) -> Iterator[Delivery]:
-        """All that is committed and not acknowledged, epoch by epoch."""
+        """All deliveries that are committed and not acknowledged, epoch by epoch."""
         acknowledged = self._cursor.read()
         start = acknowledged if after is None else max(acknowledged, after.position)
         home = self._at.home
@@ -80,14 +80,14 @@ class Client:
             missed = 0
 
     def acknowledge(self, delivery: Delivery) -> None:
-        """Never to be given this delivery, or an earlier one, again. Durable on return; again is harmless.
+        """Never get this delivery, or an earlier one, again. Durable on return; repeating it is harmless.
 
-        A `StoreError` says by its `outcome` whether it is acknowledged; in any case it may be repeated.
+        The `outcome` of a `StoreError` is whether it is acknowledged; in any case it may be repeated.
         """
         self._cursor.write(delivery.position)
 
     def skip(self) -> None:
-        """Acknowledge all that is committed, without looking at it."""
+        """Acknowledge all that is committed, without reading it."""
         with outcome_unless_known("absent"):
             length = self._at.home.list_of(self._at.home.latest(), "results").length
         self._cursor.write(length)
@@ -100,10 +100,10 @@ def connect(at: _Looking | str | Path, query: str, name: str) -> Client:
     Raises `UserError` for an unknown home or query, or an empty name.
     """
     looking: _Looking = Reader.at(Path(at)) if isinstance(at, str | Path) else at
-    known = looking.catalog.require_query(query).definition.name
-    require_changelog(known, looking.operator_and_query(known)[0])
+    registered = looking.catalog.require_query(query).definition.name
+    require_changelog(registered, looking.operator_and_query(registered)[0])
     if not name:
         raise UserError(
             "a client needs a name", remedy="The home needs it to know how far that client has read."
         )
-    return Client(known, name, looking, Cursor(looking.home.store, f"client-{known}-{name}"))
+    return Client(registered, name, looking, Cursor(looking.home.store, f"client-{registered}-{name}"))

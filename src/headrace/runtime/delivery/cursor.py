@@ -1,7 +1,7 @@
-"""How far a receiver of results has come, and what is due to it: what sinks and clients have in common.
+"""Cursors of receivers: a position in the results, and the rows that are due from there; used by sinks and clients.
 
-A position counts entries of the results list, so it means the same in every later manifest; it says nothing of a query's
-text, and survives ALTER. What retention has removed below it was never delivered and is told as missed.
+A position counts entries of the results list, so it means the same in every later manifest; it does not depend on a query's
+text, and survives ALTER. Results below it that retention has removed were never delivered and are reported as missed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Cursor:
         return max(self._positions(), default=0)
 
     def write(self, delivered: int) -> None:
-        """Remember, durably; the older positions go after the newer one is there. Again is harmless.
+        """Store the position, durably; older positions are deleted after the newer one is there. Repeating it is harmless.
 
-        A `StoreError` says by its `outcome` whether it is remembered. What is unknown `read` finds out, and a repetition makes
-        durable.
+        The `outcome` of a `StoreError` is whether it is stored. If that is unknown, `read` finds out, and a repetition makes
+        it durable.
         """
         with outcome_unless_known("absent"):
             positions = self._positions()
@@ -68,7 +68,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """One epoch's rows of a query, None at the end of what is committed; `position` is where its receiver then stands."""
+    """One epoch's rows of a query, None at the end of what is committed; `position` is its receiver's position after them."""
 
     epoch: int
     position: int
@@ -76,7 +76,7 @@ class Due:
 
 
 def due(home: Home, manifest: Manifest, operator: Operator, query: Query, start: int) -> Iterator[Due]:
-    """What is committed from position `start` on, epoch by epoch, then the end."""
+    """The epochs that are committed from position `start` on, then the end."""
     for part in result_log.epochs_of(home, manifest, operator.id, start):
         table = result_log.ordered(part.table, operator.sort, query.schema.names)
         yield Due(part.epoch, part.position, result_log.visible(table, query, changes=True))

@@ -1,8 +1,8 @@
-"""What would a query have told, of which only the selection is kept, or nothing? Its changes, made when somebody looks.
+"""Changelog of a query that stores only its selection, or nothing: recomputed from the archive for one reader.
 
-`history()` and `follow()` of a relation give its changes. A query whose window waits for INVOKE keeps none; whoever
-looks runs the operator that tells them, over the same archive up to the same punctuation, in memory and for himself alone.
-The pipeline does nothing for it; who looks often, or must not miss anything, asks for `materialize 'complete'`.
+`history()` and `follow()` of a relation give its changes. A query whose window waits for INVOKE stores none; a reader
+runs the operator that emits them, over the same archive up to the same punctuation, in memory and for itself alone.
+The pipeline does nothing for it; for frequent reads, or delivery of every change, there is `materialize 'complete'`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _IDLE_SECONDS: Final = 0.5
 
 @dataclass(slots=True)
 class OnDemandChangelog:
-    """One look at the changes of a selection; a later manifest goes on where an earlier one ended."""
+    """One reader's changes of a selection; a later manifest continues where an earlier one ended."""
 
     home: Home
     operator: Selection
@@ -52,7 +52,7 @@ class OnDemandChangelog:
         return OnDemandChangelog(home, operator, lower(operator.query, query, operator.id))
 
     def until(self, manifest: Manifest) -> pa.Table | None:
-        """The changes that are told up to a manifest and have not been given yet, with system columns."""
+        """The changes up to a manifest that were not returned yet, with system columns."""
         if self.operator.id not in manifest.operators:
             return None
         progress = manifest.operators[self.operator.id]
@@ -70,7 +70,7 @@ class OnDemandChangelog:
         return step.results
 
     def closing(self, manifest: Manifest) -> Step:
-        """What would be told beyond that if the stream ended there."""
+        """The further changes if the stream ended there."""
         self.until(manifest)
         max_event_time = manifest.stream(self.operator.stream).greatest
         with registered(callable_by_name(self.home.catalog.functions)):
@@ -79,21 +79,21 @@ class OnDemandChangelog:
             )
 
     def _read(self, manifest: Manifest, progress: OperatorProgress) -> list[Sections]:
-        """What the teller makes of the archive entries that are new to it and counted by the query."""
-        past = archive_list_of(self.home, manifest, self.operator.stream)
+        """Deltas of the archive entries that are new to this reader and counted by the query."""
+        archive = archive_list_of(self.home, manifest, self.operator.stream)
         stream = self.home.catalog.stream(self.operator.stream)
         assert stream is not None
-        start = max(progress.since, self._replayed, past.first)
+        start = max(progress.since, self._replayed, archive.first)
         scanner = self.changelog_operator.scanner({})
         stored = self.changelog_operator.columns - {
             AT,
             POSITION,
-        }  # these two every row has beside its columns
-        for entry in past.entries[start - past.first : progress.replayed - past.first]:
+        }  # every row has these two besides its columns
+        for entry in archive.entries[start - archive.first : progress.replayed - archive.first]:
             for name in entry.files:
                 run = ArchivedRun(self.home.store, name, stream)
                 keys = run.keys
-                batch = Batch({each: run.column(each) for each in stored}, keys.at, keys.position)
+                batch = Batch({column: run.column(column) for column in stored}, keys.at, keys.position)
                 scanner.add(batch if keys.accepted is None else batch.where(keys.accepted))
         self._replayed = max(start, progress.replayed)
         deltas = scanner.finish().deltas
@@ -102,60 +102,60 @@ class OnDemandChangelog:
     def _compact(self, advance: Advance) -> None:
         if len(self._state) <= _MANY_RUNS:
             return
-        found: dict[str, list[pa.Table]] = {}
+        by_name: dict[str, list[pa.Table]] = {}
         for sections in self._state:
             for name, table in sections.items():
-                found.setdefault(name, []).append(table)
+                by_name.setdefault(name, []).append(table)
         after = Advance(advance.punctuation, advance.punctuation, advance.max_event_time)
         self._state = [
-            {name: self.changelog_operator.compact(name, tables, after) for name, tables in found.items()}
+            {name: self.changelog_operator.compact(name, parts, after) for name, parts in by_name.items()}
         ]
 
 
 def recomputed_changelog(home: Home, catalog_query: CatalogQuery, operator: Selection) -> list[pa.Table]:
-    """All that a selection would have told up to the newest epoch."""
+    """All changes of a selection up to the newest epoch."""
     table = OnDemandChangelog.of(home, catalog_query, operator).until(home.latest())
     return [] if table is None else [table]
 
 
 def closing_of_selections(pipeline: Pipeline) -> dict[str, pa.Table]:
-    """By query, what selections would tell beyond that if the streams ended here; as for all, none that is paused or behind.
+    """By query, the further changes of selections if the streams ended here; without paused and backfilling ones, as for all.
 
     Rows on which an expression failed count among the hub's `closing_rejects`.
     """
-    found: dict[str, pa.Table] = {}
+    closing: dict[str, pa.Table] = {}
     home, manifest = pipeline.home, pipeline.home.latest()
     for catalog_query in pipeline.catalog.queries.values():
         name, operator = (
             catalog_query.definition.name,
             pipeline.loop.engine.plan.operators[catalog_query.operator_id],
         )
-        place = manifest.operators.get(operator.id)
-        asked = operator.on_request
-        if asked is None or place is None or catalog_query.definition.paused:
+        progress = manifest.operators.get(operator.id)
+        selection = operator.on_request
+        if selection is None or progress is None or catalog_query.definition.paused:
             continue
-        if place.replayed < home.list_of(manifest, f"archive:{operator.stream}").length:
+        if progress.replayed < home.list_of(manifest, f"archive:{operator.stream}").length:
             continue
-        step = OnDemandChangelog.of(home, catalog_query, asked).closing(manifest)
+        step = OnDemandChangelog.of(home, catalog_query, selection).closing(manifest)
         if step.results is not None and step.results.num_rows:
-            found[name] = step.results
+            closing[name] = step.results
         if step.rejected:
             pipeline.closing_rejects[name] = tuple(
-                reason for each in step.rejected for reason in each.reasons
+                reason for rejects in step.rejected for reason in rejects.reasons
             )
-    return found
+    return closing
 
 
 def follow_changes(
-    pipeline: Pipeline, catalog_query: CatalogQuery, operator: Selection, *, past: bool
+    pipeline: Pipeline, catalog_query: CatalogQuery, operator: Selection, *, with_history: bool
 ) -> Iterator[pa.Table]:
-    """What it would tell, as epochs are committed; with `past` first what it would have told. Ends when the loop stops."""
-    retelling = OnDemandChangelog.of(pipeline.home, catalog_query, operator)
-    if not past:
-        retelling.until(pipeline.home.latest())
+    """The changes as epochs are committed; `with_history`: earlier ones first. Ends when the loop stops."""
+    changelog = OnDemandChangelog.of(pipeline.home, catalog_query, operator)
+    if not with_history:
+        changelog.until(pipeline.home.latest())
     while True:
         alive, manifest = pipeline.loop.is_running, pipeline.home.latest()
-        table = retelling.until(manifest)
+        table = changelog.until(manifest)
         if table is not None:
             yield table
         if pipeline.loop.failure is not None:
@@ -168,11 +168,11 @@ def follow_changes(
 
 
 def require_changelog(name: str, operator: Operator) -> None:
-    """Raises `UserError` for a query that tells nobody what changes: who must not miss anything needs one that does."""
-    asked = operator.on_request
-    if asked is not None:
+    """Raises `UserError` for a query that stores no changes to deliver."""
+    selection = operator.on_request
+    if selection is not None:
         raise UserError(
-            f"the query '{name}' keeps its {'selection' if asked.materialize == 'partial' else 'text'} only,"
+            f"the query '{name}' keeps its {'selection' if selection.materialize == 'partial' else 'text'} only,"
             " and delivers no changes",
             remedy=f"ALTER QUERY {name} SET (materialize 'complete'); or fetch its answer with INVOKE {name}.",
         )

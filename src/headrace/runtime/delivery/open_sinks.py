@@ -1,4 +1,4 @@
-"""The sinks of a hub that are open: what they hold back from retention, how they are, and their end."""
+"""Open sinks of a hub: the results they hold back from retention, their states, and their end."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class OpenSinks:
         return any(sink.query == query for sink in self._sinks)
 
     def held(self) -> dict[str, int]:
-        """Operator → index of the first of its results that a sink has not delivered. One that stopped holds nothing."""
-        found: dict[str, int] = {}
+        """Operator → index of the first of its results that a sink has not delivered. A stopped sink holds nothing."""
+        positions: dict[str, int] = {}
         for sink in self._sinks:
             standing = self._home.catalog.query(sink.query)
             if standing is not None and sink.state.state != "stopped":
-                place = sink.cursor.read()
-                found[standing.operator_id] = min(place, found.get(standing.operator_id, place))
-        return found
+                position = sink.cursor.read()
+                positions[standing.operator_id] = min(position, positions.get(standing.operator_id, position))
+        return positions
 
     def report(self) -> list[dict[str, Any]]:
-        """How each of them is, as plain values."""
+        """The state of each of them, as plain values."""
         return list(self._reports())
 
     def _reports(self) -> Iterator[dict[str, Any]]:
@@ -61,7 +61,7 @@ class OpenSinks:
             }
 
     def close(self) -> None:
-        """Deliver what is left and stop, the last one first; raises what the first of them to fail had failed with."""
+        """Deliver the rest and stop, the last one first; raises the error of the first of them to fail."""
         with ExitStack() as closing:
             for sink in self._sinks:
                 closing.callback(sink.close)

@@ -1,7 +1,7 @@
-"""`--output DIR`: one file per query that holds its answers so far, kept current.
+"""`--output DIR`: one file per query with its answers so far, replaced after each epoch that changes them.
 
-Windows and streams: every row emitted in the life of the home, and the provisional ones; windows that are revised, as they
-stand; relations and BEGIN … END: what INVOKE returns. A file is replaced whole, so a reader sees one epoch or the next.
+Windows and streams: every row emitted in the life of the home, and the provisional ones; revised windows in their current
+form; relations and BEGIN … END: the answer of INVOKE. A file is replaced whole, so a reader sees one epoch or the next.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from headrace.store.logs.manifest import Manifest
 def emitted_rows(
     home: Home, manifest: Manifest, operator: Operator, query: Query, provisional: pa.Table | None = None
 ) -> pa.Table:
-    """All that a query has told, in the order of the contract; only the selected columns."""
+    """All emitted rows of a query, in the order of the contract; only the selected columns."""
     if is_answer(query):
         table = current_answer.invoke(home, manifest, operator, query)
     else:
@@ -45,7 +45,7 @@ def emitted_rows(
 
 
 def is_answer(query: Query) -> bool:
-    """True for queries whose file holds what INVOKE returns, not what was emitted."""
+    """True for queries whose file holds the answer of INVOKE, not the emitted rows."""
     return query.emission == "relation" or any(isinstance(node, Bounds) for node in walk(query.root))
 
 
@@ -75,11 +75,11 @@ class Exporter:
     def refresh(self) -> list[str]:
         """Replace the files of queries whose answers have changed; their names."""
         manifest, changed = self.pipeline.home.latest(), []
-        told = self._newly_emitted(manifest)
+        emitting = self._newly_emitted(manifest)
         for name, (operator, query) in self._queries().items():
             stream = manifest.stream(operator.stream) if is_answer(query) else NEW_STREAM
             mark = (operator.id, stream.greatest, stream.rows)
-            if operator.id in told or self._written.get(name) != mark:
+            if operator.id in emitting or self._written.get(name) != mark:
                 self._replace(name, emitted_rows(self.pipeline.home, manifest, operator, query))
                 self._written[name] = mark
                 changed.append(name)
@@ -87,17 +87,17 @@ class Exporter:
         return changed
 
     def finish(self, provisional: Mapping[str, pa.Table]) -> list[str]:
-        """Write every file, with the rows that the queries would give if the streams ended here; what is to be said of them."""
-        manifest, said = self.pipeline.home.latest(), list[str]()
+        """Write every file, with the rows that the queries would give if the streams ended here; the answers' caveats."""
+        manifest, caveats = self.pipeline.home.latest(), list[str]()
         for name, (operator, query) in self._queries().items():
             table = emitted_rows(self.pipeline.home, manifest, operator, query, provisional.get(name))
             self._replace(name, table)
-            said += AnswerCaveats.of(table).sentences(name)
+            caveats += AnswerCaveats.of(table).sentences(name)
         self._settle()
-        return said
+        return caveats
 
     def _settle(self) -> None:
-        """A file for each query, and no more: what we wrote for one that was dropped or renamed goes."""
+        """Delete the files that this exporter wrote for queries that were dropped or renamed."""
         try:
             self._exports.settle({query.definition.name for query in self.pipeline.catalog.queries.values()})
         except OSError as error:
@@ -108,12 +108,12 @@ class Exporter:
         return {name: self.pipeline.operator_and_query(name) for name in names}
 
     def _newly_emitted(self, manifest: Manifest) -> set[str]:
-        """Operators with result rows since the last look."""
-        log, found = self.pipeline.home.list_of(manifest, "results"), set()
+        """Operators with result rows since the last call."""
+        log, operators = self.pipeline.home.list_of(manifest, "results"), set()
         for _, entry in log.iterate(self.pipeline.home.store.read, self._seen):
-            found |= set(answered(entry))
+            operators |= set(answered(entry))
         self._seen = log.length
-        return found
+        return operators
 
     def _replace(self, name: str, table: pa.Table) -> None:
         """Not synced: these files are derived, and the next run writes all of them again."""

@@ -1,7 +1,7 @@
-"""Which files outside the home has this home written? So that those of queries that are gone can go too, and no others.
+"""Record of the files that a home has written outside of it, so that those of dropped queries can be deleted, and no others.
 
-`exports.json` in the home says for each folder of `--output` each file, its query, and the size and modification time it was
-left with. A file that somebody has changed or replaced since is theirs: it is never removed.
+`exports.json` in the home has for each folder of `--output` each file, its query, and the size and modification time it was
+left with. A file that was changed or replaced since is not removed.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Exports:
     _changed: bool = False
 
     def __post_init__(self) -> None:
-        """Read what earlier runs have written; a damaged record is as good as none."""
+        """Read the record of earlier runs; a damaged one counts as empty."""
         try:
-            known = json.loads(self.record.read_text(encoding="utf-8"))
-            self._files = dict(known.pop(self._key, {}))
-            self._others = known
+            folders = json.loads(self.record.read_text(encoding="utf-8"))
+            self._files = dict(folders.pop(self._key, {}))
+            self._others = folders
         except (FileNotFoundError, ValueError, AttributeError):
             self._files, self._others = {}, {}
-        except OSError as error:  # it would be written over, and the files it names never removed
+        except OSError as error:  # else it would be overwritten, and the files it names never removed
             raise StoreError(f"cannot read {self.record}: {error.strerror}") from error
 
     @property
@@ -43,20 +43,20 @@ class Exports:
         return str(self.folder.resolve())
 
     def wrote(self, path: Path, query: str) -> None:
-        """A file was written, with a query's answers."""
+        """Record a written file, with its query."""
         status = path.stat()
         self._files[path.name] = [query, status.st_size, status.st_mtime_ns]
         self._changed = True
 
     def settle(self, queries: Container[str]) -> list[str]:
-        """Remove the files of queries that are no more, as far as they are still ours, and keep the record; their names."""
-        gone = [name for name, (query, *_) in self._files.items() if query not in queries]
-        removed = [name for name in gone if self._is_ours(name)]
+        """Remove the files of other queries that are unchanged since they were written, and save the record; their names."""
+        obsolete = [name for name, (query, *_) in self._files.items() if query not in queries]
+        removed = [name for name in obsolete if self._is_ours(name)]
         for name in removed:
             (self.folder / name).unlink(missing_ok=True)
-        for name in gone:
+        for name in obsolete:
             del self._files[name]
-        if gone or self._changed:
+        if obsolete or self._changed:
             self._save()
         return removed
 

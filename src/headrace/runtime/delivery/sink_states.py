@@ -1,4 +1,4 @@
-"""States of sinks: what each is at, since when, why, and how much of its query's results it has not delivered."""
+"""States of sinks: what each does, since when, why, and how much of its query's results it has not delivered."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class SinkState:
     missed: int = 0
 
     def failed(self, error: BaseException, now: Instant) -> SinkState:
-        """After one more failure."""
+        """The state after one more failure."""
         message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         since = self.since if self.state == "retrying" else now
         return replace(
@@ -75,11 +75,11 @@ class SinkState:
         )
 
     def now(self, state: State, at: Instant) -> SinkState:
-        """In another state; one that delivers has no failures in a row."""
+        """The same in another state; one that delivers has no failures in a row."""
         return replace(self, state=state, since=at, attempts=0 if state == "delivering" else self.attempts)
 
     def as_event(self, sink: str, query: str, target: str) -> dict[str, Any]:
-        """A line of the home's `epochs.jsonl`."""
+        """The state as a line of the home's `epochs.jsonl`."""
         return {
             "kind": SINK,
             "sink": sink,
@@ -94,9 +94,9 @@ class SinkState:
 
 
 def undelivered(home: Home, query: str | None, position: int) -> dict[str, int | None]:
-    """What a sink at a position has not delivered: epochs with results of its query, and bytes of the files that hold them.
+    """Undelivered results of a sink at a position: epochs with results of its query, and bytes of the files that hold them.
 
-    These bytes are what a sink holds back from retention at most: others may need the same files.
+    These bytes are the most that a sink holds back from retention: others may need the same files.
     """
     standing = None if query is None else home.catalog.query(query)
     if standing is None:
@@ -116,7 +116,7 @@ def recorded(home: Home) -> list[dict[str, Any]]:
     for line in sink_lines(Path(home.store.root)):
         events[file_name(line["sink"])] = line
     folders = {file.name.split("/")[1] for file in home.store.list(f"{FOLDER}/")}
-    found = []
+    reports = []
     for name in sorted(folders | events.keys()):
         event = events.get(name, {})
         if not event and name.startswith("client-"):
@@ -124,7 +124,7 @@ def recorded(home: Home) -> list[dict[str, Any]]:
         with suppress(MissingFile):
             position = Cursor(home.store, event.get("sink", name)).read()
             query = event.get("query")
-            found.append(
+            reports.append(
                 {
                     "sink": event.get("sink", name),
                     "query": query,
@@ -137,4 +137,4 @@ def recorded(home: Home) -> list[dict[str, Any]]:
                     **undelivered(home, query, position),
                 }
             )
-    return found
+    return reports

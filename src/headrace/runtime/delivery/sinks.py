@@ -1,14 +1,15 @@
-"""Results on their way out: cursors over committed results, each with a stated guarantee.
+"""Sinks: delivery of committed results to a receiver, each with a stated guarantee.
 
 - a folder: every committed row exactly once. A file is named by its query and epoch and published if absent, so delivering
-  an epoch again after a crash finds it done.
+  an epoch again after a crash changes nothing.
 - a callable: at least once, in epoch order. It gets (epoch, table); an epoch counts as delivered when it returns, so after a
-  crash the last one may come again, and the epoch's number tells.
+  crash the last one may be repeated, with the same number.
 - 'console': as a callable that prints.
 
-Where a sink has come to is the name of a file in the home, so the next run goes on from there. A slow sink holds up nothing but
-itself: it runs in a thread of its own. A receiver that fails is called again with the same epoch, after waits that grow, for as
-long as the hub lives or the sink is given to; what it has not received is kept for it meanwhile. Provisional rows are never delivered; a relation's rows are its changes.
+The position of a sink is the name of a file in the home, so the next run continues from there. A slow sink delays only
+itself: it runs in a thread of its own. A receiver that fails is called again with the same epoch, after growing waits, until the
+hub is closed or `give_up_after` seconds have passed; meanwhile its results are retained. Provisional rows are never
+delivered; a relation's rows are its changes.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Sink:
     state: SinkState
     patience: Patience = field(default_factory=Patience)
     failure: BaseException | None = None
-    """The last one, while it has not been made good."""
+    """The last one, until a delivery succeeds."""
     _failing_since: float = 0.0
     _closed: bool = False
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -59,7 +60,7 @@ class Sink:
     _thread: threading.Thread | None = None
 
     def deliver(self) -> int:
-        """Hand over every epoch that is committed and was not delivered; how many. Raises what the receiver raises."""
+        """Pass every committed and undelivered epoch to the receiver; how many. Raises what the receiver raises."""
         count = 0
         with self._lock:
             for part in self._due():
@@ -72,14 +73,14 @@ class Sink:
         return count
 
     def _due(self) -> Iterator[Due]:
-        """What is committed and was not delivered."""
+        """The epochs that are committed and were not delivered."""
         home = self.pipeline.home
         start = self.cursor.read()
         if start < home.list_of(manifest := home.latest(), "results").length:
             yield from due(home, manifest, *self.pipeline.operator_and_query(self.query), start)
 
     def start(self) -> None:
-        """Deliver in a thread, as epochs come, until `close`."""
+        """Deliver in a thread, as epochs are committed, until `close`."""
         if self._thread is None:
             self._log()
             self._thread = threading.Thread(target=self._run, name=f"headrace-sink-{self.query}", daemon=True)
@@ -118,7 +119,7 @@ class Sink:
                 if wait is None:
                     return
                 self._stop.wait(wait)
-            except BaseException as failure:  # noqa: BLE001 - kept for close(): this is no failure to wait for
+            except BaseException as failure:  # noqa: BLE001 - stored for close(): this is no failure to wait for
                 self._give_up(failure)
                 return
             else:
@@ -127,7 +128,7 @@ class Sink:
                         self.pipeline.loop.published.wait(_IDLE_SECONDS)
 
     def _failed(self, failure: Exception) -> float | None:
-        """Note a failure; how many seconds to wait before the next attempt, None when there is none."""
+        """Record a failure; how many seconds to wait before the next attempt, None when there is none."""
         now, limit = stopwatch.monotonic(), self.patience.give_up_after
         if self.failure is None:
             self._failing_since = now
@@ -147,7 +148,7 @@ class Sink:
         self._become(self.state.failed(failure, self._now()).now("stopped", self._now()))
 
     def _worked(self) -> None:
-        """An attempt has succeeded."""
+        """Record a successful attempt."""
         if self.failure is not None:
             self.failure = None
             self._become(self.state.now("delivering", self._now()))
@@ -171,7 +172,7 @@ def open_sink(
     name: str | None = None,
     patience: Patience | None = None,
 ) -> Sink:
-    """A sink for a query's results; `name` distinguishes two sinks of one query to like targets.
+    """A sink for a query's results; `name` distinguishes two sinks of one query to equal targets.
 
     Raises `UserError` for an unknown query or format.
     """

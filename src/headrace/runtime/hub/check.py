@@ -1,4 +1,4 @@
-"""`headrace check`: what the store's own check finds, and whether the home opens: told to a person.
+"""`headrace check`: the store's integrity check, and a trial of opening the home, as a report for people.
 
 Opening a home folds its query log, binds every query and plans it. All of that is tried here, on committed files alone.
 """
@@ -49,7 +49,7 @@ def check(path: Path, *, at: Instant | None = None) -> Report:
     faults = [finding for finding in (*findings, *opening) if finding.severity == "fault"]
     notes = sum(finding.severity == "note" for finding in findings)
     lines = [f"FAULT {finding.name}: {finding.message}" for finding in faults]
-    lines += [f"NOTE {each.name}: {each.message}" for each in opening if each.severity == "note"]
+    lines += [f"NOTE {finding.name}: {finding.message}" for finding in opening if finding.severity == "note"]
     if notes:
         lines.append(
             f"{notes} file{'' if notes == 1 else 's'} that no manifest names yet, not old enough to be collected"
@@ -62,17 +62,15 @@ def _catalog(path: Path) -> Iterator[Finding]:
     """Fold the query log and plan every query, as opening the home does."""
     try:
         catalog = Home.at(path).catalog
-    except Exception as error:  # noqa: BLE001 - whatever it is, opening the home ends with it too
+    except Exception as error:  # noqa: BLE001 - opening the home would end with it too
         yield _fault(
             f"{QUERY_LOG}/", "it cannot be folded", error, "Put its files back from a copy of the home."
         )
         return
     if catalog.idle:
         shown = ", ".join(map(str, catalog.idle[:_SHOWN])) + (", …" if len(catalog.idle) > _SHOWN else "")
-        told = (
-            "appended twice, or about what was gone by then; it changes nothing, and nothing needs to be done"
-        )
-        yield Finding("note", f"{QUERY_LOG}/", f"{len(catalog.idle)} of its entries ({shown}): {told}")
+        reason = "appended twice, or about what was dropped by then; it changes nothing, and nothing needs to be done"
+        yield Finding("note", f"{QUERY_LOG}/", f"{len(catalog.idle)} of its entries ({shown}): {reason}")
     yield from _planned(catalog)
 
 
@@ -95,21 +93,21 @@ def _planned(catalog: Catalog) -> Iterator[Finding]:
 
 
 def _plans(store: Store) -> Iterator[Finding]:
-    """Read every plan that a manifest names; those of another version are made again by the next driver."""
+    """Read every plan that a manifest names; those of another version are replaced by the next driver."""
     try:
-        plans = sorted({each.plan for each in live_manifests(ManifestLog(store)) if each.plan})
+        plans = sorted({manifest.plan for manifest in live_manifests(ManifestLog(store)) if manifest.plan})
     except StoreError:
         return  # a manifest that cannot be read is among the findings of the store
     for name in plans:
         try:
             read_afresh(store, name)
         except OtherVersion:
-            continue  # whoever opens the home makes it again
+            continue  # the next driver replaces it
         except StoreError as error:
-            remedy = "Once no epoch runs, delete it and open the home: a driver writes its plan anew."
+            remedy = "Once no epoch runs, delete it and open the home: a driver writes a new one."
             yield _fault(name, "the plan cannot be read", error, remedy)
 
 
 def _fault(name: str, what: str, error: Exception, remedy: str) -> Finding:
-    told = str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
-    return Finding("fault", name, f"{what}: {told}. {remedy}")
+    message = str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
+    return Finding("fault", name, f"{what}: {message}. {remedy}")

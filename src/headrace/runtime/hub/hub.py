@@ -1,4 +1,4 @@
-"""The hub: what a program holds of a running Headrace. One writer of a home, many readers.
+"""The hub: the interface of a program to a running Headrace. One writer of a home, many readers.
 
 Statements change the catalog; epochs run in one background thread (`running`) or until the input is consumed
 (`run_once`). All public methods may be called from any thread.
@@ -65,7 +65,7 @@ class Hub(Pipeline):
     ) -> None:
         self._listeners: list[Callable[[EpochObservation], None]] = []
         self._failure_listeners: list[Callable[[EpochFailure], None]] = []
-        with ExitStack() as opened:  # what was opened is closed when the rest fails
+        with ExitStack() as opened:  # closes what was opened when the rest fails
             opened.enter_context(HomeLock(path))
             home = Home.at(path)
             put_format(home.store)
@@ -95,7 +95,7 @@ class Hub(Pipeline):
     def execute_each(
         self, statements: Iterable[Statement], script: str, before: Callable[[Statement], bool]
     ) -> Iterator[Outcome]:
-        """Run parsed statements of a script as far as `before` each says True; registrations in a row are one change."""
+        """Run parsed statements of a script until `before` one returns False; registrations in a row are one change."""
         return self._statements.execute_each(statements, script, before)
 
     def register(
@@ -108,10 +108,10 @@ class Hub(Pipeline):
         tags: Sequence[str] = (),
         materialize: Materialize | None = None,
     ) -> QueryHandle:
-        """Register a standing query over all archived rows, then live ones; `from_now` skips the past.
+        """Register a standing query over all archived rows, then live ones; `from_now` skips the archive.
 
         People find and administer queries by `owner` and `tags`: SHOW QUERIES WHERE tag = '…', PAUSE QUERIES WHERE …
-        `materialize`: how much of its answer is kept between two INVOKEs, "none", "partial" or "complete"; None: as is best.
+        `materialize`: how much of its answer is stored between two INVOKEs, "none", "partial" or "complete"; None: chosen by the planner.
         """
         labels = QueryDefinition(
             "", "", from_now, owner=owner, tags=checked_tags(tags), materialize=materialize
@@ -147,7 +147,7 @@ class Hub(Pipeline):
     def create_stream(
         self, name: str, frame: DataFrame, *, timestamp: str | None = None, **options: Any
     ) -> None:
-        """Make a stream of any Spark streaming DataFrame; Spark runs it, its micro-batches become our input."""
+        """Make a stream of any Spark streaming DataFrame; Spark runs it, and its micro-batches are ingested."""
         self.frames.create(name, frame, timestamp, options)
 
     def register_function(
@@ -171,7 +171,7 @@ class Hub(Pipeline):
     def register_window(self, name: str, kind: type[UserWindow]) -> None:
         """Make a class usable as `[WINDOW name(constants)]`, here and in later runs of this home.
 
-        The contract is `headrace.UserWindow`; try it first with `headrace.check_window(kind(constants))`. Registering the same
+        The contract is `headrace.UserWindow`; `headrace.check_window(kind(constants))` tests it. Registering the same
         code again does nothing. Raises `UserError` for another class while a query uses the name.
         """
         definition = user_windows.define(name, kind)
@@ -181,15 +181,15 @@ class Hub(Pipeline):
     def push(
         self, stream: str, rows: pa.Table | Any, *, producer: str | None = None, sequence: int | None = None
     ) -> int:
-        """Hand rows to a stream made USING push: an Arrow table, a pandas frame or a list of dicts; how many.
+        """Push rows to a stream made USING push: an Arrow table, a pandas frame or a list of dicts; how many.
 
-        Durable on return. A call repeated with its producer and sequence counts once; `PushFailed` says which to repeat.
+        Durable on return. A call repeated with its producer and sequence counts once; `PushFailed` names both.
         """
         with self.loop.lock:
             return self._pushing.push(stream, rows, producer, sequence)
 
     def pushed(self, stream: str, producer: str) -> int | None:
-        """The greatest sequence of a producer whose rows are durable; None for one that is not remembered."""
+        """The greatest sequence of a producer whose rows are durable; None for one that is not retained."""
         with self.loop.lock:
             return self._pushing.pushed(stream, producer)
 
@@ -202,24 +202,24 @@ class Hub(Pipeline):
         changes, with `__change` and `__at`.
         """
         self.catch_up()
-        found = self.finish(seal=seal) | ({} if seal else on_demand_changelog.closing_of_selections(self))
-        told = {}
-        for name, table in found.items():
+        closing = self.finish(seal=seal) | ({} if seal else on_demand_changelog.closing_of_selections(self))
+        rows_of = {}
+        for name, table in closing.items():
             operator, query = self.operator_and_query(name)
             rows = result_log.ordered(table, operator.sort, query.schema.names)
-            told[name] = visible(rows, query, changes=True)
-        return told
+            rows_of[name] = visible(rows, query, changes=True)
+        return rows_of
 
     def catch_up(self, proceed: Callable[[], bool] = lambda: True) -> bool:
-        """Consume all input that is there now; False when `proceed` said to stop before that.
+        """Consume all input that is there now; False when `proceed` returned False before that.
 
-        What arrives meanwhile may wait for the next call, so this ends also on sources that never do.
+        Rows that arrive meanwhile may wait for the next call, so this ends also on sources that never end.
         """
         self.frames.drain()
         return self.loop.catch_up(proceed)
 
     def finish(self, *, seal: bool = False) -> dict[str, pa.Table]:
-        """Answer as if the streams ended here, without reading on: rows with their system columns; see `run_once`."""
+        """Answer as if the streams ended here, without reading further: rows with their system columns; see `run_once`."""
         if seal:
             self.loop.seal()
             return {}
@@ -266,7 +266,7 @@ class Hub(Pipeline):
         """Deliver a query's committed results to a folder, a callable or the 'console', from where the last run stopped.
 
         A folder gets one file an epoch, each row exactly once; a callable gets (epoch, table) at least once, in order, in a
-        thread of its own until the hub is closed. `name` distinguishes two sinks to one target. What fails is tried again,
+        thread of its own until the hub is closed. `name` distinguishes two sinks to one target. A failed delivery is repeated,
         after `waits` of 0.1, 0.2, … at most 30 seconds, without end or for `give_up_after` seconds.
         """
         sink = sinks.open_sink(self, query, to, format, name, Patience(*waits, give_up_after))
@@ -281,14 +281,14 @@ class Hub(Pipeline):
         """Call `listener` with each attempt at an epoch that failed, before the next one."""
         self._failure_listeners.append(listener)
 
-    # -- looking -----------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
         """The newest epoch's measurements (see `headrace.observation`) and each stream's totals, as plain values."""
         return status(self, self.open_sinks.report())
 
     def explain(self, query: str | None = None, form: Form = "text") -> str:
-        """What runs, who shares it and what it costs: all of it, or one query's part; as "text", "dot" or "svg"."""
+        """The plan, its sharing and its cost: all of it, or one query's part; as "text", "dot" or "svg"."""
         if query is None:
             return explain.explain_all(self.home, form)
         return explain.explain_query(self.home, query, form)
@@ -302,7 +302,7 @@ class Hub(Pipeline):
         return frames.archive(self, stream, fraction)
 
     def close(self) -> None:
-        """Stop, and let go of the home."""
+        """Stop, and release the home."""
         try:
             if self.loop.is_running:
                 self.stop()
@@ -311,7 +311,7 @@ class Hub(Pipeline):
             self._closing.close()
 
     def on_close(self, action: Callable[[], object]) -> None:
-        """Do something when the hub is closed (the last registered first)."""
+        """Call `action` when the hub is closed (the last registered first)."""
         self._closing.callback(action)
 
     def __enter__(self) -> Self:

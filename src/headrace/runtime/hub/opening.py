@@ -1,4 +1,4 @@
-"""Opening a home: where the session, the executor and the hub come together."""
+"""Opening of a home: its session, its executor and its hub."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def open_hub(
 
     `spark`: use this session instead of an own one. `cores`: of the own session (default: all). `local`: run without Spark
     or a JVM, in this process, for tests and small inputs. `brief`: start faster, for short runs. `tasks`: state tasks an
-    epoch (default: one a core); it may differ each time. `synopsis_bytes`: what the synopses of all queries may take together, for one group each
-    (default: no limit); queries registered now that leave WITHIN out get the least error there is room for.
-    `state_bytes`: what the state of all queries may take (default: no limit); beyond it queries with BEGIN … END keep less of their
-    answers, see `headrace.runtime.hub.state_budget`.
+    epoch (default: one a core); it may differ each time. `synopsis_bytes`: the limit of the synopses of all queries together,
+    for one group each (default: none); queries registered now that leave WITHIN out get the least error that fits.
+    `state_bytes`: the limit of the state of all queries (default: none); beyond it queries with BEGIN … END store less of
+    their answers, see `headrace.runtime.hub.state_budget`.
 
     Raises `HomeInUse` when another process writes this home.
     """
@@ -63,25 +63,30 @@ def _opened(
         )
     if local:
         return Hub(path, LocalExecutor(), tasks=tasks or 2, synopsis_bytes=synopsis_bytes)
-    from headrace.runtime.spark.own_session import OwnSession  # noqa: PLC0415 - pyspark only where a session is wanted
+    from headrace.runtime.spark.own_session import OwnSession  # noqa: PLC0415 - pyspark only where a session is needed
     from headrace.runtime.spark.spark_executor import SparkExecutor  # noqa: PLC0415
 
     if spark is not None:
         return Hub(path, SparkExecutor(spark), tasks=tasks, synopsis_bytes=synopsis_bytes)
-    with HomeLock(path):  # a home in use is told now, not after Spark has started
+    with HomeLock(path):  # a home in use is refused now, not after Spark has started
         _sweep(path)
-    own = OwnSession(path, cores, brief=brief)
+    own_session = OwnSession(path, cores, brief=brief)
     try:
-        hub = Hub(path, SparkExecutor(own.spark, own.renew), tasks=tasks, synopsis_bytes=synopsis_bytes)
+        hub = Hub(
+            path,
+            SparkExecutor(own_session.spark, own_session.renew),
+            tasks=tasks,
+            synopsis_bytes=synopsis_bytes,
+        )
     except BaseException:
-        own.close()
+        own_session.close()
         raise
-    hub.on_close(own.close)
+    hub.on_close(own_session.close)
     return hub
 
 
 def _sweep(path: Path) -> None:
-    """Take away Spark's scratch folders of processes that were killed."""
+    """Delete Spark's scratch folders of processes that were killed."""
     for left in path.glob(f"{SPARK_SCRATCH}*"):
         owner = left.name.removeprefix(SPARK_SCRATCH).partition("-")[0]
         if owner.isdecimal() and not _is_alive(int(owner)):

@@ -1,4 +1,4 @@
-"""A standing query in the hands of a program: follow it, ask it, look back, drop it."""
+"""Handle of a standing query: follow it, invoke it, read its history, drop it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Since = datetime | Instant | None
 
 
 class QueryHandle:
-    """One registered query, by name. Survives ALTER: it always speaks of the query that bears the name now."""
+    """One registered query, by name. Survives ALTER: it always refers to the query that has the name now."""
 
     def __init__(self, pipeline: Pipeline, statements: Statements, name: str) -> None:
         self._pipeline, self._statements, self.name = pipeline, statements, name
@@ -50,16 +50,16 @@ class QueryHandle:
     def invoke(self, last: timedelta | Duration | str | None = None) -> pa.Table:
         """The current answer, without a Spark job: zero rows with the schema when there is none yet.
 
-        `last`: of a shorter window than the query's, as a timedelta, in microseconds, or as text such as "10 MINUTES".
+        `last`: the answer of a shorter window than the query's, as a timedelta, in microseconds, or as text such as "10 MINUTES".
 
-        Raises `UserError` where the query keeps no such window.
+        Raises `UserError` where the query stores no such window.
         """
         operator, query = self._bound()
         length = None if last is None else length_of(last)
         return answer_within(self._pipeline.home, operator, query, length)
 
     def completeness(self) -> Completeness:
-        """Whether it is live or still reads the past, and from when on its answers have every row."""
+        """Whether it is live or still backfilling, and from when on its answers have every row."""
         home = self._pipeline.home
         manifest = home.latest()
         return completeness(
@@ -77,7 +77,7 @@ class QueryHandle:
     def history_in_parts(self, since: Since = None) -> Iterator[pa.Table]:
         """The rows of `history` in the same order, some ten thousand at a time: for one that is larger than memory.
 
-        What was committed when the first of them is asked for; no instant is in two tables.
+        The rows that were committed when the first part is read; no instant is in two parts.
         """
         operator, query = self._bound()
         start = None if since is None else instant_of(since)
@@ -87,11 +87,11 @@ class QueryHandle:
             yield visible(table, query, changes=True)
 
     def _parts(self, operator: Operator, start: Instant | None) -> list[Part]:
-        asked = operator.on_request
-        if asked is None:
+        selection = operator.on_request
+        if selection is None:
             return result_log.retained_results(self._pipeline.home, operator.id, start)
         catalog_query = self._pipeline.catalog.require_query(self.name)
-        again = on_demand_changelog.recomputed_changelog(self._pipeline.home, catalog_query, asked)
+        again = on_demand_changelog.recomputed_changelog(self._pipeline.home, catalog_query, selection)
         return [Part.of(table) for table in again if table.num_rows]
 
     def follow(self, since: Since = None) -> Iterator[pa.Table]:
@@ -107,10 +107,10 @@ class QueryHandle:
                 yield visible(rows, query, changes=True)
 
     def _emitted(self, operator: Operator, *, past: bool) -> Iterator[pa.Table]:
-        pipeline, asked = self._pipeline, operator.on_request
-        if asked is not None:
+        pipeline, selection = self._pipeline, operator.on_request
+        if selection is not None:
             yield from on_demand_changelog.follow_changes(
-                pipeline, pipeline.catalog.require_query(self.name), asked, past=past
+                pipeline, pipeline.catalog.require_query(self.name), selection, with_history=past
             )
         else:
             yield from (part.table for part in self._pipeline.follow_epochs(operator.id, from_start=past))
@@ -120,7 +120,7 @@ class QueryHandle:
         return connect(self._pipeline, self.name, name)
 
     def drop(self) -> None:
-        """Remove the query; its state goes with the next epoch."""
+        """Remove the query; its state is deleted with the next epoch."""
         self._statements.drop("query", self.name)
 
     def dataframe(self) -> DataFrame:

@@ -1,9 +1,9 @@
-"""What is given up when a home's state outgrows its budget? How much of their answers queries keep, the heaviest first.
+"""State budget of a home: queries store less of their answers, the heaviest first, while the state exceeds the limit.
 
-Queries that keep the whole answer of their window (`complete`) keep their selection instead; when there are none left, those that keep
-their selection keep nothing. Each such step is an ALTER QUERY like any other: durable, in force from
-the next epoch, and the answers stay the same. The past of a stream is no part of it: PSoup would shorten its windows first,
-because it has them in memory; ours lie in the archive.
+Queries that store the whole answer of their window (`complete`) store their selection instead; when there are none left, those
+that store their selection store nothing. Each such step is an ALTER QUERY like any other: durable, in force from the next
+epoch, and the answers stay the same. The archive of a stream is no part of the budget: PSoup would shorten its windows first,
+because they are in memory; here they are on disk.
 Source: PSoup (Chandrasekaran, Franklin 2002), sections 3.3 and 4.1: NoMat takes less than PSoup-P, that less than PSoup-C.
 """
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from headrace.runtime.hub.hub import Hub
 
 _SETTLES: Final = 3
-"""Epochs after which a step has freed what it can: the state of the query that was goes when runs are merged."""
+"""Epochs after which a step has freed what it can: the query's old state is deleted when runs are merged."""
 LESS: Final[dict[Materialize, Materialize]] = {"complete": "partial", "partial": "none"}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A query that keeps less from an epoch on, and the bytes of state that were too many."""
+    """A query that stores less from an epoch on, and the bytes of state that were over the limit."""
 
     epoch: int
     query: str
@@ -41,7 +41,7 @@ class Step:
 
 @dataclass(slots=True)
 class StateBudget:
-    """Watches a hub's epochs; `limit` is in bytes of state runs, as `hub.status()["state_bytes"]` has them."""
+    """Checks a hub's epochs; `limit` is in bytes of state runs, as in `hub.status()["state_bytes"]`."""
 
     hub: Hub
     limit: int
@@ -49,7 +49,7 @@ class StateBudget:
     _nothing_left_at: int = -1
 
     def saw(self, seen: EpochObservation) -> None:
-        """After an epoch: the next steps, if any are needed and the last ones have had their effect."""
+        """After an epoch: the next steps, if the state is over the limit and the last steps have had their effect."""
         size = sum(run.bytes for run in self.hub.home.latest().state)
         settled = not self.steps or seen.epoch >= self.steps[-1].epoch + _SETTLES
         if size <= self.limit or not settled or self._nothing_left_at == self.hub.catalog.position:
@@ -64,9 +64,9 @@ class StateBudget:
         self._nothing_left_at = self.hub.catalog.position
 
     def _heaviest(self, mode: Materialize, seen: EpochObservation, size: int) -> list[str]:
-        """As few queries of that mode as may free what is too much, by their share of the rows of state; at least one."""
+        """As few queries of that mode as may free the excess, by their share of the rows of state; at least one."""
         rows = {standing.definition.name: self._rows(standing, seen) for standing in self._able(mode)}
-        whole = sum(known.state_rows for known in seen.operators.values())
+        whole = sum(operator.state_rows for operator in seen.operators.values())
         chosen: list[str] = []
         freed = 0
         for name in sorted(rows, key=lambda name: (-rows[name], name)):
@@ -78,12 +78,12 @@ class StateBudget:
 
     def _take(self, steps: list[Step]) -> None:
         self.hub.execute(
-            "".join(f"ALTER QUERY `{each.query}` SET (materialize '{each.materialize}');" for each in steps)
+            "".join(f"ALTER QUERY `{step.query}` SET (materialize '{step.materialize}');" for step in steps)
         )
         self.steps += steps
 
     def _able(self, mode: Materialize) -> Iterator[CatalogQuery]:
-        """Queries of that mode that could do with less, and whose changes nobody has to be told."""
+        """Queries of that mode that could store less, and whose changes no sink or client reads."""
         catalog, operators = self.hub.catalog, self.hub.loop.engine.plan.operators
         streams = {stream.name: stream for stream in catalog.streams.values()}
         for standing in catalog.queries.values():
@@ -95,12 +95,12 @@ class StateBudget:
                 yield standing
 
     def _is_followed(self, catalog_query: CatalogQuery) -> bool:
-        """Whether a sink of this hub, or a client that has ever been there, counts its changes."""
+        """Whether a sink of this hub, or a client that ever had a cursor, reads its changes."""
         name = catalog_query.definition.name
         if self.hub.open_sinks.serve(name):
             return True
         return bool(self.hub.home.store.list(f"sinks/{file_name(f'client-{name}-')}"))
 
     def _rows(self, catalog_query: CatalogQuery, seen: EpochObservation) -> int:
-        known = seen.operators.get(catalog_query.operator_id)
-        return 0 if known is None else known.state_rows
+        operator = seen.operators.get(catalog_query.operator_id)
+        return 0 if operator is None else operator.state_rows

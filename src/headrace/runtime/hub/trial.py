@@ -1,4 +1,4 @@
-"""`hr.test`: what would a query answer over these rows? The real operators, without Spark, on a home that is thrown away."""
+"""`hr.test`: a query's answer over given rows. The real operators, without Spark, on a temporary home."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _QUERY: Final = "the tested query"
 
 
 def test(query: str, /, **sources: Any) -> list[dict[str, Any]]:
-    """The rows a query gives when its streams hold these rows and end, in the order `headrace run --once` writes them.
+    """The rows of a query when its streams hold these rows and end, in the order of `headrace run --once`.
 
     Each source is a list of dicts, an Arrow table or a pandas frame, named as in the query. One with a column of
     timestamps is a stream, its event time the first such column; one without is a relation. A class is a kind of window.

@@ -46,7 +46,7 @@ class StreamSummary:
         """JSON values; the inverse is in `load`."""
         rate = None if self.rate is None else list(self.rate)
         body = {"born": self.born, "seen": dict(self.seen), "batch": self.batch, "rate": rate}
-        return {**body, "producers": self.producers.as_json()} if self.producers.known else body
+        return {**body, "producers": self.producers.as_json()} if self.producers.by_name else body
 
 
 def summarised(

@@ -1,5 +1,5 @@
-"""What DESCRIBE EXTENDED tells: of a stream what its progress rests on, how far it is, and what came too late; of a query how
-far it has answered, and since when its windows are complete.
+"""DESCRIBE EXTENDED: of a stream its progress clauses, its progress and its late rows; of a query how far it has answered, and
+since when its windows are complete.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.time import BEGINNING, render_duration, render_instant
 
 
-def progress_table(stream: StreamDefinition, known: CommittedStream) -> pa.Table:
-    """Properties and their values as text; a value that is not known yet is NULL."""
-    return _table([*_clauses(stream), *_progress_lines(stream, known)])
+def progress_table(stream: StreamDefinition, committed: CommittedStream) -> pa.Table:
+    """Properties and their values as text; an unknown value is NULL."""
+    return _table([*_clauses(stream), *_progress_lines(stream, committed)])
 
 
-def query_progress_table(query: QueryDefinition, place: OperatorProgress | None) -> pa.Table:
-    """The same of a query; `place` is where it stands, None before its first epoch."""
-    known = place or OperatorProgress()
+def query_progress_table(query: QueryDefinition, progress: OperatorProgress | None) -> pa.Table:
+    """The same of a query; `progress` is its operator's, None before its first epoch."""
+    position = progress or OperatorProgress()
     return _table(
         [
             ("query", " ".join(query.text.split())),
-            ("answered to", _instant(known.emitted_to)),
-            ("complete since", _instant(known.complete_since)),
-            ("filled from", known.backfilled_from or None),
+            ("answered to", _instant(position.emitted_to)),
+            ("complete since", _instant(position.complete_since)),
+            ("filled from", position.backfilled_from or None),
         ]
     )
 
 
-def backfill_lines(place: OperatorProgress | None) -> Iterator[str]:
-    """Lines of EXPLAIN on what a window was filled from, and since when windows are complete where some may not be."""
-    known = place or OperatorProgress()
-    if known.backfilled_from:
-        yield f"  filled from {known.backfilled_from} when its window was set"
-    if known.complete_since != BEGINNING:
-        yield f"  complete since {render_instant(known.complete_since)}: windows that start earlier lack rows"
+def backfill_lines(progress: OperatorProgress | None) -> Iterator[str]:
+    """Lines of EXPLAIN: the source of a window's backfill, and since when windows are complete where some may not be."""
+    position = progress or OperatorProgress()
+    if position.backfilled_from:
+        yield f"  filled from {position.backfilled_from} when its window was set"
+    if position.complete_since != BEGINNING:
+        yield f"  complete since {render_instant(position.complete_since)}: windows that start earlier lack rows"
 
 
 def _table(rows: Sequence[tuple[str, str | None]]) -> pa.Table:
@@ -84,27 +84,27 @@ def _generator(stream: StreamDefinition) -> str:
     return f"SLACK {render_duration(stream.slack)}" if stream.slack else "SLACK 0 SECONDS (ordered)"
 
 
-def _progress_lines(stream: StreamDefinition, known: CommittedStream) -> Iterator[tuple[str, str | None]]:
-    """How far the stream is."""
-    yield "punctuation", _instant(known.punctuation)
-    yield "greatest event time", _instant(known.greatest)
-    for name, mark in sorted(known.sources.items()):
+def _progress_lines(stream: StreamDefinition, committed: CommittedStream) -> Iterator[tuple[str, str | None]]:
+    """Committed progress of the stream, and its row counts."""
+    yield "punctuation", _instant(committed.punctuation)
+    yield "greatest event time", _instant(committed.greatest)
+    for name, progress in sorted(committed.sources.items()):
         if name:
-            yield f"source {name}", _instant(mark.greatest)
+            yield f"source {name}", _instant(progress.greatest)
     ahead = "promises in force" if stream.progress.patterns else "groups ahead of the stream"
-    yield ahead, str(len(known.groups))
-    yield "rows", str(known.rows)
-    yield "late rows", str(known.late)
-    if known.late:
-        yield "furthest behind", render_duration(known.slack_needed)
+    yield ahead, str(len(committed.groups))
+    yield "rows", str(committed.rows)
+    yield "late rows", str(committed.late)
+    if committed.late:
+        yield "furthest behind", render_duration(committed.slack_needed)
         if stream.punctuated_by is None and stream.progress.behind is None and not stream.progress.external:
-            yield "slack needed", render_duration(stream.slack + known.slack_needed)
-    yield "rejected rows", str(known.rejected)
-    yield "kept for queries WITH SHEDDING", f"{known.keep:g}"
-    yield "shed rows", str(known.shed)
+            yield "slack needed", render_duration(stream.slack + committed.slack_needed)
+    yield "rejected rows", str(committed.rejected)
+    yield "kept for queries WITH SHEDDING", f"{committed.keep:g}"
+    yield "shed rows", str(committed.shed)
     if stream.deduplicate is not None:
-        yield "repeated rows", str(known.repeated)
-        yield "keys kept", str(sum(file.rows for file in known.keys))
+        yield "repeated rows", str(committed.repeated)
+        yield "keys kept", str(sum(file.rows for file in committed.keys))
 
 
 def _instant(at: int) -> str | None:

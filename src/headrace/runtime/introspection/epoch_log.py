@@ -1,7 +1,7 @@
 """The home's `epochs.jsonl`: a line of JSON for each epoch, each attempt that failed and each change of a sink's state, for
 people and their tools.
 
-It is no truth of ours: an epoch counts by its manifest. So a log that cannot be written (a full disk) stops nothing; its
+No epoch depends on it: an epoch counts by its manifest. So a log that cannot be written (a full disk) stops nothing; its
 lines wait for the next one.
 """
 
@@ -25,11 +25,11 @@ from headrace.store.files.filesystem import NotPermitted
 EPOCHS: Final = "epochs.jsonl"
 OLDER: Final = "epochs.1.jsonl"
 LARGEST: Final = 16 << 20
-"""Bytes of one log: the two together tell of the newest epochs, however old the home is."""
+"""Bytes of one log: two logs are retained, so they cover the newest epochs, however old the home is."""
 SINK: Final = "sink"
 """The kind of lines about sinks."""
 _MOST_WAITING: Final = 1 << 20
-"""Bytes that wait while the disk is full; what comes then is lost."""
+"""Bytes that wait while the disk is full; further lines are lost."""
 
 
 class EpochLog:
@@ -70,7 +70,7 @@ class EpochLog:
                 self._rotate()
 
     def close(self) -> None:
-        """Write what waits, if the disk lets it, and let go of the file."""
+        """Write the lines that wait, if the disk lets it, and close the file."""
         with self._lock:
             self._flush()
             os.close(self._descriptor)
@@ -79,7 +79,7 @@ class EpochLog:
         try:
             while self._waiting:
                 self._waiting = self._waiting[os.write(self._descriptor, self._waiting) :]
-        except OSError:  # the lines wait, and status tells how many bytes
+        except OSError:  # the lines wait, and status shows how many bytes
             return
 
     def _open(self) -> int:
@@ -90,7 +90,7 @@ class EpochLog:
         try:
             self._path.replace(self._path.with_name(OLDER))
             fresh = self._open()
-        except OSError:  # it goes on growing until there is room
+        except OSError:  # it grows until there is room
             return
         os.close(self._descriptor)
         self._descriptor = fresh
@@ -104,18 +104,18 @@ def last_lines(folder: Path, most: int) -> list[dict[str, Any]]:
     lines = _tail(folder / EPOCHS, most)
     if len(lines) < most:
         lines = _tail(folder / OLDER, most - len(lines)) + lines
-    told = [json.loads(line) for line in lines]
-    return [line for line in told if line["kind"] not in ("failure", SINK)]
+    entries = [json.loads(line) for line in lines]
+    return [line for line in entries if line["kind"] not in ("failure", SINK)]
 
 
 def sink_lines(folder: Path) -> list[dict[str, Any]]:
-    """All lines about sinks, oldest first; `state` says what each had become."""
-    found: list[dict[str, Any]] = []
+    """All lines about sinks, oldest first; `state` is each sink's new state."""
+    entries: list[dict[str, Any]] = []
     for name in (OLDER, EPOCHS):
         with suppress(FileNotFoundError), (folder / name).open("rb") as log:
             lines = [json.loads(line) for line in log if _OF_SINKS in line and line.endswith(b"\n")]
-            found += [line for line in lines if line["kind"] == SINK]
-    return found
+            entries += [line for line in lines if line["kind"] == SINK]
+    return entries
 
 
 _OF_SINKS: Final = b'"kind": "sink"'

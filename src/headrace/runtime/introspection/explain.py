@@ -1,6 +1,6 @@
-"""EXPLAIN: the plan in force, with what the newest epochs have measured of it.
+"""EXPLAIN: the plan in force, with the measurements of the newest epochs.
 
-Figures come from the home's `epochs.jsonl`, so a process that only looks tells the same as the one that runs.
+Measurements come from the home's `epochs.jsonl`, so a reading process shows the same as the one that runs.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ from headrace.runtime.plan.union_streams import NOW_OF, USING, inputs_of
 from headrace.time import render_duration
 
 EPOCHS: Final = 20
-"""Figures are of so many epochs, or of those in which all operators have their turn: what was measured long ago says little of now."""
+"""Measurements are of so many epochs, or of those in which every operator is logged once: older ones do not describe the present."""
 
 
 def explained(home: Home) -> Explained:
-    """All that runs, with what was measured of it. Operators of one query that were dropped and made anew are others."""
+    """The running plan, with its measurements. Operators of a query that was dropped and created again are new ones."""
     home.refresh()
     plan = _plan(home)
     names = {query.operator_id: query.definition.name for query in home.catalog.queries.values()}
-    owners = {each: names[derived_streams.owner_of(each)] for each in plan.operators}
-    met = {
-        name: [each.stream for each in inputs_of(stream)]
+    owners = {operator: names[derived_streams.owner_of(operator)] for operator in plan.operators}
+    unions = {
+        name: [source.stream for source in inputs_of(stream)]
         for name, stream in plan.streams.items()
         if stream.using == USING
     }
-    shares = sharing(plan.operators, _channel_labels(plan), _titles(plan, names), met)
+    shares = sharing(plan.operators, _channel_labels(plan), _titles(plan, names), unions)
     lines = last_lines(Path(home.store.root), max(EPOCHS, lines_per_rotation(len(plan.operators))))
     return Explained(shares, measured(shares, lines), owners, _makers(plan))
 
 
 def explain_all(home: Home, form: Form = "text") -> str:
     """`EXPLAIN ALL`: everything, as text, for Graphviz or as SVG."""
-    told = explained(home)
+    graph = explained(home)
     if form == "text":
-        return "\n".join(all_lines(told))
-    return dot(picture(told)) if form == "dot" else svg(picture(told))
+        return "\n".join(all_lines(graph))
+    return dot(picture(graph)) if form == "dot" else svg(picture(graph))
 
 
 def explain_query(home: Home, name: str, form: Form = "text") -> str:
@@ -68,27 +68,27 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     """
     home.refresh()
     standing = home.catalog.require_query(name)
-    told, known = explained(home), standing.definition.name
+    graph, registered = explained(home), standing.definition.name
     if form != "text":
-        drawn = picture(told, known)
+        drawn = picture(graph, registered)
         return dot(drawn) if form == "dot" else svg(drawn)
     operators = _plan(home).operators
     query = bound(home.catalog, standing)
-    chain = [each for each, _ in levels(known, query, standing.operator_id)]
+    chain = [operator_id for operator_id, _ in levels(registered, query, standing.operator_id)]
     pairs = [
-        each
-        for each in operators
-        if derived_streams.owner_of(each) == standing.operator_id and each not in chain
+        operator_id
+        for operator_id in operators
+        if derived_streams.owner_of(operator_id) == standing.operator_id and operator_id not in chain
     ]
     chain += sorted(pairs, key=len)
     row_layout_states = states_in_row_layout(home.latest())
-    plans = (explain(as_it_runs(operators[each], row_layout_states)) for each in chain)
+    plans = (explain(as_it_runs(operators[operator_id], row_layout_states)) for operator_id in chain)
     filled = backfill_lines(home.latest().operators.get(standing.operator_id))
-    return "\n".join([*plans, *filled, *query_lines(told, known)])
+    return "\n".join([*plans, *filled, *query_lines(graph, registered)])
 
 
 def _plan(home: Home) -> EpochPlan:
-    """The plan in force where it is the newest: no query has to be bound to tell of thousands."""
+    """The plan in force where it is the newest: no query has to be bound to explain thousands."""
     manifest = home.latest()
     if manifest.plan and manifest.querylog == home.catalog.position:
         return plan_in_force(home, manifest)
@@ -96,17 +96,17 @@ def _plan(home: Home) -> EpochPlan:
 
 
 def _channel_labels(plan: EpochPlan) -> dict[str, str]:
-    """Operators that see other rows than the accepted ones, by what these are called."""
-    found = {}
+    """Operators that read other rows than the accepted ones, with the names of these rows."""
+    labels = {}
     for id_, planned in plan.planned.items():
         if planned.revisions is not None:
             within = planned.revisions.within
-            found[id_] = (
+            labels[id_] = (
                 "late rows too" if within is None else f"rows up to {render_duration(within)} late too"
             )
         elif planned.channel != "rows":
-            found[id_] = f"{planned.channel} rows"
-    return found
+            labels[id_] = f"{planned.channel} rows"
+    return labels
 
 
 def _makers(plan: EpochPlan) -> dict[str, str]:
@@ -118,44 +118,44 @@ def _makers(plan: EpochPlan) -> dict[str, str]:
 
 
 def _titles(plan: EpochPlan, names: Mapping[str, str]) -> dict[str, str]:
-    """What people call the streams of results, and those that are read together to be joined."""
-    found = {}
+    """Titles of the streams of results, and of those that are read together to be joined."""
+    titles = {}
     for stream, maker in _makers(plan).items():
-        owner = names.get(derived_streams.owner_of(maker), "a query that is gone")
-        if (known := plan.operators.get(maker)) is not None and known.makes_pairs:
-            found[stream] = f"pairs of {owner}"
+        owner = names.get(derived_streams.owner_of(maker), "a dropped query")
+        if (producer := plan.operators.get(maker)) is not None and producer.makes_pairs:
+            titles[stream] = f"pairs of {owner}"
         elif NOW_OF in plan.streams[stream].options:
-            found[stream] = f"changes of a relation that {owner} reads"
+            titles[stream] = f"changes of a relation that {owner} reads"
         else:
             inner = "" if derived_streams.owner_of(maker) == maker else "the SELECT in FROM of "
-            found[stream] = f"results of {inner}{owner}"
+            titles[stream] = f"results of {inner}{owner}"
     for operator in plan.operators.values():
         if operator.makes_pairs:
-            found[operator.stream] = f"{_sides(operator)} of {operator.query} together"
-    return found | _together(plan, found)
+            titles[operator.stream] = f"{_sides(operator)} of {operator.query} together"
+    return titles | _together(plan, titles)
 
 
 def _together(plan: EpochPlan, titles: Mapping[str, str]) -> dict[str, str]:
-    """What people call relations, or SELECTs, that a set operator puts together."""
-    found = {}
+    """Titles of relations, or SELECTs, that are the inputs of a set operator."""
+    titles_of_unions = {}
     for name, stream in plan.streams.items():
         united = stream.using == USING and name not in titles
-        members = [titles.get(each.stream) for each in inputs_of(stream)] if united else []
-        first = members[0] if members else None
-        if first is not None and members == [first] * len(members):
-            many = first.replace("a relation", f"{len(members)} relations")
-            found[name] = many.replace("the SELECT", f"{len(members)} SELECTs")
-    return found
+        inputs = [titles.get(input_stream.stream) for input_stream in inputs_of(stream)] if united else []
+        first = inputs[0] if inputs else None
+        if first is not None and inputs == [first] * len(inputs):
+            many = first.replace("a relation", f"{len(inputs)} relations")
+            titles_of_unions[name] = many.replace("the SELECT", f"{len(inputs)} SELECTs")
+    return titles_of_unions
 
 
 def _sides(operator: Operator) -> str:
-    """The sources that a join has on its sides, as the query calls them."""
+    """The sources on the sides of a join, by their names in the query."""
     aliases = (name.partition(".") for name in sorted(operator.columns))
     return " and ".join(dict.fromkeys(alias for alias, dot, _ in aliases if dot))
 
 
 def measured(shares: Sharing, lines: Iterable[Mapping[str, Any]]) -> Measured | None:
-    """Lines of the log about epochs, oldest first, added up; None when none of them measured work."""
+    """Sums of the log's lines about epochs, oldest first; None when none of them measured work."""
     seen = [line for line in lines if "work" in line]
     if not seen:
         return None
@@ -163,17 +163,17 @@ def measured(shares: Sharing, lines: Iterable[Mapping[str, Any]]) -> Measured | 
     state_bytes = [0] * len(shares.works)
     elsewhere = 0
     for line in seen:
-        for key, told in line["work"].items():
-            place, work = shares.place_of(key), WorkObservation(**told)
-            if place is None:
+        for key, counters in line["work"].items():
+            index, work = shares.place_of(key), WorkObservation(**counters)
+            if index is None:
                 elsewhere += work.nanoseconds
                 continue
-            works[place] = works[place].plus(work)
-            if shares.works[place].kind == "state":
-                state_bytes[place] = work.state_bytes
-    found = of_operators(seen, shares.places)
-    operators = {name: own for name, (own, _) in found.items()}
-    state_rows = {name: rows for name, (_, rows) in found.items()}
+            works[index] = works[index].plus(work)
+            if shares.works[index].kind == "state":
+                state_bytes[index] = work.state_bytes
+    sums = of_operators(seen, shares.places)
+    operators = {name: observation for name, (observation, _) in sums.items()}
+    state_rows = {name: rows for name, (_, rows) in sums.items()}
     rows = sum(line["rows"] for line in seen)
     first, last = seen[0]["epoch"], seen[-1]["epoch"]
     return Measured(len(seen), first, last, rows, works, operators, state_bytes, state_rows, elsewhere)

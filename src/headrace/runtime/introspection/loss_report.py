@@ -1,4 +1,4 @@
-"""What did not reach the answers? Late and rejected rows of a run: how many, where they are, what would have helped."""
+"""Loss report: late and rejected rows of a run, how many, where they are stored, and what would have avoided them."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from headrace.time import FOREVER, render_duration
 _WHOLLY: Final = "wholly"
 
 
-def loss_report(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> Iterator[str]:
+def loss_report(home: Home, before: Manifest, after: Manifest, *, persistent: bool) -> Iterator[str]:
     """One sentence for each stream with late rows, each stream and each query with rejected ones.
 
-    Counted between two manifests. `kept` False: the home goes with the run, so the reasons are told instead of the place.
+    Counted between two manifests. `persistent` False: the home is deleted with the run, so the reasons are shown instead of a path.
     """
     taken = _taken_in(home, after)
     for stream in home.catalog.streams.values():
         then, now = before.stream(stream.name), after.stream(stream.name)
         late = now.late - then.late
         if late > 0 and taken.get(stream.name) != _WHOLLY:
-            told = f"{stream.name}: {_rows(late)} came late and {_is(late)} in no answer{taken.get(stream.name, '')}"
+            message = f"{stream.name}: {_rows(late)} came late and {_is(late)} in no answer{taken.get(stream.name, '')}"
             if then.punctuation == FOREVER:
-                yield f"{told}; the stream was ended for good with --seal."
+                yield f"{message}; the stream was ended for good with --seal."
             elif stream.punctuated_by is not None:
-                yield f"{told}; its PUNCTUATED BY promised too early."
+                yield f"{message}; its PUNCTUATED BY promised too early."
             elif stream.progress.external:
-                yield f"{told}; a PUNCTUATE promised too early."
+                yield f"{message}; a PUNCTUATE promised too early."
             elif stream.progress.behind is not None:
-                yield f"{told}; they came after more than {stream.progress.behind} rows (SLACK … ROWS)."
+                yield f"{message}; they came after more than {stream.progress.behind} rows (SLACK … ROWS)."
             else:
                 needed = render_duration(stream.slack + now.slack_needed)
-                yield f"{told}; SLACK INTERVAL {needed} would have kept all."
+                yield f"{message}; SLACK INTERVAL {needed} would have kept all."
         rejected = now.rejected - then.rejected
         if rejected > 0:
-            place = f"rejects/stream/{stream.name}"
+            folder = f"rejects/stream/{stream.name}"
             yield _sentence(
                 home,
                 after,
                 f"rejects:{stream.name}",
                 f"{stream.name}: {_rows(rejected)} rejected",
-                place,
-                kept=kept,
+                folder,
+                persistent=persistent,
             )
     was, became = before.facts.get("rejected", {}), after.facts.get("rejected", {})
     for query in home.catalog.queries.values():
@@ -60,16 +60,16 @@ def loss_report(home: Home, before: Manifest, after: Manifest, *, kept: bool) ->
         }
         fresh = {name: more for name, count in fresh.items() if (more := count - was.get(name, 0)) > 0}
         if fresh:  # its own operator, those of SELECTs in its FROM, and those that make its pairs
-            told = f"{query.definition.name}: its expressions failed on {_rows(sum(fresh.values()))}"
+            message = f"{query.definition.name}: its expressions failed on {_rows(sum(fresh.values()))}"
             listed = max(fresh, key=lambda name: fresh[name])
-            place = f"rejects/query/{listed}"
-            yield _sentence(home, after, f"failures:{listed}", told, place, kept=kept)
+            folder = f"rejects/query/{listed}"
+            yield _sentence(home, after, f"failures:{listed}", message, folder, persistent=persistent)
 
 
 def _taken_in(home: Home, after: Manifest) -> dict[str, str]:
-    """By stream of which queries WITH REVISIONS take late rows in: whether all its queries do, or which answers have them."""
+    """By stream, whether all its queries are WITH REVISIONS, which accept late rows, or only some of its answers have them."""
     plan = plan_in_force(home, after)
-    found = {}
+    answered = {}
     for stream in plan.streams:
         readers = [
             planned
@@ -77,11 +77,15 @@ def _taken_in(home: Home, after: Manifest) -> dict[str, str]:
             if planned.operator.stream == stream and planned.channel in ("rows", "kept")
         ]
         revising = [planned.revisions for planned in readers if planned.revisions is not None]
-        if revising and len(revising) == len(readers) and all(each.within is None for each in revising):
-            found[stream] = _WHOLLY
+        if (
+            revising
+            and len(revising) == len(readers)
+            and all(revisions.within is None for revisions in revising)
+        ):
+            answered[stream] = _WHOLLY
         elif revising:
-            found[stream] = " but of queries WITH REVISIONS"
-    return found
+            answered[stream] = " but of queries WITH REVISIONS"
+    return answered
 
 
 def closing_loss_report(rejects: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -94,18 +98,18 @@ def closing_loss_report(rejects: Mapping[str, Sequence[str]]) -> Iterator[str]:
         )
 
 
-def _sentence(home: Home, after: Manifest, of: str, what: str, place: str, *, kept: bool) -> str:
-    where = f"see {Path(home.store.root) / place}" if kept else "run with --home DIR to keep them"
+def _sentence(home: Home, after: Manifest, of: str, what: str, folder: str, *, persistent: bool) -> str:
+    where = f"see {Path(home.store.root) / folder}" if persistent else "run with --home DIR to keep them"
     reason = _last_reason(home, after, of)
     return f"{what}{'' if reason is None else f', for instance: {reason}'}; {where}."
 
 
 def _last_reason(home: Home, after: Manifest, of: str) -> str | None:
-    """A reason of the newest that are kept; None where none are, since `retain` has passed them."""
-    found = next(home.list_of(after, of).iterate(home.store.read, reverse=True), None)
-    if found is None:
+    """A reason of the newest that are stored; None where `retain` has expired all."""
+    newest = next(home.list_of(after, of).iterate(home.store.read, reverse=True), None)
+    if newest is None:
         return None
-    _, entry = found
+    _, entry = newest
     file = pa.BufferReader(home.store.map(entry["name"]))
     return str(pq.read_table(file, columns=["reason"]).column("reason")[0])
 

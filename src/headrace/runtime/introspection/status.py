@@ -1,4 +1,4 @@
-"""What `hub.status()` says: how far everything is, and what the newest epoch measured."""
+"""`hub.status()`: progress of all streams and queries, and the newest epoch's measurements."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def status(pipeline: Pipeline, sinks: Iterable[Mapping[str, Any]]) -> dict[str, 
             for query in catalog.queries.values()
             for progress in (manifest.operators.get(query.operator_id),)
         },
-        "unread": {name: str(found) for name, found in unread(pipeline).items()},
+        "unread": {name: str(error) for name, error in unread(pipeline).items()},
         "rejected": dict(manifest.facts.get("rejected", {})),
-        "closing_rejected": {name: len(told) for name, told in pipeline.closing_rejects.items()},
+        "closing_rejected": {name: len(reasons) for name, reasons in pipeline.closing_rejects.items()},
         "state_bytes": sum(run.bytes for run in manifest.state),
         "synopsis_budget": pipeline.synopsis_bytes,
         "synopses": synopses(pipeline),
@@ -38,20 +38,20 @@ def status(pipeline: Pipeline, sinks: Iterable[Mapping[str, Any]]) -> dict[str, 
 
 
 def unread(pipeline: Pipeline) -> dict[str, SourceChanged]:
-    """Queries whose past cannot be read, and what was found in its place."""
+    """Queries whose archived rows cannot be read, with the error."""
     owners = {
-        derived_streams.owner_of(operator): found for operator, found in pipeline.loop.engine.unread.items()
+        derived_streams.owner_of(operator): error for operator, error in pipeline.loop.engine.unread.items()
     }
     named = {query.operator_id: query.definition.name for query in pipeline.catalog.queries.values()}
-    return {named[owner]: found for owner, found in owners.items() if owner in named}
+    return {named[owner]: error for owner, error in owners.items() if owner in named}
 
 
 def synopses(pipeline: Pipeline) -> dict[str, dict[str, int]]:
-    """Of each query with synopses: how many bytes each may take for one group."""
+    """By query with synopses: how many bytes each may take for one group."""
     operators = pipeline.loop.engine.plan.operators
-    told = {
+    sizes_of = {
         query.definition.name: dict(operators[query.operator_id].synopsis_bytes)
         for query in pipeline.catalog.queries.values()
         if query.operator_id in operators
     }
-    return {name: sizes for name, sizes in told.items() if sizes}
+    return {name: sizes for name, sizes in sizes_of.items() if sizes}

@@ -1,6 +1,6 @@
-"""Spark DataFrames in and out: streaming frames as sources, archives as frames.
+"""Spark DataFrames as input and output: streaming frames as sources, archives as frames.
 
-This is part of the edge to Spark: it is imported without it, and touches Spark objects only when it is handed some.
+The module is imported without Spark, and uses Spark objects only when it is given some.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WITHOUT_SPARK = (*OURS, SPARK_STREAM)
 
 
 class StreamingFrames:
-    """The streaming DataFrames of a hub: Spark runs each, its micro-batches are segments in our ingest log."""
+    """The streaming DataFrames of a hub: Spark runs each, and its micro-batches are segments of the ingest log."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -39,7 +39,7 @@ class StreamingFrames:
         self._running: list[Any] = []
 
     def create(self, name: str, frame: DataFrame, timestamp: str | None, options: Mapping[str, Any]) -> None:
-        """Define the stream if it is new, and remember the frame for `start`.
+        """Define the stream if it is new, and store the frame for `start`.
 
         Raises `UserError` for a frame that is not streaming, or differs from the stream that is there.
         """
@@ -48,10 +48,10 @@ class StreamingFrames:
         definition = StreamDefinition(name, _schema_of(frame), SPARK_STREAM, time=timestamp, **options)
         if timestamp is not None:
             definition.schema.field(timestamp)
-        known = self._pipeline.catalog.stream(name)
-        if known is None:
+        existing = self._pipeline.catalog.stream(name)
+        if existing is None:
             self._pipeline.log({"do": "create_stream", "stream": stream_to_json(definition)})
-        elif known != definition:
+        elif existing != definition:
             raise UserError(
                 f"the stream '{name}' exists and is different",
                 remedy="Give it another name, or drop it first.",
@@ -59,17 +59,17 @@ class StreamingFrames:
         self._frames[name] = frame
 
     def check(self, definition: StreamDefinition) -> None:
-        """Try a stream that reads a Spark source by its name (kafka, …): what cannot be opened is refused at CREATE."""
+        """Try a stream that reads a Spark source by its name (kafka, …): one that cannot be opened is refused at CREATE."""
         if definition.using not in _WITHOUT_SPARK:
             named_source(self._pipeline.session(), definition)
 
     def _all(self) -> dict[str, DataFrame]:
-        """Frames handed in, and those of streams that name a Spark source."""
-        found = dict(self._frames)
+        """Frames that were passed, and those of streams that name a Spark source."""
+        frames = dict(self._frames)
         for stream in self._pipeline.catalog.streams.values():
             if stream.using not in _WITHOUT_SPARK:
-                found[stream.name] = named_source(self._pipeline.session(), stream)
-        return found
+                frames[stream.name] = named_source(self._pipeline.session(), stream)
+        return frames
 
     def start(self, *, available_now: bool = False) -> None:
         """Start every frame's query; with `available_now` each ends when it has caught up."""
@@ -93,14 +93,14 @@ class StreamingFrames:
             self._running.append(query)
 
     def drain(self) -> None:
-        """Take in what the frames' sources hold now."""
+        """Ingest the rows that the frames' sources hold now."""
         self.start(available_now=True)
         for query in self._running:
             query.awaitTermination()
         self._running.clear()
 
     def restart(self) -> None:
-        """Start what ran on a session whose JVM was lost, on the one that took its place.
+        """Start the frames of a session whose JVM was lost, on its replacement.
 
         Raises `EpochFailed` when a program made its DataFrames with the lost session.
         """
@@ -126,20 +126,20 @@ class StreamingFrames:
 def named_source(session: SparkSession, definition: StreamDefinition) -> DataFrame:
     """A Spark streaming source by its name, with the stream's columns in their types.
 
-    Sources of a fixed schema (kafka) refuse one from outside: they are asked without, and their columns cast.
-    Raises `UserError` when Spark does not know the source, or it lacks a column.
+    Sources of a fixed schema (kafka) refuse one from outside: they are opened without, and their columns cast.
+    Raises `UserError` when Spark does not have the source, or it lacks a column.
     """
     from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415 - Spark is there
 
     reader = session.readStream.format(definition.using).options(**dict(definition.options))
-    columns = ", ".join(f"`{field.name}` {field.type}" for field in definition.schema)
-    wanted = [f"CAST(`{field.name}` AS {field.type}) AS `{field.name}`" for field in definition.schema]
+    declared = ", ".join(f"`{field.name}` {field.type}" for field in definition.schema)
+    columns = [f"CAST(`{field.name}` AS {field.type}) AS `{field.name}`" for field in definition.schema]
     try:
         try:
-            return reader.schema(columns).load().selectExpr(*wanted)
+            return reader.schema(declared).load().selectExpr(*columns)
         except AnalysisException:
             fixed = session.readStream.format(definition.using).options(**dict(definition.options))
-            return fixed.load().selectExpr(*wanted)
+            return fixed.load().selectExpr(*columns)
     except PySparkException as problem:
         raise UserError(
             f"Spark cannot open the source '{definition.using}': {str(problem).splitlines()[0]}",
@@ -161,7 +161,7 @@ def _schema_of(frame: DataFrame) -> Schema:
 def archive(pipeline: Pipeline, stream: str, fraction: float = 1.0) -> DataFrame:
     """Accepted rows of a stream's archive, in Spark; of a `fraction` as many blocks of each run as hold it.
 
-    Raises `UserError` when the stream keeps no copy, or has no blocks of which to read a part.
+    Raises `UserError` when the stream stores no copy, or has no blocks of which to read a part.
     """
     definition = push.require_stream(pipeline.catalog, stream)
     if definition.archive != "copy":

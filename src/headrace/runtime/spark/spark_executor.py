@@ -2,8 +2,8 @@
 
 Only names, small messages and blobs pass through Spark; rows are read, and files written, inside the Python tasks.
 
-A task that fails for a reason of ours or the user's (a file that changed, a full disk) would fail again: it sends its error
-as a blob and the driver raises it, at once and with its own type. Anything else is Spark's to retry.
+A task that fails for a reason of the user's or of Headrace (a file that changed, a full disk) would fail again: it sends its
+error as a blob and the driver raises it, at once and with its own type. Anything else is retried by Spark.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headrace.runtime.tasks.scan.scan_task import run_scan
 from headrace.runtime.tasks.state.state_task import run_state
 
 _FAILED: Final = b"\xff" * 8
-"""How a blob begins that is a scan task's error: the length that other blobs begin with is never negative."""
+"""Prefix of a blob that is a scan task's error: the length that other blobs begin with is never negative."""
 _PASSING: Final = (
     "OSError",
     "IOError",
@@ -38,7 +38,7 @@ _PASSING: Final = (
     "ConnectionError",
     "ConnectionResetError",
 )
-"""Errors of Python that may not come again; others are of the program, and come every time."""
+"""Errors of Python that may be transient; others are of the program, and recur."""
 _GONE: Final = (
     "the JVM that runs Spark is gone: killed from outside, or out of memory\n"
     "  Nothing of the epoch counts. Read the system's log, or give it more memory."
@@ -58,7 +58,7 @@ class SparkExecutor:
     """Runs epochs on a Spark session."""
 
     def __init__(self, spark: SparkSession, renew: Callable[[], SparkSession] | None = None) -> None:
-        """`renew` gives another session when the JVM of this one is gone; without it that is for the session's owner."""
+        """`renew` replaces the session when its JVM is lost; without it that is up to the session's owner."""
         self._renew = renew
         self._use(spark)
 
@@ -70,7 +70,7 @@ class SparkExecutor:
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
         """One job; with nothing to scan, one stage.
 
-        Raises the error of a task that found one, and `EpochFailed` with the task's own words when Spark gave up on it.
+        Raises a task's own error, and `EpochFailed` with the task's message when Spark gave up on it.
         """
         before = sys.exception()
         try:
@@ -84,15 +84,15 @@ class SparkExecutor:
             if not isinstance(error, Py4JJavaError | PySparkException):
                 raise
             raise _epoch_failure(error) from error
-        for each in ended:
-            if isinstance(each, _Failure):
-                raise each.error
-        return [each for each in ended if not isinstance(each, _Failure)]
+        for receipt in ended:
+            if isinstance(receipt, _Failure):
+                raise receipt.error
+        return [receipt for receipt in ended if not isinstance(receipt, _Failure)]
 
     def revive(self) -> bool:
         """Start another session if the JVM of this one is gone; whether it did.
 
-        Raises `EpochFailed` when the session is not ours to replace.
+        Raises `EpochFailed` when the session was passed by a program.
         """
         if self._is_alive():
             return False
@@ -108,7 +108,7 @@ class SparkExecutor:
     def _is_alive(self) -> bool:
         try:
             return not self._context._jsc.sc().isStopped()
-        except Exception:  # noqa: BLE001 - whoever does not answer is gone, whatever that looks like from here
+        except Exception:  # noqa: BLE001 - a JVM that does not answer is lost, whatever the error
             return False
 
     def _job(self, scans: Sequence[ScanMessage], orders: dict[int, bytes]) -> list[StateReceipt | _Failure]:
@@ -121,7 +121,7 @@ class SparkExecutor:
 
 @contextmanager
 def _our_python(context: SparkContext) -> Iterator[None]:
-    """Workers of a user's local session would run whatever `python3` is on PATH: ours must be this Python.
+    """Run workers of a user's local session with this Python, not with any `python3` on PATH.
 
     A Python that was chosen (PYSPARK_PYTHON), and workers on other machines, stay as they are.
     """
@@ -161,7 +161,7 @@ def _advance(order: bytes, blobs: Sequence[bytes]) -> StateReceipt | _Failure:
 
 
 class _State:
-    """Picklable by reference to this module, with one epoch's orders."""
+    """An epoch's state messages, picklable by reference to this module."""
 
     def __init__(self, orders: dict[int, bytes]) -> None:
         self._task_messages = orders
@@ -171,7 +171,7 @@ class _State:
 
 
 class _Tick:
-    """The same without a scan stage."""
+    """As `_State`, without a scan stage."""
 
     def __init__(self, orders: dict[int, bytes]) -> None:
         self._task_messages = orders
@@ -181,7 +181,7 @@ class _Tick:
 
 
 def _epoch_failure(error: Exception) -> EpochFailed:
-    """What the task said last, without the stacks of Python and of the JVM around it."""
+    """The task's last message, without the stacks of Python and of the JVM around it."""
     text = str(error)
     if "Python worker exited unexpectedly" in text:
         return EpochFailed(
@@ -201,10 +201,10 @@ def _epoch_failure(error: Exception) -> EpochFailed:
     if not starts:
         return EpochFailed(lines[0] if lines else type(error).__name__)
     after = lines[starts[-1] + 1 :]
-    said = next((number for number, line in enumerate(after) if line and not line.startswith(" ")), 0)
-    words = [line for line in after[said:] if line and not line.startswith(("JVM stacktrace", "\tat "))]
-    said_last = words[:_WORDS] or ["for no reason it gave"]
-    kind = said_last[0].partition(":")[0]
+    start = next((number for number, line in enumerate(after) if line and not line.startswith(" ")), 0)
+    words = [line for line in after[start:] if line and not line.startswith(("JVM stacktrace", "\tat "))]
+    message = words[:_WORDS] or ["for no reason it gave"]
+    kind = message[0].partition(":")[0]
     return EpochFailed(
-        "a task failed in every attempt: " + "\n  ".join(said_last), lasting=not kind.endswith(_PASSING)
+        "a task failed in every attempt: " + "\n  ".join(message), lasting=not kind.endswith(_PASSING)
     )

@@ -1,8 +1,7 @@
 """Any Spark streaming DataFrame as a source: Structured Streaming runs it, each micro-batch becomes one segment.
 
-The one module of this package that knows Spark. The callback shares nothing with anybody: it writes a file and hands on a
-record. `foreachBatch` is at-least-once; a segment is named by its batch, so a repetition finds it there and hands on the
-same record, which the driver knows by its batch number.
+The callback has no shared state: it writes a file and passes a record. `foreachBatch` is at-least-once; a segment is named by
+its batch, so a repetition finds it and passes the same record, which the driver recognizes by its batch number.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ def start(
 ) -> StreamingQuery:
     """Run the frame in append mode; `on_record` gets one record for each micro-batch with rows, maybe more than once.
 
-    Records are handed on again for all segments in `folder` first: what was written but perhaps not recorded before a
-    crash. `on_record` is called from Spark's thread and has to pass over a batch it knows. With `available_now` the
+    Records are passed again for all segments in `folder` first: those that were written but perhaps not recorded before a
+    crash. `on_record` is called from Spark's thread and has to ignore a batch it has. With `available_now` the
     query ends when it has caught up. Raises `UserError` when the checkpoint of written segments is gone, or when the
     frame cannot run in append mode.
     """
@@ -80,7 +79,7 @@ def start(
 
 
 def _write(micro_batch: DataFrame, folder: Path, name: str) -> int:
-    """Write a micro-batch where its rows are, from one task, in the order of its partitions; how many rows."""
+    """Write a micro-batch in one task, in the order of its partitions; how many rows."""
     where = str(folder)
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -90,8 +89,8 @@ def _write(micro_batch: DataFrame, folder: Path, name: str) -> int:
     written = micro_batch.coalesce(1).mapInArrow(write, "rows BIGINT, same BOOLEAN").collect()[0]
     if not written["same"]:
         warnings.warn(
-            f"the micro-batch {folder / name} came again with other rows: its source cannot be repeated. Those "
-            "that came first are kept, the others are not taken in",
+            f"the micro-batch {folder / name} was repeated with other rows: its source is not repeatable. The "
+            "first rows are stored, the others are ignored",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -119,9 +118,9 @@ def _write_batches(batches: Iterable[pa.RecordBatch], folder: Path, name: str) -
 
 
 def _repeated(again: pa.Table, folder: Path, name: str) -> tuple[int, bool]:
-    """Compare a micro-batch with what an earlier attempt has written of it, whole: that is what counts.
+    """Compare a micro-batch with the segment that an earlier attempt has written of it: the segment counts.
 
-    It is made durable, as its writer may not have lived to do so.
+    It is made durable, as its writer may have been killed before.
     """
     LocalStore(folder).sync([name])
     with pa.OSFile(str(folder / name)) as file:

@@ -1,7 +1,7 @@
-"""What does a query say when its window is another one? `ALTER QUERY name SET WINDOW [...]`: its text with other brackets.
+"""`ALTER QUERY name SET WINDOW [...]`: the query's text with other brackets.
 
-Only aggregates over windows of time can go on with another window: what they hold is pieces of time. Others are altered
-as a whole, and answer anew.
+Only aggregates over windows of time can continue with another window: their state is panes. Others are altered as a
+whole, and computed again from the archive.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.epoch_planner import operator_of
 
 
-def with_window(catalog: Catalog, known: CatalogQuery, statement: SetWindow) -> QueryDefinition:
-    """The definition of a query with other brackets, which goes on from where its stream is.
+def with_window(catalog: Catalog, catalog_query: CatalogQuery, statement: SetWindow) -> QueryDefinition:
+    """The definition of a query with other brackets, which continues from its stream's progress.
 
     Raises `UserError` for a query whose window cannot be changed by itself, or for such a window.
     """
-    definition = known.definition
-    _require_alterable(catalog, known)
+    definition = catalog_query.definition
+    _require_alterable(catalog, catalog_query)
     text = definition.text
     select = parse_select(text, definition.zone)
-    source = next((each for each in _sources(select) if each.window is not None), None)
+    source = next((source for source in _sources(select) if source.window is not None), None)
     if source is None or source.window is None or text[source.window.span.start] != "[":
         raise UserError(
             f"the window of '{definition.name}' is not in brackets",

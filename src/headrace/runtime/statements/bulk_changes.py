@@ -19,27 +19,27 @@ _FEW: Final = 3
 def entries(
     catalog: Catalog, verb: Choice["pause", "resume", "drop"], queries: Sequence[CatalogQuery]
 ) -> list[Mapping[str, Any]]:
-    """What pauses, resumes or drops these queries; those that are so already are left alone.
+    """Entries that pause, resume or drop these queries; without those that are so already.
 
-    Raises `UserError` when one to be dropped is read by one that stays.
+    Raises `UserError` when one to be dropped is read by one that is not.
     """
     if verb == "drop":
         _refuse_if_read(catalog, {query.definition.name.lower() for query in queries})
         return [{"do": "drop", "kind": "query", "name": query.definition.name} for query in queries]
-    wanted = verb == "pause"
+    pausing = verb == "pause"
     return [
         {"do": verb, "name": query.definition.name}
         for query in queries
-        if query.definition.paused is not wanted
+        if query.definition.paused is not pausing
     ]
 
 
-def _refuse_if_read(catalog: Catalog, going: set[str]) -> None:
+def _refuse_if_read(catalog: Catalog, dropped: set[str]) -> None:
     for query in catalog.queries.values():
-        if query.definition.name.lower() in going:
+        if query.definition.name.lower() in dropped:
             continue
         for node in every_node(bound(catalog, query)):
-            if isinstance(node, QueryScan) and node.is_named and node.name.lower() in going:
+            if isinstance(node, QueryScan) and node.is_named and node.name.lower() in dropped:
                 raise UserError(
                     f"the query '{node.name}' is read by {query.definition.name}, which would stay",
                     remedy="Drop that one too, or choose others. Nothing was dropped.",
@@ -47,11 +47,11 @@ def _refuse_if_read(catalog: Catalog, going: set[str]) -> None:
 
 
 def settings_report(settings: QuerySettings) -> str:
-    """What ALTER QUERY … SET has done, for people."""
+    """A sentence on what ALTER QUERY … SET has changed."""
     parts = []
     if "retain" in settings:
-        kept = "all" if settings["retain"] is None else render_duration(settings["retain"])
-        parts.append(f"keeps {kept} of its results")
+        retained = "all" if settings["retain"] is None else render_duration(settings["retain"])
+        parts.append(f"keeps {retained} of its results")
     if "owner" in settings:
         parts.append("has no owner" if settings["owner"] is None else f"belongs to {settings['owner']}")
     if "tags" in settings:
@@ -66,10 +66,10 @@ def settings_report(settings: QuerySettings) -> str:
 
 
 def done(verb: str, changes: Sequence[Mapping[str, Any]]) -> str:
-    """What was done to how many queries, and the first of them."""
+    """A sentence on how many queries were changed, with the first names."""
     did = {"pause": "paused", "resume": "resumed, to catch up first", "drop": "dropped"}[verb]
     if not changes:
         return f"no query {did}"
-    few = ", ".join(each["name"] for each in changes[:_FEW])
+    few = ", ".join(change["name"] for change in changes[:_FEW])
     more = f" and {len(changes) - _FEW:,} more" if len(changes) > _FEW else ""
     return f"{len(changes):,} {'query' if len(changes) == 1 else 'queries'} {did}: {few}{more}"

@@ -1,7 +1,7 @@
-"""How do ten thousand changes of queries in one script cost one entry of the log, and each what it changes?
+"""Batches of changes of queries: ten thousand in one script are one entry of the log, at the cost of what each changes.
 
-Changes that follow one another wait and are logged and planned together. Until then whoever asks sees a catalog that
-has them. Nothing here walks through the queries that are not meant, whatever their number.
+Changes that follow one another wait, and are logged and planned together. Until then readers of `catalog` see them
+applied. Nothing here walks through the queries that are not changed, whatever their number.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def names_read(query: Query) -> set[str]:
 
 
 def refuse_unreadable(name: str, query: Query) -> None:
-    """Raises `UserError` for a query that reads itself, or has a column called as ours are.
+    """Raises `UserError` for a query that reads itself, or has a column with a reserved name.
 
-    A new text of a query is bound where its old one still stands under the name.
+    A new text of a query is bound while its old one still has the name.
     """
     nodes = every_node(query)
     scans = [node for node in nodes if isinstance(node, QueryScan)]
@@ -53,44 +53,44 @@ def refuse_unreadable(name: str, query: Query) -> None:
             f"the query '{name}' cannot read itself",
             remedy="Register the new text under another name, or read what the old one reads.",
         )
-    # What stands beside a set operator was looked at when it was bound: its last column may be ours.
-    beside = {member for node in nodes if isinstance(node, UnionAll) for member in node.inputs}
+    # Inputs of a set operator were checked when it was bound: their last column may have a reserved name.
+    inputs = {branch for node in nodes if isinstance(node, UnionAll) for branch in node.inputs}
     check_names(query)
     for node in scans:
-        if node.query is not None and node not in beside:
+        if node.query is not None and node not in inputs:
             check_names(node.query)
 
 
 class QueryChanges:
-    """Changes of queries on their way to the query log. One thread at a time."""
+    """Changes of queries that wait for the query log. One thread at a time."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._waiting: list[Mapping[str, Any]] | None = None
         """None when each change is logged at once."""
         self._seen = self._tentative = Catalog()
-        """The catalog as it was when the last change came to wait, and with all that wait."""
+        """The catalog when the last change began to wait, and the same with all that wait."""
         self._read: set[str] = set()
         """The queries that waiting ones read, in lower case."""
 
     @property
     def catalog(self) -> Catalog:
-        """What exists, with the changes that wait."""
-        known = self._pipeline.catalog
+        """The catalog with the changes that wait."""
+        catalog = self._pipeline.catalog
         if not self._waiting:
-            return known
-        if self._seen is not known:  # somebody else has changed something meanwhile
-            self._seen, self._tentative = known, known.apply_all(self._waiting)
+            return catalog
+        if self._seen is not catalog:  # another thread has changed something meanwhile
+            self._seen, self._tentative = catalog, catalog.apply_all(self._waiting)
         return self._tentative
 
     def find_out(self) -> None:
-        """Before a statement is judged: know what an earlier one has left that failed or was interrupted."""
-        if self._pipeline.home.in_doubt:  # else nobody waits for the epoch under way
+        """Find out, before a statement is checked, what an earlier failed or interrupted one has logged."""
+        if self._pipeline.home.in_doubt:  # else do not wait for the epoch under way
             with self._pipeline.loop.lock, outcome_unless_known("absent"):
                 self._pipeline.loop.engine.find_out()
 
     def log(self, entry: Mapping[str, Any], query: Query | None = None) -> None:
-        """Log a change, or let it wait for those around it; `query` is what a registered one means."""
+        """Log a change, or let it wait for its neighbours; `query` is the bound query of a registration."""
         if self._waiting is None:
             self._pipeline.log(entry)
             return
@@ -119,7 +119,7 @@ class QueryChanges:
 
     @contextmanager
     def all_or_none(self) -> Iterator[None]:
-        """The same, but where the block ends with an error none of them has been."""
+        """As `together`, but where the block ends with an error none of the changes is made."""
         self._waiting = []
         try:
             yield
@@ -129,7 +129,7 @@ class QueryChanges:
             self._read.clear()
 
     def readers(self, name: str) -> list[str]:
-        """The queries that read a query. Queries are asked one by one only when there are some."""
+        """The queries that read a query. Queries are searched one by one only when there are some."""
         standing = self.catalog.require_query(name)
         if name.lower() in self._read or (self._waiting and self._is_read(standing.operator_id)):
             self.flush()  # among those that wait are readers, or readers are dropped

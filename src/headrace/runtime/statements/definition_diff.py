@@ -1,6 +1,6 @@
-"""What tells a CREATE from what bears its name already: nothing, or a sentence that names both sides of each difference.
+"""Differences between a CREATE and an existing definition of its name, as a sentence with both sides of each.
 
-Equal means equal as parsed: spacing, comments, the case of words and options, and how a length is written do not matter.
+Equal means equal as parsed: spacing, comments, the case of words and options, and the spelling of a length do not matter.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _LABELS = frozenset({"owner", "tags"})
 """Compared without case; the order of tags does not matter."""
 
 
-def differences(catalog: Catalog, known: Any, wanted: Any) -> str:
+def differences(catalog: Catalog, existing: Any, new: Any) -> str:
     """Each difference as `SLACK (0 SECONDS there, 5 SECONDS here)`; empty when the two definitions are equal."""
-    if isinstance(known, QueryDefinition) and _same_query(catalog, known, wanted):
-        found = _fields(known, wanted, without={"text", "zone"})
+    if isinstance(existing, QueryDefinition) and _same_query(catalog, existing, new):
+        differing = _fields(existing, new, without={"text", "zone"})
     else:
-        found = _fields(known, wanted)
-    return ", ".join(f"{what} ({there} there, {here} here)" for what, there, here in found)
+        differing = _fields(existing, new)
+    return ", ".join(f"{what} ({there} there, {here} here)" for what, there, here in differing)
 
 
-def _fields(known: Any, wanted: Any, without: set[str] | None = None) -> Iterator[tuple[str, str, str]]:
-    for field in fields(known):
-        one, other = getattr(known, field.name), getattr(wanted, field.name)
+def _fields(existing: Any, new: Any, without: set[str] | None = None) -> Iterator[tuple[str, str, str]]:
+    for field in fields(existing):
+        one, other = getattr(existing, field.name), getattr(new, field.name)
         if (
             field.name in _IGNORED
             or field.name in (without or ())
@@ -56,25 +56,25 @@ def _fields(known: Any, wanted: Any, without: set[str] | None = None) -> Iterato
         if isinstance(one, Mapping):
             yield from _options(one, other)
             continue
-        tell = _renderer_of(field.name)
-        yield _WORDS.get(field.name, field.name), tell(one), tell(other)
+        render = _renderer_of(field.name)
+        yield _WORDS.get(field.name, field.name), render(one), render(other)
 
 
-def _options(known: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    there = {name.lower(): value for name, value in known.items()}
-    here = {name.lower(): value for name, value in wanted.items()}
-    spelled = {name.lower(): name for name in (*wanted, *known)}
+def _options(existing: Mapping[str, str], new: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    there = {name.lower(): value for name, value in existing.items()}
+    here = {name.lower(): value for name, value in new.items()}
+    spelled = {name.lower(): name for name in (*new, *existing)}
     for name in sorted(there.keys() | here.keys()):
         if there.get(name) != here.get(name):
             yield f"option {spelled[name]}", _quoted(there.get(name)), _quoted(here.get(name))
 
 
 def _folded(name: str, value: Any) -> Any:
-    """What two values are compared by: names of options and formats do not count their case."""
+    """The form in which two values are compared: names of options and formats without case."""
     if isinstance(value, Mapping):
-        return {option.lower(): each for option, each in value.items()}
+        return {option.lower(): item for option, item in value.items()}
     if name in _LABELS and value is not None:
-        return sorted(each.casefold() for each in ([value] if isinstance(value, str) else value))
+        return sorted(item.casefold() for item in ([value] if isinstance(value, str) else value))
     return value.lower() if name == "using" else value
 
 
@@ -97,7 +97,7 @@ def _quoted(text: str | None) -> str:
 
 
 def _same_query(catalog: Catalog, one: QueryDefinition, other: QueryDefinition) -> bool:
-    """Two texts of one meaning. A text that no longer binds is like none but itself."""
+    """Whether two texts have one meaning. A text that no longer binds equals only itself."""
     if (one.text, one.zone) == (other.text, other.zone):
         return True
     try:

@@ -1,4 +1,4 @@
-"""Carrying out statements: what each one changes or shows.
+"""Execution of statements: the change or the answer of each.
 
 Definitions are checked, and queries bound and lowered, before anything is logged: what cannot run is refused here, with
 the reason. A CREATE equal to what is there does nothing, so a script can be run again on the home it made.
@@ -39,13 +39,13 @@ from headrace.runtime.statements.synopsis_budget import affordable
 from headrace.time import render_instant
 
 _MAKES_STATE: Final = ("materialize", "zone", "sharing")
-"""Settings that say how an answer is made and kept, not what is done with it."""
+"""Settings that define how an answer is computed and stored; the others do not change state."""
 _LONG_SCRIPT: Final = 1 << 16
 """Characters."""
 
 
 class Statements:
-    """Carries out statements. `check_source` tries what only Spark can open, before a stream of it is made."""
+    """Executes statements. `check_source` tries what only Spark can open, before a stream of it is made."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Statements:
     ) -> None:
         self._pipeline, self._check_source, self._report_sinks = pipeline, check_source, report_sinks
         self._one_script = threading.RLock()
-        """One script at a time: what another thread changes does not wait for this one's."""
+        """One script at a time: changes of another thread do not wait for this one's."""
         self._changes = QueryChanges(pipeline)
         self._zone = "UTC"
         self._actions: dict[type, Callable[[Any], Outcome]] = {
@@ -92,9 +92,9 @@ class Statements:
         script: str,
         before: Callable[[stmt.Statement], bool] = lambda _: True,
     ) -> Iterator[Outcome]:
-        """The same, one outcome at a time; ends early where `before` a statement that changes no query says False.
+        """As `carry_out_all`, one outcome at a time; ends early where `before` a statement that changes no query is False.
 
-        A change of a query is told once it is durable: with the last of those that stand in a row.
+        The outcome of a change of a query follows once it is durable: with the last of those in a row.
         """
         held: list[Outcome] = []
         with self._one_script, self._changes.together():
@@ -113,13 +113,13 @@ class Statements:
             yield from self._registered(held)
 
     def _registered(self, held: list[Outcome]) -> list[Outcome]:
-        """Log the changes that wait; their outcomes, which are held no more: nor are they told when that fails."""
-        told, held[:] = held[:], []
+        """Log the changes that wait, and return and clear their outcomes; neither when logging fails."""
+        outcomes, held[:] = held[:], []
         self._changes.flush()
-        return told
+        return outcomes
 
     def create_queries(self, selects: Mapping[str, str], labels: QueryDefinition) -> None:
-        """Register queries by name from their texts, all of them or none; in all else they are as `labels` says.
+        """Register queries by name from their texts, all of them or none; `labels` has everything else.
 
         Raises `UserError` that, among several, names the query of the first mistake.
         """
@@ -162,41 +162,41 @@ class Statements:
 
     @property
     def _catalog(self) -> Catalog:
-        """What exists, with the changes that wait."""
+        """The catalog with the changes that wait."""
         return self._changes.catalog
 
     def _create_stream(self, statement: stmt.CreateStream) -> Outcome:
         definition = settle(statement.definition, Path.cwd())
         assert isinstance(definition, StreamDefinition)
-        known = self._catalog.stream(definition.name)
-        if known is not None and not differences(self._catalog, known, definition):
+        existing = self._catalog.stream(definition.name)
+        if existing is not None and not differences(self._catalog, existing, definition):
             return Outcome("create", definition.name, f"stream {definition.name} is there already")
-        self._free(definition.name, known, definition, statement.replace)
+        self._free(definition.name, existing, definition, statement.replace)
         require_usable(definition)
-        if known is not None and (known.schema, known.time) != (definition.schema, definition.time):
+        if existing is not None and (existing.schema, existing.time) != (definition.schema, definition.time):
             self._refuse_if_read("stream", definition.name)
             self._pipeline.log({"do": "drop", "kind": "stream", "name": definition.name})
         self._check_source(definition)
         self._pipeline.log({"do": "create_stream", "stream": stream_to_json(definition)})
-        told = f"stream {definition.name} created"
-        return Outcome("create", definition.name, told, warning=not_there_yet(definition))
+        message = f"stream {definition.name} created"
+        return Outcome("create", definition.name, message, warning=not_there_yet(definition))
 
-    def _free(self, name: str, known: Any, wanted: Any, replacing: bool) -> None:
-        """The name is free, or bears a thing of the same kind that may be replaced."""
+    def _free(self, name: str, existing: Any, new: Any, replacing: bool) -> None:
+        """Require that the name is free, or is of the same kind and may be replaced."""
         kind = self._catalog.kind_of(name)
-        if kind is None or (known is not None and replacing):
+        if kind is None or (existing is not None and replacing):
             return
-        if known is None:
+        if existing is None:
             raise UserError(
                 f"there is a {kind} named '{name}' already", remedy="Choose another name, or drop it first."
             )
         raise UserError(
-            f"the {kind} '{name}' exists and differs in {differences(self._catalog, known, wanted)}",
+            f"the {kind} '{name}' exists and differs in {differences(self._catalog, existing, new)}",
             remedy="CREATE OR REPLACE takes the new definition; DROP removes the old one.",
         )
 
     def _refuse_if_read(self, kind: str, name: str) -> None:
-        """State and archive hold rows of the old columns: queries over them cannot go on with others."""
+        """State and archive hold rows of the old columns: queries over them cannot continue with others."""
         users = users_of(self._catalog, kind, name)
         if users:
             raise UserError(
@@ -234,7 +234,7 @@ class Statements:
     def _refresh(self, statement: stmt.RefreshRelation) -> Outcome:
         stored = self._catalog.relation(statement.name)
         if stored is None:
-            names = [each.definition.name for each in self._catalog.relations.values()]
+            names = [relation.definition.name for relation in self._catalog.relations.values()]
             raise UserError(
                 f"there is no relation '{statement.name}'", remedy=did_you_mean(statement.name, names)
             )
@@ -248,48 +248,50 @@ class Statements:
 
     def _put_query(self, definition: QueryDefinition, *, replacing: bool) -> Outcome:
         definition = self._affordable(definition)
-        known = self._catalog.query(definition.name)
-        if known is not None and not differences(self._catalog, known.definition, definition):
+        existing = self._catalog.query(definition.name)
+        if existing is not None and not differences(self._catalog, existing.definition, definition):
             return Outcome("create", definition.name, f"query {definition.name} is there already")
-        self._free(definition.name, known.definition if known is not None else None, definition, replacing)
-        if known is not None:
+        self._free(
+            definition.name, existing.definition if existing is not None else None, definition, replacing
+        )
+        if existing is not None:
             self._without_readers(definition.name)
         self._put(definition)
         return Outcome("create", definition.name, f"query {definition.name} registered")
 
     def _affordable(self, definition: QueryDefinition) -> QueryDefinition:
-        """As accurate as there is room for, where all synopses share a budget."""
+        """The definition with the best accuracy that fits the budget, where all synopses share one."""
         return affordable(self._catalog, definition, self._pipeline.synopsis_bytes)
 
-    def _put(self, definition: QueryDefinition, known: QueryDefinition | None = None) -> None:
-        """Bind and lower, since whatever cannot run is refused now; then log what is not `known` to be there."""
+    def _put(self, definition: QueryDefinition, existing: QueryDefinition | None = None) -> None:
+        """Bind and lower, since a query that cannot run is refused now; then log it, unless it equals `existing`."""
         catalog = self._catalog
         refuse_unreadable(definition.name, query := bind_text(catalog, definition.text, definition.zone))
         operator_of(catalog, CatalogQuery(definition, catalog.position))
-        if definition != known:
+        if definition != existing:
             self._changes.log({"do": "put_query", "query": query_to_json(definition)}, query)
 
     def _alter(self, statement: stmt.AlterQuery) -> Outcome:
-        known = self._catalog.require_query(statement.name)
-        self._without_readers(known.definition.name)
+        existing = self._catalog.require_query(statement.name)
+        self._without_readers(existing.definition.name)
         try:
-            new = replace(known.definition, text=statement.query, zone=statement.zone, continues=False)
-            self._put(definition := self._affordable(new), known.definition)
+            new = replace(existing.definition, text=statement.query, zone=statement.zone, continues=False)
+            self._put(definition := self._affordable(new), existing.definition)
         except UserError as error:
             raise moved(error, statement.select.span.start) from None
         return Outcome("alter", definition.name, f"query {definition.name} altered")
 
     def _set_window(self, statement: stmt.SetWindow) -> Outcome:
-        """Windows that ended stay told as they were; the next ones are of the new kind, over the rows there are."""
-        known = self._catalog.require_query(statement.name)
-        self._without_readers(known.definition.name)
-        definition = with_window(self._catalog, known, statement)
-        if definition != known.definition:
+        """Emitted windows stay as they are; later ones are of the new kind, over the stored rows."""
+        existing = self._catalog.require_query(statement.name)
+        self._without_readers(existing.definition.name)
+        definition = with_window(self._catalog, existing, statement)
+        if definition != existing.definition:
             self._pipeline.log({"do": "put_query", "query": query_to_json(definition)})
         return Outcome("alter", definition.name, f"query {definition.name} has the window {statement.window}")
 
     def _without_readers(self, name: str) -> None:
-        """A query that others read keeps its text and its name: their windows stand on its results."""
+        """Require that no query reads this one: their windows are computed from its results."""
         readers = self._changes.readers(name)
         if readers:
             raise UserError(
@@ -298,42 +300,42 @@ class Statements:
             )
 
     def _rename(self, statement: stmt.RenameQuery) -> Outcome:
-        known = self._catalog.require_query(statement.name)
+        existing = self._catalog.require_query(statement.name)
         kind = self._catalog.kind_of(statement.new_name)
         if kind is not None and statement.new_name.lower() != statement.name.lower():
             raise UserError(
                 f"there is a {kind} named '{statement.new_name}' already", remedy="Choose another name."
             )
-        self._without_readers(known.definition.name)
-        self._changes.log({"do": "rename", "name": known.definition.name, "to": statement.new_name})
+        self._without_readers(existing.definition.name)
+        self._changes.log({"do": "rename", "name": existing.definition.name, "to": statement.new_name})
         return Outcome(
-            "alter", statement.new_name, f"query {known.definition.name} is now {statement.new_name}"
+            "alter", statement.new_name, f"query {existing.definition.name} is now {statement.new_name}"
         )
 
     def _set_stream(self, statement: stmt.SetStream) -> Outcome:
-        """In force from the next epoch on; rows that came before stay as they were shown."""
-        known = self._catalog.stream(statement.name)
-        if known is None:
+        """In force from the next epoch on; earlier rows stay as they were sampled."""
+        existing = self._catalog.stream(statement.name)
+        if existing is None:
             names = [stream.name for stream in self._catalog.streams.values()]
             raise UserError(
                 f"there is no stream '{statement.name}'", remedy=did_you_mean(statement.name, names)
             )
-        if self._catalog.sample_rate_of(known.name) != statement.keep:
-            self._pipeline.log({"do": "keep", "name": known.name, "keep": statement.keep})
-        told = f"stream {known.name} keeps {statement.keep:g} of its rows for queries WITH SHEDDING"
-        return Outcome("alter", known.name, told)
+        if self._catalog.sample_rate_of(existing.name) != statement.keep:
+            self._pipeline.log({"do": "keep", "name": existing.name, "keep": statement.keep})
+        message = f"stream {existing.name} keeps {statement.keep:g} of its rows for queries WITH SHEDDING"
+        return Outcome("alter", existing.name, message)
 
     def _set_query(self, statement: stmt.SetQuery) -> Outcome:
-        """What was forgotten does not come back; nothing that is there goes before the next epoch."""
-        known, settings = self._catalog.require_query(statement.name).definition, statement.settings
-        name = known.name
-        changed = replace(known, **settings)
-        if any(getattr(changed, name) != getattr(known, name) for name in _MAKES_STATE):
-            # Another way of keeping an answer is another state, made of the past like that of a new query.
+        """Expired results do not come back; none expires before the next epoch."""
+        existing, settings = self._catalog.require_query(statement.name).definition, statement.settings
+        name = existing.name
+        changed = replace(existing, **settings)
+        if any(getattr(changed, name) != getattr(existing, name) for name in _MAKES_STATE):
+            # Another way of storing an answer is another state, backfilled from the archive as for a new query.
             self._without_readers(name)
             self._put(changed)
             return Outcome("alter", name, f"query {name} {bulk_changes.settings_report(settings)}")
-        if changed != known:
+        if changed != existing:
             self._changes.log({"do": "set", "name": name, "settings": settings_to_json(settings)})
         return Outcome("alter", name, f"query {name} {bulk_changes.settings_report(settings)}")
 
@@ -351,7 +353,7 @@ class Statements:
         return Outcome("drop", statement.name, f"{statement.kind} {statement.name} dropped")
 
     def drop(self, kind: stmt.Kind, name: str) -> None:
-        """Remove what is there. Raises `UserError` while queries read it."""
+        """Remove a stream, relation or query. Raises `UserError` while queries read it."""
         with self._one_script:
             self._changes.find_out()
             users = self._changes.readers(name) if kind == "query" else users_of(self._catalog, kind, name)
@@ -363,21 +365,23 @@ class Statements:
             (self._changes if kind == "query" else self._pipeline).log(entry)
 
     def _pause(self, statement: stmt.PauseQuery) -> Outcome:
-        known = self._catalog.require_query(statement.name)
-        if not known.definition.paused:
-            self._changes.log({"do": "pause", "name": known.definition.name})
-        return Outcome("pause", known.definition.name, f"query {known.definition.name} paused")
+        existing = self._catalog.require_query(statement.name)
+        if not existing.definition.paused:
+            self._changes.log({"do": "pause", "name": existing.definition.name})
+        return Outcome("pause", existing.definition.name, f"query {existing.definition.name} paused")
 
     def _resume(self, statement: stmt.ResumeQuery) -> Outcome:
-        known = self._catalog.require_query(statement.name)
-        if known.definition.paused:
-            self._changes.log({"do": "resume", "name": known.definition.name})
+        existing = self._catalog.require_query(statement.name)
+        if existing.definition.paused:
+            self._changes.log({"do": "resume", "name": existing.definition.name})
         return Outcome(
-            "resume", known.definition.name, f"query {known.definition.name} resumed, it catches up first"
+            "resume",
+            existing.definition.name,
+            f"query {existing.definition.name} resumed, it catches up first",
         )
 
     def _all_queries(self, statement: stmt.AllQueries) -> Outcome:
-        """Each that is meant, as one change: a crash leaves all of them changed, or none."""
+        """Change all selected queries at once: a crash leaves all of them changed, or none."""
         queries = [query for query, _ in chosen(self._pipeline.home, statement.selection)]
         entries = bulk_changes.entries(self._catalog, statement.verb, queries)
         if entries:
@@ -386,11 +390,13 @@ class Statements:
 
     def _punctuate(self, statement: stmt.Punctuate) -> Outcome:
         self._pipeline.punctuate(statement.name, statement.at, statement.where, statement.zone)
-        told = f"where {statement.where}" if statement.where else f"below {render_instant(statement.at or 0)}"
-        return Outcome("punctuate", statement.name, f"stream {statement.name}: no row {told} follows")
+        bound = (
+            f"where {statement.where}" if statement.where else f"below {render_instant(statement.at or 0)}"
+        )
+        return Outcome("punctuate", statement.name, f"stream {statement.name}: no row {bound} follows")
 
     def _set_zone(self, statement: stmt.SetTimeZone) -> Outcome:
-        """For the statements that follow; what is there keeps the zone it was made by."""
+        """For later statements; existing queries keep the zone they were made with."""
         self._zone = statement.zone
         return Outcome("set", None, f"time zone {statement.zone}")
 

@@ -1,4 +1,4 @@
-"""What carrying out a statement gave."""
+"""Outcome of a statement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.runtime.invoke.answer_caveats import AnswerCaveats
 class Outcome:
     """A message for people, and a table for statements that show something.
 
-    `warning` is told beside it, also where messages are not wanted.
+    `warning` is shown too, also where messages are not.
     """
 
     kind: str
@@ -25,13 +25,13 @@ class Outcome:
 
     @staticmethod
     def answer(name: str, table: pa.Table) -> Outcome:
-        """Of INVOKE, with a warning where the answer is not all that it could be."""
-        told = ". ".join(AnswerCaveats.of(table).sentences(name))
-        return Outcome("invoke", name, f"{table.num_rows} rows", table, told or None)
+        """The outcome of INVOKE, with a warning where the answer has caveats."""
+        warning = ". ".join(AnswerCaveats.of(table).sentences(name))
+        return Outcome("invoke", name, f"{table.num_rows} rows", table, warning or None)
 
 
 def moved(error: UserError, offset: int) -> UserError:
-    """An error placed in a query's own text, moved to where that text stands in the script."""
+    """An error placed in a query's own text, moved to the place of that text in the script."""
     if error.span is not None and error.text is not None:
         error.span = type(error.span)(error.span.start + offset, error.span.end + offset)
         error.text = None

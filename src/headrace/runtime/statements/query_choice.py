@@ -1,4 +1,4 @@
-"""Which standing queries does a selection mean, and where do they stand?"""
+"""Selection of standing queries by name, owner, tag and state."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 def chosen(
     home: Home, selection: Selection, manifest: Manifest | None = None
 ) -> list[tuple[CatalogQuery, Completeness]]:
-    """The queries for which all conditions hold, with how complete they are, in the order of their registration."""
+    """The queries for which all conditions hold, with their completeness, in the order of registration."""
     manifest = home.latest() if manifest is None else manifest
     plan = plan_in_force(home, manifest)
-    tests = [each for each in selection if each.property != "state"]
-    of_state = [each for each in selection if each.property == "state"]
-    found = []
+    tests = [condition for condition in selection if condition.property != "state"]
+    of_state = [condition for condition in selection if condition.property == "state"]
+    queries = []
     for query in home.catalog.queries.values():
-        if not all(each.holds(values_of(query.definition, each.property)) for each in tests):
+        if not all(condition.holds(values_of(query.definition, condition.property)) for condition in tests):
             continue
         seen = completeness(plan, manifest, query)
-        if all(each.holds([seen.state]) for each in of_state):
-            found.append((query, seen))
-    return found
+        if all(condition.holds([seen.state]) for condition in of_state):
+            queries.append((query, seen))
+    return queries
 
 
 def values_of(query: QueryDefinition, of: Property) -> Sequence[str]:
-    """What a query has of a property: no owner, one name, several tags."""
+    """A query's values of a property: no owner, one name, several tags."""
     if of == "name":
         return [query.name]
     return query.tags if of == "tag" else [] if query.owner is None else [query.owner]

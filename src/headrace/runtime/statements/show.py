@@ -1,4 +1,4 @@
-"""What SHOW, DESCRIBE and EXPLAIN show: the catalog, and how far everything is."""
+"""SHOW, DESCRIBE and EXPLAIN: tables and texts of the catalog and of all progress."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def show(
     home: Home, statement: stmt.Statement, sinks: Callable[[], list[dict[str, Any]]] | None = None
 ) -> Outcome:
-    """The table or text of a statement that changes nothing; `sinks` reports those of a hub, without it what the home knows.
+    """The table or text of a statement that changes nothing; `sinks` reports those of a hub, without it the recorded ones.
 
     Raises `UserError` for names that do not exist.
     """
@@ -44,12 +44,12 @@ def show(
         case stmt.Describe(name=name, extended=True) if home.catalog.stream(name) is not None:
             stream = home.catalog.stream(name)
             assert stream is not None
-            known = home.latest().streams.get(stream.name, CommittedStream(keep=stream.keep))
-            return Outcome("describe", name, "", progress_table(stream, known))
+            committed = home.latest().streams.get(stream.name, CommittedStream(keep=stream.keep))
+            return Outcome("describe", name, "", progress_table(stream, committed))
         case stmt.Describe(name=name, extended=True) if home.catalog.query(name) is not None:
             standing = home.catalog.require_query(name)
-            place = home.latest().operators.get(standing.operator_id)
-            return Outcome("describe", name, "", query_progress_table(standing.definition, place))
+            progress = home.latest().operators.get(standing.operator_id)
+            return Outcome("describe", name, "", query_progress_table(standing.definition, progress))
         case stmt.Describe(name=name):
             return Outcome("describe", name, "", _described(home.catalog, name))
         case stmt.ExplainQuery(name=name, form=form):
@@ -59,11 +59,11 @@ def show(
         case stmt.ExplainSelect(query=text, zone=zone):
             query = bind_text(home.catalog, text, zone)
             streams = {stream.name: stream for stream in home.catalog.streams.values()}
-            told = [
-                materialized("(not registered)", each, name, None, source_of(streams, walk(each.root)))
-                for name, each in levels("", query, "q0")
+            operators = [
+                materialized("(not registered)", level, name, None, source_of(streams, walk(level.root)))
+                for name, level in levels("", query, "q0")
             ]
-            return _text("explain", None, "\n".join(map(explain, told)))
+            return _text("explain", None, "\n".join(map(explain, operators)))
     raise UserError(f"a {type(statement).__name__} statement needs the writer of this home")
 
 
@@ -82,7 +82,7 @@ def _listing(
             every = _sinks(recorded(home) if sinks is None else sinks())
         else:
             every = _streams(home, manifest) if kind == "stream" else _relations(home)
-        rows = [row for row in every if all(each.holds([row["name"]]) for each in selection)]
+        rows = [row for row in every if all(condition.holds([row["name"]]) for condition in selection)]
     names = _COLUMNS[kind]
     return pa.table({name: pa.array([row[name] for row in rows], kind_) for name, kind_ in names.items()})
 
@@ -101,7 +101,8 @@ _STREAM_COLUMNS = {
 }
 _RELATION_COLUMNS = {"name": pa.string(), "using": pa.string(), "version": pa.int64()}
 _QUERY_COLUMNS = {
-    each: pa.string() for each in ("name", "state", "answered_to", "complete_since", "owner", "tags", "query")
+    column: pa.string()
+    for column in ("name", "state", "answered_to", "complete_since", "owner", "tags", "query")
 }
 _SINK_COLUMNS = {
     "name": pa.string(),
@@ -126,33 +127,33 @@ _COLUMNS = {
 def _sinks(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
-            **each,
-            "name": each["sink"],
-            "since": None if each["since"] is None else render_instant(each["since"]),
+            **report,
+            "name": report["sink"],
+            "since": None if report["since"] is None else render_instant(report["since"]),
         }
-        for each in reports
+        for report in reports
     ]
 
 
 def _streams(home: Home, manifest: Manifest) -> list[dict[str, Any]]:
-    found = []
+    rows = []
     for stream in home.catalog.streams.values():
-        known = manifest.stream(stream.name)
-        found.append(
+        committed = manifest.stream(stream.name)
+        rows.append(
             {
                 "name": stream.name,
                 "using": stream.using,
                 "event_time": stream.time,
                 "slack": render_duration(stream.slack),
-                "rows": known.rows,
-                "late": known.late,
-                "rejected": known.rejected,
-                "punctuation": _instant(known.punctuation),
+                "rows": committed.rows,
+                "late": committed.late,
+                "rejected": committed.rejected,
+                "punctuation": _instant(committed.punctuation),
                 "keep": home.catalog.sample_rate_of(stream.name),
-                "shed": known.shed,
+                "shed": committed.shed,
             }
         )
-    return found
+    return rows
 
 
 def _relations(home: Home) -> list[dict[str, Any]]:
@@ -163,10 +164,10 @@ def _relations(home: Home) -> list[dict[str, Any]]:
 
 
 def _queries(home: Home, manifest: Manifest, selection: Selection) -> list[dict[str, Any]]:
-    found = []
+    rows = []
     for query, seen in chosen(home, selection, manifest):
         closed = manifest.operators.get(query.operator_id, OperatorProgress()).emitted_to
-        found.append(
+        rows.append(
             {
                 "name": query.definition.name,
                 "state": str(seen),
@@ -177,7 +178,7 @@ def _queries(home: Home, manifest: Manifest, selection: Selection) -> list[dict[
                 "query": " ".join(query.definition.text.split()),
             }
         )
-    return found
+    return rows
 
 
 def _instant(at: int) -> str | None:
@@ -202,14 +203,14 @@ def _described(catalog: Catalog, name: str) -> pa.Table:
 
 def users_of(catalog: Catalog, kind: str, name: str) -> list[str]:
     """Queries that read a stream, relation or query."""
-    wanted = {"stream": StreamScan, "relation": RelationScan, "query": QueryScan}[kind]
-    found = []
+    kind_of_scan = {"stream": StreamScan, "relation": RelationScan, "query": QueryScan}[kind]
+    users = []
     for query in catalog.queries.values():
         scans = [
             node
             for node in every_node(bound(catalog, query))
             if isinstance(node, StreamScan | RelationScan) or (isinstance(node, QueryScan) and node.is_named)
         ]
-        if any(isinstance(node, wanted) and node.name.lower() == name.lower() for node in scans):
-            found.append(query.definition.name)
-    return found
+        if any(isinstance(node, kind_of_scan) and node.name.lower() == name.lower() for node in scans):
+            users.append(query.definition.name)
+    return users

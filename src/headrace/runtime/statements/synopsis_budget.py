@@ -1,7 +1,7 @@
-"""How good may approximate aggregates be, when all synopses of a hub share so many bytes a group?
+"""Synopsis budget: the accuracy of approximate aggregates when all synopses of a hub share so many bytes a group.
 
-A query that says WITHIN gets what that takes, or is refused. Where APPROX_… leaves WITHIN out, the least error that there is room for is
-written into the text that is registered: the text is the truth, so a restart, with whatever budget, finds the same synopses.
+A query with WITHIN gets the bytes that it needs, or is refused. Where APPROX_… leaves WITHIN out, the least error that fits is
+written into the registered text: the text is the truth, so a restart, with whatever budget, has the same synopses.
 """
 
 from __future__ import annotations
@@ -20,34 +20,36 @@ from headrace.language.syntax.ast import FunctionCall
 from headrace.runtime.plan.epoch_planner import operator_of
 
 PERCENTS: Final = (1, 2, 5, 10, 20, 50)
-"""The errors that are tried, the best first; the first is what is meant without a budget."""
+"""The errors that are tried, the best first; the first is the default without a budget."""
 
 _APPROXIMATE: Final = re.compile("APPROX_|WITHIN|BUCKETS", re.IGNORECASE)
 
 
 def affordable(catalog: Catalog, definition: QueryDefinition, limit: int | None) -> QueryDefinition:
-    """The definition with the accuracy that fits into the limit beside the other queries' synopses.
+    """The definition with the accuracy that fits into the limit, next to the other queries' synopses.
 
-    A query that is there already, and whose text differs in a chosen accuracy alone, stays as it is.
+    A registered query whose text differs only in a chosen accuracy stays as it is.
 
-    Raises `UserError` when none does, and whatever is wrong with the text.
+    Raises `UserError` when none fits, and for every mistake in the text.
     """
-    known = catalog.query(definition.name)
-    if not _APPROXIMATE.search(definition.text) or (limit is None and known is None):
+    existing = catalog.query(definition.name)
+    if not _APPROXIMATE.search(definition.text) or (limit is None and existing is None):
         return definition
-    places = _left_out(definition.text)
-    texts = [_within(definition.text, places, percent) for percent in PERCENTS if places] or [definition.text]
-    if known is not None and known.definition.text in texts:
-        return replace(definition, text=known.definition.text)
+    insertions = _left_out(definition.text)
+    texts = [_within(definition.text, insertions, percent) for percent in PERCENTS if insertions] or [
+        definition.text
+    ]
+    if existing is not None and existing.definition.text in texts:
+        return replace(definition, text=existing.definition.text)
     if limit is None or not _needs(catalog, definition):
         return definition
-    others = (query for query in catalog.queries.values() if query is not known)
+    others = (query for query in catalog.queries.values() if query is not existing)
     taken = sum(sum(operator_of(catalog, query).synopsis_bytes.values()) for query in others)
     for text in texts:
-        wanted = replace(definition, text=text)
-        needed = _needs(catalog, wanted)
+        candidate = replace(definition, text=text)
+        needed = _needs(catalog, candidate)
         if taken + needed <= limit:
-            return wanted
+            return candidate
     raise UserError(
         f"the synopses of this query take up to {needed:,} bytes a group; of {limit:,} there are {max(limit - taken, 0):,} left",
         remedy="Allow a greater error by WITHIN p PERCENT, drop a query with synopses, or open the home with more synopsis_bytes.",
@@ -60,13 +62,13 @@ def _needs(catalog: Catalog, definition: QueryDefinition) -> int:
 
 
 def _left_out(text: str) -> list[int]:
-    """Where WITHIN would stand: the ends of approximate aggregates without it."""
-    found = {
+    """Positions for a default WITHIN: the ends of approximate aggregates without it."""
+    ends = {
         call.span.end
         for call in _calls(parse_select(text))
         if canonical(call.name) in APPROXIMATE and call.within is None
     }
-    return sorted(found, reverse=True)
+    return sorted(ends, reverse=True)
 
 
 def _calls(node: Any) -> Iterator[FunctionCall]:
@@ -81,7 +83,7 @@ def _calls(node: Any) -> Iterator[FunctionCall]:
             yield from _calls(getattr(node, field.name))
 
 
-def _within(text: str, places: list[int], percent: int) -> str:
-    for place in places:
-        text = f"{text[:place]} WITHIN {percent} PERCENT{text[place:]}"
+def _within(text: str, insertions: list[int], percent: int) -> str:
+    for at in insertions:
+        text = f"{text[:at]} WITHIN {percent} PERCENT{text[at:]}"
     return text

@@ -1,7 +1,7 @@
-"""How do many named Arrow tables travel and rest in one piece of bytes?
+"""Container: many named Arrow tables and a small JSON header in one sequence of bytes.
 
-A container holds sections, each an Arrow table, and a small JSON header. State runs, result runs and the blobs that
-tasks exchange are all containers. Reading is lazy and copies nothing: a table is a view of the mapped file.
+State runs, result runs and the blobs that tasks exchange are containers. Reading is lazy and copies nothing: a table is a
+view of the mapped file.
 
 Layout: a 64-byte preamble; the record batches of all sections (of columns that are one memory once, see `shared_buffers`)
 and one copy of each distinct schema, as Arrow IPC messages, each aligned to 64 bytes; an index in JSON; a trailer with the
@@ -42,12 +42,12 @@ _TRAILER: Final = struct.Struct("<QII8s")
 _COMPRESSED_FROM: Final = 1 << 18
 """Sections of fewer bytes are not worth a decompression."""
 _ALONE: Final = pa.ipc.IpcReadOptions(use_threads=False)
-"""What another thread decompresses lies in that thread's memory, which the next piece then does not find free."""
+"""Memory that another thread decompresses into belongs to that thread, and the next batch does not find it free."""
 _DAMAGED: Final = (ValueError, pa.ArrowNotImplementedError, OSError)
 """What is raised over bytes that are not those that were written; Arrow's own complaint of them is a `ValueError`."""
 PASSING: Final = pa.system_memory_pool()
-"""Memory for pieces that come and go: the C library gives the next what the last has left. Arrow's own allocator lays each size
-elsewhere, in huge pages that the kernel has to clear first: four times as long for a history read piece by piece.
+"""Memory for short-lived batches: the C library reuses what the last batch has freed. Arrow's own allocator puts each size
+elsewhere, in huge pages that the kernel has to clear first: a history read batch by batch took four times as long.
 """
 _MERGED_BELOW: Final = 4 << 20
 """Bytes below which the chunks of a section are made one: opening many small batches costs more than copying them."""
@@ -74,7 +74,7 @@ def parts(
 
     `stats` gives small JSON facts of a section, readable without its rows. Without `checksums` of the sections (for
     blobs that live for one exchange) only the index is protected. `compressed` is for what is read seldom: large sections
-    are smaller, and no longer views of the file when they are read; of so many rows at a time (`Container.batches`) as `piece` says.
+    are smaller, and no longer views of the file when they are read; in batches of `piece` rows (`Container.batches`).
     """
     writer = _Writer(checksums, compressed, piece)
     grouped = dict[str, bytes]() if stats else _small_ones(tables)
@@ -82,7 +82,7 @@ def parts(
         if name not in grouped:
             writer.add(name, table, (stats or {}).get(name))
     for schema in dict.fromkeys(grouped.values()):
-        writer.add_group({name: tables[name] for name, own in grouped.items() if own == schema})
+        writer.add_group({name: tables[name] for name, its_schema in grouped.items() if its_schema == schema})
     return writer.finish(header or {})
 
 
@@ -108,7 +108,7 @@ def _small_ones(tables: Mapping[str, pa.Table]) -> dict[str, bytes]:
 
 
 def _width(schema: pa.Schema) -> int:
-    """Bytes of a row, rounded up, where all have the same; else 0. Thousands of sections are told small ones by it."""
+    """Bytes of a row, rounded up, where all have the same; else 0. Finds small sections among thousands."""
     try:
         return sum(-(-field.type.bit_width // 8) for field in schema)
     except ValueError:  # a type whose values have no width of their own
@@ -203,7 +203,7 @@ class _Writer:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What the index says of a section."""
+    """A section's entry in the index."""
 
     rows: int
     bytes: int
@@ -222,10 +222,10 @@ class Container:
 
     @staticmethod
     def open(buffer: pa.Buffer | bytes, name: str = "received bytes") -> Container:
-        """Read the index. `name` is what errors call the container; `CorruptStore` when it is not a whole one."""
+        """Read the index. Errors call the container `name`; `CorruptStore` when it is not a whole one."""
         held = buffer if isinstance(buffer, pa.Buffer) else pa.py_buffer(buffer)
         if held.address % _WORD:
-            # Cut out of other bytes at an odd place: one copy is cheaper than kernels over unaligned numbers.
+            # Cut out of other bytes at an unaligned offset: one copy is cheaper than kernels over unaligned numbers.
             held = pa.py_buffer(held.to_pybytes())
         return Container(held, _index_of(held, name), name)
 
@@ -278,7 +278,7 @@ class Container:
                     batches = list(stream)
             else:
                 stored = schema_without(schema, shared_buffers) if shared_buffers else schema
-                batches = [pa.ipc.read_record_batch(self._piece(*place), stored) for place in places]
+                batches = [pa.ipc.read_record_batch(self._piece(*location), stored) for location in places]
             if shared_buffers:
                 batches = [with_shared_buffers(batch, schema, shared_buffers) for batch in batches]
             table = pa.Table.from_batches(batches, schema)
@@ -291,9 +291,9 @@ class Container:
         return table
 
     def batches(self, name: str) -> Callable[[], Iterator[pa.RecordBatch]]:
-        """What reads a section's rows as they were written, one piece after another: of a compressed one no more is in memory.
+        """A function that reads a section's rows batch by batch, as written; of a compressed section one batch is in memory.
 
-        It holds the section alone, not the index of all others, so that thousands of files may wait to be read.
+        It references this section alone, not the index of all others, so that thousands of files may wait to be read.
         """
         kind, number, _, _, places, _, *more = self._entry(name)
         schema = self._schema_of(number)
@@ -318,8 +318,8 @@ class Container:
         for name, entry in {**groups, **whole}.items():
             _, _, _, expected, places, *_ = entry
             crc = 0
-            for place in places:
-                crc = zlib.crc32(self._piece(*place), crc)
+            for location in places:
+                crc = zlib.crc32(self._piece(*location), crc)
             if expected is not None and crc != expected:
                 raise self._corrupt(f"section '{name}' has checksum {crc:08x}, expected {expected:08x}")
             self._read(name, entry).validate()
@@ -328,8 +328,8 @@ class Container:
         try:
             entry: list[Any] = self._index["sections"][name]
         except KeyError:
-            known = ", ".join(self._index["sections"]) or "none"
-            raise StoreError(f"there is no section '{name}' in {self._name}; there is: {known}") from None
+            sections = ", ".join(self._index["sections"]) or "none"
+            raise StoreError(f"there is no section '{name}' in {self._name}; there is: {sections}") from None
         return entry
 
     def _piece(self, offset: int, size: int) -> pa.Buffer:

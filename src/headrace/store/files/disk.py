@@ -1,7 +1,7 @@
-"""Which system calls does the store make that change a disk? Exactly the methods of `Disk`.
+"""The system calls of the store that change a disk: the methods of `Disk`, and no others.
 
-Everything durable goes through this one small object, so that a test can stand in for it, stop the process before or
-after any call, tear a write, or forget what was never synced, and then look at what a restart finds.
+A test can replace this one small object, stop the process before or after any call, tear a write, or lose what was never
+synced, and then restart.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 _AT_ONCE: Final = 512
-"""Buffers handed to one gather-write; systems refuse more than 1024."""
+"""Buffers of one gather-write; systems refuse more than 1024."""
 
 
 class Disk:
@@ -41,11 +41,11 @@ class Disk:
         os.fsync(descriptor)
 
     def close(self, descriptor: int) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(descriptor)
 
     def fsync_file(self, path: str) -> None:
-        """As `fsync`, for a file somebody else wrote and closed."""
+        """As `fsync`, for a file that another process wrote and closed."""
         self._fsync_path(path, os.O_RDONLY)
 
     def fsync_folder(self, path: str) -> None:
@@ -57,11 +57,11 @@ class Disk:
         os.link(source, target)
 
     def rename(self, source: str, target: str) -> None:
-        """Put a file in another's place at once: for files shown to others, whose names stay. Nothing in a home is replaced."""
+        """Replace a file at once: for files shown to others, whose names stay. Nothing in a home is replaced."""
         os.replace(source, target)  # noqa: PTH105
 
     def unlink(self, path: str) -> None:
-        """Take a name away; readers that have the file mapped keep it."""
+        """Remove a name; readers that have the file mapped keep it."""
         Path(path).unlink()
 
     def mkdir(self, path: str) -> None:

@@ -1,7 +1,6 @@
-"""How is a small JSON document written so that damage is noticed?
+"""Envelope of a small JSON document: a head with kind, version, length and checksum, so that damage is detected.
 
-Two lines of text: a head with kind, version, length and checksum, then the body. A person can read it, and a file that
-was cut, torn or edited says so. Manifests, list segments, log chunks and pins are such files.
+Two lines of text, the head and the body, readable by a person. Manifests, list segments, log chunks and pins are such files.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ def unseal(kind: str, version: int, data: bytes, name: str) -> Any:
     first, newline, rest = data.partition(b"\n")
     try:
         head = json.loads(first)
-        found, written, size, crc = (head[key] for key in ("headrace", "version", "bytes", "crc32"))
+        stored_kind, written, size, crc = (head[key] for key in ("headrace", "version", "bytes", "crc32"))
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptStore(
             f"the file '{name}' is damaged: expected the head of a {kind}, found {first[:60]!r}"
         ) from error
-    if found != kind:
-        raise CorruptStore(f"the file '{name}' holds a {found} where a {kind} is expected")
+    if stored_kind != kind:
+        raise CorruptStore(f"the file '{name}' holds a {stored_kind} where a {kind} is expected")
     if written != version:
         raise OtherVersion(
             f"the {kind} '{name}' has format version {written}, this program reads {version}: "

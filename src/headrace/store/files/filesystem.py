@@ -1,7 +1,7 @@
-"""How are a home's files written, published, read and listed?
+"""File system of a home: immutable files, written, published, read and listed by name.
 
-Files are immutable. `write_once` makes a file under a name that is unique per attempt, `put_if_absent` publishes: of all
-who try the same name exactly one succeeds. Out of scope: what is in the files.
+`write_once` makes a file under a name that is unique per attempt. `put_if_absent` publishes: of all writers of one name
+exactly one succeeds.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Store(Protocol):
     def put_if_absent(self, name: str, data: Any) -> bool:
         """Publish durably unless the name is taken; whether it was this call that did.
 
-        A `StoreError` says by its `outcome` whether the name was published.
+        The `outcome` of a `StoreError` is whether the name was published.
         """
         ...
 
@@ -88,15 +88,15 @@ class Store(Protocol):
         ...
 
     def set_aside(self, name: str) -> None:
-        """Say that a durable file will not be read soon: the memory that holds its bytes may serve others."""
+        """Release the memory that caches a durable file, which will not be read soon."""
         ...
 
     def list(self, prefix: str = "", *, unfinished: bool = False) -> list[StoredFile]:
-        """Files whose name begins with the prefix, by name; with `unfinished` those that never got their name."""
+        """Files whose name begins with the prefix, by name; with `unfinished` those that were never given their name."""
         ...
 
     def delete(self, name: str, *, durable: bool = False) -> bool:
-        """Take a file away; False when there was none. Unless `durable`, a power cut may bring it back."""
+        """Delete a file; False when there was none. Unless `durable`, a power cut may bring it back."""
         ...
 
     def exists(self, name: str) -> bool:
@@ -120,7 +120,7 @@ class LocalStore:
         return f"LocalStore({self._root!r})"
 
     def path(self, name: str) -> str:
-        """Where a name lies; refuses names that would leave the home."""
+        """The path of a name; refuses names that would leave the home."""
         whole = _NAME.fullmatch(name)
         if not whole or any(part in {".", ".."} or part.startswith(UNFINISHED) for part in name.split("/")):
             raise StoreError(
@@ -138,7 +138,7 @@ class LocalStore:
             raise self._store_error(error, name, "read") from error
 
     def map(self, name: str) -> pa.Buffer:
-        """The bytes of a file as mapped memory; the mapping lives as long as the buffer and what is cut from it."""
+        """The bytes of a file as mapped memory; the mapping lives as long as the buffer and its slices."""
         path = self.path(name)
         try:
             with pa.memory_map(path) as file:
@@ -171,7 +171,7 @@ class LocalStore:
         return size
 
     def put_if_absent(self, name: str, data: Any) -> bool:
-        """Publish. After a `StoreError` of unknown outcome look, and `sync` what is there, before trying again."""
+        """Publish. After a `StoreError` of unknown outcome, check, and `sync` what is there, before trying again."""
         path = self.path(name)
         try:
             unfinished, _ = self._write_unfinished(path, [data], durable=True)
@@ -188,8 +188,8 @@ class LocalStore:
     def _publish(self, unfinished: str, path: str, name: str, verb: str) -> bool:
         """Give a whole file its name; whether the name is this file's.
 
-        An error is not believed: a file system over a network may repeat a call that succeeded, and say that it failed, or
-        that the name is taken. One file under both names says that the call took effect.
+        An error is checked: a network file system may repeat a call that succeeded, and report that it failed, or that
+        the name is taken. One file under both names means that the call took effect.
         """
         try:
             self._disk.link(unfinished, path)
@@ -221,7 +221,7 @@ class LocalStore:
             raise self._store_error(error, str(error.filename or "files"), "sync") from error
 
     def set_aside(self, name: str) -> None:
-        """Let go of the pages in which the system holds the file, where it takes such advice."""
+        """Drop the file's pages from the system's cache, where it takes such advice."""
         if not hasattr(os, "posix_fadvise"):
             return
         # Advice: where it cannot be given there is less free memory, and nothing else.
@@ -233,7 +233,7 @@ class LocalStore:
         folder = prefix.rpartition("/")[0]
         top = self.path(folder) if folder else self._root
         try:
-            found = [
+            files = [
                 file
                 for file in _walk(top, f"{folder}/" if folder else "")
                 if file.name.startswith(prefix)
@@ -241,10 +241,10 @@ class LocalStore:
             ]
         except OSError as error:
             raise self._store_error(error, prefix, "list") from error
-        return sorted(found)
+        return sorted(files)
 
     def delete(self, name: str, *, durable: bool = False) -> bool:
-        """Take a file away."""
+        """Delete a file."""
         folder, _, last = name.rpartition("/")
         if last.startswith(UNFINISHED):
             path = f"{self.path(folder) if folder else self._root}/{last}"
@@ -335,7 +335,7 @@ class LocalStore:
 
 
 def _is_one_file(unfinished: str, path: str) -> bool:
-    """Whether a name is another one of a file that is there."""
+    """Whether both names are of one file."""
     try:
         return os.path.samefile(unfinished, path)  # noqa: PTH121 - one call for both
     except FileNotFoundError:
@@ -347,7 +347,7 @@ def _folder_of(path: str) -> str:
 
 
 def _walk(top: str, prefix: str) -> Iterator[StoredFile]:
-    """Every regular file below a folder; one that vanishes while we look was deleted, and is not listed."""
+    """Every regular file below a folder, without those deleted during the walk."""
     try:
         entries = list(os.scandir(top))
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
-"""Who writes this home? One process at a time, held by an operating-system lock that even a kill releases.
+"""The writer's lock of a home: one process at a time, by an operating-system lock that even a kill releases.
 
-The lock spares people from starting two drivers on one home by mistake. It is not what keeps the home consistent: that
-is publishing if absent, which holds also where such locks do not work.
+The lock prevents starting two drivers on one home by mistake. Consistency does not depend on it: that is the work of
+publishing if absent, which also holds where such locks do not work.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class HomeLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> Self:
-        """Take the lock without waiting; `HomeInUse` says who has it. Makes the home's folder when there is none."""
+        """Take the lock without waiting; `HomeInUse` names its holder. Makes the home's folder when there is none."""
         path = self._home / LOCK
         try:
             self._home.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ class HomeLock:
             os.close(descriptor)
             raise HomeInUse(
                 f"the home {self._home} is in use by {holder or 'a process that has just started'}. "
-                "Stop it, or give another home; if it runs on purpose, talk to it instead of starting a second"
+                "Stop it, or name another home; if it runs on purpose, use it instead of starting a second"
             ) from None
         except OSError as error:
             os.close(descriptor)
@@ -58,7 +58,7 @@ class HomeLock:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         except OSError as error:
-            os.close(descriptor)  # or this process would shut itself out
+            os.close(descriptor)  # or this process would lock itself out
             raise StoreError(f"cannot write in the home {self._home}: {error.strerror}") from error
         self._descriptor = descriptor
         return self

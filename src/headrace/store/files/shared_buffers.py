@@ -1,7 +1,7 @@
-"""Columns of a table that are the same memory: written once, and one memory again when they are read.
+"""Columns of a table that share one buffer: written once, and shared again when they are read.
 
-Counts of rows and of values that are never NULL, or the end of a window and the instant at which it is told, are made as one
-array under several names. To compress, move and read them several times would be work for nothing.
+Counts of rows and of values that are never NULL, or the end of a window and its emission time, are made as one array under
+several names.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import TypeAlias
 import pyarrow as pa
 
 SharedBuffers: TypeAlias = Sequence[Sequence[int]]
-"""Pairs: the place of a column, and the place of the one before it whose memory it has."""
+"""Pairs: the index of a column, and the index of the earlier column whose buffer it shares."""
 
 
 def shared_buffers_of(table: pa.Table) -> list[list[int]]:
-    """Columns of numbers, also of different types, that are the memory of one before them."""
+    """Columns of numbers, also of different types, that share the buffer of an earlier one."""
     first: dict[tuple[object, ...], int] = {}
-    found = []
-    for place, column in enumerate(table.columns):
+    shared = []
+    for index, column in enumerate(table.columns):
         if pa.types.is_primitive(column.type) and not pa.types.is_boolean(column.type):
-            original = first.setdefault((column.type.bit_width, *map(_memory, column.chunks)), place)
-            if original != place:
-                found.append([place, original])
-    return found
+            original = first.setdefault((column.type.bit_width, *map(_memory, column.chunks)), index)
+            if original != index:
+                shared.append([index, original])
+    return shared
 
 
 def _memory(chunk: pa.Array) -> tuple[object, ...]:
@@ -33,29 +33,31 @@ def _memory(chunk: pa.Array) -> tuple[object, ...]:
 
 
 def without(table: pa.Table, shared_buffers: SharedBuffers) -> pa.Table:
-    """The table without the columns that others are."""
-    return table.select(_kept(table.num_columns, shared_buffers))
+    """The table without the columns that share an earlier one's buffer."""
+    return table.select(_stored_columns(table.num_columns, shared_buffers))
 
 
 def schema_without(schema: pa.Schema, shared_buffers: SharedBuffers) -> pa.Schema:
-    """The same of a schema."""
-    return pa.schema([schema.field(place) for place in _kept(len(schema), shared_buffers)], schema.metadata)
+    """The schema of such a table."""
+    return pa.schema(
+        [schema.field(index) for index in _stored_columns(len(schema), shared_buffers)], schema.metadata
+    )
 
 
 def with_shared_buffers(
     batch: pa.RecordBatch, schema: pa.Schema, shared_buffers: SharedBuffers
 ) -> pa.RecordBatch:
-    """A batch of a table without them, with them: as `schema` says."""
+    """A batch with the columns that `without` left out, under `schema`."""
     columns: list[pa.Array] = [None] * len(schema)
-    for place, column in zip(_kept(len(schema), shared_buffers), batch.columns, strict=True):
-        columns[place] = column
-    for place, original in shared_buffers:
-        columns[place] = columns[original].view(schema.field(place).type)
+    for index, column in zip(_stored_columns(len(schema), shared_buffers), batch.columns, strict=True):
+        columns[index] = column
+    for index, original in shared_buffers:
+        columns[index] = columns[original].view(schema.field(index).type)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def filtered(table: pa.Table, mask: pa.Array) -> pa.Table:
-    """The rows that a mask says; columns that were one memory are one again."""
+    """The rows that a mask selects; columns that shared a buffer share one again."""
     shared_buffers = shared_buffers_of(table)
     if not shared_buffers:
         return table.filter(mask)
@@ -65,6 +67,6 @@ def filtered(table: pa.Table, mask: pa.Array) -> pa.Table:
     )
 
 
-def _kept(columns: int, shared_buffers: SharedBuffers) -> list[int]:
-    dropped = {place for place, _ in shared_buffers}
-    return [place for place in range(columns) if place not in dropped]
+def _stored_columns(columns: int, shared_buffers: SharedBuffers) -> list[int]:
+    dropped = {index for index, _ in shared_buffers}
+    return [index for index in range(columns) if index not in dropped]

@@ -1,12 +1,12 @@
-"""How do immutable values rest in a file so that reading them runs no code? As a table of rows, one for each different value.
+"""Codec of immutable values: a table of rows, one for each different value, that is read without running code.
 
-A row is a JSON text, number, truth or null, or a list: a list of numbers is a record, a tuple, a set or a mapping, whose parts
-are the rows of these numbers, all of them earlier; its first number says which, by a table of the records' stored names and
-fields that is written with them. Other scalars are a word and a text, as `["decimal", "1.50"]`. Equal values are one row however often
-they occur, and come back as one object: the same schema under ten thousand queries is stored, and made, once.
+A row is a JSON text, number, truth or null, or a list. A list of numbers is a record, a tuple, a set or a mapping, whose parts
+are the rows of these numbers, all of them earlier. Its first number is the kind, in a table of the records' stored names and
+fields that is written with them. Other scalars are a word and a text, as `["decimal", "1.50"]`. Equal values are one row and
+are read as one object: a schema under ten thousand queries is stored, and made, once.
 
-Reading calls the constructors of classes that the reader has registered, and nothing else. A name or a field that it does
-not know is of another version (`OtherVersion`); all else that does not fit is damage (`CorruptStore`).
+Reading calls the constructors of registered classes, and nothing else. An unknown name or field is of another version
+(`OtherVersion`); all else that does not fit is damage (`CorruptStore`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headrace.errors import CorruptStore, OtherVersion, StoreError
 FORMAT: Final = 1
 
 Fetch: TypeAlias = Callable[[str], bytes]
-"""From the digest of a value that lies apart to its bytes."""
+"""From the digest of a value in a file of its own to its bytes."""
 
 _TUPLE, _SET, _MAPPING, _RECORDS = 0, 1, 2, 3
 """The first number of a row; records are counted from `_RECORDS` on, in the order of their table."""
@@ -60,7 +60,7 @@ _READ: Final[Mapping[str, Callable[[str], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A value as JSON, and by digest the bytes that it refers to and that lie in files of their own."""
+    """A value as JSON, and by digest the bytes that it refers to and that are in files of their own."""
 
     body: Any
     apart: Mapping[str, bytes]
@@ -70,14 +70,14 @@ class Codec:
     """Writes and reads values made of registered classes: dataclasses and enumerations, by stored names."""
 
     def __init__(self, classes: Mapping[str, type], apart: type[bytes] | None = None) -> None:
-        """`apart` is a kind of bytes that only their digest is written of, with a property `digest`."""
+        """`apart` is a kind of bytes that is stored in files of its own, by its property `digest`."""
         self._apart = apart
         self._classes = dict(classes)
         self._names = {kind: name for name, kind in classes.items()}
         if len(self._names) < len(self._classes):
             raise ValueError("a class has two stored names")
         self._fields = {
-            kind: tuple(each.name for each in _given(kind))
+            kind: tuple(field.name for field in _init_fields(kind))
             for kind in self._names
             if not issubclass(kind, Enum)
         }
@@ -85,11 +85,11 @@ class Codec:
 
     @cached_property
     def schema(self) -> str:
-        """A digest of all that this codec can read: the names it knows, their fields and the fields' types."""
+        """A digest of all that this codec can read: registered names, their fields and the fields' types."""
         said: dict[str, Any] = {"": FORMAT}
         for name, kind in self._classes.items():
-            members = [each.name for each in kind] if issubclass(kind, Enum) else None
-            said[name] = members or [(each.name, str(each.type)) for each in _given(kind)]
+            members = [item.name for item in kind] if issubclass(kind, Enum) else None
+            said[name] = members or [(field.name, str(field.type)) for field in _init_fields(kind)]
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:24]
 
     def encode(self, value: object) -> Encoded:
@@ -110,12 +110,12 @@ class Codec:
         except StoreError:
             raise
         except Exception as error:
-            raise CorruptStore(f"what is stored is no value: {type(error).__name__}: {error}") from error
+            raise CorruptStore(f"the stored bytes are no value: {type(error).__name__}: {error}") from error
 
     def _rows(self, body: Mapping[str, Any], fetch: Fetch | None) -> list[Any]:
         if body["format"] != FORMAT:
             raise OtherVersion(f"its values have format {body['format']}, this program reads {FORMAT}")
-        build = [_tuple, _set, _mapping, *(self._constructor(*each) for each in body["records"])]
+        build = [_tuple, _set, _mapping, *(self._constructor(*record) for record in body["records"])]
         values: list[Any] = []
         earlier, append = values.__getitem__, values.append
         for row in body["rows"]:
@@ -129,40 +129,42 @@ class Codec:
 
     def _constructor(self, name: str, stored: Sequence[str]) -> Callable[..., Any]:
         kind = self._classes.get(name)
-        known = self._fields.get(kind) if kind is not None else None
-        if kind is None or known is None:
+        names = self._fields.get(kind) if kind is not None else None
+        if kind is None or names is None:
             raise OtherVersion(f"made by another version of headrace: it knows a '{name}', this one does not")
-        if tuple(stored) == known:
+        if tuple(stored) == names:
             return kind
-        if set(stored) != set(known):
-            other = ", ".join(sorted(set(stored) ^ set(known)))
+        if set(stored) != set(names):
+            other = ", ".join(sorted(set(stored) ^ set(names)))
             raise OtherVersion(f"made by another version of headrace: its '{name}' differs in {other}")
         return lambda *parts: kind(**dict(zip(stored, parts, strict=True)))
 
     def _scalar(self, row: Sequence[str], fetch: Fetch | None) -> Any:
-        word, *given = row
+        word, *arguments = row
         if word == _MEMBER:
-            kind = self._classes.get(given[0])
-            if kind is None or given[1] not in kind.__members__:  # type: ignore[attr-defined]
-                raise OtherVersion(f"made by another version of headrace: it knows {given[0]}.{given[1]}")
-            return kind[given[1]]  # type: ignore[index]
+            kind = self._classes.get(arguments[0])
+            if kind is None or arguments[1] not in kind.__members__:  # type: ignore[attr-defined]
+                raise OtherVersion(
+                    f"made by another version of headrace: it knows {arguments[0]}.{arguments[1]}"
+                )
+            return kind[arguments[1]]  # type: ignore[index]
         if word == _APART:
-            return self._fetched(given[0], fetch)
+            return self._fetched(arguments[0], fetch)
         if word not in _READ:
             raise OtherVersion(f"made by another version of headrace: it writes a '{word}'")
-        return _READ[word](given[0])
+        return _READ[word](arguments[0])
 
     def _fetched(self, digest: str, fetch: Fetch | None) -> bytes:
         if self._apart is None or fetch is None:
-            raise CorruptStore("bytes that lie apart where there are none")
-        found = self._apart(fetch(digest))
-        if found.digest != digest:  # type: ignore[attr-defined]
+            raise CorruptStore("a reference to bytes in another file, where there are none")
+        content = self._apart(fetch(digest))
+        if content.digest != digest:  # type: ignore[attr-defined]
             raise CorruptStore(f"the bytes named {digest} are damaged")
-        return found
+        return content
 
 
 class _Writer:
-    """The rows of one value. What is written holds all it is made of, so that an object's identity is good for as long."""
+    """The rows of one value. The value is alive while it is written, so the identities of its objects are unique."""
 
     def __init__(
         self,
@@ -185,9 +187,9 @@ class _Writer:
         parts = self._parts.get(kind)
         if parts is None and kind is not tuple:
             return self._other(value, kind)
-        found = self._objects.get(id(value))
-        if found is not None:
-            return found
+        index = self._objects.get(id(value))
+        if index is not None:
+            return index
         number = self.number
         if parts is None:
             row, inside = [_TUPLE], value
@@ -195,33 +197,33 @@ class _Writer:
             row, inside = [self.kinds.get(kind) or self._kind(kind)], parts(value)
         for part in inside:
             row.append(number(part))
-        found = self._objects[id(value)] = self._row(tuple(row))
-        return found
+        index = self._objects[id(value)] = self._row(tuple(row))
+        return index
 
     def _kind(self, kind: type) -> int:
         return self.kinds.setdefault(kind, _RECORDS + len(self.kinds))
 
     def _scalar(self, key: Any, row: Any) -> int:
-        found = self._equal.get(key)
-        if found is None:
-            found = self._equal[key] = len(self.rows)
+        index = self._equal.get(key)
+        if index is None:
+            index = self._equal[key] = len(self.rows)
             self.rows.append(row)
-        return found
+        return index
 
     def _row(self, row: tuple[Any, ...]) -> int:
         return self._scalar(row, row)
 
     def _other(self, value: Any, kind: type) -> int:
-        """What is neither a text nor a record nor a tuple."""
+        """A value that is neither a text nor a record nor a tuple."""
         if value is None or kind is bool or kind is int:
             return self._scalar((kind, value), value)
         if kind is float:
             is_finite = value - value == 0
             return self._scalar((kind, repr(value)), value if is_finite else ("float", repr(value)))
         if kind is dict or kind is MappingProxyType:
-            return self._row((_MAPPING, *(self.number(each) for pair in value.items() for each in pair)))
+            return self._row((_MAPPING, *(self.number(part) for pair in value.items() for part in pair)))
         if kind is frozenset:
-            return self._row((_SET, *(self.number(each) for each in sorted(value, key=repr))))
+            return self._row((_SET, *(self.number(part) for part in sorted(value, key=repr))))
         if kind is self._apart:
             self.apart[value.digest] = bytes(value)
             return self._row((_APART, value.digest))
@@ -236,13 +238,13 @@ class _Writer:
         return self._row((word, text_of(value)))
 
 
-def _given(kind: Any) -> list[Field[Any]]:
-    """The fields of a class that its constructor takes; it makes the others of them."""
-    return [each for each in fields(kind) if each.init]
+def _init_fields(kind: Any) -> list[Field[Any]]:
+    """The fields of a class that its constructor takes."""
+    return [field for field in fields(kind) if field.init]
 
 
 def _parts_of(names: tuple[str, ...]) -> Callable[[Any], Iterable[Any]]:
-    """What gives the fields of an object, in the order of their names."""
+    """A function that returns the fields of an object, in the order of their names."""
     if not names:
         return lambda _: ()
     get = attrgetter(*names)

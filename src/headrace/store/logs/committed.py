@@ -49,8 +49,8 @@ class CommittedStream:
     `next`: the ingest ordinal from which on records are unread. `born`: how many ingest records there were when the
     stream was created. `slack_needed`: how far the latest row was below the punctuation, in microseconds. `arrived`: when
     the stream last had rows, by the clock. `groups`: punctuations of single groups, beyond the stream's. `retained_since`: the
-    event time from which on the archive has every row. `until`: of a union of streams, where a reader is that has
-    folded all of the past.
+    event time from which on the archive has every row. `until`: of a union of streams, the position of a reader that has
+    read the whole archive.
     """
 
     next: int = 0
@@ -75,7 +75,7 @@ class CommittedStream:
         """JSON values, without the optional facts that are not known."""
         value = asdict(self)
         value["keys"] = list(value["keys"])
-        return {name: each for name, each in value.items() if name in _ALWAYS or each != _UNKNOWN[name]}
+        return {name: fact for name, fact in value.items() if name in _ALWAYS or fact != _UNKNOWN[name]}
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> CommittedStream:
@@ -90,18 +90,18 @@ class CommittedStream:
 
 NEW_STREAM: Final = CommittedStream()
 """A stream of which nothing was read."""
-_ALWAYS: Final = frozenset(each.name for each in fields(CommittedStream)[:9])
+_ALWAYS: Final = frozenset(fact.name for fact in fields(CommittedStream)[:9])
 _UNKNOWN: Final[Mapping[str, Any]] = {**asdict(NEW_STREAM), "keys": []}
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorProgress:
-    """An operator's position between past and present.
+    """An operator's position between archive and live rows.
 
-    `closed`: the punctuation up to which it has emitted. `replayed`: how many entries of its stream's archive it has
-    folded; it is live when that is all of them. `since`: the first entry it has seen. `ahead`: groups for which it has
-    emitted further than `closed`, by name. `complete_since`: it misses no row with this event time or a later one.
-    `filled`: what its window was backfilled from, where it was changed at run time.
+    `emitted_to`: the punctuation up to which it has emitted. `replayed`: how many entries of its stream's archive it has
+    read; it is live when that is all of them. `since`: the first entry it has seen. `group_punctuations`: groups for which
+    it has emitted beyond `emitted_to`, by name. `complete_since`: it misses no row with this event time or a later one.
+    `backfilled_from`: what its window was backfilled from, where it was changed at run time.
     """
 
     emitted_to: Instant = BEGINNING

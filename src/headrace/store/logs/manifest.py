@@ -1,4 +1,4 @@
-"""What did an epoch commit, and who may commit the next?
+"""Manifests: what each epoch committed, and the fence between drivers.
 
 A manifest is the only checkpoint: a small value that names immutable files. Manifest n is published if absent, so of two
 drivers that try epoch n one succeeds. A driver first publishes a takeover; from then on every earlier driver fails.
@@ -26,7 +26,7 @@ from headrace.store.logs.radix_list import RadixList
 MANIFESTS: Final = "manifests"
 PINNED: Final = "pinned"
 KEPT: Final = 8
-"""How many of the newest manifests are kept although nobody has pinned them."""
+"""How many of the newest manifests are retained without a pin."""
 
 _KIND: Final = "manifest"
 _VERSION: Final = 1
@@ -52,8 +52,8 @@ class StateRun:
 class Manifest:
     """What is committed after epoch `epoch`.
 
-    `querylog` and `ingest` say how many entries of the two logs are applied; `plan` names a file. What `facts` holds is
-    the runtime's business, as long as it is JSON.
+    `querylog` and `ingest` are how many entries of the two logs are applied; `plan` names a file. The runtime defines what
+    is in `facts`, as long as it is JSON.
     """
 
     epoch: int
@@ -84,21 +84,23 @@ class Manifest:
             "streams": {name: stream.as_json() for name, stream in self.streams.items()},
             "operators": operators_to_json(self.operators),
             "state": [run.as_json() for run in self.state],
-            "lists": {name: each.as_json() for name, each in self.lists.items()},
+            "lists": {name: radix_list.as_json() for name, radix_list in self.lists.items()},
             "facts": dict(self.facts),
         }
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Manifest:
         """The inverse of `as_json`."""
-        given = dict(value)
-        given["streams"] = {
-            name: CommittedStream.from_json(stream) for name, stream in given["streams"].items()
+        attributes = dict(value)
+        attributes["streams"] = {
+            name: CommittedStream.from_json(stream) for name, stream in attributes["streams"].items()
         }
-        given["operators"] = operators_from_json(given["operators"])
-        given["state"] = tuple(StateRun(*run) for run in given["state"])
-        given["lists"] = {name: RadixList.from_json(each) for name, each in given["lists"].items()}
-        return Manifest(**given)
+        attributes["operators"] = operators_from_json(attributes["operators"])
+        attributes["state"] = tuple(StateRun(*run) for run in attributes["state"])
+        attributes["lists"] = {
+            name: RadixList.from_json(radix_list) for name, radix_list in attributes["lists"].items()
+        }
+        return Manifest(**attributes)
 
     def encode(self) -> bytes:
         """The bytes of the manifest's file."""
@@ -122,17 +124,17 @@ class ManifestLog:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._files = NumberedFiles(store, MANIFESTS)
-        self._known: int | None = None
+        self._last_number: int | None = None
         self._newest: Manifest | None = None
         self._attempted: int | None = None
 
     def latest(self) -> Manifest | None:
-        """The newest manifest; None in an empty home. Lists once, then looks for newer ones each time."""
+        """The newest manifest; None in an empty home. Lists once, then searches for newer ones each time."""
         while True:
-            number = self._files.last(self._known)
+            number = self._files.last(self._last_number)
             if number is None:
                 return None
-            self._known = number
+            self._last_number = number
             if self._newest is None or self._newest.epoch != number:
                 try:
                     self._newest = self._read(self._files.name(number), number)
@@ -148,7 +150,7 @@ class ManifestLog:
             return self._read(pinned_name(epoch), epoch)
 
     def epochs(self) -> range:
-        """The epochs of which a manifest is kept, pinned older ones apart."""
+        """The epochs whose manifest is retained, without pinned older ones."""
         return self._files.range()
 
     def publish(self, manifest: Manifest) -> None:
@@ -157,7 +159,7 @@ class ManifestLog:
         What the manifest names must be durable before (`Store.sync`).
         """
         self._files.publish(manifest.epoch, manifest.encode())
-        self._known, self._newest = manifest.epoch, manifest
+        self._last_number, self._newest = manifest.epoch, manifest
 
     def takeover(self, of: int | None = None) -> Manifest:
         """Publish a copy of the latest manifest under a new incarnation: no earlier driver can publish any more.
@@ -173,21 +175,21 @@ class ManifestLog:
                     "This one must stop; start it again to take over"
                 )
             if latest is None:
-                mine = Manifest(epoch=0, incarnation=1, kind="takeover")
+                manifest = Manifest(epoch=0, incarnation=1, kind="takeover")
             else:
-                mine = replace(
+                manifest = replace(
                     latest, epoch=latest.epoch + 1, incarnation=latest.incarnation + 1, kind="takeover"
                 )
-            self._attempted = mine.incarnation
+            self._attempted = manifest.incarnation
             try:
-                self.publish(mine)
+                self.publish(manifest)
             except AlreadyPublished:
                 self._attempted = None
-                continue  # whoever published in between made progress; take over from there
-            return mine
+                continue  # another driver published in between; take over from there
+            return manifest
 
     def drop_old(self, pinned: Collection[int], latest: int, keep: int = KEPT) -> tuple[str, ...]:
-        """Delete all but the `keep` manifests up to epoch `latest` and the pinned ones; the names that went."""
+        """Delete all but the `keep` manifests up to epoch `latest` and the pinned ones; the deleted names."""
         cutoff = latest - keep + 1
         here = self._files.range()
         for epoch in sorted(pinned):
@@ -199,7 +201,7 @@ class ManifestLog:
         return dropped + tuple(name for name in unpinned if self._store.delete(name, durable=True))
 
     def pinned(self) -> dict[int, str]:
-        """Epoch → file of the manifests that are kept only because they were pinned."""
+        """Epoch → file of the manifests that are retained only because they were pinned."""
         names = [file.name for file in self._store.list(f"{PINNED}/")]
         return {int(name[len(PINNED) + 1 : -len(".json")]): name for name in names}
 
@@ -211,5 +213,5 @@ class ManifestLog:
 
 
 def pinned_name(epoch: int) -> str:
-    """Where a pinned manifest goes when its neighbours are dropped."""
+    """Where a pinned manifest is moved when its neighbours are dropped."""
     return f"{PINNED}/{epoch:012d}.json"

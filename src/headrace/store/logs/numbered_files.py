@@ -1,8 +1,8 @@
-"""How do files numbered 0, 1, 2, … have exactly one writer each, and how is the last one found quickly?
+"""Files numbered 0, 1, 2, … with exactly one writer each, and a fast search for the last.
 
-Law: the files of a folder are always one unbroken range. Numbers are published one after the other, and dropped from
-the lowest upwards. So a file's absence above one that is present means that it was never published, and the last is
-found by galloping, in a number of look-ups logarithmic in how many are new.
+Law: the numbers of a folder are always one unbroken range. They are published one after the other, and dropped from
+the lowest upwards. So a file that is absent above a present one was never published, and the last is found by galloping,
+in a number of look-ups logarithmic in how many are new.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from headrace.errors import AlreadyPublished, StoreError
 from headrace.store.files.filesystem import Store
 
 KEPT: Final = 2
-"""The fewest files that `drop_below` leaves: a late writer must find that the one before its own is gone."""
+"""The fewest files that `drop_below` leaves: a late writer must find that the number before its own is deleted."""
 
 
 class NumberedFiles:
@@ -33,7 +33,7 @@ class NumberedFiles:
     def range(self) -> range:
         """The unbroken range that ends with the greatest number, by listing the folder.
 
-        What lies below a gap is not of it: a stray file of a writer that was stopped while it found out.
+        A file below a gap is not in it: a stray file of a writer that was superseded.
         """
         numbers = self.listed()
         first = len(numbers) - 1
@@ -42,22 +42,22 @@ class NumberedFiles:
         return range(numbers[first], numbers[-1] + 1) if numbers else range(0)
 
     def listed(self) -> list[int]:
-        """Every number there is a file of, in order; also what should not be there."""
+        """Every number that has a file, in order; also those that should have none."""
         prefix = f"{self._folder}/"
         stems = [file.name[len(prefix) : -len(".json")] for file in self._store.list(prefix)]
         return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
 
-    def last(self, known: int | None = None) -> int | None:
+    def last(self, previous: int | None = None) -> int | None:
         """The greatest published number; None when there is none.
 
-        `known` is a number that was the greatest once: what came since is found without listing.
+        `previous` is a number that was the greatest once: later ones are found without listing.
         """
         while True:
-            if known is None or not self.exists(known):
-                found = self.range()
-                return found[-1] if found else None
-            low = self._gallop(known)
-            # If it is still there then nothing above it can have been dropped while we looked.
+            if previous is None or not self.exists(previous):
+                numbers = self.range()
+                return numbers[-1] if numbers else None
+            low = self._gallop(previous)
+            # If it is still there then nothing above it can have been dropped during the search.
             if self.exists(low):
                 return low
 
@@ -88,29 +88,29 @@ class NumberedFiles:
             raise self._superseded(number)
 
     def _continues(self, number: int, *, published: bool = False) -> bool:
-        """Whether the one before is there; for number 0 whether none was ever there but itself and 1."""
+        """Whether the number before exists; for number 0 whether no other than itself and 1 ever existed."""
         if number:
             return self.exists(number - 1)
-        found = self.range()
-        return not found or (published and (found == range(1) or self.exists(1)))
+        numbers = self.range()
+        return not numbers or (published and (numbers == range(1) or self.exists(1)))
 
     def drop_below(self, number: int) -> tuple[str, ...]:
-        """Delete the files below a number, lowest first; the names that went.
+        """Delete the files below a number, lowest first; the deleted names.
 
         Each deletion is durable before the next, so that the range is unbroken also after a power cut.
         """
         stop = self.range().stop - KEPT
-        names = [self.name(each) for each in self.listed() if each < min(number, stop)]
+        names = [self.name(listed) for listed in self.listed() if listed < min(number, stop)]
         return tuple(name for name in names if self._store.delete(name, durable=True))
 
     def _superseded(self, number: int) -> StoreError:
-        found = self.range()
-        if number > found.stop:
+        numbers = self.range()
+        if number > numbers.stop:
             return StoreError(
-                f"cannot publish '{self.name(number)}': the next of {self._folder}/ is {found.stop}; "
+                f"cannot publish '{self.name(number)}': the next of {self._folder}/ is {numbers.stop}; "
                 "a number must not be left out"
             )
         return AlreadyPublished(
             f"the number of '{self.name(number)}' has been published by another writer of the home {self._store.root}; "
-            f"the last of {self._folder}/ is {found.stop - 1}. This writer must stop; start it again to take over"
+            f"the last of {self._folder}/ is {numbers.stop - 1}. This writer must stop; start it again to take over"
         )

@@ -1,7 +1,7 @@
-"""Who still needs an old manifest? A pin is a small file that says so, and holds back garbage collection.
+"""Pins: small files that protect an old manifest from garbage collection while it is needed.
 
-Backfills, cursors and readers pin the epoch they started from. A pin names its owner, so that the pins of a process that
-died can be ignored, and may expire.
+Backfills, cursors and readers pin the epoch they started from. A pin names its owner, so that the pins of a dead process
+can be ignored, and may expire.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Keep manifest `epoch` and all it names; until `expires`, or for ever."""
+    """Retain manifest `epoch` and all it names; until `expires`, or permanently."""
 
     name: str
     owner: str
@@ -59,13 +59,13 @@ def put_pin(store: Store, pin: Pin, keep: int = KEPT) -> None:
 
 
 def remove_pin(store: Store, name: str) -> bool:
-    """Give the epoch free; False when there was no such pin."""
+    """Release the epoch; False when there was no such pin."""
     return store.delete(_file(name))
 
 
 def all_pins(store: Store) -> tuple[Pin, ...]:
-    """Every pin there is, whether it holds or not. A damaged one is `CorruptStore`: guessing would delete data."""
-    found = []
+    """Every pin, whether it holds or not. A damaged one is `CorruptStore`: guessing would delete data."""
+    pins = []
     for file in store.list(f"{PINS}/"):
         try:
             body = unseal(_KIND, _VERSION, store.read(file.name), file.name)
@@ -75,8 +75,8 @@ def all_pins(store: Store) -> tuple[Pin, ...]:
             pin = Pin(file.name[len(PINS) + 1 : -len(".json")], body["owner"], body["epoch"], body["expires"])
         except (KeyError, TypeError) as error:
             raise CorruptStore(f"the pin '{file.name}' lacks {error}") from error
-        found.append(pin)
-    return tuple(found)
+        pins.append(pin)
+    return tuple(pins)
 
 
 def pinned_epochs(store: Store, now: Instant, is_alive: Callable[[Pin], bool]) -> frozenset[int]:

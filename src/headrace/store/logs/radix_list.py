@@ -1,8 +1,8 @@
-"""How does a manifest hold a list that grows for ever, while its own size follows only what is new?
+"""Append-only list of JSON entries whose size in a manifest follows only what is new.
 
-An append-only list of JSON entries. The newest (fewer than `FANOUT`) are in the value itself; every `FANOUT` entries
-become a sealed file, every `FANOUT` sealed files are named by one more file, and so on. The value is immutable and
-small; an older manifest's value goes on describing the older list.
+The newest entries (fewer than `FANOUT`) are in the value itself; every `FANOUT` entries become a sealed file, every
+`FANOUT` sealed files are named by one more file, and so forth. The value is immutable and small; an older manifest's value
+still describes the older list.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Read = Callable[[str], bytes]
 
 
 class ListFiles:
-    """Where segments of lists lie in a home, and which new ones are to be synced before a manifest names them."""
+    """The folder of list segments in a home, and the new ones to sync before a manifest names them."""
 
     def __init__(self, store: Store, folder: str = "lists") -> None:
         self._store, self._folder = store, folder
@@ -51,7 +51,7 @@ class RadixList:
     """`length` entries were ever appended; those before `start` are dropped.
 
     `levels[k]` names, oldest first, the sealed files that cover `FANOUT ** (k + 1)` entries each and that no file of a
-    higher level names. None stands for a file of which every entry is dropped.
+    higher level names. None replaces a file of which every entry is dropped.
     """
 
     start: int = 0
@@ -81,8 +81,12 @@ class RadixList:
         levels = list(self.levels)
         for node in self._nodes():
             if node.end <= start:
-                place = (node.first - self._first_of(node.height)) // _covered(node.height)
-                levels[node.height] = (*levels[node.height][:place], None, *levels[node.height][place + 1 :])
+                position = (node.first - self._first_of(node.height)) // _covered(node.height)
+                levels[node.height] = (
+                    *levels[node.height][:position],
+                    None,
+                    *levels[node.height][position + 1 :],
+                )
         return RadixList(start, self.length, self.tail, tuple(levels))
 
     def iterate(self, read: Read, from_index: int = 0, *, reverse: bool = False) -> Iterator[tuple[int, Any]]:
@@ -134,8 +138,8 @@ class RadixList:
         """All sealed files that this value names itself, oldest first."""
         for level in reversed(range(len(self.levels))):
             first = self._first_of(level)
-            for place, name in enumerate(self.levels[level]):
-                yield _Node(level, first + place * _covered(level), name)
+            for position, name in enumerate(self.levels[level]):
+                yield _Node(level, first + position * _covered(level), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +155,12 @@ class _Node:
         return self.first + _covered(self.height)
 
     def children(self, read: Read) -> list[_Node]:
-        each = _covered(self.height - 1)
+        covered = _covered(self.height - 1)
         names = _content(read, self)
-        return [_Node(self.height - 1, self.first + place * each, name) for place, name in enumerate(names)]
+        return [
+            _Node(self.height - 1, self.first + position * covered, name)
+            for position, name in enumerate(names)
+        ]
 
 
 def _covered(height: int) -> int:
@@ -185,8 +192,8 @@ def _content(read: Read, node: _Node) -> list[Any]:
 
 
 def _entries(entries: Iterable[Any], first: int, low: int, reverse: bool) -> Iterator[tuple[int, Any]]:
-    found = [(index, entry) for index, entry in enumerate(entries, first) if index >= low]
-    return reversed(found) if reverse else iter(found)
+    selected = [(index, entry) for index, entry in enumerate(entries, first) if index >= low]
+    return reversed(selected) if reverse else iter(selected)
 
 
 def _inside(read: Read, node: _Node, low: int, reverse: bool) -> Iterator[tuple[int, Any]]:

@@ -1,10 +1,10 @@
-"""How are the ingest log and the query log kept: durable records, numbered from 0, written by one driver at a time?
+"""Ingest log and query log: durable records, numbered from 0, written by one driver at a time.
 
 Records that are appended together are one file (a chunk), published if absent: of two writers that both believe to be
 the only one, the second to append gets `AlreadyPublished`. A record is any JSON value.
 
-Every append has an id, which its chunk holds. So a writer that is answered "already published", or gets no answer, reads what
-is there and knows whether it is its own (decision 17). Chunks that older versions wrote have none.
+Every append has an id, which its chunk holds. So a writer that gets "already published", or no answer, reads the chunk and
+compares the id with its own (decision 17). Chunks of older versions have none.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ class Chunk:
         return self.first + len(self.records)
 
     def since(self, ordinal: int) -> Chunk:
-        """What of it is not below an ordinal."""
+        """The part of the chunk that is not below an ordinal."""
         below = max(0, ordinal - self.first)
         return self if not below else replace(self, first=self.first + below, records=self.records[below:])
 
 
 class RecordLog:
-    """One log. Where `append` continues is fixed when the object is made, and moved by its own appends only.
+    """One log. `append` continues where the log ended when the object was made, moved by its own appends only.
 
-    That is what fences: a driver that was replaced still holds the old end, and its next append fails.
+    So a driver that was replaced still has the old end, and its next append fails.
     """
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._name = store, name
         self._files = NumberedFiles(store, name)
         # Listed once, because a chunk that was lost must not look like the end of the log.
-        found = self._files.range()
-        self._first_number = found.start
-        self._seen = last = self._chunk(found[-1]) if found else None
+        numbers = self._files.range()
+        self._first_number = numbers.start
+        self._seen = last = self._chunk(numbers[-1]) if numbers else None
         self._next, self._end = (0, 0) if last is None else (last.number + 1, last.end)
 
     @property
     def length(self) -> int:
-        """How many records were ever appended, by whomever; looks each time."""
+        """How many records were ever appended, by any writer; read each time."""
         last = self._last_chunk()
         return 0 if last is None else last.end
 
@@ -75,9 +75,9 @@ class RecordLog:
     def append(self, records: Sequence[Any], append: str | None = None) -> int:
         """Append records, durably; the ordinal of the first. `AlreadyPublished` when another writer got in between.
 
-        `append` is the append's id, a new one by default; an append that is repeated under its id is there once. Another
-        `StoreError` says by its `outcome` whether the records are there. What is unknown the next append finds out: it is
-        refused as `AlreadyPublished` when they are.
+        `append` is the append's id, a new one by default; an append that is repeated under its id is there once. The
+        `outcome` of another `StoreError` is whether the records are there. If it is unknown and they are, the next append
+        is refused as `AlreadyPublished`.
         """
         if not records:
             return self._end
@@ -103,13 +103,13 @@ class RecordLog:
         return chunk.first
 
     def settle(self) -> None:
-        """Make durable what is there, also of an append that nobody knows the outcome of: a reader may act on it then."""
+        """Make the log durable, also an append whose outcome is unknown: a reader may act on it then."""
         last = self._last_chunk()
         if last is not None:
             self._store.sync([self._files.name(last.number)])
 
     def _find_out(self, chunk: Chunk, error: StoreError) -> None:
-        """Look whether an append that failed is there after all; raises the failure, with its outcome, unless it is."""
+        """Check whether a failed append is there after all; raises the failure, with its outcome, unless it is."""
         error.outcome = "unknown"
         try:
             is_there = self._is_there(chunk)
@@ -132,7 +132,7 @@ class RecordLog:
             yield from enumerate(chunk.records, chunk.first)
 
     def chunks(self, from_ordinal: int = 0) -> Iterator[Chunk]:
-        """The same by appends; of the first one what is not below the ordinal."""
+        """The same by appends; the first one without what is below the ordinal."""
         if from_ordinal < 0:
             raise StoreError(f"records of the log {self._name}/ are numbered from 0, not from {from_ordinal}")
         last = self._last_chunk()
@@ -153,7 +153,7 @@ class RecordLog:
             chunk = self._chunk(chunk.number + 1)
 
     def drop_before(self, ordinal: int) -> tuple[str, ...]:
-        """Delete chunks of which all records lie before an ordinal; the names that went."""
+        """Delete chunks of which all records are before an ordinal; the deleted names."""
         last = self._last_chunk()
         if last is None or ordinal <= self.start:
             return ()
@@ -182,13 +182,13 @@ class RecordLog:
         return self._chunk(self._first_number)
 
     def _last_chunk(self) -> Chunk | None:
-        known = self._seen
-        number = self._files.last(known.number if known else None)
+        chunk = self._seen
+        number = self._files.last(chunk.number if chunk else None)
         if number is None:
             return None
-        if known is None or known.number != number:
-            known = self._seen = self._chunk(number)
-        return known
+        if chunk is None or chunk.number != number:
+            chunk = self._seen = self._chunk(number)
+        return chunk
 
     def _chunk(self, number: int) -> Chunk:
         name = self._files.name(number)

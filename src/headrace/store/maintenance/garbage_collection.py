@@ -1,10 +1,9 @@
-"""Which files may go? Those in the data folders that no live manifest names and that are older than a grace.
+"""Garbage collection: files in the data folders that no live manifest names and that are older than a grace.
 
-The grace protects what a running attempt has written and not published yet. A file that an abandoned attempt leaves,
-even long after its job failed, is named by nothing and goes once it is old enough. Run by the driver that publishes,
-between two epochs.
+The grace protects what a running attempt has written and not published yet. The file of an abandoned attempt is named by
+nothing and is deleted once it is old enough. The driver that publishes collects between two epochs.
 
-Law: too much may be kept, nothing that is named is ever deleted. So every text in a manifest, in an entry of its lists
+Law: too much may be retained, nothing that is named is ever deleted. So every text in a manifest, in an entry of its lists
 or in a record of the two logs counts as the name of a file when it begins with the name of a data folder.
 """
 
@@ -31,7 +30,7 @@ _DATA_PREFIXES: Final = tuple(f"{folder}/" for folder in DATA_FOLDERS)
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What went: names of data files and of manifests, and the bytes of the data files; and how many are too young."""
+    """Deleted names of data files and of manifests, bytes of the data files, and how many files are too young."""
 
     deleted: tuple[str, ...]
     manifests: tuple[str, ...]
@@ -46,16 +45,16 @@ def names_in(value: Any, root: str) -> Iterator[str]:
         if name.startswith(_DATA_PREFIXES):
             yield name
     elif isinstance(value, dict):
-        for key, each in value.items():
+        for key, item in value.items():
             yield from names_in(key, root)
-            yield from names_in(each, root)
+            yield from names_in(item, root)
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from names_in(each, root)
+        for item in value:
+            yield from names_in(item, root)
 
 
 class LiveNames:
-    """What manifests name. Keep one for a home: it remembers sealed list segments, which never change."""
+    """Names in manifests. Keep one object for a home: it caches sealed list segments, which never change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -64,18 +63,18 @@ class LiveNames:
     def of(self, manifest: Manifest) -> set[str]:
         """Names of all data files a manifest needs."""
         body = {**manifest.as_json(), "lists": None}
-        found = set(names_in(body, self._store.root))
-        for name, each in manifest.lists.items():
-            found.update(each.segments(self._store.read))
+        live = set(names_in(body, self._store.root))
+        for name, radix_list in manifest.lists.items():
+            live.update(radix_list.segments(self._store.read))
             expired = expired_of(manifest, name)
-            for index, entry in each.newest():
+            for index, entry in radix_list.newest():
                 if not is_expired(expired, index, entry):
-                    found.update(names_in(entry, self._store.root))
-            for first, leaf in each.leaves(self._store.read):
+                    live.update(names_in(entry, self._store.root))
+            for first, leaf in radix_list.leaves(self._store.read):
                 for index, (retention_class, names) in enumerate(self._of_leaf(leaf), first):
-                    if index >= each.start and index >= expired.get(retention_class, 0):
-                        found.update(names)
-        return found
+                    if index >= radix_list.start and index >= expired.get(retention_class, 0):
+                        live.update(names)
+        return live
 
     def of_all(self, manifests: Iterable[Manifest]) -> set[str]:
         """Names of all data files that any of the manifests needs."""
@@ -83,17 +82,17 @@ class LiveNames:
 
     def _of_leaf(self, name: str) -> list[tuple[str, tuple[str, ...]]]:
         """The class of each entry of a sealed segment, and what it names."""
-        known = self._segments.get(name)
-        if known is None:
+        stored = self._segments.get(name)
+        if stored is None:
             entries = leaf_entries(self._store.read, name)
-            known = self._segments[name] = [
+            stored = self._segments[name] = [
                 (class_of(entry), tuple(names_in(entry, self._store.root))) for entry in entries
             ]
-        return known
+        return stored
 
 
 def live_manifests(log: ManifestLog) -> list[Manifest]:
-    """All manifests that are kept, pinned ones first."""
+    """All retained manifests, pinned ones first."""
     here = log.epochs()
     older = [epoch for epoch in sorted(log.pinned()) if epoch not in here]
     return [log.read(epoch) for epoch in (*older, *here)]
@@ -102,15 +101,15 @@ def live_manifests(log: ManifestLog) -> list[Manifest]:
 def names_in_logs(store: Store, latest: Manifest | None, superseded: Collection[str] = ()) -> set[str]:
     """Data files that the query log mentions, and the ingest log from where the latest manifest has read it.
 
-    Without those that are `superseded`: a later record says what has taken their place.
+    Without those that are `superseded`: a later record names their replacement.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     consumed = latest.ingest if latest else 0
     for name, applied in ((QUERY_LOG, 0), (INGEST_LOG, consumed)):
         log = RecordLog(store, name)
         for _, record in log.read(max(applied, log.start)):
-            found.update(names_in(record, store.root))
-    return found.difference(superseded)
+            names.update(names_in(record, store.root))
+    return names.difference(superseded)
 
 
 def sweep(
@@ -125,11 +124,11 @@ def sweep(
     candidates = [file for folder in folders for file in store.list(f"{folder}/") if file.name not in live]
     candidates += store.list(unfinished=True)
     old = [file for file in candidates if now - file.modified > grace]
-    gone = [file for file in old if store.delete(file.name)]
+    deleted = [file for file in old if store.delete(file.name)]
     return Collected(
-        deleted=tuple(file.name for file in gone),
+        deleted=tuple(file.name for file in deleted),
         manifests=(),
-        bytes=sum(file.bytes for file in gone),
+        bytes=sum(file.bytes for file in deleted),
         spared=len(candidates) - len(old),
     )
 
@@ -146,12 +145,12 @@ def collect(
     superseded: Collection[str] = (),
     live: LiveNames | None = None,
 ) -> Collected:
-    """Drop old manifests, then what none of the others names.
+    """Drop old manifests, then files that none of the others names.
 
     `also` are names that are needed although neither a manifest nor a log has them yet, `superseded` such that the query
     log has but that are needed only if a manifest names them.
     """
-    # The order matters to whoever pins meanwhile: see `put_pin`. `drop_old` keeps what was pinned when it was called.
+    # The order matters to a caller that pins meanwhile: see `put_pin`. `drop_old` spares what was pinned when it was called.
     latest = log.latest()
     named = names_in_logs(store, latest, superseded).union(also)
     if latest is None:

@@ -1,7 +1,7 @@
-"""Can this program read this home? A home carries the number of its format in `home.json`.
+"""Format of a home: the number in `home.json`, and whether this program reads it.
 
-The number goes up when what older programs make of a home would be wrong. The file is written once, by the first writer, and
-its own form never changes. A home without one was made before there was a number, and has the first format.
+The number increases when older programs would misread a home. The file is written once, by the first writer, and its own
+form never changes. A home without the file was made before there was a number, and has the first format.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ def require_format(store: Store) -> int:
     Raises `UnknownFormat` when this program does not read it, and `CorruptStore` when the file is damaged.
     """
     try:
-        data = store.read(
-            FILE
-        )  # what keeps it from being read is told as it is: it says nothing of the format
+        data = store.read(FILE)  # other errors are raised as they are: they are not about the format
     except MissingFile:
         return _UNNUMBERED
     try:
@@ -42,10 +40,10 @@ def require_format(store: Store) -> int:
         raise
     except StoreError as error:
         raise _unknown(store, "that it records in a way that this program does not know") from error
-    found = body.get("format") if isinstance(body, dict) else None
-    if not isinstance(found, int) or not 1 <= found <= FORMAT:
-        raise _unknown(store, repr(found))
-    return found
+    number = body.get("format") if isinstance(body, dict) else None
+    if not isinstance(number, int) or not 1 <= number <= FORMAT:
+        raise _unknown(store, repr(number))
+    return number
 
 
 def put_format(store: Store) -> None:
@@ -55,8 +53,8 @@ def put_format(store: Store) -> None:
         store.put_if_absent(FILE, seal(_KIND, _VERSION, body))
 
 
-def _unknown(store: Store, found: str) -> UnknownFormat:
+def _unknown(store: Store, number: str) -> UnknownFormat:
     return UnknownFormat(
-        f"the home {store.root} has format {found}, this Headrace reads formats up to {FORMAT}",
+        f"the home {store.root} has format {number}, this Headrace reads formats up to {FORMAT}",
         remedy="Use the Headrace that wrote it, or a newer one; nothing in the home was changed.",
     )

@@ -1,4 +1,4 @@
-"""Is this home whole? Reads everything the live manifests name and tells what is wrong, without changing anything."""
+"""Integrity check of a home: reads everything the live manifests name and reports damage, without changing anything."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PARQUET: Final = b"PAR1"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something `headrace check` tells. A `fault` needs a person; a `note` does not."""
+    """One line of `headrace check`. A `fault` needs a person; a `note` does not."""
 
     severity: Severity
     name: str
@@ -42,10 +42,10 @@ def check_home(store: Store, *, now: Instant, grace: Duration) -> tuple[Finding,
     findings += _history(manifests)
     findings += [finding for folder in (MANIFESTS, INGEST_LOG, QUERY_LOG) for finding in _gaps(store, folder)]
     live: set[str] = set()
-    known = LiveNames(store)
+    names = LiveNames(store)
     for manifest in manifests:
         try:
-            live |= known.of(manifest)
+            live |= names.of(manifest)
         except StoreError as error:
             findings.append(Finding("fault", f"epoch {manifest.epoch}", f"a list cannot be read: {error}"))
     sizes = {run.name: run.bytes for manifest in manifests for run in manifest.state}
@@ -69,13 +69,13 @@ def _manifests(log: ManifestLog, findings: list[Finding]) -> Iterator[Manifest]:
 
 
 def _history(manifests: list[Manifest]) -> Iterator[Finding]:
-    """What must never go back from one epoch to the next."""
+    """Numbers that must never decrease from one epoch to the next."""
     for before, after in itertools.pairwise(manifests):
         for what in ("incarnation", "querylog", "ingest"):
             was, became = getattr(before, what), getattr(after, what)
             if became < was:
-                told = f"{what} went back from {was} at epoch {before.epoch} to {became}"
-                yield Finding("fault", f"epoch {after.epoch}", told)
+                message = f"{what} went back from {was} at epoch {before.epoch} to {became}"
+                yield Finding("fault", f"epoch {after.epoch}", message)
 
 
 def _gaps(store: Store, folder: str) -> Iterator[Finding]:
@@ -85,10 +85,10 @@ def _gaps(store: Store, folder: str) -> Iterator[Finding]:
     severity: Severity = "note" if folder == MANIFESTS else "fault"
     for number in files.listed():
         if number not in whole:
-            told = (
+            message = (
                 f"is below a gap: {files.name(whole.start - 1)} is missing, or this one should not be there"
             )
-            yield Finding(severity, files.name(number), told)
+            yield Finding(severity, files.name(number), message)
 
 
 def _file(store: Store, name: str, size: int | None) -> Iterator[Finding]:
@@ -127,8 +127,8 @@ def _logs(store: Store, latest: Manifest | None) -> Iterator[Finding]:
             yield Finding("fault", f"{name}/", str(error))
             continue
         if length < needed:
-            told = f"holds {length} records, the latest manifest has applied {needed}"
-            yield Finding("fault", f"{name}/", told)
+            message = f"holds {length} records, the latest manifest has applied {needed}"
+            yield Finding("fault", f"{name}/", message)
 
 
 def _pins(store: Store) -> Iterator[Finding]:
@@ -143,11 +143,11 @@ def _orphans(store: Store, live: set[str], now: Instant, grace: Duration) -> Ite
     for file in [*files, *store.list(unfinished=True)]:
         age = now - file.modified
         if age > grace:
-            told = f"named by no manifest, {file.bytes} bytes, {age // 1_000_000} s old: should have been collected"
-            yield Finding("fault", file.name, told)
+            message = f"named by no manifest, {file.bytes} bytes, {age // 1_000_000} s old: should have been collected"
+            yield Finding("fault", file.name, message)
         else:
-            told = f"named by no manifest yet, {file.bytes} bytes; collected when older than the grace"
-            yield Finding("note", file.name, told)
+            message = f"named by no manifest yet, {file.bytes} bytes; collected when older than the grace"
+            yield Finding("note", file.name, message)
 
 
 def _folders() -> Iterable[str]:

@@ -1,8 +1,7 @@
-"""Which entries of a list are given up although older ones are kept? Lists are cut in front only, but their entries may
-belong to classes that are kept for different lengths of time.
+"""Retention classes of list entries: lists are dropped from the front only, but their entries may expire at different ages.
 
-A manifest's fact `forgotten` says for a list, class by class, up to which index its entries are given up. An entry names
-its class under `class`.
+The manifest's fact `forgotten` maps a list, class by class, to the index up to which its entries are expired. An entry
+names its class under `class`.
 """
 
 from __future__ import annotations
@@ -20,32 +19,32 @@ RETAIN_ALL: Final = "all"
 
 
 def expired_of(manifest: Manifest, name: str) -> Mapping[str, int]:
-    """Class → index of the first entry of it that is kept, for a list of a manifest."""
-    found: Mapping[str, int] = manifest.facts.get(EXPIRED, {}).get(name, {})
-    return found
+    """Class → index of its first retained entry, for a list of a manifest."""
+    expired: Mapping[str, int] = manifest.facts.get(EXPIRED, {}).get(name, {})
+    return expired
 
 
 def is_expired(expired: Mapping[str, int], index: int, entry: Any) -> bool:
-    """True for an entry that is given up: what it names may be gone."""
+    """True for an expired entry: files that it names may be deleted."""
     return bool(expired) and index < expired.get(class_of(entry), 0)
 
 
 def class_of(entry: Any) -> str:
-    """How long an entry is kept, by the name of its class."""
-    found: str = entry.get(CLASS, RETAIN_ALL) if isinstance(entry, dict) else RETAIN_ALL
-    return found
+    """The name of an entry's retention class."""
+    name: str = entry.get(CLASS, RETAIN_ALL) if isinstance(entry, dict) else RETAIN_ALL
+    return name
 
 
 def with_classes(
     facts: Mapping[str, Any], name: str, listed: RadixList, entries: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Facts that know the classes of entries about to be appended to a list."""
-    known = dict(facts.get(EXPIRED, {}).get(name, {RETAIN_ALL: listed.start}))
+    """Facts with the classes of entries about to be appended to a list."""
+    expired = dict(facts.get(EXPIRED, {}).get(name, {RETAIN_ALL: listed.start}))
     for entry in entries:
-        known.setdefault(entry.get(CLASS, RETAIN_ALL), listed.length)
-    return with_expired(facts, name, known)
+        expired.setdefault(entry.get(CLASS, RETAIN_ALL), listed.length)
+    return with_expired(facts, name, expired)
 
 
 def with_expired(facts: Mapping[str, Any], name: str, expired: Mapping[str, int]) -> dict[str, Any]:
-    """Facts that say of a list, class by class, up to where it is given up."""
+    """Facts with new expiry indexes of a list, class by class."""
     return {**facts, EXPIRED: {**facts.get(EXPIRED, {}), name: dict(expired)}}

@@ -1,7 +1,7 @@
-"""How many values lie near the least one so far, or above the mean so far? In one pass, from a few buckets, for many keys at once.
+"""Correlated aggregates since a landmark, near the minimum or above the mean: one pass, few buckets, many keys at once.
 
 COUNT or SUM of y over the rows of a key since a landmark whose x is below scale * MIN(x), or above AVG(x). MAX is MIN of the negated
-values: x above f * MAX(x) is -x below f * MIN(-x), with f below 1. Rows between two changes of a key's range are counted in together,
+values: x above f * MAX(x) is -x below f * MIN(-x), with f below 1. Rows between two changes of a key's range are counted together,
 and so are those of all keys; a change is one step for all keys that change.
 Source: Gehrke, Korn, Srivastava (2001), section 3. There is no bound on the error; a change of the range by less than the range
 costs one cut bucket, a greater one nothing.
@@ -20,7 +20,7 @@ from headrace.synopses.rows.arrays import Ints
 from headrace.synopses.rows.rows_by_key import Doubles, Flags, RowsByKey, TakesRows, advance, running
 
 _CLOSER: Final = 4
-"""So many times the rows, and the mean's own error is half of what it was."""
+"""The factor of rows after which the mean's standard error has halved."""
 
 
 @dataclass(slots=True)
@@ -42,27 +42,27 @@ class NearMinimum(TakesRows):
         return self.histograms.nbytes
 
     def reset(self, keys: Ints) -> None:
-        """A landmark of some keys: what came before does not count."""
+        """Set a landmark of some keys: earlier rows do not count."""
         self.histograms.put(keys, FocusedHistograms.none(len(keys), self.histograms.buckets))
 
     def answer(self) -> Doubles:
-        """Per key; 0 without rows."""
+        """The sum of each key; 0 without rows."""
         return self.histograms.totals
 
     def merged(self, other: NearMinimum) -> NearMinimum:
-        """Of the rows of both, key by key: what the greater minimum's range has in the other one's, spread evenly."""
+        """The sum over the rows of both, key by key: the weight of the greater minimum's range in the other histogram, spread evenly."""
         ours, theirs = self.histograms, other.histograms
         lower = ours.bounds[:, 0] <= theirs.bounds[:, 0]
-        found = FocusedHistograms(
+        merged = FocusedHistograms(
             np.where(lower[:, None], ours.bounds, theirs.bounds),
             np.where(lower[:, None], ours.weights, theirs.weights),
         )
         for further, part in ((~lower, ours), (lower, theirs)):
             both = further & np.isfinite(part.bounds[:, 0])
-            found.weights[both] += np.diff(part.of(both).below(found.bounds[both]), axis=1)
-        return NearMinimum(self.scale, self.strategy, found)
+            merged.weights[both] += np.diff(part.of(both).below(merged.bounds[both]), axis=1)
+        return NearMinimum(self.scale, self.strategy, merged)
 
-    def _take(self, keys: Ints, x: Doubles, y: Doubles, told: Doubles | None) -> None:
+    def _take(self, keys: Ints, x: Doubles, y: Doubles, answers: Doubles | None) -> None:
         rows, held = RowsByKey.of(keys), self.histograms
         x, y = x[rows.order], y[rows.order]
         least = running(np.minimum, x, rows.offsets, held.bounds[rows.present, 0])
@@ -73,21 +73,21 @@ class NearMinimum(TakesRows):
 
         def count(keys: Ints, at: Ints, begins: Ints) -> None:
             owners = np.repeat(keys, np.diff(begins))
-            if told is not None:
+            if answers is not None:
                 inside = x[at] < held.bounds[owners, -1]
                 before = held.of(keys).totals
-                told[rows.order[at]] = running(np.add, np.where(inside, y[at], 0.0), begins, before)
+                answers[rows.order[at]] = running(np.add, np.where(inside, y[at], 0.0), begins, before)
             held.add(owners, x[at], y[at])
 
         advance(rows, fits, lambda keys, at: self._move(keys, least[at]), count)
 
     def _move(self, keys: Ints, least: Doubles) -> None:
-        """A new minimum: nothing of the old range is in the new one, or its upper end is cut."""
+        """Move the ranges to new minima: the old range is outside of the new one, or its upper end is cut."""
         held, end = self.histograms, self.scale * least
-        apart = end <= held.bounds[keys, 0]
-        held.put(keys[apart], FocusedHistograms.even(least[apart], end[apart], held.buckets))
-        near = keys[~apart]
-        moved = held.of(near).moved(least[~apart], end[~apart], self.strategy)
+        disjoint = end <= held.bounds[keys, 0]
+        held.put(keys[disjoint], FocusedHistograms.even(least[disjoint], end[disjoint], held.buckets))
+        near = keys[~disjoint]
+        moved = held.of(near).moved(least[~disjoint], end[~disjoint], self.strategy)
         if self.strategy.piecemeal and self.strategy.quantile:
             moved = moved.evened()
         held.put(near, moved)
@@ -95,26 +95,26 @@ class NearMinimum(TakesRows):
 
 @dataclass(slots=True)
 class AboveMean(TakesRows):
-    """Per key the sum of y where x > AVG(x): buckets around the mean as far as it may still go, mean +- z * deviation / sqrt(n).
+    """Per key the sum of y where x > AVG(x): buckets around the range of the mean, mean +- z * deviation / sqrt(n).
 
-    They are laid out again only when the mean leaves them, or could stay in half of them by now: to follow it at every row
-    would smear what was counted. The text has z = 1; 3 is measured to be better where few rows decide. The outermost buckets
-    take all that lies beyond.
+    They are laid out again only when the mean leaves them, or when half of them cover its range: doing so at every row
+    would spread the counts too much. The text has z = 1; 3 is measured to be better for few rows. The outermost buckets
+    hold all values beyond.
     """
 
     strategy: Strategy
     z: float
     lazy: bool
-    """False: as printed, laid out again whenever the mean moves, which is at every row."""
+    """False: as printed, laid out again whenever the mean changes, which is at every row."""
     rows: Ints
     centre: Doubles
-    """The first value of each key: moments about it, so that little cancels."""
+    """The first value of each key: the moments are about it, to avoid cancellation."""
     total: Doubles
     squares: Doubles
     least: Doubles
     most: Doubles
     anchored: Ints
-    """How many rows there were when the buckets were laid out."""
+    """The number of rows when the buckets were laid out."""
     histograms: FocusedHistograms
 
     @staticmethod
@@ -136,41 +136,46 @@ class AboveMean(TakesRows):
         return self.histograms.nbytes + sum(part.nbytes for part in moments)
 
     def reset(self, keys: Ints) -> None:
-        """A landmark of some keys: what came before does not count."""
+        """Set a landmark of some keys: earlier rows do not count."""
         fresh = AboveMean.empty(len(keys), self.histograms.buckets)
         for name in ("rows", "centre", "total", "squares", "least", "most", "anchored"):
             getattr(self, name)[keys] = getattr(fresh, name)
         self.histograms.put(keys, fresh.histograms)
 
     def answer(self) -> Doubles:
-        """Per key; 0 without rows."""
-        found, some = np.zeros(len(self.rows)), np.flatnonzero(self.rows)
+        """The sum of each key; 0 without rows."""
+        sums, some = np.zeros(len(self.rows)), np.flatnonzero(self.rows)
         means = self.centre[some] + self.total[some] / self.rows[some]
-        found[some] = above(self.histograms.bounds, some, self.histograms.weights[some], means)
-        return found
+        sums[some] = above(self.histograms.bounds, some, self.histograms.weights[some], means)
+        return sums
 
     def merged(self, other: AboveMean) -> AboveMean:
-        """Of the rows of both, key by key: buckets around the mean of all, what both had spread evenly in them."""
+        """The sum over the rows of both, key by key: buckets around the common mean, with the weights of both spread evenly."""
         buckets, rows = self.histograms.buckets, self.rows + other.rows
-        found = AboveMean.empty(len(rows), buckets, self.strategy, z=self.z, lazy=self.lazy)
-        found.rows, found.anchored = rows, rows.copy()
-        found.centre = np.where(self.rows > 0, self.centre, other.centre)
+        merged = AboveMean.empty(len(rows), buckets, self.strategy, z=self.z, lazy=self.lazy)
+        merged.rows, merged.anchored = rows, rows.copy()
+        merged.centre = np.where(self.rows > 0, self.centre, other.centre)
         for part in (self, other):
-            apart = np.where(part.rows > 0, part.centre - found.centre, 0.0)
-            found.squares += part.squares + 2 * apart * part.total + part.rows * apart**2
-            found.total += part.total + part.rows * apart
-            found.least, found.most = np.minimum(found.least, part.least), np.maximum(found.most, part.most)
+            shift = np.where(part.rows > 0, part.centre - merged.centre, 0.0)
+            merged.squares += part.squares + 2 * shift * part.total + part.rows * shift**2
+            merged.total += part.total + part.rows * shift
+            merged.least, merged.most = (
+                np.minimum(merged.least, part.least),
+                np.maximum(merged.most, part.most),
+            )
         some = np.flatnonzero(rows)
-        moments = found.centre[some], found.total[some], found.squares[some]
-        ends = found.least[some], found.most[some]
+        moments = merged.centre[some], merged.total[some], merged.squares[some]
+        ends = merged.least[some], merged.most[some]
         means = Means.of(moments, rows[some], rows[some], ends)
-        found.histograms.put(some, laid(means, buckets, self.strategy, self.z))
+        merged.histograms.put(some, laid(means, buckets, self.strategy, self.z))
         for part in (self, other):
             held = np.flatnonzero(part.rows)
-            found.histograms.weights[held] += spread(part.histograms.of(held), found.histograms.bounds[held])
-        return found
+            merged.histograms.weights[held] += spread(
+                part.histograms.of(held), merged.histograms.bounds[held]
+            )
+        return merged
 
-    def _take(self, keys: Ints, x: Doubles, y: Doubles, told: Doubles | None) -> None:
+    def _take(self, keys: Ints, x: Doubles, y: Doubles, answers: Doubles | None) -> None:
         rows, held = RowsByKey.of(keys), self.histograms
         x, y, owners = x[rows.order], y[rows.order], rows.owners()
         came = self.rows[owners] + rows.numbers() + 1
@@ -188,23 +193,23 @@ class AboveMean(TakesRows):
 
         def count(keys: Ints, at: Ints, begins: Ints) -> None:
             owner, value, weight = np.repeat(keys, np.diff(begins)), x[at], y[at]
-            place = np.clip(held.places(owner, value), 0, held.buckets - 1)
-            if told is not None:
+            bucket = np.clip(held.places(owner, value), 0, held.buckets - 1)
+            if answers is not None:
                 fresh = np.zeros((len(at), held.buckets))
-                fresh[np.arange(len(at)), place] = weight
+                fresh[np.arange(len(at)), bucket] = weight
                 after = running(np.add, fresh, begins, held.weights[keys])
-                told[rows.order[at]] = above(held.bounds, owner, after, means[at])
-            held.put_in(owner, place, weight)
+                answers[rows.order[at]] = above(held.bounds, owner, after, means[at])
+            held.put_in(owner, bucket, weight)
 
         advance(rows, fits, lay, count)
 
     def _note(self, rows: RowsByKey, x: Doubles, owners: Ints) -> tuple[Doubles, ...]:
-        """Count rows; of each the centre, and what the sums of distances and squares, the least and the greatest are after it."""
+        """Count rows; returns for each the centre, and after it the sums of distances and squares, the least and the greatest."""
         first, last, keys = rows.offsets[:-1], rows.offsets[1:] - 1, rows.present
         self.centre[keys] = np.where(self.rows[keys] > 0, self.centre[keys], x[first])
         self.rows[keys] += rows.sizes
         centre = self.centre[owners]
-        found = [centre]
+        columns = [centre]
         for step, values, held in (
             (np.add, x - centre, self.total),
             (np.add, (x - centre) ** 2, self.squares),
@@ -213,8 +218,8 @@ class AboveMean(TakesRows):
         ):
             along = running(step, values, rows.offsets, held[keys])
             held[keys] = along[last]
-            found.append(along)
-        return tuple(found)
+            columns.append(along)
+        return tuple(columns)
 
     def _move(self, keys: Ints, means: Means) -> None:
         held, first = self.histograms, self.anchored[keys] == 0

@@ -1,8 +1,8 @@
-"""A few buckets over the part of the values that matters now: how are they laid out again when that part moves?
+"""Histograms of a few buckets over a part of the values that moves.
 
-For many keys at once, a histogram each: every operation is one over rows of a table, as many rows as keys that move.
-*Wholesale*: new bounds each time, what was counted spread evenly within each old bucket. *Piecemeal*: bounds stay, and change
-at the ends only. Either with *uniform* bounds or with *quantile* ones, which aim at equal weights.
+There is one histogram per key; every operation is one over the rows of a table, one row per key that moves.
+*Wholesale*: new bounds each time, with weights spread evenly within each old bucket. *Piecemeal*: bounds remain, and change
+at the ends only. Both with *uniform* bounds or with *quantile* ones, for equal weights.
 Source: Gehrke, Korn, Srivastava, "On computing correlated aggregates over continual data streams" (2001), section 3. Repaired:
 wholesale advances past a bucket only when it is wholly below (the printed loops lose one that straddles); a piecemeal cut keeps
 `f * (b' - v) / (v' - v)` of a bucket of weight f (the text leaves out f).
@@ -19,12 +19,12 @@ from headrace.synopses.rows.arrays import Ints
 from headrace.synopses.rows.rows_by_key import Doubles, Flags
 
 _TIE: Final = 1e-9
-"""Sizes that differ by less than this share are equal: rounding decides nothing."""
+"""Sizes that differ by less than this share are equal, so that rounding has no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """How buckets are laid out again; piecemeal and uniform is the method of choice."""
+    """The way buckets are laid out again; piecemeal and uniform is the best."""
 
     piecemeal: bool = True
     quantile: bool = False
@@ -42,14 +42,14 @@ STRATEGIES: Final = {
 
 @dataclass(slots=True)
 class FocusedHistograms:
-    """A histogram a row: bucket i of key k holds weight `weights[k, i]` of values in [bounds[k, i], bounds[k, i + 1])."""
+    """One histogram per row: bucket i of key k holds weight `weights[k, i]` of values in [bounds[k, i], bounds[k, i + 1])."""
 
     bounds: Doubles
     weights: Doubles
 
     @staticmethod
     def none(keys: int, buckets: int) -> FocusedHistograms:
-        """Of keys that have no rows yet: their bounds are beyond all values."""
+        """Histograms of keys without rows: their bounds are beyond all values."""
         return FocusedHistograms(np.full((keys, buckets + 1), np.inf), np.zeros((keys, buckets)))
 
     @staticmethod
@@ -78,15 +78,15 @@ class FocusedHistograms:
         return np.cumsum(self.weights, axis=1)[:, -1]
 
     def of(self, keys: Ints | Flags) -> FocusedHistograms:
-        """Those of some keys."""
+        """The histograms of some keys."""
         return FocusedHistograms(self.bounds[keys], self.weights[keys])
 
-    def put(self, keys: Ints | Flags, found: FocusedHistograms) -> None:
-        """Those of some keys are others now."""
-        self.bounds[keys], self.weights[keys] = found.bounds, found.weights
+    def put(self, keys: Ints | Flags, replacement: FocusedHistograms) -> None:
+        """Replace the histograms of some keys."""
+        self.bounds[keys], self.weights[keys] = replacement.bounds, replacement.weights
 
     def below(self, values: Doubles) -> Doubles:
-        """The weight below each value, a bucket's spread evenly; values as (keys, any number)."""
+        """The weight below each value, linear within a bucket; values as (keys, any number)."""
         return interpolated(self.bounds, _summed(self.weights), values)
 
     def places(self, keys: Ints, values: Doubles) -> Ints:
@@ -94,27 +94,27 @@ class FocusedHistograms:
         return last_upto(self.bounds, keys, values)
 
     def add(self, keys: Ints, values: Doubles, weights: Doubles) -> None:
-        """More values of keys; those outside count nowhere."""
-        place = self.places(keys, values)
-        inside = (place >= 0) & (place < self.buckets)
-        self.put_in(keys[inside], place[inside], weights[inside])
+        """Add values of keys; those outside of the bounds do not count."""
+        bucket = self.places(keys, values)
+        inside = (bucket >= 0) & (bucket < self.buckets)
+        self.put_in(keys[inside], bucket[inside], weights[inside])
 
     def put_in(self, keys: Ints, places: Ints, weights: Doubles) -> None:
-        """More weight in buckets, one after the other."""
-        flat = self.weights.reshape(-1, copy=False)  # a copy would lose what is added
+        """Add weights to buckets, in order."""
+        flat = self.weights.reshape(-1, copy=False)  # a copy would lose the additions
         np.add.at(flat, keys * self.buckets + places, weights)
 
     def within(self, low: Doubles, high: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-        """The weight of [low, high) key by key: the least and the most if nothing was ever spread, and the linear share."""
+        """The weight of [low, high) key by key: its minimum and maximum if nothing was spread, and the linear share."""
         left, right = self.bounds[:, :-1], self.bounds[:, 1:]
-        whole = (left >= low[:, None]) & (right <= high[:, None])
+        inside = (left >= low[:, None]) & (right <= high[:, None])
         touched = (left < high[:, None]) & (right > low[:, None])
         share = np.diff(self.below(np.column_stack([low, high])), axis=1)[:, 0]
-        least, most = (np.where(part, self.weights, 0.0).sum(axis=1) for part in (whole, touched))
+        least, most = (np.where(part, self.weights, 0.0).sum(axis=1) for part in (inside, touched))
         return least, most, share
 
     def moved(self, low: Doubles, high: Doubles, strategy: Strategy) -> FocusedHistograms:
-        """The same number of buckets over [low, high): what lies outside is gone, and nothing was there before."""
+        """The same number of buckets over [low, high): weights outside are dropped, new parts are empty."""
         if strategy.piecemeal:
             return self._piecemeal(low, high, strategy)
         return self._wholesale(low, high, strategy)
@@ -124,8 +124,8 @@ class FocusedHistograms:
         if strategy.quantile:
             start, end = self.below(np.column_stack([low, high])).T
             total = np.maximum.accumulate(_summed(self.weights), axis=1)
-            wanted = evenly(start, end, self.buckets + 1)
-            equal = np.column_stack([low, interpolated(total, self.bounds, wanted[:, 1:-1]), high])
+            targets = evenly(start, end, self.buckets + 1)
+            equal = np.column_stack([low, interpolated(total, self.bounds, targets[:, 1:-1]), high])
             equal = np.maximum.accumulate(np.clip(equal, low[:, None], high[:, None]), axis=1)
             bounds = np.where((end > start)[:, None], equal, bounds)
         return FocusedHistograms(bounds, np.diff(self.below(bounds), axis=1))
@@ -134,18 +134,18 @@ class FocusedHistograms:
         bounds, many = kept_bounds(self.bounds, low, high)
         crowded = (low < self.bounds[:, 0]) & (
             many > self.buckets + 1
-        )  # no bucket is free: the first one reaches further
+        )  # no bucket is free: the first one is extended
         bounds = _without(bounds, np.where(crowded, 1, bounds.shape[1]))
         cut = FocusedHistograms(bounds, np.diff(self.below(bounds), axis=1))
         return cut.with_buckets(many - crowded - 1, self.buckets, strategy)
 
     def with_buckets(self, many: Ints, buckets: int, strategy: Strategy) -> FocusedHistograms:
-        """From `many` buckets a key (those beyond are empty, at the last bound) to as many for all.
+        """From `many` buckets of each key (those beyond are empty, at the last bound) to the same number for all.
 
         The widest (uniform) or heaviest (quantile) are cut in two, or the lightest neighbours merged.
         """
         wide = max(self.buckets, buckets)
-        found = FocusedHistograms(
+        changed = FocusedHistograms(
             np.concatenate(
                 [self.bounds, np.repeat(self.bounds[:, -1:], wide - self.buckets, axis=1)], axis=1
             ),
@@ -153,39 +153,39 @@ class FocusedHistograms:
         )
         many = many.copy()
         while len(few := np.flatnonzero(many < buckets)):
-            found.put(few, found.of(few).with_cut(many[few], strategy))
+            changed.put(few, changed.of(few).with_cut(many[few], strategy))
             many[few] += 1
         while len(more := np.flatnonzero(many > buckets)):
-            found.put(more, found.of(more).with_joined(many[more]))
+            changed.put(more, changed.of(more).with_joined(many[more]))
             many[more] -= 1
-        return FocusedHistograms(found.bounds[:, : buckets + 1].copy(), found.weights[:, :buckets].copy())
+        return FocusedHistograms(changed.bounds[:, : buckets + 1].copy(), changed.weights[:, :buckets].copy())
 
     def with_cut(self, many: Ints, strategy: Strategy) -> FocusedHistograms:
-        """Of each key one bucket in two halves, in place of an empty one at the end."""
+        """The histograms with one bucket of each key in two halves, in place of an empty one at the end."""
         sizes = self.weights if strategy.quantile else np.diff(self.bounds, axis=1)
         sizes = np.where(np.arange(self.buckets) < many[:, None], sizes, -np.inf)
-        place = _first(sizes >= sizes.max(axis=1, keepdims=True) * (1 - _TIE))
+        cut = _first(sizes >= sizes.max(axis=1, keepdims=True) * (1 - _TIE))
         keys, across = np.arange(self.keys), np.arange(self.buckets + 1)
-        source = across - (across > place[:, None])
+        source = across - (across > cut[:, None])
         bounds = np.take_along_axis(self.bounds, source, axis=1)
-        bounds[keys, place + 1] = (self.bounds[keys, place] + self.bounds[keys, place + 1]) / 2
+        bounds[keys, cut + 1] = (self.bounds[keys, cut] + self.bounds[keys, cut + 1]) / 2
         weights = np.take_along_axis(self.weights, source[:, :-1], axis=1)
-        weights[keys, place] = weights[keys, place + 1] = self.weights[keys, place] / 2
+        weights[keys, cut] = weights[keys, cut + 1] = self.weights[keys, cut] / 2
         return FocusedHistograms(bounds, weights)
 
     def with_joined(self, many: Ints) -> FocusedHistograms:
-        """Of each key the two lightest neighbours as one."""
+        """The histograms with the two lightest neighbours of each key as one."""
         pairs = self.weights[:, :-1] + self.weights[:, 1:]
         pairs = np.where(np.arange(self.buckets - 1) < many[:, None] - 1, pairs, np.inf)
-        place = _first(pairs <= pairs.min(axis=1, keepdims=True) * (1 + _TIE))
+        first = _first(pairs <= pairs.min(axis=1, keepdims=True) * (1 + _TIE))
         keys = np.arange(self.keys)
-        weights = _without(self.weights, place + 1)
-        weights[keys, place] = pairs[keys, place]
+        weights = _without(self.weights, first + 1)
+        weights[keys, first] = pairs[keys, first]
         weights[:, -1] = 0.0
-        return FocusedHistograms(_without(self.bounds, place + 1), weights)
+        return FocusedHistograms(_without(self.bounds, first + 1), weights)
 
     def evened(self) -> FocusedHistograms:
-        """One step of upkeep: the lightest neighbours merged, the heaviest bucket cut, where that lowers the variance."""
+        """One step of maintenance: the lightest neighbours merged, the heaviest bucket cut, where that lowers the variance."""
         keys, heaviest = np.arange(self.keys), np.argmax(self.weights, axis=1)
         pairs = self.weights[:, :-1] + self.weights[:, 1:]
         pairs[keys, np.maximum(heaviest - 1, 0)] = np.inf
@@ -204,63 +204,63 @@ class FocusedHistograms:
 
 
 def evenly(low: Doubles, high: Doubles, number: int) -> Doubles:
-    """So many values from low to high, both among them, key by key."""
-    found: Doubles = low[:, None] + np.arange(number) * ((high - low) / (number - 1))[:, None]
-    found[:, -1] = high
-    return found
+    """`number` values from low to high, inclusive, key by key."""
+    values: Doubles = low[:, None] + np.arange(number) * ((high - low) / (number - 1))[:, None]
+    values[:, -1] = high
+    return values
 
 
 def last_upto(bounds: Doubles, keys: Ints, values: Doubles) -> Ints:
-    """The last of a key's bounds that is at most the value, -1 where there is none: all are halved together."""
+    """The last of a key's bounds that is at most the value, or -1: a binary search of all keys together."""
     width, flat = bounds.shape[1], bounds.ravel()
-    base, found = keys * width - 1, np.zeros(len(values), np.int64)
+    base, count = keys * width - 1, np.zeros(len(values), np.int64)
     step = 1 << (width.bit_length() - 1)
     while step:
-        further = found + step
-        found = np.where(
-            (further <= width) & (flat[base + np.minimum(further, width)] <= values), further, found
+        further = count + step
+        count = np.where(
+            (further <= width) & (flat[base + np.minimum(further, width)] <= values), further, count
         )
         step //= 2
-    return found - 1
+    return count - 1
 
 
 def interpolated(at: Doubles, up: Doubles, values: Doubles) -> Doubles:
-    """`up` at values between `at`, which rises; of equal ones the last counts. All as (keys, any number)."""
+    """`up` at values between `at`, which is ascending; of equal ones the last counts. All as (keys, any number)."""
     keys = np.repeat(np.arange(len(at)), values.shape[1])
-    place = last_upto(at, keys, values.ravel()).reshape(values.shape)
-    low = np.clip(place, 0, at.shape[1] - 2)
+    index = last_upto(at, keys, values.ravel()).reshape(values.shape)
+    low = np.clip(index, 0, at.shape[1] - 2)
     left, right = np.take_along_axis(at, low, axis=1), np.take_along_axis(at, low + 1, axis=1)
     start, end = np.take_along_axis(up, low, axis=1), np.take_along_axis(up, low + 1, axis=1)
     slope = (end - start) / np.where(right > left, right - left, 1.0)
-    found = slope * (values - left) + start
-    found = np.where(place < 0, up[:, :1], found)
-    return np.where(place > low, up[:, -1:], found)
+    line = slope * (values - left) + start
+    line = np.where(index < 0, up[:, :1], line)
+    return np.where(index > low, up[:, -1:], line)
 
 
 def kept_bounds(bounds: Doubles, low: Doubles, high: Doubles) -> tuple[Doubles, Ints]:
-    """low, the bounds between, and high, each once, then high again; and how many there are of them."""
+    """low, the bounds between, and high, each once, then high again; and the number of distinct ones."""
     inside = (bounds > low[:, None]) & (bounds < high[:, None])
-    found = np.sort(np.column_stack([low, np.where(inside, bounds, np.inf), high]), axis=1)
-    found[:, 1:][found[:, 1:] == found[:, :-1]] = np.inf
-    found = np.sort(found, axis=1)
-    many = np.count_nonzero(np.isfinite(found), axis=1)
-    return np.minimum(found, high[:, None]), many
+    distinct = np.sort(np.column_stack([low, np.where(inside, bounds, np.inf), high]), axis=1)
+    distinct[:, 1:][distinct[:, 1:] == distinct[:, :-1]] = np.inf
+    distinct = np.sort(distinct, axis=1)
+    many = np.count_nonzero(np.isfinite(distinct), axis=1)
+    return np.minimum(distinct, high[:, None]), many
 
 
 def _summed(weights: Doubles) -> Doubles:
     return np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights, axis=1)], axis=1)
 
 
-def _without(values: Doubles, place: Ints) -> Doubles:
-    """Each row without the value at a place, which may be beyond the end; the last one stands there twice."""
+def _without(values: Doubles, index: Ints) -> Doubles:
+    """Each row without the value at an index, which may be beyond the end; the last value is repeated."""
     across = np.arange(values.shape[1])
-    source = np.minimum(across + (across >= place[:, None]), len(across) - 1)
+    source = np.minimum(across + (across >= index[:, None]), len(across) - 1)
     return np.take_along_axis(values, source, axis=1)
 
 
 def _first(flags: Flags) -> Ints:
-    found: Ints = np.argmax(flags, axis=1)
-    return found
+    index: Ints = np.argmax(flags, axis=1)
+    return index
 
 
 def _variance(weights: Doubles) -> Doubles:

@@ -1,4 +1,4 @@
-"""Where do the buckets around a mean lie? Inner ones as far as it may still go, one outer one on each side; many keys at once.
+"""Buckets around means: inner ones over the range of the mean, one outer one on each side; many keys at once.
 
 Source: Gehrke, Korn, Srivastava (2001), section 3: mean +- z * deviation / sqrt(n).
 """
@@ -24,7 +24,7 @@ from headrace.synopses.rows.rows_by_key import Doubles, Flags
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What is known of the values of some keys: their mean, how far off it may be, and the least and the greatest of them."""
+    """Moments of the values of some keys: the mean, its deviation, the least and the greatest value."""
 
     mean: Doubles
     error: Doubles
@@ -35,7 +35,7 @@ class Means:
     def of(
         moments: tuple[Doubles, Doubles, Doubles], rows: Ints, over: Ints, ends: tuple[Doubles, Doubles]
     ) -> Means:
-        """From a centre, the sums of distances from it and of their squares over so many rows; the deviation over the root of `over`."""
+        """From a centre, the sums of distances from it and of their squares over the rows; the deviation over the root of `over`."""
         centre, total, squares = moments
         mean = centre + total / rows
         variance = np.maximum(squares / rows - (total / rows) ** 2, 0.0)
@@ -44,7 +44,7 @@ class Means:
         return Means(mean, error, *ends)
 
     def of_some(self, which: Ints | Flags) -> Means:
-        """Those of some keys."""
+        """The means of some keys."""
         return Means(self.mean[which], self.error[which], self.least[which], self.most[which])
 
 
@@ -61,7 +61,7 @@ def laid(means: Means, buckets: int, strategy: Strategy, z: float) -> FocusedHis
 
 
 def laid_again(old: FocusedHistograms, means: Means, strategy: Strategy, z: float) -> FocusedHistograms:
-    """The same number of buckets around means that have moved on, with what was counted."""
+    """The same number of buckets around new means, with the old weights."""
     fresh = laid(means, old.buckets, strategy, z)
     if not strategy.piecemeal:
         return FocusedHistograms(fresh.bounds, spread(old, fresh.bounds))
@@ -76,7 +76,7 @@ def laid_again(old: FocusedHistograms, means: Means, strategy: Strategy, z: floa
 
 
 def spread(old: FocusedHistograms, bounds: Doubles) -> Doubles:
-    """What each bucket between bounds gets; the outer ones all that lies beyond."""
+    """The weight of each bucket between bounds; the outer ones hold all values beyond."""
     reaching = old.bounds.copy()
     reaching[:, 0] = np.minimum(reaching[:, 0], bounds[:, 0])
     reaching[:, -1] = np.maximum(reaching[:, -1], bounds[:, -1])
@@ -85,18 +85,18 @@ def spread(old: FocusedHistograms, bounds: Doubles) -> Doubles:
 
 
 def above(bounds: Doubles, keys: Ints, weights: Doubles, limits: Doubles) -> Doubles:
-    """The weight above limits, a bucket's spread evenly: row by row of weights, each in the bounds of its key."""
+    """The weight above limits, linear within a bucket: for each row of weights, with the bounds of its key."""
     rows = np.arange(len(keys))
     cut = np.clip(last_upto(bounds, keys, limits), 0, weights.shape[1] - 1)
     left, right = bounds[keys, cut], bounds[keys, cut + 1]
     share = np.clip((right - limits) / np.where(right > left, right - left, 1.0), 0.0, 1.0)
     upto = np.cumsum(weights, axis=1)
-    found: Doubles = upto[:, -1] - upto[rows, cut] + share * weights[rows, cut]
-    return found
+    sums: Doubles = upto[:, -1] - upto[rows, cut] + share * weights[rows, cut]
+    return sums
 
 
 @cache
 def _scores(z: float, number: int) -> Doubles:
-    """Equally likely places from -z to z of a standard normal value."""
+    """Equally likely values from -z to z of a standard normal variable."""
     normal = NormalDist()
     return np.array([normal.inv_cdf(p) for p in np.linspace(normal.cdf(-z), normal.cdf(z), number).tolist()])

@@ -1,7 +1,7 @@
-"""What happens to buckets when a row comes and another one leaves? The same for every window that slides.
+"""Buckets of a sliding window while rows enter and leave it.
 
-A row is put into the bucket it falls in, the one that leaves is taken out of the bucket it now falls in; beyond the ends the outermost
-buckets count. Once in a while buckets are counted anew from the rows themselves.
+A row that enters is added to its bucket, and a row that leaves is subtracted from its present bucket; beyond the ends the
+outermost buckets count. From time to time buckets are counted again from the rows.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ _DRIFT: Final = 1e-6
 
 @dataclass(slots=True)
 class SlidingBuckets:
-    """The buckets of keys while a batch passes; `negative` counts per key the weights found below zero, a sign of drift."""
+    """The buckets of keys during a batch; `negative` counts per key the weights found below zero, a sign of drift."""
 
     passing: Passing
     histograms: FocusedHistograms
     negative: Ints
-    gone: Doubles
-    """x and y of the row that leaves as each row comes; 0 where none does."""
-    known: Flags
+    leaving: Doubles
+    """x and y of the row that leaves at each row; 0 without one."""
+    counted: Flags
     """Rows that have been counted already, with all of their window."""
 
     @staticmethod
     def of(passing: Passing, histograms: FocusedHistograms, negative: Ints) -> SlidingBuckets:
-        """Before the first row of a batch."""
+        """The buckets before the first row of a batch."""
         return SlidingBuckets(
             passing, histograms, negative, passing.leaving(), np.zeros(len(passing.values), bool)
         )
 
     def note_drift(self, keys: Ints) -> None:
-        """Keys are about to be laid out again: how many of their weights have gone below zero?"""
+        """Count the weights of keys below zero, before they are laid out again."""
         self.negative[keys] += np.count_nonzero(self.histograms.weights[keys] < -_DRIFT, axis=1)
 
     def recount(self, keys: Ints, at: Ints, came: Ints, fresh: FocusedHistograms) -> None:
-        """Give keys fresh bounds, and what the rows of their window weigh, up to the row they are at."""
+        """Replace the bounds of keys, and count the rows of their windows, up to the row in `at`."""
         values, begins = self.passing.windows(keys, came)
         if not len(keys):
             return
@@ -51,25 +51,25 @@ class SlidingBuckets:
         bounds = fresh.bounds.copy()
         bounds[:, 0] = np.minimum(bounds[:, 0], low)
         bounds[:, -1] = np.maximum(bounds[:, -1], np.nextafter(high, np.inf))
-        found = FocusedHistograms(bounds, np.zeros_like(fresh.weights))
+        counted = FocusedHistograms(bounds, np.zeros_like(fresh.weights))
         owners = np.repeat(np.arange(len(keys)), np.diff(begins))
-        found.add(owners, values[:, 0], values[:, 1])
-        self.histograms.put(keys, found)
-        self.known[at] = True
+        counted.add(owners, values[:, 0], values[:, 1])
+        self.histograms.put(keys, counted)
+        self.counted[at] = True
 
-    def count(self, keys: Ints, at: Ints, begins: Ints, *, each: bool) -> Doubles | None:
-        """Rows of keys come, others leave; if `each` is wanted, the weights of its key after every row."""
+    def count(self, keys: Ints, at: Ints, begins: Ints, *, per_row: bool) -> Doubles | None:
+        """Add rows of keys, and subtract those that leave; with `per_row`, the weights of its key after every row."""
         held, weights = self.histograms, np.zeros(2 * len(at))
-        entering, leaving = self.passing.values[at], self.gone[at]
-        weights[0::2] = np.where(self.known[at], 0.0, entering[:, 1])
-        weights[1::2] = np.where(self.known[at], 0.0, -leaving[:, 1])
+        entering, leaving = self.passing.values[at], self.leaving[at]
+        weights[0::2] = np.where(self.counted[at], 0.0, entering[:, 1])
+        weights[1::2] = np.where(self.counted[at], 0.0, -leaving[:, 1])
         values = np.column_stack([entering[:, 0], leaving[:, 0]]).ravel()
         owners = np.repeat(keys, 2 * np.diff(begins))
-        place = np.clip(held.places(owners, values), 0, held.buckets - 1)
+        bucket = np.clip(held.places(owners, values), 0, held.buckets - 1)
         after = None
-        if each:
+        if per_row:
             steps = np.zeros((len(values), held.buckets))
-            steps[np.arange(len(values)), place] = weights
+            steps[np.arange(len(values)), bucket] = weights
             after = running(np.add, steps, 2 * begins, held.weights[keys])[1::2]
-        held.put_in(owners, place, weights)
+        held.put_in(owners, bucket, weights)
         return after

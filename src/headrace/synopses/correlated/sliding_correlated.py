@@ -1,10 +1,10 @@
-"""How many of the last w values lie near the least of them, or above their mean? From a few buckets and the values themselves.
+"""Correlated aggregates over the last w values, near the minimum or above the mean: from a few buckets and the values.
 
-As in `correlated`, for many keys at once and for windows that slide: the row that leaves is taken out of the bucket it now falls in,
-so the last w rows of each key are kept (the text's constant space is for the buckets). What interpolation put into a wrong bucket stays
-there when its row leaves from another one; so buckets are laid out again as rarely as can be, and are laid out and counted anew from the
-rows once in `window` rows: a row still costs little, and what is misplaced is gone after a window. Windows of rows have no merge: which
-rows are the last ones of two streams is not known of either alone.
+As in `correlated`, for many keys at once and for sliding windows: the row that leaves is subtracted from its present bucket,
+so the last w rows of each key are stored (the text's constant space is that of the buckets). Weight that interpolation put into a
+wrong bucket remains there; so buckets are laid out again as rarely as possible, and are counted again from the rows once in
+`window` rows: the cost per row remains small, and misplaced weight is removed after a window. Windows of rows have no merge:
+the last rows of two streams are not known from either alone.
 Source: Gehrke, Korn, Srivastava (2001), section 4. Repairs: the least of *closed* panes bounds the region (an open pane of one row
 makes it jump); buckets around the mean stay while it is inside them; z = 3, since w is all there will ever be.
 """
@@ -31,16 +31,16 @@ class SlidingNearMinimum(TakesRows):
     scale: float
     strategy: Strategy
     rebuilds: bool
-    """False: as printed, never counted anew."""
+    """False: as printed, never counted again from the rows."""
     closed_panes: bool
-    """False: as printed, the open pane's least value bounds the region too."""
+    """False: as printed, the open pane's minimum bounds the region too."""
     recent: RecentRows
     panes: PaneMinima
     histograms: FocusedHistograms
     counted: Ints
-    """How many rows had come when a key was last counted anew."""
+    """The number of rows of a key when it was last counted from the rows."""
     negative: Ints
-    """How many buckets of each key were below zero when they were laid out again: a sign of drift."""
+    """The number of buckets of each key below zero when they were laid out again: a sign of drift."""
 
     @staticmethod
     def empty(
@@ -66,14 +66,14 @@ class SlidingNearMinimum(TakesRows):
         return sum(part.nbytes for part in parts)
 
     def answer(self) -> Doubles:
-        """Per key; 0 without rows."""
+        """The sum of each key; 0 without rows."""
         some = np.flatnonzero(self.recent.seen)
-        found = np.zeros(len(self.counted))
+        sums = np.zeros(len(self.counted))
         limits = self.scale * self.panes.least()[some]
-        found[some] = self.histograms.of(some).below(limits[:, None])[:, 0]
-        return found
+        sums[some] = self.histograms.of(some).below(limits[:, None])[:, 0]
+        return sums
 
-    def _take(self, keys: Ints, x: Doubles, y: Doubles, told: Doubles | None) -> None:
+    def _take(self, keys: Ints, x: Doubles, y: Doubles, answers: Doubles | None) -> None:
         rows = RowsByKey.of(keys)
         passing = Passing(self.recent, rows, np.column_stack([x, y])[rows.order])
         came, x = passing.serials(), passing.values[:, 0]
@@ -103,18 +103,18 @@ class SlidingNearMinimum(TakesRows):
         def count(keys: Ints, at: Ints, begins: Ints) -> None:
             ends = np.nextafter(np.maximum.reduceat(most[at], begins[:-1]), np.inf)
             self.histograms.bounds[keys, -1] = np.maximum(self.histograms.bounds[keys, -1], ends)
-            after = sliding.count(keys, at, begins, each=told is not None)
-            if told is not None and after is not None:
+            after = sliding.count(keys, at, begins, per_row=answers is not None)
+            if answers is not None and after is not None:
                 bounds = self.histograms.bounds[np.repeat(keys, np.diff(begins))]
                 below = FocusedHistograms(bounds, after).below(self.scale * least[at][:, None])
-                told[rows.order[at]] = below[:, 0]
+                answers[rows.order[at]] = below[:, 0]
 
         advance(rows, fits, lay, count)
         self.recent.keep(rows, passing.values)
 
     def _due(self, keys: Ints, came: Ints) -> Flags:
-        found: Flags = (came - self.counted[keys] >= self.recent.window) & self.rebuilds
-        return found
+        due: Flags = (came - self.counted[keys] >= self.recent.window) & self.rebuilds
+        return due
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ class SlidingAboveMean(TakesRows):
     histograms: FocusedHistograms
     counted: Ints
     negative: Ints
-    """As of `SlidingNearMinimum`."""
+    """As in `SlidingNearMinimum`."""
 
     @staticmethod
     def empty(
@@ -156,19 +156,19 @@ class SlidingAboveMean(TakesRows):
         return sum(part.nbytes for part in parts) + self.negative.nbytes
 
     def answer(self) -> Doubles:
-        """Per key; 0 without rows."""
+        """The sum of each key; 0 without rows."""
         some = np.flatnonzero(self.recent.seen)
-        found = np.zeros(len(self.counted))
+        sums = np.zeros(len(self.counted))
         means = self.centre[some] + self.total[some] / np.minimum(self.recent.seen[some], self.recent.window)
-        found[some] = above(self.histograms.bounds, some, self.histograms.weights[some], means)
-        return found
+        sums[some] = above(self.histograms.bounds, some, self.histograms.weights[some], means)
+        return sums
 
-    def _take(self, keys: Ints, x: Doubles, y: Doubles, told: Doubles | None) -> None:
+    def _take(self, keys: Ints, x: Doubles, y: Doubles, answers: Doubles | None) -> None:
         rows = RowsByKey.of(keys)
         passing = Passing(self.recent, rows, np.column_stack([x, y])[rows.order])
         came, x, owners = passing.serials(), passing.values[:, 0], rows.owners()
         sliding = SlidingBuckets.of(passing, self.histograms, self.negative)
-        total, squares = self._note(rows, x, sliding.gone[:, 0], came > self.recent.window)
+        total, squares = self._note(rows, x, sliding.leaving[:, 0], came > self.recent.window)
         number = np.minimum(came, self.recent.window)
         means = self.centre[owners] + total / number
 
@@ -189,30 +189,30 @@ class SlidingAboveMean(TakesRows):
             low, high = (step.reduceat(x[at], begins[:-1]) for step in (np.minimum, np.maximum))
             bounds[keys, 0] = np.minimum(bounds[keys, 0], low)
             bounds[keys, -1] = np.maximum(bounds[keys, -1], np.nextafter(high, np.inf))
-            after = sliding.count(keys, at, begins, each=told is not None)
-            if told is not None and after is not None:
-                told[rows.order[at]] = above(bounds, np.repeat(keys, np.diff(begins)), after, means[at])
+            after = sliding.count(keys, at, begins, per_row=answers is not None)
+            if answers is not None and after is not None:
+                answers[rows.order[at]] = above(bounds, np.repeat(keys, np.diff(begins)), after, means[at])
 
         advance(rows, fits, lay, count)
         self.recent.keep(rows, passing.values)
 
     def _due(self, keys: Ints, came: Ints) -> Flags:
-        found: Flags = (came - self.counted[keys] >= self.recent.window) & self.rebuilds
-        return found
+        due: Flags = (came - self.counted[keys] >= self.recent.window) & self.rebuilds
+        return due
 
-    def _note(self, rows: RowsByKey, x: Doubles, gone: Doubles, leaves: Flags) -> tuple[Doubles, Doubles]:
-        """The sums of distances and of squares after each row and without the one that leaves."""
+    def _note(self, rows: RowsByKey, x: Doubles, leaving: Doubles, leaves: Flags) -> tuple[Doubles, Doubles]:
+        """The sums of distances and of squares after each row, without the row that leaves."""
         keys, last = rows.present, rows.offsets[1:] - 1
         self.centre[keys] = np.where(self.recent.seen[keys] > 0, self.centre[keys], x[rows.offsets[:-1]])
         centre = self.centre[rows.owners()]
-        apart, left = x - centre, np.where(leaves, gone - centre, 0.0)
-        found = []
-        for held, steps in ((self.total, (apart, -left)), (self.squares, (apart**2, -(left**2)))):
+        distance, left = x - centre, np.where(leaves, leaving - centre, 0.0)
+        sums = []
+        for held, steps in ((self.total, (distance, -left)), (self.squares, (distance**2, -(left**2)))):
             both = np.column_stack(steps).ravel()
             along = running(np.add, both, 2 * rows.offsets, held[keys])[1::2]
             held[keys] = along[last]
-            found.append(along)
-        return found[0], found[1]
+            sums.append(along)
+        return sums[0], sums[1]
 
     def _lay(self, keys: Ints, at: Ints, came: Ints, means: Means, sliding: SlidingBuckets) -> None:
         held, due = self.histograms, self._due(keys, came)
@@ -235,16 +235,16 @@ def _regions(least: Doubles, reach: Doubles, most: Doubles, buckets: int) -> Foc
 
 
 def _moved(old: FocusedHistograms, least: Doubles, reach: Doubles, strategy: Strategy) -> FocusedHistograms:
-    """All buckets but the last one over [least, reach); the last one up to the greatest value."""
+    """All buckets but the last over [least, reach); the last one up to the greatest value."""
     buckets, end = old.buckets, np.maximum(old.bounds[:, -1], np.nextafter(reach, np.inf))
     wide = FocusedHistograms(
         np.column_stack([np.minimum(old.bounds[:, 0], least), old.bounds[:, 1:-1], end]), old.weights
     )
-    found = FocusedHistograms.none(old.keys, buckets)
+    result = FocusedHistograms.none(old.keys, buckets)
     rises = reach > wide.bounds[:, -2]
     for part, number in ((rises, buckets), (~rises, buckets - 1)):
         inner = FocusedHistograms(wide.bounds[part, : number + 1], wide.weights[part, :number])
-        if number == buckets:  # part of the last bucket comes in
+        if number == buckets:  # part of the last bucket is included
             share = np.diff(wide.of(part).below(np.column_stack([inner.bounds[:, -2], reach[part]])), axis=1)
             inner = FocusedHistograms(
                 np.column_stack([inner.bounds[:, :-1], reach[part]]),
@@ -255,10 +255,10 @@ def _moved(old: FocusedHistograms, least: Doubles, reach: Doubles, strategy: Str
         if strategy.piecemeal and strategy.quantile:
             moved = moved.evened()
         rest = old.of(part).totals - moved.totals
-        found.put(
+        result.put(
             part,
             FocusedHistograms(
                 np.column_stack([moved.bounds, end[part]]), np.column_stack([moved.weights, rest])
             ),
         )
-    return found
+    return result

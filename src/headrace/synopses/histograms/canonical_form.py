@@ -1,8 +1,8 @@
-"""Into how many buckets of each size is a count cut? The canonical form of exponential histograms.
+"""The canonical form of exponential histograms: the number of buckets of each size for a count.
 
 A count S is `sum of k_i * 2^i` over i = 0..j, with `least(i) <= k_i <= least(i) + 1` below the top and `1 <= k_j <= least(j) + 1`. There
-is exactly one such form, and it is the one that inserting S ones, one after the other, arrives at. So the sizes of all buckets
-follow from the count alone, and only times need to be kept.
+is exactly one such form, and inserting S ones, one after the other, results in it. So the sizes of all buckets
+follow from the count alone, and only times are stored.
 Source: Datar, Gionis, Indyk, Motwani, "Maintaining stream statistics over sliding windows", section 4 (2001).
 """
 
@@ -18,7 +18,7 @@ from headrace.errors import UserError
 from headrace.synopses.rows.arrays import Ints
 
 MOST: Final = 1 << 61
-"""Counts stay below this."""
+"""The upper limit of counts, exclusive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Form:
     """`first` or one more buckets of size 1, `rest` or one more of every other size but the largest.
 
     An error of at most 1/k of the answer needs first = k and rest = ceil(k/2): half of a bucket of size 2^r is then at most
-    1/k of what is newer, `k + (k/2)(2^r - 2)` (Invariant 1). The paper's Invariant 2 has first = rest = k/2, which for
-    counts of a few is not enough: a lone bucket of size 2 would make 1/(k/2 + 2).
+    1/k of the newer ones, `k + (k/2)(2^r - 2)` (Invariant 1). The paper's Invariant 2 has first = rest = k/2, which is not
+    enough for small counts: a single bucket of size 2 would have the error 1/(k/2 + 2).
     """
 
     first: int
@@ -35,7 +35,7 @@ class Form:
 
     @staticmethod
     def within(error: Fraction) -> Form:
-        """The form whose answers are wrong by at most `error` of the true one.
+        """The form whose answers have a relative error of at most `error`.
 
         Raises `UserError` unless 0 < error <= 1.
         """
@@ -45,16 +45,16 @@ class Form:
         return Form(k, -(-k // 2))
 
     def starts(self) -> Ints:
-        """The least count that needs level j, for every j: all lower levels at their least, and one bucket of 2^j."""
-        found, below, level = [], 0, 0
+        """The least count with level j, for every j: all lower levels at their least, and one bucket of 2^j."""
+        least_counts, below, level = [], 0, 0
         while below + (1 << level) < MOST:
-            found.append(below + (1 << level))
+            least_counts.append(below + (1 << level))
             below += (self.rest if level else self.first) << level
             level += 1
-        return np.array(found, np.int64)
+        return np.array(least_counts, np.int64)
 
     def levels(self, counts: Ints) -> Ints:
-        """How many buckets of size 2^level each count is cut into: shape (counts, levels)."""
+        """The number of buckets of size 2^level of each count: shape (counts, levels)."""
         starts = self.starts()
         top = np.searchsorted(starts, counts, side="right") - 1
         width = int(top.max(initial=-1)) + 1
@@ -64,11 +64,11 @@ class Form:
         bits = (spare[:, None] >> level) & 1
         below = level < top[:, None]
         at_top = np.where(level == top[:, None], spare[:, None] >> level, 0)
-        found: Ints = np.where(below, least + bits, at_top)
-        return found
+        numbers: Ints = np.where(below, least + bits, at_top)
+        return numbers
 
     def most_buckets(self, count: int) -> int:
-        """The most buckets that a count can be cut into (Theorem 1, with the repaired level of ones)."""
+        """The maximum number of buckets of a count (Theorem 1, with the repaired level of ones)."""
         if count <= 0:
             return 0
         top = int(np.searchsorted(self.starts(), count, side="right")) - 1

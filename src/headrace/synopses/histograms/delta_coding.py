@@ -1,6 +1,6 @@
-"""How do the times of buckets lie in few bytes? As differences from one to the next, seven bits a byte.
+"""Delta coding of the times of buckets: differences between neighbours, seven bits per byte.
 
-Neighbouring buckets are near each other, so most differences take one byte or two: the delta coding of the paper's section 3.
+Neighbouring buckets have close times, so most differences take one byte or two (section 3 of the paper).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _BITS = 7
 
 
 def encode(bases: Ints, offsets: Ints, times: Ints) -> pa.Array:
-    """One binary a key: its times, `times[offsets[key]:offsets[key + 1]]`, newest first and none above `bases[key]`."""
+    """One binary per key: its times, `times[offsets[key]:offsets[key + 1]]`, newest first and none above `bases[key]`."""
     many = np.diff(offsets)
     before = np.r_[0, times[:-1]] if len(times) else times
     before[offsets[:-1][many > 0]] = bases[many > 0]
@@ -23,14 +23,14 @@ def encode(bases: Ints, offsets: Ints, times: Ints) -> pa.Array:
     for shift in range(_BITS, 64, _BITS):
         width += steps >> shift > 0
     starts = np.cumsum(width) - width
-    found = np.zeros(int(width.sum()), np.uint8)
-    for place in range(int(width.max(initial=0))):
-        more = np.flatnonzero(width > place)
-        part = (steps[more] >> (_BITS * place)) & 127
-        found[starts[more] + place] = part | np.where(width[more] > place + 1, 128, 0)
+    coded = np.zeros(int(width.sum()), np.uint8)
+    for digit in range(int(width.max(initial=0))):
+        more = np.flatnonzero(width > digit)
+        part = (steps[more] >> (_BITS * digit)) & 127
+        coded[starts[more] + digit] = part | np.where(width[more] > digit + 1, 128, 0)
     ends = np.r_[0, np.cumsum(width)][offsets].astype(np.int64)
     return pa.Array.from_buffers(
-        pa.large_binary(), len(bases), [None, pa.py_buffer(ends), pa.py_buffer(found)]
+        pa.large_binary(), len(bases), [None, pa.py_buffer(ends), pa.py_buffer(coded)]
     )
 
 
@@ -44,11 +44,11 @@ def decode(bases: Ints, coded: pa.Array) -> tuple[Ints, Ints]:
     starts = np.r_[0, ends[:-1] + 1]
     width = ends - starts + 1
     steps = np.zeros(len(ends), np.int64)
-    for place in range(int(width.max())):
-        more = np.flatnonzero(width > place)
-        steps[more] |= (raw[starts[more] + place].astype(np.int64) & 127) << (_BITS * place)
+    for digit in range(int(width.max())):
+        more = np.flatnonzero(width > digit)
+        steps[more] |= (raw[starts[more] + digit].astype(np.int64) & 127) << (_BITS * digit)
     offsets = np.searchsorted(ends, bounds - bounds[0])
     many = np.diff(offsets)
-    gone = np.cumsum(steps)
-    earlier = np.r_[0, gone][offsets[:-1]]
-    return offsets, np.repeat(bases + earlier, many) - gone
+    distance = np.cumsum(steps)
+    earlier = np.r_[0, distance][offsets[:-1]]
+    return offsets, np.repeat(bases + earlier, many) - distance

@@ -1,7 +1,7 @@
-"""How many different values were there in the last S instants? Bitmaps whose bits know when they were last set.
+"""Distinct counts of the last S instants: bitmaps with the time at which each bit was last set.
 
-A value's hash chooses one of m bitmaps and, with chances 1/2, 1/4, 1/8, …, a bit in it. In a window count the bits set since its
-beginning; the lowest bit that was not tells the number of values. Nothing has to expire: any window is answered, for ever.
+A value's hash chooses one of m bitmaps and, with probabilities 1/2, 1/4, 1/8, …, a bit in it. The bits set since the
+beginning of a window count; the lowest other bit estimates the number of values. Nothing expires: any window can be answered.
 Source: Flajolet, Martin (1985), with times in place of bits: Datar, Gionis, Indyk, Motwani (2001), section 6. The error of a count is
 about 0.78 / sqrt(m) of it (their constant), more for counts of a few m.
 """
@@ -23,7 +23,7 @@ _BITS: Final = 48
 
 @dataclass(frozen=True, slots=True)
 class DistinctWindow:
-    """`last[key, bitmap, bit]` is when the bit was last set."""
+    """`last[key, bitmap, bit]` is the time at which the bit was last set."""
 
     last: Ints
 
@@ -38,7 +38,7 @@ class DistinctWindow:
         return int(self.last.nbytes)
 
     def absorb(self, keys: Ints, hashes: Ints, times: Ints) -> DistinctWindow:
-        """With more values, as 64-bit hashes, in any order of times."""
+        """The synopsis with more values, as 64-bit hashes, in any order of times."""
         bits = hashes.view(np.uint64)
         many = self.last.shape[1]
         bitmap = (bits & np.uint64(many - 1)).astype(np.int64)
@@ -50,19 +50,19 @@ class DistinctWindow:
         return DistinctWindow(last)
 
     def merged(self, other: DistinctWindow) -> DistinctWindow:
-        """Of both streams together."""
+        """The synopsis of both streams together."""
         return DistinctWindow(np.maximum(self.last, other.last))
 
     def estimate(self, start: int) -> npt.NDArray[np.float64]:
-        """Per key about how many different values came at or after `start`; 0 where none did."""
+        """Per key the estimated number of distinct values at or after `start`; 0 without rows."""
         live = self.last >= start
         lowest = np.where(live.all(axis=2), _BITS, np.argmin(live, axis=2))
         many = self.last.shape[1]
-        found = many / _CORRECTION * 2.0 ** lowest.mean(axis=1)
+        by_bits = many / _CORRECTION * 2.0 ** lowest.mean(axis=1)
         unset = (~live.any(axis=2)).sum(axis=1)
         with np.errstate(divide="ignore"):
             few = many * np.log(
                 many / np.maximum(unset, 1e-9)
-            )  # how full the bitmaps are tells more while some are empty
-        told: npt.NDArray[np.float64] = np.where((unset > 0) & (few < 2.5 * many), few, found)
-        return told
+            )  # linear counting is better while some bitmaps are empty
+        estimates: npt.NDArray[np.float64] = np.where((unset > 0) & (few < 2.5 * many), few, by_bits)
+        return estimates

@@ -1,12 +1,12 @@
-"""How many ones were there in the last S instants? For many keys at once, each in a few hundred numbers.
+"""Exponential histograms: counts of ones in the last S instants, for many keys at once, each in a few hundred numbers.
 
-The ones of a key lie in buckets whose sizes are powers of two, the newest the smallest. A bucket is known by the time of its
+The ones of a key are in buckets whose sizes are powers of two, the newest the smallest. A bucket stores the time of its
 newest one; sizes follow from the count (`canonical_form`). A window that begins inside a bucket counts half of it.
 
 Repairs of the printed text, each shown by a test: merged buckets keep the *newer* time; there are k to k + 1 buckets of size
 1; an oldest bucket of size 1 counts in full.
 Source: Datar, Gionis, Indyk, Motwani, "Maintaining stream statistics over sliding windows" (2001), sections 3 and 4: a batch
-of ones with equal or rising times is the buffer of SUM, so whole numbers at times are what is counted.
+of ones with equal or rising times is the buffer of SUM, so counts are whole numbers at times.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _NARROW: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Counts at times that expire one by one: what a window still holds of them adds up to its estimate.
+    """Counts at times that expire one by one: the sum of those in a window is its estimate.
 
-    `slack[i]` is how far the estimate may be from the truth, up or down, when cell i is the oldest one left. Sorted by key,
+    `slack[i]` is the maximum error of the estimate, up or down, when cell i is the oldest one left. Sorted by key,
     then newest first.
     """
 
@@ -39,17 +39,17 @@ class Cells:
     slack: Ints
 
     def slack_of_newer(self) -> Ints:
-        """The slack of the next newer cell of the same key, 0 where there is none: what is left when a cell expires."""
+        """The slack of the next newer cell of the same key, 0 without one: the slack after a cell has expired."""
         newer = np.r_[0, self.slack[:-1]] if len(self.slack) else self.slack
         return np.where(np.r_[True, self.keys[1:] != self.keys[:-1]], 0, newer) if len(newer) else newer
 
 
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """One exponential histogram a key, for the keys 0..n-1.
+    """One exponential histogram per key, for the keys 0..n-1.
 
-    `totals[key]` ones lie in the buckets whose times are `times[offsets[key]:offsets[key + 1]]`, newest first. Times are any
-    whole numbers that do not fall: instants for windows of time, numbers of elements for windows of elements.
+    `totals[key]` ones are in the buckets whose times are `times[offsets[key]:offsets[key + 1]]`, newest first. Times are any
+    non-decreasing whole numbers: instants for windows of time, numbers of elements for windows of elements.
     """
 
     form: Form
@@ -59,7 +59,7 @@ class Histograms:
 
     @staticmethod
     def empty(form: Form, keys: int) -> Histograms:
-        """Nothing counted."""
+        """Histograms without ones."""
         return Histograms(form, np.zeros(keys, np.int64), np.zeros(keys + 1, np.int64), np.empty(0, np.int64))
 
     @property
@@ -74,8 +74,8 @@ class Histograms:
 
     def buckets(self) -> Ints:
         """Number of buckets of each key."""
-        found: Ints = np.diff(self.offsets)
-        return found
+        numbers: Ints = np.diff(self.offsets)
+        return numbers
 
     def owners(self) -> Ints:
         """The key of each bucket."""
@@ -86,9 +86,9 @@ class Histograms:
         return _sizes(self.form.levels(self.totals))
 
     def absorb(self, keys: Ints, times: Ints, counts: Ints | None = None) -> Histograms:
-        """With more ones: `counts[i]` (one when None) of `keys[i]` at `times[i]`, in the order of times.
+        """The histograms with more ones: `counts[i]` (one when None) of `keys[i]` at `times[i]`, in the order of times.
 
-        Raises `UserError` for negative counts, and where a key's would be 2^61 or more.
+        Raises `UserError` for negative counts, and where a key's count would be 2^61 or more.
         """
         rows = np.bincount(keys, minlength=self.keys)
         order = by_key(keys, self.keys)
@@ -107,25 +107,25 @@ class Histograms:
         begins -= widths
         begins -= np.repeat(np.cumsum(totals) - totals + added, many)
         owners = np.repeat(np.arange(self.keys), many)
-        found = np.empty(len(widths), np.int64)
-        fresh = np.flatnonzero(begins < 0)  # so many ones before the end of what came
-        place = np.cumsum(added)[owners[fresh]] - added[owners[fresh]] - begins[fresh] - 1
-        row = place if sizes is None else np.searchsorted(np.cumsum(sizes), place, side="right")
-        found[fresh] = times[order[row]]
+        newest = np.empty(len(widths), np.int64)
+        fresh = np.flatnonzero(begins < 0)  # the number of ones before the end of the batch
+        rank = np.cumsum(added)[owners[fresh]] - added[owners[fresh]] - begins[fresh] - 1
+        row = rank if sizes is None else np.searchsorted(np.cumsum(sizes), rank, side="right")
+        newest[fresh] = times[order[row]]
         there = np.flatnonzero(begins >= 0)
-        place = (np.cumsum(self.totals) - self.totals)[owners[there]] + begins[there]
-        found[there] = self.times[np.searchsorted(np.cumsum(self.sizes()), place, side="right")]
-        return Histograms(self.form, totals, np.r_[0, np.cumsum(many)], found)
+        rank = (np.cumsum(self.totals) - self.totals)[owners[there]] + begins[there]
+        newest[there] = self.times[np.searchsorted(np.cumsum(self.sizes()), rank, side="right")]
+        return Histograms(self.form, totals, np.r_[0, np.cumsum(many)], newest)
 
     def since(self, start: int) -> Histograms:
-        """Without the buckets that are older than `start` altogether."""
-        kept = self.times >= start
-        if kept.all():
+        """The histograms without buckets that are entirely older than `start`."""
+        recent = self.times >= start
+        if recent.all():
             return self
-        gone = np.bincount(self.owners()[~kept], minlength=self.keys)
-        lost = _sums(self.owners()[~kept], self.sizes()[~kept], self.keys)
-        offsets = np.r_[0, np.cumsum(self.buckets() - gone)]
-        return Histograms(self.form, self.totals - lost, offsets, self.times[kept])
+        expired = np.bincount(self.owners()[~recent], minlength=self.keys)
+        lost = _sums(self.owners()[~recent], self.sizes()[~recent], self.keys)
+        offsets = np.r_[0, np.cumsum(self.buckets() - expired)]
+        return Histograms(self.form, self.totals - lost, offsets, self.times[recent])
 
     def take(self, keys: Ints) -> Histograms:
         """The histograms of some keys, in that order."""
@@ -137,7 +137,7 @@ class Histograms:
     def cells(self) -> Cells:
         """The same estimates for every window, as counts that expire.
 
-        When the bucket of size c before the oldest expires, TOTAL falls by c and half of a new oldest one is taken off.
+        When the bucket of size c before the oldest expires, TOTAL decreases by c, and half of the new oldest one is subtracted.
         """
         sizes, owners = self.sizes(), self.owners()
         half = np.where(sizes > 1, sizes // 2, 0)
@@ -146,7 +146,7 @@ class Histograms:
         return Cells(owners, self.times, sizes - half + newer, half)
 
     def estimate(self, start: int) -> tuple[Ints, Ints]:
-        """Per key the estimated number of ones at or after `start`, and how far that may be from the truth."""
+        """Per key the estimated number of ones at or after `start`, and its maximum error."""
         cells = self.cells()
         live = cells.times >= start
         owners = cells.keys[live]
@@ -157,17 +157,17 @@ class Histograms:
 
 
 def _sums(keys: Ints, values: Ints, count: int) -> Ints:
-    """Exact sums per key (`bincount` would go through doubles)."""
-    found = np.zeros(count, np.int64)
-    np.add.at(found, keys, values)
-    return found
+    """Exact sums per key (`bincount` would use doubles)."""
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, keys, values)
+    return sums
 
 
 def _sizes(levels: Ints) -> Ints:
-    """Sizes of buckets, newest first, of every key after the other."""
+    """Sizes of buckets, newest first, key after key."""
     powers = np.int64(1) << np.arange(levels.shape[1])
-    found: Ints = np.repeat(np.tile(powers, len(levels)), levels.ravel())
-    return found
+    sizes: Ints = np.repeat(np.tile(powers, len(levels)), levels.ravel())
+    return sizes
 
 
 def by_key(keys: Ints, count: int) -> Ints:

@@ -1,7 +1,7 @@
-"""Which functions of a window can general histograms tell? L_p norms, of vectors whose entries are few or hashed into registers.
+"""Measures of general histograms: L_p norms of vectors with few entries, or hashed into registers.
 
-f is the p-th power of the norm, since that is what grows as the histograms want: C = 2^(p - 1), which is 1 for p = 1 and 2 for p = 2
-(the text takes the worst, 2, for all). Summaries of vectors are added up.
+f is the p-th power of the norm, which grows as the histograms require: C = 2^(p - 1), which is 1 for p = 1 and 2 for p = 2
+(the text uses the maximum, 2, for all). Summaries of vectors are added.
 Source: Datar, Gionis, Indyk, Motwani (2001), section 5; the registers are those of `stable_sketch`.
 """
 
@@ -21,7 +21,7 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class PowerOfNorm:
-    """L_p to the p of vectors of `width` entries, each kept. `p` from 1 to 2, entries from 0 on."""
+    """L_p to the p of vectors of `width` entries, all stored. `p` from 1 to 2, entries from 0 on."""
 
     p: float
     width: int
@@ -37,19 +37,19 @@ class PowerOfNorm:
 
     def sizes(self, summaries: Doubles) -> Doubles:
         """Sums of p-th powers."""
-        found: Doubles = (summaries**self.p).sum(axis=1)
-        return found
+        sums: Doubles = (summaries**self.p).sum(axis=1)
+        return sums
 
     def rows(self, places: Ints, amounts: Doubles) -> Doubles:
         """Vectors with one entry each."""
-        found = np.zeros((len(places), self.width))
-        found[np.arange(len(places)), places] = amounts
-        return found
+        vectors = np.zeros((len(places), self.width))
+        vectors[np.arange(len(places)), places] = amounts
+        return vectors
 
 
 @dataclass(frozen=True, slots=True)
 class PowerOfSketchedNorm:
-    """The same of vectors with an entry for every value there may be, from a sketch's registers: within the sketch's own error."""
+    """The same of vectors with an entry for every possible value, from a sketch's registers, with the sketch's error."""
 
     sketch: StableSketch
 
@@ -71,8 +71,8 @@ class PowerOfSketchedNorm:
         """The estimated norms to the p."""
         if not len(summaries):
             return np.zeros(0)
-        found: Doubles = (np.median(np.abs(summaries), axis=1) / one_draw(self.sketch.p)) ** self.sketch.p
-        return found
+        norms: Doubles = (np.median(np.abs(summaries), axis=1) / one_draw(self.sketch.p)) ** self.sketch.p
+        return norms
 
     def rows(self, hashes: Ints, amounts: Doubles) -> Doubles:
         """Registers of one row each, by the hash of its value."""

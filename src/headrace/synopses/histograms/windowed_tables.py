@@ -1,7 +1,7 @@
-"""A table whose counters forget: hash tables and histograms of the last S instants, every counter an exponential histogram.
+"""Tables of counters over a sliding window: hash tables and histograms of the last S instants, each counter an exponential histogram.
 
-A row adds to one cell of its key's table, by the hash of a value or by the interval it lies in. Every cell keeps its own bound, so
-sums of cells (ranges of a histogram, an average) are as good relative to what they add up.
+A row is added to one cell of its key's table, by the hash of a value or by its interval. Every cell has its own bound, so
+sums of cells (ranges of a histogram, an average) have the same relative error.
 Source: Datar, Gionis, Indyk, Motwani (2001), section 6: the counters of any table, with the overhead of a histogram each.
 """
 
@@ -24,7 +24,7 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class WindowedTable:
-    """`width` counters for each of some keys, over windows up to `length` instants; each within `error`."""
+    """`width` counters for each key, over windows of up to `length` instants; each within `error`."""
 
     counters: Counting
     keys: int
@@ -42,19 +42,19 @@ class WindowedTable:
         self.counters.add(keys * self.width + cells, times, numbers)
 
     def estimate(self, start: int) -> tuple[Ints, Ints]:
-        """Counters since `start` and how far each may be off, shape (keys, width)."""
+        """Counters since `start` and the maximum error of each, shape (keys, width)."""
         value, bound = self.counters.estimate(start)
         return value.reshape(self.keys, self.width), bound.reshape(self.keys, self.width)
 
 
 def places(values: Doubles, bounds: Doubles) -> Ints:
     """The interval of each value, from 0 (below the first bound) to the number of bounds."""
-    found: Ints = np.searchsorted(bounds, values, side="right")
-    return found
+    intervals: Ints = np.searchsorted(bounds, values, side="right")
+    return intervals
 
 
 def averages(sums: tuple[Ints, Ints], counts: tuple[Ints, Ints]) -> tuple[Doubles, Doubles]:
-    """Sums over counts, and how far they may be off: about the two errors together. NaN where nothing was counted."""
+    """Sums over counts, and their maximum error: about the sum of both errors. NaN for a count of 0."""
     (total, total_bound), (number, number_bound) = sums, counts
     with np.errstate(all="ignore"):
         mean = total / number

@@ -1,1 +1,1 @@
-"""The rows of a sliding window that can still matter."""
+"""The rows of a sliding window that answers depend on."""

@@ -1,6 +1,6 @@
-"""What is the least value of a key's last w rows, and how low were their panes? From a fifth of the window at a time.
+"""The minimum of a key's last w rows, and the minima of their panes, each a fifth of the window.
 
-Source: Gehrke, Korn, Srivastava (2001), section 4: the least of a window, and the greatest of the least values of its panes.
+Source: Gehrke, Korn, Srivastava (2001), section 4: the minimum of a window, and the maximum of the minima of its panes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PANES: Final = 5
 
 @dataclass(slots=True)
 class PaneMinima:
-    """Per key the least value of each closed pane of the window, pane q at `closed[key, q % panes]`, and of the open one."""
+    """Per key the minimum of each closed pane of the window, pane q at `closed[key, q % panes]`, and of the open one."""
 
     pane: int
     """Rows in a pane."""
@@ -39,14 +39,14 @@ class PaneMinima:
         return self.closed.nbytes + self.open.nbytes + self.seen.nbytes
 
     def least(self) -> Doubles:
-        """Per key the least value of the window, of up to a pane more of rows; infinite without rows."""
-        found: Doubles = np.minimum(self.open, self.closed.min(axis=1))
-        return found
+        """Per key the minimum of the window, of up to a pane more of rows; infinite without rows."""
+        minima: Doubles = np.minimum(self.open, self.closed.min(axis=1))
+        return minima
 
     def passed(self, rows: RowsByKey, x: Doubles, came: Ints, *, with_open: bool) -> tuple[Doubles, Doubles]:
-        """Take in a batch; after each row the least value, and the greatest of the closed panes' least ones.
+        """Add a batch; returns after each row the minimum, and the maximum of the closed panes' minima.
 
-        While no pane is closed that is the least value itself. `came` says how many rows of its key have come with each.
+        Without a closed pane that is the minimum itself. `came` is the number of each row within its key.
         """
         keys, last = rows.present, rows.offsets[1:] - 1
         lowest, ends = self._along(rows, x, came), came % self.pane == 0
@@ -56,9 +56,11 @@ class PaneMinima:
         before, many = self.seen[owners], self.closed.shape[1]
         for back in range(1, many + 1):
             number = came // self.pane - back
-            place = begins + (number + 1) * self.pane - before - 1  # where that pane ended, if in this batch
-            here = lowest[np.maximum(place, 0)]
-            value = np.where(place >= begins, here, self.closed[owners, number % many])
+            last_row = (
+                begins + (number + 1) * self.pane - before - 1
+            )  # the end of that pane, if in this batch
+            here = lowest[np.maximum(last_row, 0)]
+            value = np.where(last_row >= begins, here, self.closed[owners, number % many])
             least = np.where(number >= 0, np.minimum(least, value), least)
             greatest = np.where(number >= 0, np.maximum(greatest, value), greatest)
         closing = np.flatnonzero(ends)
@@ -67,7 +69,7 @@ class PaneMinima:
         return least, np.where(np.isfinite(greatest), greatest, least)
 
     def _along(self, rows: RowsByKey, x: Doubles, came: Ints) -> Doubles:
-        """The least value so far of the pane of each row."""
+        """The minimum so far of the pane of each row."""
         if not len(x):
             return x
         first = np.zeros(len(x), bool)

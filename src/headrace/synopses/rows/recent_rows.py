@@ -1,6 +1,6 @@
-"""What were the last w rows of each key? Rings that grow with their keys, so that many keys of few rows take little.
+"""The last w rows of each key, in rings that grow with their keys.
 
-A ring is as long as the next doubling of its rows, up to w; what rings have outgrown is at most twice as much again.
+The length of a ring is the number of its rows, rounded up to a power of two, at most w; unused old rings take at most twice that again.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _LEAST_ROOM = 4
 
 @dataclass(slots=True)
 class RecentRows:
-    """Row number n of key k, counted from 0 on, is at `starts[k] + n % rooms[k]` while it is among the last `window`."""
+    """Row number n of key k, from 0 on, is at `starts[k] + n % rooms[k]` while it is among the last `window`."""
 
     window: int
     values: Doubles
-    """x and y of each place."""
+    """x and y of each row."""
     starts: Ints
     rooms: Ints
     seen: Ints
@@ -38,7 +38,7 @@ class RecentRows:
         return self.values.nbytes + self.starts.nbytes + self.rooms.nbytes + self.seen.nbytes
 
     def keep(self, rows: RowsByKey, values: Doubles) -> None:
-        """Take in a batch, in the order of `rows`."""
+        """Add a batch, in the order of `rows`."""
         keys, sizes = rows.present, rows.sizes
         self._grow(keys, np.minimum(self.seen[keys] + sizes, self.window))
         last = np.minimum(sizes, self.window)
@@ -66,7 +66,7 @@ class RecentRows:
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """The rows that are kept and, after them, a batch that is not yet: what one sees at each row of it."""
+    """The stored rows and, after them, a batch that is not stored yet: the windows at each row of the batch."""
 
     retained: RecentRows
     rows: RowsByKey
@@ -74,29 +74,29 @@ class Passing:
     """x and y, in the order of `rows`."""
 
     def serials(self) -> Ints:
-        """How many rows of its key have come with each row, itself too."""
-        found: Ints = self.retained.seen[self.rows.owners()] + self.rows.numbers() + 1
-        return found
+        """The number of each row within its key, from 1 on."""
+        numbers: Ints = self.retained.seen[self.rows.owners()] + self.rows.numbers() + 1
+        return numbers
 
     def leaving(self) -> Doubles:
-        """For each row x and y of the one of its key that leaves the window as it comes; 0 where none does."""
+        """For each row x and y of the row of its key that leaves the window; 0 without one."""
         numbers = self.serials() - 1 - self.retained.window
         leaves = numbers >= 0
-        found = np.zeros((len(numbers), 2))
-        found[leaves] = self._looked_up(self.rows.owners()[leaves], numbers[leaves])
-        return found
+        values = np.zeros((len(numbers), 2))
+        values[leaves] = self._looked_up(self.rows.owners()[leaves], numbers[leaves])
+        return values
 
     def windows(self, keys: Ints, serials: Ints) -> tuple[Doubles, Ints]:
-        """The last rows of keys, x and y, once so many had come, and where each key's begin."""
+        """The last rows of keys, x and y, at these serial numbers, and the beginning of each key's rows."""
         many = np.minimum(serials, self.retained.window)
         numbers, begins = ranges(serials - many, many)
         return self._looked_up(np.repeat(keys, many), numbers), begins
 
     def _looked_up(self, keys: Ints, numbers: Ints) -> Doubles:
-        kept, found = self.retained, np.empty((len(keys), 2))
-        old = numbers < kept.seen[keys]
+        retained, values = self.retained, np.empty((len(keys), 2))
+        old = numbers < retained.seen[keys]
         earlier, later = keys[old], keys[~old]
-        found[old] = kept.values[kept.starts[earlier] + numbers[old] % kept.rooms[earlier]]
+        values[old] = retained.values[retained.starts[earlier] + numbers[old] % retained.rooms[earlier]]
         begins = self.rows.offsets[np.searchsorted(self.rows.present, later)]
-        found[~old] = self.values[begins + numbers[~old] - kept.seen[later]]
-        return found
+        values[~old] = self.values[begins + numbers[~old] - retained.seen[later]]
+        return values

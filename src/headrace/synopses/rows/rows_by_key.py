@@ -1,7 +1,7 @@
-"""Which rows of a batch are of one key, in their order, and what runs through them? Sums and extremes key by key, all keys at once.
+"""The rows of a batch by key, with running sums and extremes of each key, for all keys at once.
 
-What runs along the rows of a key is added up one row after the other from what its key had before, so neither the cut into batches
-nor the other keys show in the last bit.
+A running sum adds one row after the other to the key's earlier sum, so neither the split into batches nor the
+other keys change its last bit.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 _AT_A_TIME: Final = 1 << 16
-"""So many rows are looked at ahead of a change, all keys together, and at least `_LEAST` of each."""
+"""The number of rows that are searched for a change at a time, over all keys, with at least `_LEAST` of each."""
 _LEAST: Final = 16
 
 
 class TakesRows(ABC):
-    """What takes in rows of many keys, and can say what each key's answer is after each of its rows."""
+    """A synopsis that takes rows of many keys, and returns a key's answer after each of its rows."""
 
     __slots__ = ()
 
     def add(self, keys: Ints, x: Doubles, y: Doubles) -> None:
-        """Take in rows, those of a key in their order."""
+        """Add rows, those of a key in order."""
         self._take(keys, x, y, None)
 
     def follow(self, keys: Ints, x: Doubles, y: Doubles) -> Doubles:
-        """Take in rows; what their key's answer is after each."""
-        told = np.empty(len(x))
-        self._take(keys, x, y, told)
-        return told
+        """Add rows; returns their key's answer after each."""
+        answers = np.empty(len(x))
+        self._take(keys, x, y, answers)
+        return answers
 
     @abstractmethod
-    def _take(self, keys: Ints, x: Doubles, y: Doubles, told: Doubles | None) -> None:
-        """Take in rows; with `told`, put there what their key's answer is after each."""
+    def _take(self, keys: Ints, x: Doubles, y: Doubles, answers: Doubles | None) -> None:
+        """Add rows; `answers`, if given, gets their key's answer after each."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsByKey:
-    """A batch sorted by key: the rows of `present[i]` are `order[offsets[i]:offsets[i + 1]]`, as they came."""
+    """A batch sorted by key: the rows of `present[i]` are `order[offsets[i]:offsets[i + 1]]`, in order of arrival."""
 
     order: Ints
     present: Ints
@@ -72,53 +72,53 @@ class RowsByKey:
         return np.repeat(self.present, self.sizes)
 
     def numbers(self) -> Ints:
-        """The place of each row among those of its key, from 0 on."""
-        found: Ints = np.arange(len(self.order)) - np.repeat(self.offsets[:-1], self.sizes)
-        return found
+        """The index of each row among those of its key, from 0 on."""
+        indices: Ints = np.arange(len(self.order)) - np.repeat(self.offsets[:-1], self.sizes)
+        return indices
 
 
 def running(step: np.ufunc, values: Doubles, offsets: Ints, seeds: Doubles) -> Doubles:
     """`step` along each part `offsets[i]:offsets[i + 1]` of values, none of them empty, beginning with `seeds[i]`."""
-    found, sizes = np.empty_like(values), np.diff(offsets)
+    results, sizes = np.empty_like(values), np.diff(offsets)
     classes = np.frexp(np.maximum(sizes - 1, 0).astype(np.float64))[
         1
     ]  # equal for sizes up to the same power of 2
-    for each in np.unique(classes):
-        which = np.flatnonzero(classes == each)
+    for size_class in np.unique(classes):
+        which = np.flatnonzero(classes == size_class)
         across = np.arange(int(sizes[which].max()))
         places = offsets[which][:, None] + across
         block = np.empty((len(which), len(across) + 1, *values.shape[1:]))
         block[:, 0] = seeds[which]
         block[:, 1:] = values[np.minimum(places, len(values) - 1)]
         inside = across < sizes[which][:, None]
-        found[places[inside]] = step.accumulate(block, axis=1)[:, 1:][inside]
-    return found
+        results[places[inside]] = step.accumulate(block, axis=1)[:, 1:][inside]
+    return results
 
 
 def ranges(starts: Ints, sizes: Ints) -> tuple[Ints, Ints]:
-    """All of `starts[i], starts[i] + 1, ...`, `sizes[i]` of them, one after the other, and where each i begins."""
+    """All of `starts[i], starts[i] + 1, ...`, `sizes[i]` of them, one after the other, and the beginning of each i."""
     begins = np.r_[0, np.cumsum(sizes)]
     return np.arange(begins[-1]) - np.repeat(begins[:-1] - starts, sizes), begins
 
 
 Fits: TypeAlias = Callable[[Ints, Ints], Flags]
-"""Whether the histogram of each key, as it lies now, will do for a row."""
+"""Whether the present histogram of each key fits a row."""
 Lays: TypeAlias = Callable[[Ints, Ints], None]
-"""Lay out the histograms of keys anew, each for the row it is given."""
+"""Replace the histograms of keys, each for its row."""
 Counts: TypeAlias = Callable[[Ints, Ints, Ints], None]
-"""Count in the rows of keys: which keys, which rows, and where the rows of each key begin."""
+"""Count the rows of keys: the keys, the rows, and the beginning of each key's rows."""
 
 
-def advance(rows: RowsByKey, fits: Fits, lay: Lays, count: Counts) -> None:
-    """Each key at its own pace: as many rows as its histogram fits, which is then laid out anew for the next one.
+def advance(rows: RowsByKey, fits: Fits, replace: Lays, count: Counts) -> None:
+    """Advance each key separately: count as many rows as its histogram fits, then replace it for the next row.
 
-    A histogram that was laid out for a row counts that row, whether it says that it fits or not. Rows are places in the order of `rows`.
+    A histogram that was laid out for a row counts that row, whether or not it fits. Rows are indices in the order of `rows`.
     """
     at, stop, keys = rows.offsets[:-1].copy(), rows.offsets[1:], rows.present
     while len(at):
         unfit = ~fits(keys, at)
         if unfit.any():
-            lay(keys[unfit], at[unfit])
+            replace(keys[unfit], at[unfit])
         ahead = np.minimum(stop - at, max(_AT_A_TIME // len(at), _LEAST))
         places, begins = ranges(at, ahead)
         good = fits(np.repeat(keys, ahead), places)

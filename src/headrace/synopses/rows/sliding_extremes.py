@@ -1,7 +1,7 @@
-"""What is the least value of the last S instants? Exactly, for many keys, from the values that may still become it.
+"""Exact minima of the last S instants, for many keys, from the values that may still become the minimum.
 
-A value can be the least of a window only while no later one is as small, so those kept rise from the oldest to the newest. In random
-order that is about ln N of N values; the worst order keeps them all, as any exact answer must. MAX is MIN of the negated values.
+A value can be the minimum of a window only while no later one is as small, so the stored values rise from the oldest to the newest. In random
+order these are about ln N of N values; the worst order stores all, as any exact answer must. MAX is MIN of the negated values.
 Source: Datar, Gionis, Indyk, Motwani (2001), section 6.
 """
 
@@ -20,7 +20,7 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Extremes:
-    """Those of key k are `times[offsets[k]:offsets[k + 1]]` with their values, both rising."""
+    """The values of key k are at `times[offsets[k]:offsets[k + 1]]`; both times and values rise."""
 
     offsets: Ints
     times: Ints
@@ -36,7 +36,7 @@ class Extremes:
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
     def absorb(self, keys: Ints, times: Ints, values: Doubles) -> Extremes:
-        """With more values, in the order of times; none may be older than one that came before. No NaN."""
+        """The synopsis with more values, in the order of times; none may be older than an earlier one. No NaN."""
         owner, time, value = (
             np.r_[self.owners(), keys],
             np.r_[self.times, times],
@@ -47,20 +47,20 @@ class Extremes:
         _, rank = np.unique(value, return_inverse=True)
         placed = rank + owner * (len(value) + 1)  # a key's ranks are below those of later keys
         later = np.minimum.accumulate(placed[::-1])[::-1]
-        kept = np.r_[placed[:-1] < later[1:], np.ones(min(len(placed), 1), bool)]
-        return self._of(owner[kept], time[kept], value[kept])
+        remaining = np.r_[placed[:-1] < later[1:], np.ones(min(len(placed), 1), bool)]
+        return self._of(owner[remaining], time[remaining], value[remaining])
 
     def since(self, start: int) -> Extremes:
-        """Without what is older than `start`."""
-        kept = self.times >= start
-        return self._of(self.owners()[kept], self.times[kept], self.values[kept])
+        """The synopsis without values older than `start`."""
+        recent = self.times >= start
+        return self._of(self.owners()[recent], self.times[recent], self.values[recent])
 
     def least(self, start: int) -> Doubles:
-        """Per key the least value at or after `start`, any start since the last one given to `since`; NaN where there is none."""
+        """Per key the minimum at or after `start`, any start since the last argument of `since`; NaN without values."""
         owner, late = self.owners(), self.times >= start
-        found = np.full(len(self.offsets) - 1, np.nan)
-        found[owner[late][::-1]] = self.values[late][::-1]  # the oldest that is left is written last
-        return found
+        minima = np.full(len(self.offsets) - 1, np.nan)
+        minima[owner[late][::-1]] = self.values[late][::-1]  # the oldest that is left is written last
+        return minima
 
     def _of(self, owner: Ints, time: Ints, value: Doubles) -> Extremes:
         return Extremes(np.searchsorted(owner, np.arange(len(self.offsets))), time, value)

@@ -1,7 +1,7 @@
-"""How many different values were there? HyperLogLog of Apache DataSketches, a sketch a cell.
+"""Distinct counts: HyperLogLog of Apache DataSketches, one sketch per cell.
 
-What it is fed are 64-bit hashes of values, each once a batch. The bound is three standard errors: of a thousand choices of the
-hash, three would leave it. Up to some values (a sixteenth of its registers) it keeps them all, and is right but for a collision.
+Its input is 64-bit hashes of values, each once per batch. The bound is three standard errors: three of a thousand
+hash functions would exceed it. Up to a sixteenth of its registers it stores all values, and is exact but for a collision.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.synopses.rows.arrays import Ints
-from headrace.synopses.sketches.sketch_kind import Blobs, empty, members
+from headrace.synopses.sketches.sketch_kind import Blobs, empty, gathered
 
 _FORM: Final = datasketches.tgt_hll_type.HLL_4
 _DEVIATIONS: Final = 3
@@ -31,12 +31,12 @@ class DistinctSketch:
 
     @property
     def full_bytes(self) -> int:
-        """Half a byte a register."""
+        """Half a byte per register."""
         return (1 << self.log_registers) // 2 + 64
 
     @staticmethod
     def within(error: Fraction) -> DistinctSketch:
-        """The fewest registers that are so good; errors below 0.22 percent have none and get the most there are."""
+        """The fewest registers with this error; errors below 0.22 percent get the maximum."""
         registers = (_DEVIATIONS * _STANDARD_ERROR / float(error)) ** 2
         return DistinctSketch(min(max(4, math.ceil(math.log2(registers))), 21))
 
@@ -50,34 +50,34 @@ class DistinctSketch:
         new = np.r_[
             np.ones(min(len(owner), 1), bool), (owner[1:] != owner[:-1]) | (hashes[1:] != hashes[:-1])
         ]
-        owner, hashes, found = owner[new], hashes[new], empty(count)
+        owner, hashes, blobs = owner[new], hashes[new], empty(count)
         ends = np.searchsorted(owner, np.arange(count + 1))
         for cell in np.flatnonzero(np.diff(ends)).tolist():
             sketch = datasketches.hll_sketch(self.log_registers, _FORM)
             for value in hashes[ends[cell] : ends[cell + 1]].tolist():
                 sketch.update(value)
-            found[cell] = bytes(sketch.serialize_compact())
-        return found
+            blobs[cell] = bytes(sketch.serialize_compact())
+        return blobs
 
     def merged(self, blobs: Blobs, codes: Ints, count: int) -> Blobs:
-        """The registers' maxima."""
-        found, several = members(blobs, codes, count)
+        """The maxima of registers."""
+        combined, several = gathered(blobs, codes, count)
         for code, parts in enumerate(several):
             if parts:
                 union = datasketches.hll_union(self.log_registers)
                 for part in parts:
                     union.update(datasketches.hll_sketch.deserialize(part))
-                found[code] = bytes(union.get_result(_FORM).serialize_compact())
-        return found
+                combined[code] = bytes(union.get_result(_FORM).serialize_compact())
+        return combined
 
     def estimates(self, blobs: Blobs) -> tuple[Ints, Ints]:
-        """How many values, and how far that may be off."""
+        """The estimated numbers of values, and their maximum errors."""
         values, bounds = np.zeros(len(blobs), np.int64), np.zeros(len(blobs), np.int64)
-        for place, blob in enumerate(blobs):
+        for index, blob in enumerate(blobs):
             if blob:
                 sketch = datasketches.hll_sketch.deserialize(blob)
                 value = round(sketch.get_estimate())
                 high, low = sketch.get_upper_bound(_DEVIATIONS), sketch.get_lower_bound(_DEVIATIONS)
-                values[place] = value
-                bounds[place] = math.floor(max(high - value, value - low, 0.0) + 1e-3)
+                values[index] = value
+                bounds[index] = math.floor(max(high - value, value - low, 0.0) + 1e-3)
         return values, bounds

@@ -1,7 +1,7 @@
-"""Which values are the most frequent, and how often is each? Frequent items of Apache DataSketches, a sketch a cell.
+"""The most frequent values and their counts: Frequent Items of Apache DataSketches, one sketch per cell.
 
-No value that is left out is more frequent than the bound, and no count is further from the true one: it is at least that.
-Source: Misra, Gries (1982), as Anderson et al., "A high-performance algorithm for identifying frequent items" (2017), have it.
+A value that is left out is at most as frequent as the bound, and a count is at least the true one, by at most the bound.
+Source: Misra, Gries (1982), in the form of Anderson et al., "A high-performance algorithm for identifying frequent items" (2017).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from headrace.synopses.rows.arrays import Ints
-from headrace.synopses.sketches.sketch_kind import Blobs, empty, members
+from headrace.synopses.sketches.sketch_kind import Blobs, empty, gathered
 
 _A_PRIORI: Final = 3.5
 _ALL: Final = datasketches.frequent_items_error_type.NO_FALSE_NEGATIVES
@@ -36,7 +36,7 @@ class FrequentSketch:
 
     @staticmethod
     def within(error: Fraction) -> FrequentSketch:
-        """The least size whose counts are wrong by at most `error` of all rows."""
+        """The least size whose counts have an error of at most `error` of all rows."""
         return FrequentSketch(min(max(3, math.ceil(math.log2(_A_PRIORI / float(error)))), 24))
 
     def made(
@@ -46,38 +46,38 @@ class FrequentSketch:
         del weights
         codes, texts = pd.factorize(values, sort=True)
         pairs, times = np.unique(cells * max(len(texts), 1) + codes, return_counts=True)
-        owner, place = np.divmod(pairs, max(len(texts), 1))
-        found, ends = empty(count), np.searchsorted(owner, np.arange(count + 1))
+        owner, index = np.divmod(pairs, max(len(texts), 1))
+        blobs, ends = empty(count), np.searchsorted(owner, np.arange(count + 1))
         for cell in np.flatnonzero(np.diff(ends)).tolist():
             sketch = datasketches.frequent_strings_sketch(self.log_size)
-            mine = slice(ends[cell], ends[cell + 1])
-            for text, number in zip(texts[place[mine]].tolist(), times[mine].tolist(), strict=True):
+            part = slice(ends[cell], ends[cell + 1])
+            for text, number in zip(texts[index[part]].tolist(), times[part].tolist(), strict=True):
                 sketch.update(text, number)
-            found[cell] = bytes(sketch.serialize())
-        return found
+            blobs[cell] = bytes(sketch.serialize())
+        return blobs
 
     def merged(self, blobs: Blobs, codes: Ints, count: int) -> Blobs:
-        """Counts added up, the least of them given up."""
-        found, several = members(blobs, codes, count)
+        """The counts added, the least of them dropped."""
+        combined, several = gathered(blobs, codes, count)
         for code, parts in enumerate(several):
             if parts:
-                whole = datasketches.frequent_strings_sketch.deserialize(parts[0])
+                union = datasketches.frequent_strings_sketch.deserialize(parts[0])
                 for part in parts[1:]:
-                    whole.merge(datasketches.frequent_strings_sketch.deserialize(part))
-                found[code] = bytes(whole.serialize())
-        return found
+                    union.merge(datasketches.frequent_strings_sketch.deserialize(part))
+                combined[code] = bytes(union.serialize())
+        return combined
 
     def most(self, blobs: Blobs, number: int) -> tuple[list[list[tuple[str, int]]], Ints]:
-        """The most frequent values of each cell with their counts, and how much too high a count may be."""
-        found: list[list[tuple[str, int]]] = []
+        """The most frequent values of each cell with their counts, and the maximum excess of a count."""
+        ranked_values: list[list[tuple[str, int]]] = []
         bounds = np.zeros(len(blobs), np.int64)
-        for place, blob in enumerate(blobs):
+        for index, blob in enumerate(blobs):
             if not blob:
-                found.append([])
+                ranked_values.append([])
                 continue
             sketch = datasketches.frequent_strings_sketch.deserialize(blob)
             items = sketch.get_frequent_items(_ALL, 0)
             ranked = sorted((-count, text) for text, count, _, _ in items)[:number]
-            found.append([(text, -count) for count, text in ranked])
-            bounds[place] = max((high - low for _, _, low, high in items), default=0)
-        return found, bounds
+            ranked_values.append([(text, -count) for count, text in ranked])
+            bounds[index] = max((high - low for _, _, low, high in items), default=0)
+        return ranked_values, bounds

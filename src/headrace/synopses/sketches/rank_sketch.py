@@ -1,4 +1,4 @@
-"""Ranks as bytes: how much of a cell's weight lies below a value, within a part of all of it."""
+"""Ranks as bytes: a cell's weight below a value, within an error relative to its total."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from headrace.synopses.sketches.sketch_kind import Blobs, empty
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Weights (1 without any) by value; what lies up to a value is known to `error` of the whole, up or down."""
+    """Weights (1 without any) by value; the weight up to a value has an error of at most `error` of the total, up or down."""
 
     error: Fraction
 
     @property
     def full_bytes(self) -> int:
-        """Some three points of 24 bytes for each part of the error."""
+        """About three points of 24 bytes for each part of the error."""
         return 72 * self.fewest
 
     def made(
@@ -41,19 +41,19 @@ class Ranking:
 
     @property
     def fewest(self) -> int:
-        """Up to so many points nothing is thinned: an exact answer in no more memory."""
+        """The number of points below which nothing is thinned: an exact answer in the same memory."""
         return -(-self.error.denominator // self.error.numerator)
 
 
 def encode(ranks: Ranks) -> Blobs:
-    """One string of doubles a key: the total, then three numbers a point."""
+    """One string of doubles per key: the total, then three numbers per point."""
     table = np.stack([ranks.values, ranks.most_below, ranks.least_upto], axis=1).astype("<f8")
-    raw, found = table.tobytes(), empty(ranks.keys)
+    raw, blobs = table.tobytes(), empty(ranks.keys)
     ends = (24 * ranks.offsets).tolist()
     totals = ranks.totals.astype("<f8").tobytes()
     for key in np.flatnonzero(np.diff(ranks.offsets)).tolist():
-        found[key] = totals[8 * key : 8 * key + 8] + raw[ends[key] : ends[key + 1]]
-    return found
+        blobs[key] = totals[8 * key : 8 * key + 8] + raw[ends[key] : ends[key + 1]]
+    return blobs
 
 
 def decode(blobs: Sequence[bytes] | Blobs) -> Ranks:

@@ -1,8 +1,8 @@
-"""How much lies below a value? For many keys at once, each in a few points, to within a part of all of it.
+"""Ranks: the weight below a value, for many keys at once, each in a few points, within an error relative to the total.
 
-A point is a value v with an upper bound of what lies below v and a lower bound of what lies at or below it. Two summaries are
-merged by adding up these bounds, which is right whatever they were made of; a point may go while what is unknown between its
-neighbours stays at most 2 * error of the whole. So the bound holds for any order of batches and merges, and no coin is tossed:
+A point is a value v with an upper bound of the weight below v and a lower bound of the weight at or below it. Two summaries are
+merged by adding these bounds, which is correct however they were made; a point may be dropped while the uncertainty between its
+neighbours is at most 2 * error of the total. So the bound holds for any order of batches and merges, without random numbers:
 the same rows in the same batches give the same bytes.
 Source: Greenwald, Khanna, "Space-efficient online computation of quantile summaries" (2001), with bounds on both sides in place of
 counts of ones, so that rows may have weights and summaries may be merged.
@@ -22,15 +22,15 @@ from headrace.synopses.rows.arrays import Ints
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 _WHOLE: Final = 2.0**53
-"""Up to here sums of whole numbers are exact."""
+"""The limit up to which sums of whole numbers are exact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
     """Points of keys 0..n-1: those of a key are `offsets[key]:offsets[key + 1]`, ascending.
 
-    `most_below[i]` is at least what lies below `values[i]`, `least_upto[i]` at most what lies at or below it, and `totals`
-    what there is altogether (weights; rows when each weighs 1). The least and the greatest value are always kept.
+    `most_below[i]` is at least the weight below `values[i]`, `least_upto[i]` at most the weight at or below it, and `totals`
+    the total weight (rows when each weighs 1). The least and the greatest value are always stored.
     """
 
     totals: Doubles
@@ -45,9 +45,9 @@ class Ranks:
         order = np.lexsort((values, keys))
         owner, value = keys[order], values[order] + 0.0  # no -0.0
         new = _first(owner, value)
-        place = np.cumsum(new) - 1
+        point = np.cumsum(new) - 1
         owner, value = owner[new], value[new]
-        held = np.bincount(place, None if weights is None else weights[order], len(owner)).astype(np.float64)
+        held = np.bincount(point, None if weights is None else weights[order], len(owner)).astype(np.float64)
         totals, offsets = _totals(owner, held, count)
         upto = _running(owner, held, offsets)
         return Ranks(totals, offsets, value, upto - held, upto)
@@ -62,20 +62,20 @@ class Ranks:
         return np.repeat(np.arange(self.keys), np.diff(self.offsets))
 
     def merged(self, codes: Ints, count: int) -> Ranks:
-        """Summaries of equal code as one: `count` of them. Each point gets what every other summary knows of its value."""
+        """Summaries with equal codes as one: `count` of them. Each point gets the bounds of every other summary at its value."""
         source = self.owners()
         owner = codes[source]
         order = np.lexsort((self.values, owner))
         owner, value = owner[order], self.values[order]
         new = _first(owner, value)
-        place = np.cumsum(new) - 1
+        point = np.cumsum(new) - 1
         first, last = np.zeros(len(source), bool), np.zeros(len(source), bool)
         full = np.flatnonzero(np.diff(self.offsets) > 0)
         first[self.offsets[:-1][full]] = last[self.offsets[1:][full] - 1] = True
         came = self.least_upto - np.where(first, 0.0, np.r_[0.0, self.least_upto[:-1]])
         comes = np.where(last, self.totals[source], np.r_[self.most_below[1:], 0.0]) - self.most_below
         size = int(new.sum())
-        came_at, comes_at = (_sums(place, part[order], size) for part in (came, comes))
+        came_at, comes_at = (_sums(point, part[order], size) for part in (came, comes))
         owner = owner[new]
         offsets = np.searchsorted(owner, np.arange(count + 1))
         begin = np.bincount(codes[source[first]], self.most_below[first], count)
@@ -84,9 +84,9 @@ class Ranks:
         return Ranks(totals, offsets, value[new], most, _running(owner, came_at, offsets))
 
     def thinned(self, error: Fraction, fewest: int = 0) -> Ranks:
-        """With as few points as keep what is unknown between neighbours at most 2 * error of a key's total.
+        """The summary with the fewest points whose uncertainty between neighbours is at most 2 * error of a key's total.
 
-        Keys of up to `fewest` points stay as they are.
+        Keys of up to `fewest` points are unchanged.
         """
         size = np.diff(self.offsets)
         many = np.flatnonzero(size > max(fewest, 2))
@@ -94,25 +94,31 @@ class Ranks:
             return self
         owner = self.owners()
         part = float(error) * self.totals
-        whole = self.totals == np.floor(
+        of_rows = self.totals == np.floor(
             self.totals
-        )  # of rows: so that half of what is unknown, rounded up, is within it
-        allowed = 2.0 * np.where(whole, np.floor(part), part)
+        )  # of rows: so that half of the uncertainty, rounded up, is within it
+        allowed = 2.0 * np.where(of_rows, np.floor(part), part)
         reach = self._last_below(self.least_upto + allowed[owner], owner)
-        kept = np.ones(len(owner), bool)
-        kept[np.isin(owner, many)] = False
+        remaining = np.ones(len(owner), bool)
+        remaining[np.isin(owner, many)] = False
         at, last = self.offsets[:-1][many], self.offsets[1:][many] - 1
-        kept[at] = kept[last] = True
+        remaining[at] = remaining[last] = True
         while len(at):
             at = reach[at]
-            kept[at] = True
+            remaining[at] = True
             going = at < last
             at, last = at[going], last[going]
-        offsets = np.r_[0, np.cumsum(np.bincount(owner[kept], minlength=self.keys))]
-        return Ranks(self.totals, offsets, self.values[kept], self.most_below[kept], self.least_upto[kept])
+        offsets = np.r_[0, np.cumsum(np.bincount(owner[remaining], minlength=self.keys))]
+        return Ranks(
+            self.totals,
+            offsets,
+            self.values[remaining],
+            self.most_below[remaining],
+            self.least_upto[remaining],
+        )
 
     def _last_below(self, limits: Doubles, owner: Ints) -> Ints:
-        """For each point the last one of its key of which no more than its limit lies below; at least the next one."""
+        """For each point the last one of its key with at most its limit below; at least the next one."""
         low, last = np.arange(len(owner)) + 1, self.offsets[1:][owner] - 1
         low = np.minimum(low, last)
         high = last.copy()
@@ -123,11 +129,11 @@ class Ranks:
         return low
 
     def upto(self, limits: Doubles, *, strictly: bool = False) -> tuple[Doubles, Doubles]:
-        """Per key the least and the most that lies at or below its limit (`strictly`: below it)."""
-        place = self._places(limits, strictly=strictly)
+        """Per key the minimum and maximum weight at or below its limit (`strictly`: below it)."""
+        index = self._places(limits, strictly=strictly)
         begins, ends = self.offsets[:-1], self.offsets[1:]
-        low = np.where(place > begins, _at(self.least_upto, place - 1), 0.0)
-        high = np.where(place < ends, _at(self.most_below, place), self.totals)
+        low = np.where(index > begins, _at(self.least_upto, index - 1), 0.0)
+        high = np.where(index < ends, _at(self.most_below, index), self.totals)
         return low, np.maximum(low, high)
 
     def _places(self, limits: Doubles, *, strictly: bool) -> Ints:
@@ -142,9 +148,9 @@ class Ranks:
         return low
 
     def quantile(self, share: float) -> tuple[Doubles, Doubles]:
-        """Per key the value at place (total - 1) * share, rows counted from 0, and how far it may be from the exact one.
+        """Per key the value at rank (total - 1) * share, rows counted from 0, and its maximum distance from the exact one.
 
-        Exact, as by interpolation between neighbours, where every row is known. Weights must be whole numbers.
+        Exact, by interpolation between neighbours, where every row is stored. Weights must be whole numbers.
         """
         where = np.maximum(self.totals - 1, 0) * share
         first, last = np.floor(where), np.ceil(where)
@@ -166,7 +172,7 @@ class Ranks:
         return value, np.where(exact, 0.0, np.where(np.isnan(far), np.inf, far))
 
     def _is_exact(self) -> npt.NDArray[np.bool_]:
-        """Keys of which every row is known."""
+        """Keys whose rows are all stored."""
         gap = np.r_[self.most_below[1:], 0.0] > self.least_upto
         gap |= self.most_below > self.least_upto
         owner = self.owners()
@@ -175,31 +181,31 @@ class Ranks:
         exact: npt.NDArray[np.bool_] = np.bincount(owner[gap], minlength=self.keys) == 0
         return exact
 
-    def _first_holding(self, bounds: Doubles, wanted: Doubles) -> Ints:
-        """The first point of each key whose bound is at least what is wanted; past its last one when none is."""
+    def _first_holding(self, bounds: Doubles, least: Doubles) -> Ints:
+        """The first point of each key whose bound is at least `wanted`; past its last one without such a point."""
         low, high = self.offsets[:-1].copy(), self.offsets[1:].copy()
         while (open_ := low < high).any():
             middle = (low + high) // 2
-            right = _at(bounds, np.where(open_, middle, 0)) < wanted
+            right = _at(bounds, np.where(open_, middle, 0)) < least
             low = np.where(open_ & right, middle + 1, low)
             high = np.where(open_ & ~right, middle, high)
         return low
 
 
 def _above(values: Doubles, limits: Doubles) -> npt.NDArray[np.bool_]:
-    """NaN is above every number and beside itself, as it is in Spark."""
+    """NaN is above every number and equal to itself, as in Spark."""
     return (values > limits) | (np.isnan(values) & ~np.isnan(limits))
 
 
 def _at(values: Doubles, places: Ints) -> Doubles:
-    """Values at places; anything where there are none."""
+    """Values at indices; arbitrary for indices out of range."""
     if not len(values):
         return np.zeros(len(places))
     return values[np.clip(places, 0, len(values) - 1)]
 
 
 def _first(owner: Ints, value: Doubles) -> npt.NDArray[np.bool_]:
-    """Where a new (key, value) begins in sorted rows; all NaN are one value."""
+    """The beginnings of (key, value) pairs in sorted rows; all NaN are one value."""
     same = (value[1:] == value[:-1]) | (np.isnan(value[1:]) & np.isnan(value[:-1]))
     first: npt.NDArray[np.bool_] = np.r_[np.ones(min(len(owner), 1), bool), (owner[1:] != owner[:-1]) | ~same]
     return first
@@ -217,7 +223,9 @@ def _totals(owner: Ints, held: Doubles, count: int) -> tuple[Doubles, Ints]:
 def _running(owner: Ints, held: Doubles, offsets: Ints) -> Doubles:
     """Sums up to each point, within its key."""
     running: Doubles
-    if (held != np.floor(held)).any() or float(held.sum()) >= _WHOLE:  # one key must not round another's
+    if (held != np.floor(held)).any() or float(
+        held.sum()
+    ) >= _WHOLE:  # the rounding of one key must not affect another
         running = pd.Series(held).groupby(owner).cumsum().to_numpy()
         return running
     upto = np.cumsum(held)

@@ -1,9 +1,9 @@
-"""Which few rows stand for all of them? A fair sample of each key's rows, or all rows of a fair sample of keys.
+"""Random samples: of each key's rows, or of keys with all of their rows.
 
-A row's priority is a hash of the seed and of what names it: its position for a sample of rows, its key for a sample of keys. Kept are the
-rows of the `size` least priorities (keys: the rows of the `size` least keys). So a sample does not depend on how rows were cut or
-merged, every row has the same chance, and the same seed gives the same sample. Source: reservoirs as Vitter (1985) wants them, by
-priorities; keys as Gibbons, "Distinct sampling" (2001), does.
+A row's priority is a hash of the seed and its name: its position for a sample of rows, its key for a sample of keys. The sample is the
+rows of the `size` least priorities (keys: the rows of the `size` least keys). So it does not depend on the split into batches or the
+order of merges, every row has the same probability, and the same seed gives the same sample. Source: reservoirs as in Vitter (1985), by
+priorities; keys as in Gibbons, "Distinct sampling" (2001).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Reservoir:
         )
 
     def absorb(self, keys: Ints, rows: Ints) -> Reservoir:
-        """With more rows, by their positions, in any order."""
+        """The sample with more rows, by their positions, in any order."""
         owner = np.repeat(np.arange(len(self.seen)), np.diff(self.offsets))
         seen = self.seen + np.bincount(keys, minlength=len(self.seen))
         return self._least(np.r_[owner, keys], np.r_[self.rows, rows], seen)
@@ -51,14 +51,14 @@ class Reservoir:
         order = np.lexsort((rows, priorities(rows, self.seed), owner))
         owner, rows = owner[order], rows[order]
         rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
-        kept = rank < self.size
-        offsets = np.searchsorted(owner[kept], np.arange(len(seen) + 1))
-        return Reservoir(self.size, self.seed, seen, offsets, rows[kept])
+        sampled = rank < self.size
+        offsets = np.searchsorted(owner[sampled], np.arange(len(seen) + 1))
+        return Reservoir(self.size, self.seed, seen, offsets, rows[sampled])
 
 
 @dataclass(frozen=True, slots=True)
 class KeySample:
-    """All rows of up to `size` keys: `keys` are their hashes, ascending by priority; a key of greater priority never comes back."""
+    """All rows of up to `size` keys: `keys` are their hashes, ascending by priority; a key of greater priority never returns."""
 
     size: int
     seed: int
@@ -70,24 +70,24 @@ class KeySample:
         return KeySample(size, seed, np.empty(0, np.int64))
 
     def absorb(self, hashes: Ints) -> KeySample:
-        """With more rows, by the hashes of their keys."""
-        found = np.unique(np.r_[self.keys, hashes])
-        order = np.argsort(priorities(found, self.seed), kind="stable")
-        return KeySample(self.size, self.seed, found[order[: self.size]])
+        """The sample with more rows, by the hashes of their keys."""
+        hashed = np.unique(np.r_[self.keys, hashes])
+        order = np.argsort(priorities(hashed, self.seed), kind="stable")
+        return KeySample(self.size, self.seed, hashed[order[: self.size]])
 
     def holds(self, hashes: Ints) -> npt.NDArray[np.bool_]:
         """Which rows are of a key in the sample."""
         return np.isin(hashes, self.keys)
 
     def number(self) -> float:
-        """About how many keys there are, each of which the sample would hold with the same chance (k minimum values)."""
+        """The estimated number of keys, all equally likely in the sample (k minimum values)."""
         if len(self.keys) < self.size:
             return float(len(self.keys))
         return (self.size - 1) / (float(priorities(self.keys[-1:], self.seed)[0]) / 2.0**64)
 
 
 def priorities(names: Ints, seed: int) -> Priorities:
-    """A number from 0 to 2^64 for each name, as good as drawn."""
+    """A pseudo-random number from 0 to 2^64 for each name."""
     with np.errstate(over="ignore"):
         value = names.view(np.uint64) + np.uint64(0x9E3779B97F4A7C15 * (seed + 1) % 2**64)
         value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

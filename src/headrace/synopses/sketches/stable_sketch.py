@@ -1,8 +1,8 @@
-"""How uneven are the values? The L2 norm of how often each occurs, from sums of noise that only its hash decides.
+"""L2 norms of value counts: sums of pseudo-random noise that depends on the hash of each value.
 
-Each register adds up, for every row, a number drawn from a p-stable distribution by the hash of the row's value; the sum is then
+Each register adds, for every row, a number from a p-stable distribution, drawn by the hash of the row's value; the sum is then
 distributed as the L_p norm times one draw. The estimate is the median of the registers' sizes over the median of one draw's.
-Adding registers is all there is to merging.
+Merging adds registers.
 Source: Indyk, "Stable distributions, pseudorandom generators, embeddings and data stream computation" (2000); Datar, Gionis, Indyk,
 Motwani (2001), section 5. Read with the repaired bracket: for p = 2 a window of buckets is within a constant factor alone.
 """
@@ -24,13 +24,13 @@ from headrace.synopses.sketches.sketch_kind import Blobs, empty
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 _SPREAD: Final = {2.0: 3.5, 1.0: 4.75}
-"""Three standard errors of the median of so many draws, times the root of their number: 3 * 1.166 of Gauss's, 3 * pi / 2 of Cauchy's."""
+"""Three standard errors of the median of the draws, times the root of their number: 3 * 1.166 of Gauss's, 3 * pi / 2 of Cauchy's."""
 _CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class StableSketch:
-    """`registers` sums; `p` from 1 to 2 says which norm, `seed` which noise."""
+    """`registers` sums; `p` from 1 to 2 is the norm, `seed` that of the noise."""
 
     registers: int
     p: float = 2.0
@@ -38,12 +38,12 @@ class StableSketch:
 
     @property
     def full_bytes(self) -> int:
-        """Eight a register."""
+        """Eight bytes per register."""
         return 8 * self.registers
 
     @staticmethod
     def within(error: Fraction) -> StableSketch:
-        """As many registers as keep three standard errors within `error`, for p = 2."""
+        """The number of registers with three standard errors within `error`, for p = 2."""
         return StableSketch(math.ceil((_SPREAD[2.0] / float(error)) ** 2))
 
     def made(
@@ -55,8 +55,8 @@ class StableSketch:
         new = np.r_[
             np.ones(min(len(owner), 1), bool), (owner[1:] != owner[:-1]) | (hashes[1:] != hashes[:-1])
         ]
-        place = np.cumsum(new) - 1
-        times = np.bincount(place, None if weights is None else weights[order], int(new.sum())).astype(float)
+        point = np.cumsum(new) - 1
+        times = np.bincount(point, None if weights is None else weights[order], int(new.sum())).astype(float)
         return self._summed(owner[new], hashes[new], times, count)
 
     def _summed(self, owner: Ints, hashes: Ints, times: Doubles, count: int) -> Blobs:
@@ -65,13 +65,13 @@ class StableSketch:
         for start in range(0, len(owner), step):
             part = slice(start, start + step)
             np.add.at(sums, owner[part], self.draws(hashes[part]) * times[part, None])
-        found, raw = empty(count), sums.astype("<f8").tobytes()
+        blobs, raw = empty(count), sums.astype("<f8").tobytes()
         for cell in np.unique(owner).tolist():
-            found[cell] = raw[8 * self.registers * cell : 8 * self.registers * (cell + 1)]
-        return found
+            blobs[cell] = raw[8 * self.registers * cell : 8 * self.registers * (cell + 1)]
+        return blobs
 
     def draws(self, hashes: Ints) -> Doubles:
-        """A draw for each hash and register, the same for ever (Chambers, Mallows, Stuck 1976)."""
+        """A draw for each hash and register, always the same (Chambers, Mallows, Stuck 1976)."""
         register = _mix(np.arange(2 * self.registers, dtype=np.uint64) + np.uint64(self.seed << 32))
         bits = _mix(hashes.view(np.uint64)[:, None] ^ register)
         uniform = ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
@@ -84,20 +84,20 @@ class StableSketch:
         return first * (np.cos((1 - p) * angle) / wait) ** ((1 - p) / p)
 
     def merged(self, blobs: Blobs, codes: Ints, count: int) -> Blobs:
-        """Registers added up, in the order of the blobs."""
+        """The sums of registers, in the order of the blobs."""
         there = np.flatnonzero(blobs != b"")
         sums = np.zeros((count, self.registers))
         np.add.at(sums, codes[there], self._numbers(blobs[there]))
-        found, raw, size = empty(count), sums.astype("<f8").tobytes(), 8 * self.registers
+        merged, raw, size = empty(count), sums.astype("<f8").tobytes(), 8 * self.registers
         for cell in np.unique(codes[there]).tolist():
-            found[cell] = raw[size * cell : size * (cell + 1)]
-        return found
+            merged[cell] = raw[size * cell : size * (cell + 1)]
+        return merged
 
     def _numbers(self, blobs: Sequence[bytes] | Blobs) -> Doubles:
         return np.frombuffer(b"".join(blobs), "<f8").reshape(-1, self.registers)
 
     def estimates(self, blobs: Blobs) -> tuple[Doubles, Doubles]:
-        """Norms, and three standard errors of each; 0 for nothing."""
+        """Norms, and three standard errors of each; 0 for the empty synopsis."""
         values = np.zeros(len(blobs))
         there = np.flatnonzero(blobs != b"")
         if len(there):

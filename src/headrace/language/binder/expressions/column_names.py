@@ -1,7 +1,7 @@
-"""What does Spark call a column whose expression has no alias?
+"""Spark's names of columns whose expression has no alias.
 
 Spark names it after the expression as it reads it: `COUNT(*)` is `count(1)`, `a + b` is `(a + b)`, `a <> b` is
-`(NOT (a = b))`; constants stand without quotes; a cast of a plain column keeps the column's name.
+`(NOT (a = b))`; constants have no quotes; a cast of a plain column keeps the column's name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DEFAULTS: Final = {
     ("unix_timestamp", 1): ("yyyy-MM-dd HH:mm:ss",),
     ("to_unix_timestamp", 1): ("yyyy-MM-dd HH:mm:ss",),
 }
-"""Arguments that Spark fills in, and shows."""
+"""Default arguments that Spark shows in names."""
 
 
 def output_name(node: Expr, kind: Type) -> str:

@@ -1,4 +1,4 @@
-"""What does a written expression mean? Names become columns, operators functions, silent conversions explicit casts."""
+"""The binder of expressions: names become columns, operators functions, implicit conversions casts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _TRUTH: Final = {"true": Literal(True, BOOLEAN), "false": Literal(False, BOOLEAN
 
 @contextmanager
 def located(span: Span, text: str) -> Iterator[None]:
-    """Gives errors that have no place yet this one."""
+    """Adds this place to errors without one."""
     try:
         yield
     except UserError as error:
@@ -64,7 +64,7 @@ def located(span: Span, text: str) -> Iterator[None]:
 
 
 def place(error: UserError, span: Span, text: str) -> None:
-    """The same for one error: entering a context takes longer than most of what is tried in it."""
+    """Add a place to one error. A context manager would take longer than most of what it encloses."""
     if error.span is None:
         error.span, error.text = span, text
 
@@ -108,11 +108,11 @@ def _folded(literal: Literal, kind: Type) -> Literal | None:
     if literal.type.name == "DECIMAL" and isinstance(value, Decimal):
         if kind == DOUBLE:
             return Literal(float(value), DOUBLE)
-        whole = kind.precision - kind.scale
+        digits = kind.precision - kind.scale
         if (
             kind.name == "DECIMAL"
             and kind.scale >= literal.type.scale
-            and whole >= literal.type.precision - literal.type.scale
+            and digits >= literal.type.precision - literal.type.scale
         ):
             return Literal(Decimal(f"{value:.{kind.scale}f}"), kind)
     return None
@@ -122,8 +122,8 @@ def _folded(literal: Literal, kind: Type) -> Literal | None:
 class ExpressionBinder:
     """Binds expressions of one clause. `column` finds names, `aggregate` deals with aggregate functions.
 
-    `subselect` binds a SELECT inside a condition, where one may stand; `seen` remembers where each column was first read;
-    `window` tells the name of a whole window from those of columns.
+    `subselect` binds a SELECT inside a condition, where one is allowed; `seen` has the place where each column was first read;
+    `window` is true for names of a whole window.
     """
 
     text: str
@@ -136,14 +136,14 @@ class ExpressionBinder:
 
     def condition(self, node: Expr, what: str) -> Expression:
         """A truth value; raises `UserError` when the expression is of another type."""
-        found = self.bind(node)
-        if found.type.name == "VOID":
+        value = self.bind(node)
+        if value.type.name == "VOID":
             return Literal(None, BOOLEAN)
-        if found.type != BOOLEAN:
+        if value.type != BOOLEAN:
             self.fail(
-                f"{what} must be BOOLEAN, not {found.type}", node.span, "Compare the value with something."
+                f"{what} must be BOOLEAN, not {value.type}", node.span, "Compare the value with something."
             )
-        return found
+        return value
 
     def bind(self, node: Expr) -> Expression:
         """The typed expression; raises `UserError` at the place of the mistake."""
@@ -151,10 +151,10 @@ class ExpressionBinder:
             case Name() if self.window is not None and self.window(node):
                 return self._whole_window(node)
             case Name():
-                found = self.column(node)
-                if isinstance(found, Column):
-                    self.seen.setdefault(found.name, node.span)
-                return found
+                value = self.column(node)
+                if isinstance(value, Column):
+                    self.seen.setdefault(value.name, node.span)
+                return value
             case Constant():
                 return Literal(node.value, node.type)
             case Infix():
@@ -189,7 +189,7 @@ class ExpressionBinder:
         return self.subselect(node, self)
 
     def call(self, function: str, span: Span, *arguments: Expression) -> Expression:
-        """A function of bound arguments, each cast to what its signature asks for."""
+        """A function of bound arguments, each cast to the type of its signature."""
         constants = tuple(item.value if isinstance(item, Literal) else None for item in arguments)
         try:
             signature = resolve(function, tuple([item.type for item in arguments]), constants, self.functions)
@@ -233,18 +233,18 @@ class ExpressionBinder:
         match node:
             case Between():
                 low = self.call(">=", node.span, operand, self.bind(node.low))
-                found: Expression = Call(
+                test: Expression = Call(
                     "and", (low, self.call("<=", node.span, operand, self.bind(node.high))), BOOLEAN
                 )
             case OneOf():
-                found = self.call("in", node.span, operand, *(self.bind(item) for item in node.items))
+                test = self.call("in", node.span, operand, *(self.bind(item) for item in node.items))
             case Matches():
-                found = self.call(node.kind, node.span, operand, self.bind(node.pattern))
+                test = self.call(node.kind, node.span, operand, self.bind(node.pattern))
             case Is(what="null"):
                 return self.call("isnotnull" if node.negated else "isnull", node.span, operand)
             case Is():
-                found = self.call("<=>", node.span, operand, _TRUTH[node.what])
-        return self.call("not", node.span, found) if node.negated else found
+                test = self.call("<=>", node.span, operand, _TRUTH[node.what])
+        return self.call("not", node.span, test) if node.negated else test
 
     def _function(self, node: FunctionCall) -> Expression:
         try:
@@ -270,10 +270,10 @@ class ExpressionBinder:
         return self.call(node.name, node.span, *arguments)
 
     def _struct(self, node: FunctionCall, values: Sequence[Expression]) -> Expression:
-        """Fields are named after the columns they are; others after their place, as in Spark."""
+        """A struct: fields that are columns have their names, others are numbered, as in Spark."""
         named: list[Expression] = []
-        for place, (written, value) in enumerate(zip(node.arguments, values, strict=True), start=1):
-            name = written.parts[-1] if isinstance(written, Name) else f"col{place}"
+        for number, (written, value) in enumerate(zip(node.arguments, values, strict=True), start=1):
+            name = written.parts[-1] if isinstance(written, Name) else f"col{number}"
             named += (Literal(name, STRING), value)
         return self.call("named_struct", node.span, *named)
 
@@ -326,9 +326,9 @@ def bind_condition(node: Expr, schema: Schema, text: str, what: str) -> Expressi
 
 
 def bind_expression(text: str, schema: Schema, zone: str = "UTC") -> Expression:
-    """The expression a text says, over the columns of a schema by their plain names; it is read by a zone's clocks.
+    """The expression of a text over the columns of a schema, by their plain names; times are read in a time zone.
 
-    Raises `UserError` for what is no expression over them.
+    Raises `UserError` for anything else.
     """
     return expression_in(
         _over_columns(schema, text, "the expression").bind(parse_expression(text, zone)), zone

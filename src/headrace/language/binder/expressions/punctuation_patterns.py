@@ -1,7 +1,7 @@
-"""How is a pattern of punctuation read: `auction IN (17, 18) AND at < TIMESTAMP '…'`? And what is no pattern?
+"""Binding of punctuation patterns: `auction IN (17, 18) AND at < TIMESTAMP '…'`.
 
 Each column of the stream's PATTERNS OF may be compared with constants, event time only from above: a promise about time
-reaches from the beginning.
+holds from the beginning.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 def bind_pattern(
     text: str, schema: Schema, columns: tuple[str, ...], time: str | None, zone: str = "UTC"
 ) -> tuple[Pattern, Instant]:
-    """The pattern, and the instant below which no row that matches follows (FOREVER: none follows at all). Times are read by
-    a zone's clocks where they do not say.
+    """The pattern, and the instant below which no row that matches follows (`FOREVER` where none follows at all). `zone` is
+    that of times without one.
 
     Raises `UserError` where the text is no pattern over the `columns` and the event time.
     """
-    whole = parse_expression(text, zone)
-    parts = whole.operands if isinstance(whole, Chain) and whole.operator == "and" else (whole,)
+    pattern = parse_expression(text, zone)
+    parts = pattern.operands if isinstance(pattern, Chain) and pattern.operator == "and" else (pattern,)
     reader = _Reader(text, schema, columns, time)
     tests: dict[str, Test] = {}
     bound = FOREVER
@@ -48,7 +48,7 @@ def bind_pattern(
 
 
 class _Reader:
-    """What one text may speak of, and how it is told what is wrong with it."""
+    """The names that one text may use, and the place of its errors."""
 
     def __init__(self, text: str, schema: Schema, columns: tuple[str, ...], time: str | None) -> None:
         self._text, self._schema, self._time = text, schema, time
@@ -95,15 +95,15 @@ class _Reader:
         return column, Between(low=value, above=operator == ">")
 
     def _column(self, name: Name) -> str:
-        found = self._schema.find(name.parts[-1]) if len(name.parts) == 1 else None
-        if found is None or found.name not in self._columns:
+        column = self._schema.find(name.parts[-1]) if len(name.parts) == 1 else None
+        if column is None or column.name not in self._columns:
             written = ".".join(name.parts)
             raise self.error(
                 f"punctuation of this stream does not apply to '{written}'",
                 name.span,
                 did_you_mean(written, self._columns) or f"It applies to {', '.join(self._columns)}.",
             )
-        return found.name
+        return column.name
 
     def _end(self, name: Name, item: Expr) -> Plain:
         value = self._plain(name, item)
@@ -123,7 +123,7 @@ class _Reader:
         raise self.error(f"'{name.parts[0]}' is {kind}, not {item.type}", item.span)
 
 
-def fits(kind: Type, given: Type, value: object) -> bool:
+def fits(kind: Type, constant: Type, value: object) -> bool:
     """True where a constant is one of a column's values, whatever its width."""
     if kind == STRING:
         return isinstance(value, str)
@@ -132,5 +132,5 @@ def fits(kind: Type, given: Type, value: object) -> bool:
     if kind == DATE:
         return isinstance(value, date)
     if kind in (TIMESTAMP, TIMESTAMP_NTZ):
-        return given in (TIMESTAMP, TIMESTAMP_NTZ)
-    return isinstance(value, int) and not isinstance(value, bool) and given.name.endswith("INT")
+        return constant in (TIMESTAMP, TIMESTAMP_NTZ)
+    return isinstance(value, int) and not isinstance(value, bool) and constant.name.endswith("INT")

@@ -1,4 +1,4 @@
-"""Which names can an expression of a query use, and what does each of them mean?"""
+"""Names in an expression of a query, and the columns they mean."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ WINDOW_COLUMNS: Final[dict[str, Type]] = {
     "window_end": TIMESTAMP,
     "window_id": BIGINT,
 }
-"""What a window that slides adds to its rows."""
+"""The columns that a sliding window adds to its rows."""
 
 REJECTS: Final = Schema((Field("position", BIGINT), Field("text", STRING), Field("reason", STRING)))
-"""What is kept of a row that a stream refused."""
+"""The columns of a row in `REJECTS`."""
 
 
 class UnknownName(UserError):
-    """Nothing in FROM has this name."""
+    """A name that FROM does not have."""
 
     def __init__(self, message: str, name: Name, text: str, remedy: str) -> None:
         super().__init__(message, span=name.span, text=text, remedy=remedy)
@@ -39,7 +39,7 @@ class UnknownName(UserError):
 
 
 class Names(Protocol):
-    """What a query may name: the catalog, as the binder sees it. Names are compared without case."""
+    """The catalog as the binder sees it. Names are compared without case."""
 
     def stream(self, name: str) -> StreamDefinition | None:
         """The stream of that name."""
@@ -54,15 +54,15 @@ class Names(Protocol):
         """The registered kind of window of that name."""
 
     def known(self) -> Iterable[str]:
-        """All names there are, for suggestions."""
+        """All names, for suggestions."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundSource:
     """A source of FROM. `window` is None for relations; `bare` when none was written.
 
-    `hidden` holds lower-case names of columns that USING has joined with those of an earlier source, `doubled` those of
-    bounds that both the window and the query it reads have, so that a plain name could mean either.
+    `hidden` has the lower-case names of columns that USING joined with those of an earlier source; `doubled` has the bounds
+    that both the window and its query have, so that a plain name is ambiguous.
     """
 
     scan: StreamScan | RelationScan | QueryScan | UnionAll
@@ -84,20 +84,20 @@ class BoundSource:
 
     def find(self, name: str) -> Column | None:
         """The column of that name, window bounds included."""
-        own = self.scan.table.find(name)
-        if own is not None:
-            return Column(f"{self.alias}.{own.name}", own.type)
+        column = self.scan.table.find(name)
+        if column is not None:
+            return Column(f"{self.alias}.{column.name}", column.type)
         kind = WINDOW_COLUMNS.get(name.lower()) if self.sliding else None
         return None if kind is None else Column(f"{self.alias}.{name.lower()}", kind)
 
     def check_single(self, name: str, span: Span, text: str) -> None:
-        """Raises `UserError` where a column of that name is in the query that is read, and in its window too."""
+        """Raises `UserError` where both the query that is read and its window have a column of that name."""
         if name.lower() not in self.doubled:
             return
         bound = name.lower().removeprefix("window_")
-        own = f"Write window.{bound} for the window's; for" if bound != "id" else "For"
+        bounds = f"Write window.{bound} for the window's; for" if bound != "id" else "For"
         inner = f"SELECT {name.lower()} AS inner_{bound}"
-        remedy = f"{own} the other give it another name in '{self.scan.name}': {inner}."
+        remedy = f"{bounds} the other give it another name in '{self.scan.name}': {inner}."
         if not isinstance(self.scan, QueryScan):
             remedy = f"Give the column another name: FROM ({inner}, … FROM {self.scan.name}) [RANGE …]."
         raise UserError(
@@ -126,7 +126,7 @@ class Scope:
         return self._plain(name, parts[0]) if len(parts) == 1 else self._qualified(name, *parts)
 
     def is_whole_window(self, name: Name) -> bool:
-        """True for `window` and `session_window` where a window slides and no column is called so."""
+        """True for `window` and `session_window` where a window slides and no column has that name."""
         plain = name.parts[0].lower()
         if len(name.parts) > 1 or plain not in ("window", "session_window"):
             return False
@@ -141,14 +141,14 @@ class Scope:
 
     def _holder(self, name: Name, plain: str) -> tuple[BoundSource, Column]:
         holders = [source for source in self.sources if plain.lower() not in source.hidden]
-        found = [(source, column) for source in holders if (column := source.find(plain)) is not None]
-        if len(found) > 1:
-            where = " and in ".join(f"'{source.alias}'" for source, _ in found)
-            choices = " or ".join(f"{source.alias}.{plain}" for source, _ in found)
+        candidates = [(source, column) for source in holders if (column := source.find(plain)) is not None]
+        if len(candidates) > 1:
+            where = " and in ".join(f"'{source.alias}'" for source, _ in candidates)
+            choices = " or ".join(f"{source.alias}.{plain}" for source, _ in candidates)
             self._fail(f"the column '{plain}' is in {where}", name, f"Write {choices}.")
-        if not found:
+        if not candidates:
             self._unknown(name, plain)
-        return found[0]
+        return candidates[0]
 
     def _qualified(self, name: Name, qualifier: str, plain: str) -> Column:
         source = self.source(qualifier)
@@ -169,7 +169,7 @@ class Scope:
         return self._holder(name, f"window_{plain.lower()}")[1]
 
     def has_column(self, name: Name) -> bool:
-        """True when a column may be meant, of one source or of several."""
+        """True when one source or several have the column."""
         *qualifier, plain = name.parts
         sources = (
             (source for source in self.sources if [source.alias.lower()] == [q.lower() for q in qualifier])
@@ -197,9 +197,11 @@ class Scope:
             )
         sources = self.sources if within is None else (within,)
         columns = (column for source in sources for column in source.scan.table.names)
-        known = dict.fromkeys(column for column in columns if not column.startswith(OURS))
+        suggestions = dict.fromkeys(column for column in columns if not column.startswith(OURS))
         where = "" if within is None else f" in '{within.alias}'"
-        raise UnknownName(f"there is no column '{plain}'{where}", name, self.text, did_you_mean(plain, known))
+        raise UnknownName(
+            f"there is no column '{plain}'{where}", name, self.text, did_you_mean(plain, suggestions)
+        )
 
     def _fail(self, message: str, name: Name, remedy: str) -> NoReturn:
         raise UserError(message, span=name.span, text=self.text, remedy=remedy)

@@ -1,7 +1,7 @@
-"""By whose clocks are times and dates read? A query of a zone, as one that only knows UTC.
+"""Time zones of expressions: a query of a zone, rewritten as a query in UTC.
 
-Parts of a time, its text, its day and its truncation are what the clocks of the zone show; texts and days are the instants
-at which they show them. Windows do not follow clocks: they stand where they stand in UTC, as in Spark.
+Fields, text, day and truncation of a time are those of the zone's local time; texts and days are read as local time.
+Windows are in UTC, as in Spark.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _EXPRESSIONS: Final = (Column, Literal, Call, Cast, Case)
 
 
 def in_zone(query: Query, zone: str) -> Query:
-    """The query with every expression of it read by the clocks of a zone."""
+    """The query with every expression read in a time zone."""
     if zone == "UTC":
         return query
-    found = _everywhere(query, lambda expression: expression_in(expression, zone))
-    assert isinstance(found, Query)
-    return found
+    rewritten = _everywhere(query, lambda expression: expression_in(expression, zone))
+    assert isinstance(rewritten, Query)
+    return rewritten
 
 
 def expression_in(expression: Expression, zone: str) -> Expression:
-    """One expression, read by the clocks of a zone."""
+    """One expression, read in a time zone."""
     return expression if zone == "UTC" else transform(expression, lambda part: _read(part, zone))
 
 
@@ -63,7 +63,7 @@ def _instant(shown: Expression, zone: str) -> Expression:
 
 
 def _moved(sum_: Call, zone: str) -> Expression | None:
-    """Whole days of a constant interval go from a time to the same of another day; an interval of a column is as long as it is."""
+    """A constant interval of days keeps the local time of day; an interval from a column is exact time."""
     at, length = sorted(sum_.arguments, key=lambda part: part.type != TIMESTAMP)
     if not isinstance(length, Literal) or not isinstance(length.value, int) or abs(length.value) < DAY:
         return None
@@ -74,24 +74,24 @@ def _moved(sum_: Call, zone: str) -> Expression | None:
 
 
 def _text_in(cast: Cast, zone: str) -> Expression:
-    found = Call("to_timestamp_in", (cast.argument, Literal(zone, STRING)), TIMESTAMP)
+    moment = Call("to_timestamp_in", (cast.argument, Literal(zone, STRING)), TIMESTAMP)
     if not cast.safe:
-        return found
+        return moment
     means = Call("isnotnull", (cast,), BOOLEAN)
-    return Case(((means, found),), Literal(None, TIMESTAMP), TIMESTAMP)
+    return Case(((means, moment),), Literal(None, TIMESTAMP), TIMESTAMP)
 
 
 def _everywhere(value: Any, change: Callable[[Expression], Expression]) -> Any:
-    """The same immutable tree with its expressions changed; what holds none is kept as it is."""
+    """The same immutable tree with its expressions changed; a part without expressions is not copied."""
     if isinstance(value, _EXPRESSIONS):
         return change(value)
     if isinstance(value, tuple):
-        found = tuple(_everywhere(each, change) for each in value)
-        return value if all(one is other for one, other in zip(found, value, strict=True)) else found
+        items = tuple(_everywhere(item, change) for item in value)
+        return value if all(one is other for one, other in zip(items, value, strict=True)) else items
     if not is_dataclass(value) or isinstance(value, type):
         return value
     if isinstance(value, QueryScan) and value.registered:
-        return value  # read by the clocks of its own zone
+        return value  # already in its own zone
     changed = {
         field.name: new
         for field in fields(value)

@@ -1,4 +1,4 @@
-"""Which functions of Spark are known here and refused, and why?"""
+"""Functions of Spark that are refused, each with its reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _AVAILABLE: Final = (
 
 
 def refusal(name: str) -> None:
-    """Raises `UnsupportedQuery` with the reason when a function of Spark's is not available here."""
+    """Raises `UnsupportedQuery` with the reason when a function of Spark is not available."""
     folded, upper = name.lower(), name.upper()
     if folded in _AGGREGATES:
         raise UnsupportedQuery(f"the aggregate {upper} is not available yet", remedy=_AVAILABLE)

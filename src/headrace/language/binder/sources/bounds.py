@@ -1,4 +1,4 @@
-"""What does `BEGIN b END e` mean with a window that slides or counts rows? That both apply (docs/semantics.md, Bounds)."""
+"""Bounds `BEGIN b END e` of a window that slides or counts rows: both apply (docs/semantics.md, Bounds)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def condition(select: Select, stream: BoundSource, text: str) -> Expression | No
     time = stream.find(stream.scan.time or "") if isinstance(stream.scan, StreamScan | UnionAll) else None
     if time is None:
         raise UnsupportedQuery(
-            f"BEGIN … END {_beside(stream)} compares the stream's time column, and here there is none",
+            f"BEGIN … END {_with_window(stream)} compares the stream's time column, and here there is none",
             span=select.bounds_span,
             text=text,
             remedy="Put BEGIN … END into the query that is read, or leave out the window or its SLIDE.",
@@ -46,13 +46,13 @@ def _refuse_now(select: Select, stream: BoundSource, text: str) -> NoReturn:
     else:
         reason = "NOW moves on, and a window that has ended is emitted once"
     raise UnsupportedQuery(
-        f"NOW in BEGIN … END is not available {_beside(stream)}: {reason}",
+        f"NOW in BEGIN … END is not available {_with_window(stream)}: {reason}",
         span=select.bounds_span,
         text=text,
         remedy=remedy,
     )
 
 
-def _beside(stream: BoundSource) -> str:
+def _with_window(stream: BoundSource) -> str:
     relation = isinstance(stream.window, Changing)
     return "over a relation" if relation else "with a window that slides or counts rows"

@@ -1,4 +1,4 @@
-"""What does FROM mean: which scans, under which windows, joined how?"""
+"""Binding of FROM: its scans, windows and joins."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ STREAM_FIRST: Final = (
 class From:
     """Bound sources. `scope` has them in the order of FROM; `stream` is the first stream, `others` the streams joined with it.
 
-    `relations` is the rest. `conditions` are of inner joins, not yet attached; a LEFT join holds its own. `retain` is how
-    much of its past the stream keeps, None for all.
+    `relations` is the rest. `conditions` are of inner joins, not yet attached; a LEFT join has its own. `retain` is the
+    retention of the stream, None without a limit.
     """
 
     scope: Scope
@@ -57,7 +57,7 @@ class From:
     @property
     def bare(self) -> bool:
         """True when no stream has a window written."""
-        return all(each.bare for each in self.streams)
+        return all(source.bare for source in self.streams)
 
 
 def bind_from(
@@ -69,20 +69,20 @@ def bind_from(
 ) -> From:
     """Sources, windows and joins of a SELECT; `inner` binds a SELECT in FROM.
 
-    Raises `UserError` for unknown names and for windows that do not fit; `UnsupportedQuery` for joins there are not.
+    Raises `UserError` for unknown names and for windows that do not fit; `UnsupportedQuery` for joins that are not available.
     """
     sources = [
         _source(source, names, text, functions, inner)
         for source in (select.source, *(j.source for j in select.joins))
     ]
     if select.window is not None:
-        check_grouped_window(select.window, [each for each in sources if each.window is not None], text)
+        check_grouped_window(select.window, [item for item in sources if item.window is not None], text)
         sources = [_with_group_window(source, select.window, text) for source in sources]
     _check_aliases(sources, text)
     stream, *others = _streams(sources, text)
     if others and select.bounds is not None:
         limits = select.bounds
-        sources = [each if each.window is None else bounded(each, *limits, text) for each in sources]
+        sources = [item if item.window is None else bounded(item, *limits, text) for item in sources]
         stream, *others = _streams(sources, text)
     if others:
         check_together(select, (stream, *others), text)
@@ -158,7 +158,7 @@ def _source(
         if source.sets is not None:
             scan = several(source.sets, source.name, text, inner)
         elif source.others:
-            scan = united(source, text, lambda each: _scan(each, names))
+            scan = united(source, text, lambda part: _scan(part, names))
         else:
             scan = _scan(source, names) if source.select is None else _derived(source, inner(source.select))
         if "." in scan.alias:
@@ -189,12 +189,12 @@ def _source(
         with located(source.window.span, text):
             window = bind_window(source.window, scan, text, functions, names)
     bare = source.window is None and not isinstance(window, Changing)
-    found = BoundSource(scan, window, bare=bare, span=source.span)
-    return _without_clash(found, text)
+    bound = BoundSource(scan, window, bare=bare, span=source.span)
+    return _without_clash(bound, text)
 
 
 def _without_clash(source: BoundSource, text: str) -> BoundSource:
-    """The source, without the columns that its window adds too: of a query's, they are refused where they are named.
+    """The source without the columns that its window adds too; a query's are refused where they are named.
 
     Raises `UserError` where a stream has such a column.
     """
@@ -204,7 +204,7 @@ def _without_clash(source: BoundSource, text: str) -> BoundSource:
     source = replace(source, doubled=both)
     if not isinstance(source.scan, QueryScan):
         source.check_single(min(both), source.span, text)
-    table = Schema(tuple(each for each in source.scan.table if each.name.lower() not in both))
+    table = Schema(tuple(field for field in source.scan.table if field.name.lower() not in both))
     return replace(source, scan=replace(source.scan, table=table))
 
 
@@ -237,7 +237,7 @@ def _derived(source: Source, query: Query) -> QueryScan:
 
 
 def holds_relation(scan: StreamScan | QueryScan | UnionAll) -> bool:
-    """True for a query that holds a relation at every instant, and is read as that; and for several."""
+    """True for a query that is read as a relation at every instant, and for a set operator."""
     if isinstance(scan, UnionAll):
         return holds_relation(scan.inputs[0])
     return isinstance(scan, QueryScan) and scan.query is not None and scan.query.emission == "relation"

@@ -1,6 +1,6 @@
-"""What do `A UNION ALL B`, `A EXCEPT B` and `A INTERSECT B` mean? The changes of all members as one relation, and what is asked of it.
+"""Binding of `A UNION ALL B`, `A EXCEPT B` and `A INTERSECT B`: the changes of all inputs as one relation.
 
-UNION is the different rows of that; for EXCEPT and INTERSECT equal rows are grouped and counted by the members that hold them.
+UNION is its distinct rows; for EXCEPT and INTERSECT equal rows are grouped and counted by input.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from headrace.language.syntax.ast import (
 from headrace.schema import INT, TINYINT, Type
 
 SIDE: Final = "__side"
-"""The column that says which members a row is of, where that is asked."""
+"""The column with the number of a row's input, for EXCEPT and INTERSECT."""
 _NARROW: Final = "narrow"
 _ONCE: Final = {
     "UNION": "would have to store all rows permanently, to recognise equal ones",
@@ -56,9 +56,9 @@ _ONCE: Final = {
 
 
 def several(sets: Sets, alias: str, text: str, inner: Callable[[Select], Query]) -> UnionAll:
-    """The members of a set operator as one source; `inner` binds a SELECT.
+    """The inputs of a set operator as one source; `inner` binds a SELECT.
 
-    Raises `UserError` where columns do not agree, `UnsupportedQuery` for what no operator can be between.
+    Raises `UserError` where columns do not agree, `UnsupportedQuery` for inputs without a set operator.
     """
     if len(sets.operands) > MAX_INPUTS:
         _refuse(
@@ -67,31 +67,31 @@ def several(sets: Sets, alias: str, text: str, inner: Callable[[Select], Query])
             text,
             "Put some of them in parentheses.",
         )
-    queries = [inner(each) for each in sets.operands]
+    queries = [inner(operand) for operand in sets.operands]
     for query, written in zip(queries, sets.operands, strict=True):
         with located(written.span, text):
             check_read(query, f"a SELECT next to {sets.operator}")
             check_names(query)
     _check_emissions(sets, queries, text)
     kinds = _kinds(sets, queries, text)
-    wide = [_widened(query, kinds, later=place > 0) for place, query in enumerate(queries)]
+    wide = [_widened(query, kinds, later=index > 0) for index, query in enumerate(queries)]
     if sets.operator in ("EXCEPT", "INTERSECT"):
         last = len(wide) if sets.operator == "INTERSECT" else 1
-        wide = [_with_side(query, min(place, last)) for place, query in enumerate(wide)]
+        wide = [_with_side(query, min(index, last)) for index, query in enumerate(wide)]
     operands = tuple(
-        QueryScan(f"{place}", f"{place}", query.schema, query) for place, query in enumerate(wide)
+        QueryScan(f"{index}", f"{index}", query.schema, query) for index, query in enumerate(wide)
     )
     return UnionAll(operands, alias, operands[0].table)
 
 
-def is_later(member: Select, select: Select) -> bool:
-    """Whether a SELECT stands beside a first one, whose columns have the names."""
+def is_later(operand: Select, select: Select) -> bool:
+    """Whether a SELECT is an input after the first, whose columns have the names."""
     sets = select.source.sets
-    return sets is not None and member is not sets.operands[0]
+    return sets is not None and operand is not sets.operands[0]
 
 
 def spelled_out(select: Select, source: BoundSource, text: str) -> Select:
-    """A SELECT of everything from several, with its columns written out, and what EXCEPT and INTERSECT ask of groups."""
+    """A SELECT * over a set operator, with its columns written out, and the condition of EXCEPT and INTERSECT."""
     sets = select.source.sets
     if sets is None:
         return select
@@ -123,7 +123,7 @@ def _with_side(query: Query, side: int) -> Query:
 
 
 def is_several(query: Query) -> bool:
-    """Whether the query is a set operator between relations, with nothing but ORDER BY and LIMIT above."""
+    """Whether the query is a set operator between relations, with at most ORDER BY and LIMIT above."""
     return any(isinstance(node, Windowed) and _holds_several(node) for node in walk(query.root))
 
 
@@ -132,7 +132,7 @@ def _holds_several(node: Windowed) -> bool:
 
 
 def _check_order(select: Select, text: str) -> None:
-    """Raises `UserError` for an aggregate in the ORDER BY of several: it orders their rows, which are no groups."""
+    """Raises `UserError` for an aggregate in the ORDER BY of a set operator: it orders rows, which are no groups."""
     waiting = [item.expression for item in select.order_by]
     while waiting:
         node = waiting.pop()
@@ -147,8 +147,8 @@ def _check_order(select: Select, text: str) -> None:
 
 
 def without_side(query: Query) -> Query:
-    """A member without the column that says which it is."""
-    return _over_list(query, lambda columns: tuple(each for each in columns if each.name != SIDE))
+    """An input without the column of its number."""
+    return _over_list(query, lambda columns: tuple(column for column in columns if column.name != SIDE))
 
 
 def _number(value: int, span: Span) -> Constant:
@@ -156,7 +156,7 @@ def _number(value: int, span: Span) -> Constant:
 
 
 def _check_emissions(sets: Sets, queries: Sequence[Query], text: str) -> None:
-    """Raises `UnsupportedQuery` for streams where only relations can be, and for both beside each other."""
+    """Raises `UnsupportedQuery` for inputs that are streams where only relations can be, or of both kinds."""
     held = [query.emission == "relation" for query in queries]
     if all(held):
         return
@@ -169,41 +169,41 @@ def _check_emissions(sets: Sets, queries: Sequence[Query], text: str) -> None:
             + ("; or UNION ALL, which keeps all rows." if sets.operator == "UNION" else "."),
         )
     if any(held):
-        place = held.index(not held[0])
+        index = held.index(not held[0])
         first, other = ("holds a relation", "is a stream")[:: 1 if held[0] else -1]
         _refuse(
             f"the first SELECT of UNION ALL {first}, and this one {other}",
-            sets.operands[place].span,
+            sets.operands[index].span,
             text,
             "Make both a relation, by windows without SLIDE and no ISTREAM; or both a stream: ISTREAM(SELECT …).",
         )
 
 
 def _kinds(sets: Sets, queries: Sequence[Query], text: str) -> list[Type]:
-    """What the columns are of, place by place."""
+    """The common type of each column."""
     first = queries[0].schema.fields
-    for query, member in zip(queries[1:], sets.operands[1:], strict=True):
-        found = len(query.schema.fields)
-        if found != len(first):
+    for query, operand in zip(queries[1:], sets.operands[1:], strict=True):
+        count = len(query.schema.fields)
+        if count != len(first):
             raise UserError(
-                f"the SELECTs of {sets.operator} have as many columns: {len(first)} in the first, {found} in this one",
-                span=member.items[0].span.to(member.items[-1].span),
+                f"the SELECTs of {sets.operator} have as many columns: {len(first)} in the first, {count} in this one",
+                span=operand.items[0].span.to(operand.items[-1].span),
                 text=text,
                 remedy="Leave some out, or add constants such as NULL.",
             )
-    return [_kind(sets, queries, place, text) for place in range(len(first))]
+    return [_kind(sets, queries, index, text) for index in range(len(first))]
 
 
-def _kind(sets: Sets, queries: Sequence[Query], place: int, text: str) -> Type:
-    fields = [query.schema.fields[place] for query in queries]
-    spans = [_spans(member, len(queries[0].schema.fields))[place] for member in sets.operands]
+def _kind(sets: Sets, queries: Sequence[Query], index: int, text: str) -> Type:
+    fields = [query.schema.fields[index] for query in queries]
+    spans = [_spans(operand, len(queries[0].schema.fields))[index] for operand in sets.operands]
     for number in range(2, len(fields) + 1):
         try:
-            kind = common_type([each.type for each in fields[:number]])
+            kind = common_type([field.type for field in fields[:number]])
         except UserError:
             raise UserError(
-                f"column {place + 1} of this SELECT is {fields[number - 1].type}, and that of"
-                f" {'the first' if number == 2 else 'those before it'} {common_type([each.type for each in fields[: number - 1]])}",
+                f"column {index + 1} of this SELECT is {fields[number - 1].type}, and that of"
+                f" {'the first' if number == 2 else 'those before it'} {common_type([field.type for field in fields[: number - 1]])}",
                 span=spans[number - 1],
                 text=text,
                 remedy="CAST one of them to the type of the other.",
@@ -218,43 +218,43 @@ def _kind(sets: Sets, queries: Sequence[Query], place: int, text: str) -> Type:
     return kind
 
 
-def _spans(member: Select, count: int) -> list[Span]:
-    """Where the columns of a SELECT stand; where a * stands for some, all of them there."""
-    spans = [item.span for item in member.items]
+def _spans(operand: Select, count: int) -> list[Span]:
+    """The places of the columns of a SELECT; with a * the place of the * for all of its columns."""
+    spans = [item.span for item in operand.items]
     return (
         [spans[0].to(spans[-1])] * count
-        if any(isinstance(each, AllColumns) for each in member.items)
+        if any(isinstance(column, AllColumns) for column in operand.items)
         else spans
     )
 
 
 def _widened(query: Query, kinds: Sequence[Type], *, later: bool) -> Query:
-    """The query with columns of these types; where it stands `later` nobody reads their names."""
+    """The query with columns of these types; the names of a `later` input are not read."""
     fields = query.schema.fields
-    if [each.type for each in fields] == list(kinds):
+    if [field.type for field in fields] == list(kinds):
         return query
     if _is_row_by_row(query):
         return _over_list(
             query,
             lambda columns: tuple(
-                Named(each.name, cast(each.expression, kind))
-                for each, kind in zip(columns, kinds, strict=True)
+                Named(field.name, cast(field.expression, kind))
+                for field, kind in zip(columns, kinds, strict=True)
             ),
         )
-    # Rows that are different may be equal as what they are compared as: which there are is asked first.
+    # Distinct rows may be equal after the cast, so DISTINCT is applied first.
     held = query.emission == "relation"
     scan = QueryScan(_NARROW, _NARROW, query.schema, query)
     window = Changing(Column(f"{_NARROW}.{CHANGE}", TINYINT)) if held else Unbounded()
     columns = tuple(
-        Named(f"c{place}" if later else each.name, cast(Column(f"{_NARROW}.{each.name}", each.type), kind))
-        for place, (each, kind) in enumerate(zip(fields, kinds, strict=True))
+        Named(f"c{index}" if later else field.name, cast(Column(f"{_NARROW}.{field.name}", field.type), kind))
+        for index, (field, kind) in enumerate(zip(fields, kinds, strict=True))
     )
     root = Project(Windowed(scan, _NARROW, window), columns)
     return Query(root, "relation") if held else Query(Emit(root, "istream"), "stream")
 
 
 def _is_row_by_row(query: Query) -> bool:
-    """Whether the select list stands over everything that compares rows; a stream that only adds rows compares none."""
+    """Whether the select list is above everything that compares rows; a stream that only adds rows compares none."""
     nodes = walk(query.root)
     ranked = any(
         isinstance(node, Distinct) or (isinstance(node, Top) and node.limit is not None) for node in nodes

@@ -1,4 +1,4 @@
-"""Which streams can be joined with each other, under which windows, and what can be asked of their pairs?"""
+"""Checks of joins of streams: their streams, their windows, and the clauses over their pairs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_grouped_window(
 
 
 def bounded(source: BoundSource, begin: Instant | Ago, end: Instant | Ago, text: str) -> BoundSource:
-    """A joined stream under `BEGIN NOW - INTERVAL d END NOW`, which is [RANGE d]; together with a [RANGE r] both apply.
+    """A joined stream under `BEGIN NOW - INTERVAL d END NOW`, which is [RANGE d]; with a [RANGE r] both apply.
 
     Raises `UnsupportedQuery` for other bounds.
     """
@@ -44,12 +44,12 @@ def bounded(source: BoundSource, begin: Instant | Ago, end: Instant | Ago, text:
             text,
             "Write BEGIN NOW - INTERVAL d END NOW, or compare the streams' time columns in WHERE.",
         )
-    known = begin.duration if isinstance(source.window, Unbounded) else source.window.range
-    return replace(source, window=TimeRange(min(known, begin.duration)), bare=False)
+    range_ = begin.duration if isinstance(source.window, Unbounded) else source.window.range
+    return replace(source, window=TimeRange(min(range_, begin.duration)), bare=False)
 
 
 def check_together(select: Select, streams: Sequence[BoundSource], text: str) -> None:
-    """Raises `UserError` or `UnsupportedQuery` for streams that cannot be joined so, with the reason."""
+    """Raises `UserError` or `UnsupportedQuery`, with the reason, for streams that cannot be joined."""
     for source in streams:
         _check_source(source, text)
     _check_windows(streams, text)
@@ -115,7 +115,7 @@ def _check_windows(streams: Sequence[BoundSource], text: str) -> None:
 
 
 def check_aggregates(aggregates: Iterable[NamedAggregate], source: BoundSource, text: str) -> None:
-    """Raises `UnsupportedQuery` for aggregates that ask which row comes first: pairs have no order of their own."""
+    """Raises `UnsupportedQuery` for aggregates that depend on the order of rows: pairs have none."""
     what = "the rows of a relation" if isinstance(source.window, Changing) else "joined rows"
     for item in aggregates:
         argument = item.call.argument

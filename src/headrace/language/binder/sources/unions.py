@@ -1,4 +1,4 @@
-"""What does `FROM a UNION ALL b` mean: which streams, under whose names, and do their columns agree?"""
+"""Binding of `FROM a UNION ALL b`: the streams, their names, and checks of their columns."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from headrace.language.syntax.ast import Source
 from headrace.schema import OURS
 
 MAX_INPUTS: Final = 15
-"""Streams that are read as one: a row's position says in four bits which it came from."""
+"""The maximum number of streams in a union: four bits of a row's position have the number of its stream."""
 _UNNAMED: Final = "union"
 
 
 def united(
     source: Source, text: str, scan_of: Callable[[Source], StreamScan | RelationScan | QueryScan]
 ) -> UnionAll:
-    """The union that a source with `others` means; `scan_of` finds what a name means.
+    """The union of a source and its `others`; `scan_of` finds the scan of a name.
 
-    Raises `UserError` where columns do not agree, and `UnsupportedQuery` for what is no stream of accepted rows.
+    Raises `UserError` where columns do not agree, and `UnsupportedQuery` for anything but streams of accepted rows.
     """
     if len(source.others) >= MAX_INPUTS:
         raise UnsupportedQuery(
@@ -32,23 +32,23 @@ def united(
             remedy="Register the union of some of them as a query, and read that.",
         )
     inputs: list[StreamScan | QueryScan] = []
-    for each in (replace(source, others=(), alias=None), *source.others):
-        with located(each.span, text):
-            inputs.append(_member(each, scan_of(each), inputs))
-    inputs = [replace(member, alias=f"{place}") for place, member in enumerate(inputs)]
+    for part in (replace(source, others=(), alias=None), *source.others):
+        with located(part.span, text):
+            inputs.append(_input(part, scan_of(part), inputs))
+    inputs = [replace(item, alias=f"{index}") for index, item in enumerate(inputs)]
     first = inputs[0]
-    times = {_time_place(member) for member in inputs}
+    times = {_time_place(item) for item in inputs}
     time = first.time if isinstance(first, StreamScan) and len(times) == 1 else None
     return UnionAll(tuple(inputs), source.alias or _UNNAMED, first.table, time)
 
 
-def _time_place(member: StreamScan | QueryScan) -> int | None:
-    """Which of its columns is the event time."""
-    time = member.time if isinstance(member, StreamScan) else None
-    return None if time is None else member.table.names.index(time)
+def _time_place(part: StreamScan | QueryScan) -> int | None:
+    """The index of its event time column."""
+    time = part.time if isinstance(part, StreamScan) else None
+    return None if time is None else part.table.names.index(time)
 
 
-def _member(
+def _input(
     source: Source,
     scan: StreamScan | RelationScan | QueryScan,
     earlier: list[StreamScan | QueryScan],
@@ -74,26 +74,26 @@ def _member(
 
 
 def _check_columns(scan: StreamScan | QueryScan, first: StreamScan | QueryScan) -> None:
-    own, wanted = [field.type for field in scan.table], [field.type for field in first.table]
-    if own == wanted:
+    types, expected = [field.type for field in scan.table], [field.type for field in first.table]
+    if types == expected:
         return
     remedy = f"Register a query that selects the columns of '{first.name}' in their order and types, and read that."
-    if len(own) != len(wanted):
+    if len(types) != len(expected):
         raise UserError(
-            f"'{scan.name}' has {len(own)} columns, '{first.name}' has {len(wanted)}: streams in UNION ALL have"
+            f"'{scan.name}' has {len(types)} columns, '{first.name}' has {len(expected)}: streams in UNION ALL have"
             " the same types of columns, in the same order",
             remedy=remedy,
         )
-    place = next(place for place, kind in enumerate(own) if kind != wanted[place])
+    index = next(index for index, kind in enumerate(types) if kind != expected[index])
     raise UserError(
-        f"column {place + 1} of '{scan.name}', '{scan.table.names[place]}', is {own[place]}, that of"
-        f" '{first.name}', '{first.table.names[place]}', is {wanted[place]}",
+        f"column {index + 1} of '{scan.name}', '{scan.table.names[index]}', is {types[index]}, that of"
+        f" '{first.name}', '{first.table.names[index]}', is {expected[index]}",
         remedy=remedy,
     )
 
 
 def check_read(query: Query, what: str) -> None:
-    """Raises `UnsupportedQuery` for a query that takes back what it has said."""
+    """Raises `UnsupportedQuery` for a query that retracts rows."""
     if query.revisions is not None and query.emission == "windows":
         raise UnsupportedQuery(
             f"{what} revises its windows, and cannot be read in FROM: rows that were read would be retracted",
@@ -102,7 +102,7 @@ def check_read(query: Query, what: str) -> None:
 
 
 def check_names(query: Query) -> None:
-    """Raises `UserError` for a query that has a column called as ours are."""
+    """Raises `UserError` for a query with a column of an internal name."""
     for column in query.schema.names:
         if column.startswith(OURS):
             raise UserError(

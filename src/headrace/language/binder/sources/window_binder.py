@@ -1,4 +1,4 @@
-"""What does a window of FROM mean: which window of the algebra, over which of the stream's columns?"""
+"""The binder of windows: a window clause becomes a window of the algebra over columns of the stream."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def bind_window(
     functions: Mapping[str, UserFunction],
     names: Names,
 ) -> Window:
-    """The window that a clause means over a stream or a query's results; raises `UserError` for columns that do not fit."""
+    """The window of a clause over a stream or a query's results; raises `UserError` for columns that do not fit."""
     match clause:
         case RowsWindow(count=None):
             return Unbounded()
@@ -88,8 +88,8 @@ def bind_window(
         case NamedWindow():
             check_attribute(clause.attribute, scan, text)
             binder = _partition(scan, text, functions, "a WINDOW")
-            given = tuple(binder.bind(item) for item in clause.on)
-            return replace(_registered(clause, text, names), on=given)
+            arguments = tuple(binder.bind(item) for item in clause.on)
+            return replace(_registered(clause, text, names), on=arguments)
         case LandmarkWindow():
             check_attribute(clause.attribute, scan, text)
             return Landmark(clause.slide, clause.origin)
@@ -107,10 +107,10 @@ def bind_window(
 
 
 def _registered(clause: NamedWindow, text: str, names: Names) -> Custom:
-    """The user's window or a built-in one, made once to see that its constants suit it."""
-    found = names.window(clause.name)
-    name, body = (clause.name.lower(), None) if found is None else (found.name, found.body)
-    if found is None and name not in WRITTEN:
+    """The user's window or a built-in one, constructed once to check its constants."""
+    registered = names.window(clause.name)
+    name, body = (clause.name.lower(), None) if registered is None else (registered.name, registered.body)
+    if registered is None and name not in WRITTEN:
         raise UserError(
             f"there is no window '{clause.name}'",
             span=clause.span,
@@ -143,8 +143,8 @@ def _partition(
     def aggregate(call: FunctionCall) -> Expression:
         raise UserError(f"{what} cannot hold the aggregate {call.name.upper()}", span=call.span, text=text)
 
-    own = Scope(text, (BoundSource(scan, Unbounded(), bare=True, span=Span(0, 0)),))
-    return ExpressionBinder(text, own.column, aggregate, functions)
+    scope = Scope(text, (BoundSource(scan, Unbounded(), bare=True, span=Span(0, 0)),))
+    return ExpressionBinder(text, scope.column, aggregate, functions)
 
 
 def _numbering(number: RowNumber | None, scan: StreamScan | QueryScan | UnionAll, text: str) -> Numbering:
@@ -160,7 +160,7 @@ def _numbering(number: RowNumber | None, scan: StreamScan | QueryScan | UnionAll
 
 
 def check_attribute(attribute: Name | None, scan: StreamScan | QueryScan | UnionAll, text: str) -> None:
-    """A window is taken over the event time of its stream."""
+    """Raises `UserError` for a window over anything but the event time of its stream."""
     if attribute is None:
         return
     time = scan.time if isinstance(scan, StreamScan | UnionAll) else None

@@ -1,0 +1,1 @@
+"""Apache Flink, in Java."""

@@ -1,0 +1,1 @@
+"""Polars, a batch yardstick."""

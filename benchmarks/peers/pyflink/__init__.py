@@ -1,1 +1,0 @@
-"""PyFlink, the Python face of Apache Flink."""
