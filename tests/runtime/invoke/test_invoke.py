@@ -107,11 +107,11 @@ def test_a_slot_given_again_while_old_bitmaps_hold_it_would_be_noticed(
 
     for module in (selection, shared_selections, deferred_window):
         monkeypatch.setattr(module, "number_of", reused)
-    shared_selections._plans._values.clear()
+    shared_selections._plans._kept.clear()
     plan_files.clear_caches()
     with pytest.raises(AssertionError):
         lived(Rig(tmp_path, ONE_FILE))
-    shared_selections._plans._values.clear()
+    shared_selections._plans._kept.clear()
     plan_files.clear_caches()
 
 
