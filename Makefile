@@ -11,7 +11,7 @@ BENCH_STAMP := $(VENV)/.ready-to-measure
 CODE := src tests $(wildcard benchmarks examples)
 WORKERS := 2
 
-.PHONY: help setup setup-dev demo test lint format types imports unit plans narrow lock bench soak kills clean
+.PHONY: help setup setup-dev demo test lint format types imports unit plans golden narrow lock bench soak kills clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ lock: $(DEV_STAMP) ## refresh the exact versions in constraints.txt
 
 plans: $(DEV_STAMP) ## record the plans of tests/planner again, to review what differs
 	$(BIN)/python -m tests.planner.record
+
+golden: $(DEV_STAMP) ## record the answers of golden cases (ARGS: files), to review what differs
+	$(BIN)/python -m tests.golden.record $(ARGS)
 
 soak: $(DEV_STAMP) ## the long tests: kills, restarts, many generated histories
 	HYPOTHESIS_PROFILE=soak $(PYTEST) -m "soak or not soak" --timeout=3600 --session-timeout=0 $(ARGS)

@@ -34,9 +34,12 @@ from headrace.store.logs.manifest import Manifest
 def emitted_rows(
     home: Home, manifest: Manifest, operator: Operator, query: Query, provisional: pa.Table | None = None
 ) -> pa.Table:
-    """All emitted rows of a query, in the order of the contract; only the selected columns."""
+    """All that a query has emitted, in the order of the contract; only the selected columns.
+
+    `provisional` are the rows it would emit beyond that if the streams ended here.
+    """
     if is_answer(query):
-        table = current_answer.invoke(home, manifest, operator, query)
+        table = current_answer.invoke(home, manifest, operator, query, provisional)
     else:
         parts = [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
         parts += [provisional] if provisional is not None else []

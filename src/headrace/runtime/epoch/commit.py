@@ -54,11 +54,12 @@ def next_manifest(
     retained_since = _expire_archives(lists, plan, operators, progress_after, files)
     results = [file.as_entry(before.epoch + 1) for receipt in receipts for file in receipt.results]
     facts = _counted(before.facts, seen, receipts)
-    with_groups = {name for scan in scans for name, operator in scan.operators.items() if operator.groups}
-    observed = [*(scan.operators for scan in scans), *(receipt.operators for receipt in receipts)]
-    by_task = (
-        [{name: task[name] for name in with_groups & task.keys()} for task in observed] if with_groups else []
-    )
+    with_groups = {name for scan in scans for name, observed in scan.operators.items() if observed.groups}
+    observed_by_task = [task.operators for task in scans] + [task.operators for task in receipts]
+    by_task = [
+        {name: observed[name] for name in with_groups & observed.keys()}
+        for observed in (observed_by_task if with_groups else [])
+    ]
     facts = with_row_layout_states(facts, plan, added(by_task))
     if results:
         facts = with_classes(facts, "results", lists.get("results", RadixList()), results)
@@ -299,8 +300,9 @@ def _after(
         groups = rolled_up(groups) if rule.patterns else groups
         complete_since = progress.complete_since
         if work.kind == "replay" and plan.streams[operator.stream].archive == "none":
-            # Rows that arrived while it was paused are not stored.
-            complete_since = beyond(streams[operator.stream])
+            complete_since = beyond(
+                streams[operator.stream]
+            )  # rows that arrived while it was paused are not stored
         progress = replace(
             progress,
             emitted_to=emitted_to,

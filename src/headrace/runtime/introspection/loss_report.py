@@ -77,11 +77,7 @@ def _taken_in(home: Home, after: Manifest) -> dict[str, str]:
             if planned.operator.stream == stream and planned.channel in ("rows", "kept")
         ]
         revising = [planned.revisions for planned in readers if planned.revisions is not None]
-        if (
-            revising
-            and len(revising) == len(readers)
-            and all(revisions.within is None for revisions in revising)
-        ):
+        if revising and len(revising) == len(readers) and all(each.within is None for each in revising):
             answered[stream] = _WHOLLY
         elif revising:
             answered[stream] = " but of queries WITH REVISIONS"

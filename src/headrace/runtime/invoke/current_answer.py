@@ -70,24 +70,32 @@ def invoke_latest(home: Home, operator: Operator, query: Query) -> pa.Table:
                 raise
 
 
-def invoke(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
-    """The current answer in the query's own order, with system columns and caveats."""
+def invoke(
+    home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None = None
+) -> pa.Table:
+    """The current answer in the query's own order, with system columns and caveats.
+
+    `ending`: what a provisional end of the streams adds to the committed results; the answer is then the one at that end.
+    """
     selection = operator.on_request or _while_backfilling(home, manifest, operator, query)
     if selection is not None:
         table = Invocation(home, manifest, selection).answer()
         return result_log.empty(query) if table is None else table
     if operator.id not in manifest.operators:
         return result_log.empty(query)
-    table = _stored_answer(home, manifest, operator, query)
+    table = _stored_answer(home, manifest, operator, query, ending)
     return caveats_of(home, manifest, operator, query, table).on(table)
 
 
-def _stored_answer(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
-    """The answer from the query's results and state."""
+def _stored_answer(
+    home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None
+) -> pa.Table:
+    """The answer from the query's results and state; with `ending` as of the provisional end of its streams."""
     if query.emission == "relation":
-        return _relation_now(home, manifest, operator, query)
+        return _relation_now(home, manifest, operator, query, ending)
     if query.emission == "stream":
-        return _joined([part.table for part in result_log.epochs_of(home, manifest, operator.id)], query)
+        parts = [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
+        return _joined(parts if ending is None else [*parts, ending], query)
     window = find_window(query.root)
     assert window is not None
     emitted_to = manifest.operators[operator.id].emitted_to
@@ -161,10 +169,12 @@ def _joined(tables: Sequence[pa.Table], query: Query) -> pa.Table:
     return pa.concat_tables(tables) if tables else result_log.empty(query)
 
 
-def _relation_now(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
+def _relation_now(
+    home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None
+) -> pa.Table:
     tables = [result_log.sum_of_expired(home, manifest, operator.id)]
     tables += [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
-    tables += uncommitted(home, manifest, operator)
+    tables += uncommitted(home, manifest, operator) if ending is None else [ending]
     changes = [table for table in tables if table is not None]
     if not changes:
         return result_log.empty(query)

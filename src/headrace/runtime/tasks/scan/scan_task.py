@@ -6,7 +6,7 @@ A row is in the archive, with its fate, before any query reads it (architecture,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -116,40 +116,39 @@ class _ScanTask:
         return self._streams[name]
 
     def _open(self, name: str) -> StreamTask:
-        definition, replay = self._plan.streams[name], self._message.replay
+        definition = self._plan.streams[name]
         operators = [self._plan.operators[id_] for id_ in self._message.operators]
         readers = [operator for operator in operators if operator.stream == name]
-        copies = definition.archive == "copy" and not replay
-        message = self._message
-        files = message.remembered.get(name, ())
-        watch = Watch.of(
-            definition, message.groups.get(name, {}), [open_keys(self._store, f) for f in files], replay
-        )
         channels = {operator.id: self._plan.planned[operator.id].channel for operator in readers}
-        of_rows = [operator for operator in readers if channels[operator.id] != "rejects"]
-        unions = self._feeds_of(name)
-        columns_of_unions = frozenset().union(*(union.reads() for union in unions))
-        columns = columns_read(definition, of_rows, copies, watch.columns | columns_of_unions)
+        unions, watch = self._feeds_of(name), self._watch(definition)
+        columns = columns_read(
+            definition,
+            [operator for operator in readers if channels[operator.id] != "rejects"],
+            self._is_copied(definition),
+            watch.columns | frozenset().union(*(union.reads() for union in unions)),
+        )
         relations = {r: self._relation(r) for operator in readers for r in operator.relations}
         revising = {
             operator.id: revisions.within
             for operator in readers
             if (revisions := self._plan.planned[operator.id].revisions) is not None
         }
-        others = [operator for operator in readers if operator.id not in revising]
+        plain = [operator for operator in readers if operator.id not in revising]
         rows, late, rejects, sampled = (
             timed(
-                [operator for operator in others if channels[operator.id] == channel],
+                [operator for operator in plain if channels[operator.id] == channel],
                 relations,
-                message.row_layout_states,
+                self._message.row_layout_states,
             )
             for channel in ("rows", "late", "rejects", "kept")
         )
         columns_of_samples = frozenset().union(
             *(columns_of(operator) for operator in readers if channels[operator.id] == "kept")
         )
-        fields = [definition.schema.arrow().field(column) for column in columns]
-        new_run = partial(file_names.archive_run, name, self._message.epoch, self._message.task)
+        revised = {
+            within: [operator for operator in readers if revising.get(operator.id, -1) == within]
+            for within in revising.values()
+        }
         return StreamTask(
             definition,
             columns,
@@ -158,21 +157,33 @@ class _ScanTask:
             late,
             rejects,
             SampledRows.of(name, self._plan.sample_rate_of(name), sampled, columns_of_samples),
-            [
-                (
-                    within,
-                    timed([reader for reader in readers if revising.get(reader.id, -1) == within], relations),
-                )
-                for within in dict.fromkeys(revising.values())
-            ],
+            [(within, timed(operators, relations)) for within, operators in revised.items()],
             unions,
-            Archiving(
-                self._store, RunWriter(pa.schema(fields), definition.time, _blocks(definition)), new_run
-            )
-            if copies
-            else None,
+            self._archiving(definition, columns),
             watch,
             RejectWriter(),
+        )
+
+    def _is_copied(self, definition: StreamDefinition) -> bool:
+        """Whether the task copies the stream's rows to the archive."""
+        return definition.archive == "copy" and not self._message.replay
+
+    def _watch(self, definition: StreamDefinition) -> Watch:
+        files = self._message.remembered.get(definition.name, ())
+        return Watch.of(
+            definition,
+            self._message.groups.get(definition.name, {}),
+            [open_keys(self._store, file) for file in files],
+            self._message.replay,
+        )
+
+    def _archiving(self, definition: StreamDefinition, columns: Sequence[str]) -> Archiving | None:
+        if not self._is_copied(definition):
+            return None
+        fields = [definition.schema.arrow().field(column) for column in columns]
+        new_run = partial(file_names.archive_run, definition.name, self._message.epoch, self._message.task)
+        return Archiving(
+            self._store, RunWriter(pa.schema(fields), definition.time, _blocks(definition)), new_run
         )
 
     def _feeds_of(self, name: str) -> list[UnionFeed]:

@@ -1,0 +1,64 @@
+"""What is wrong with a golden case: its answers compared with the expected rows, as text with places and differences."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from tests.golden.case import Block, Case
+from tests.golden.running import Failed, Opener, Read, Variant, run_case
+from tests.golden.values import same_rows, same_types
+
+
+def problems(case: Case, variants: Iterable[Variant], opened: Opener) -> str:
+    """A paragraph for each wrong answer, with the variants that gave it; empty when there is none."""
+    found: dict[str, list[Variant]] = {}
+    for variant in variants:
+        try:
+            answers = run_case(case, variant, opened)
+        except Failed as failed:
+            found.setdefault(str(failed), []).append(variant)
+            continue
+        for block in case.blocks:
+            if block in answers and (difference := _difference(case, block, answers[block])):
+                found.setdefault(difference, []).append(variant)
+    return "\n\n".join(
+        "\n".join([difference, *(f"  in: {variant}" for variant in variants)])
+        for difference, variants in found.items()
+    )
+
+
+def _difference(case: Case, block: Block, found: Read) -> str:
+    if block.kind == "statement":
+        return _wrong_error(case, block, found)
+    expected = block.expected
+    if expected is None:
+        return f"{case.place(block)}: no rows are expected; write ---- below the query, or record the case"
+    if not same_types(block.types, found.types):
+        return (
+            f"{case.place(block)}: {_title(block)}\nthe columns are of types {found.types}, not {block.types}"
+        )
+    if same_rows(expected, found.rows, block.types, sort=block.sorted):
+        return ""
+    return f"{case.place(block)}: {_title(block)}\n{_diff(expected, found.rows)}"
+
+
+def _wrong_error(case: Case, block: Block, found: Read) -> str:
+    pattern = " ".join(block.words[1:])
+    if not found.rows:
+        return f"{case.place(block)}: {_title(block)}\nthere was no error"
+    if block.expected is not None and block.expected != found.rows:
+        return f"{case.place(block)}: {_title(block)}\n{_diff(block.expected, found.rows)}"
+    message = "\n".join(found.rows)
+    if re.search(pattern, message) is None:
+        return f"{case.place(block)}: {_title(block)}\nthe error does not match {pattern}:\n{message}"
+    return ""
+
+
+def _title(block: Block) -> str:
+    return block.text or f"{block.kind} {block.query}"
+
+
+def _diff(expected: Iterable[str], found: Iterable[str]) -> str:
+    return "\n".join(difflib.unified_diff(list(expected), list(found), "expected", "answered", lineterm=""))
