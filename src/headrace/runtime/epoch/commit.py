@@ -300,9 +300,8 @@ def _after(
         groups = rolled_up(groups) if rule.patterns else groups
         complete_since = progress.complete_since
         if work.kind == "replay" and plan.streams[operator.stream].archive == "none":
-            complete_since = beyond(
-                streams[operator.stream]
-            )  # rows that arrived while it was paused are not stored
+            # Rows that arrived while it was paused are not stored.
+            complete_since = beyond(streams[operator.stream])
         progress = replace(
             progress,
             emitted_to=emitted_to,
