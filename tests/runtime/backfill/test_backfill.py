@@ -186,7 +186,7 @@ def with_a_gap(*asked: Any) -> list[Bundle]:
 def counted_twice(*asked: Any) -> list[Bundle]:
     """At the cut-over the last entry of the past is believed to be ahead still."""
     found = BUNDLES(*asked)
-    return [*found[:-1], replace(found[-1], place=found[-1].place - 1)] if len(found) > 2 else found
+    return [*found[:-1], replace(found[-1], position=found[-1].position - 1)] if len(found) > 2 else found
 
 
 def lived(rig: Rig, name: str) -> None:

@@ -9,7 +9,7 @@ import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from headrace.operators.base.operator import Operator
 from headrace.operators.partials.partial import Partial
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.messages.epoch_plan import Retention
 from headrace.runtime.plan import bound_queries, epoch_planner, plan_files
 from headrace.runtime.plan.code_fingerprint import fingerprint
 from headrace.runtime.plan.plan_classes import classes, codec
@@ -296,6 +297,20 @@ def test_plans_that_are_equal_are_files_of_one_name(tmp_path: Path) -> None:
         bound_queries._lowered.clear()
         again = save_plan(store, epoch_planner.make_plan(hub.catalog), plan_files.NO_PLAN)
         assert again.files == first.files
+
+
+def test_an_operator_stays_one_object_when_another_fact_of_it_changes(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "other")
+    with Rig(tmp_path).hub(1, {"tumble": QUERIES["tumble"]}) as hub:
+        plan = hub.loop.engine.plan
+    (id_,) = plan.planned
+    retained = replace(plan, planned={id_: replace(plan.planned[id_], retention=Retention(7))})
+    first = save_plan(store, plan, plan_files.NO_PLAN)
+    second = save_plan(store, retained, first)
+    plan_files.clear_caches()
+    assert load_plan(store, second.name).operators[id_] is load_plan(store, first.name).operators[id_]
+    assert load_plan(store, first.name).retention_of(id_) is None
+    assert load_plan(store, second.name).retention_of(id_) == Retention(7)
 
 
 # ------------------------------------------------------------------------------------------------------------ no code runs

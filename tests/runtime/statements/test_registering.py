@@ -34,13 +34,16 @@ def test_queries_registered_in_one_script_are_one_chunk_of_the_log_and_one_plan(
         assert len(hub.catalog.queries) == 50
 
 
-def test_a_registration_writes_what_it_adds_to_the_plan_and_not_what_is_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", ["", "OPTIONS (retain '3 DAYS') "])
+def test_a_registration_writes_what_it_adds_to_the_plan_and_not_what_is_there(
+    tmp_path: Path, options: str
+) -> None:
     rig = Rig(tmp_path)
     with rig.hub(1, {}) as hub:
         written = []
         for first, stop in ((0, 400), (400, 401), (401, 402)):
             before = set((rig.home / "plans").iterdir()) if (rig.home / "plans").exists() else set()
-            hub.execute(queries(range(first, stop)))
+            hub.execute(queries(range(first, stop)).replace(" AS SELECT", f" {options}AS SELECT"))
             hub.catch_up()
             written.append(sum(file.stat().st_size for file in set((rig.home / "plans").iterdir()) - before))
         assert max(written[1:]) < written[0] / 20

@@ -36,22 +36,22 @@ class _Weighed:
 
     def __init__(self, most: int) -> None:
         self._most, self._bytes = most, 0
-        self._kept: OrderedDict[tuple[str, str, str], tuple[Any, int]] = OrderedDict()
+        self._values: OrderedDict[tuple[str, str, str], tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: tuple[str, str, str], make: Callable[[], tuple[Any, int]]) -> Any:
         """The value of a key, made when it is not cached; `make` also returns its size in bytes."""
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key][0]
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key][0]
         value, size = make()
         with self._lock:
-            if key not in self._kept:
-                self._kept[key] = value, size
+            if key not in self._values:
+                self._values[key] = value, size
                 self._bytes += size
-            while self._bytes > self._most and len(self._kept) > 1:
-                self._bytes -= self._kept.popitem(last=False)[1][1]
+            while self._bytes > self._most and len(self._values) > 1:
+                self._bytes -= self._values.popitem(last=False)[1][1]
         return value
 
 

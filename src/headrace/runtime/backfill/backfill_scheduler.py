@@ -65,17 +65,17 @@ class Group:
     until: int | None
 
 
-def longest_backfill(places: Mapping[str, tuple[str, int]]) -> Group:
-    """The operators with the most entries left to read, of `places`: operator → (stream, position).
+def longest_backfill(positions: Mapping[str, tuple[str, int]]) -> Group:
+    """The operators with the most entries left to read, of `positions`: operator → (stream, position).
 
     They read at most up to the next operator's position; from there on both read together.
     """
-    stream, start = min(places.values(), key=lambda position: position[1])
-    others = [position for name, position in places.values() if name == stream and position > start]
+    stream, start = min(positions.values(), key=lambda position: position[1])
+    others = [position for name, position in positions.values() if name == stream and position > start]
     return Group(
         stream,
         start,
-        tuple(name for name, position in places.items() if position == (stream, start)),
+        tuple(name for name, position in positions.items() if position == (stream, start)),
         min(others, default=None),
     )
 

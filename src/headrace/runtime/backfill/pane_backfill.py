@@ -1,5 +1,4 @@
-"""The choice of the input of a backfill for a window that is resized or added at run time: panes of another query, the
-archive, or nothing.
+"""Input of a backfill for a window that is changed at run time: panes of another query, the archive, or nothing.
 
 A query whose window was changed emits the windows that end from then on, over all rows that are still stored: from panes of
 another query that cover its window, else from the archive, else from whichever covers more; its progress has since when
@@ -122,14 +121,14 @@ class BackfillPlanner:
             return OperatorProgress(progress.punctuation, length, length, complete_since=beyond(progress))
         inputs = [
             initial_progress(
-                plan.streams[each.stream],
-                self.home.list_of(manifest, f"archive:{each.stream}"),
-                manifest.stream(each.stream),
+                plan.streams[union_input.stream],
+                self.home.list_of(manifest, f"archive:{union_input.stream}"),
+                manifest.stream(union_input.stream),
                 from_now=False,
             )
-            for each in union_streams.inputs_of(stream)
+            for union_input in union_streams.inputs_of(stream)
         ]
-        return OperatorProgress(complete_since=max(each.complete_since for each in inputs))
+        return OperatorProgress(complete_since=max(progress.complete_since for progress in inputs))
 
     def _first_entry(self, archive: RadixList, needed: Instant) -> int:
         """The first entry of the archive that has a row at or after `needed`."""

@@ -49,7 +49,7 @@ class Archives:
             for entry in entries
             for split in splits_of(entry, self.plan.streams[name], ingest_records)
         ]
-        end = bundles[-1].place
+        end = bundles[-1].position
         return EpochWork(
             "replay",
             tuple(splits),
@@ -68,16 +68,18 @@ class Archives:
             bundles = (
                 Bundle(index + 1, ((stream.name, ArchiveEntry.from_json(entry)),)) for index, entry in listed
             )
-        return chunk_of(takewhile(lambda bundle: until is None or bundle.place <= until, bundles), size, None)
+        return chunk_of(
+            takewhile(lambda bundle: until is None or bundle.position <= until, bundles), size, None
+        )
 
     def _punctuation(self, stream: StreamDefinition, last: Bundle) -> Instant:
         """The punctuation after the chunk's last epoch; when that was the latest epoch, the current one."""
-        if last.place == self.length(stream.name):
+        if last.position == self.length(stream.name):
             return self._current(stream.name)
         if stream.using != USING:
             return last.entries[0][1].after
         current = {name: self._current(name) for name in self.plan.streams}
-        return union_replay.punctuation_at(stream, self._list, self.home.store.read, last.place, current)
+        return union_replay.punctuation_at(stream, self._list, self.home.store.read, last.position, current)
 
     def _current(self, stream: str) -> Instant:
         return progress_of(self.manifest.stream(stream)).punctuation

@@ -27,9 +27,9 @@ Read = Callable[[str], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The entries of several streams in one epoch; `place` is the position of operators that have folded them."""
+    """The entries of several streams in one epoch; `position` is that of operators that have folded them."""
 
-    place: int
+    position: int
     entries: tuple[tuple[str, ArchiveEntry], ...]
 
     @property
@@ -99,7 +99,7 @@ def first_from(archive: RadixList, read: Read, epoch: int) -> int:
 
 
 def punctuation_at(
-    stream: StreamDefinition, lists: Lists, read: Read, place: int, now: Mapping[str, Instant]
+    stream: StreamDefinition, lists: Lists, read: Read, position: int, now: Mapping[str, Instant]
 ) -> Instant:
     """The punctuation of a union when an epoch began; `now` has the current one of each input.
 
@@ -107,6 +107,6 @@ def punctuation_at(
     """
     punctuations = []
     for union_input in inputs_of(stream):
-        next_entry = next(_since(lists(union_input.stream), read, place), None)
+        next_entry = next(_since(lists(union_input.stream), read, position), None)
         punctuations.append(now[union_input.stream] if next_entry is None else next_entry[1]["before"])
     return min(punctuations)

@@ -19,7 +19,7 @@ from headrace.runtime.messages.task_messages import ScanReceipt, StateReceipt, S
 from headrace.runtime.plan import union_streams
 from headrace.runtime.progress import union_progress
 from headrace.runtime.progress.group_progress import group_punctuation_columns
-from headrace.runtime.progress.punctuation import after_scans, as_known, progress_of
+from headrace.runtime.progress.punctuation import after_scans, committed_progress, progress_of
 from headrace.runtime.tasks.scan.deduplicate import retained_files
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.store.logs.manifest import Manifest, StateRun
@@ -86,7 +86,10 @@ def _expire_archives(
     progress: Mapping[str, StreamProgress],
     files: ListFiles,
 ) -> dict[str, Instant]:
-    """Remove entries that have expired and were read by all from the archives; returns, by stream, the instant since which it has all rows."""
+    """Remove archive entries that have expired and were read by all.
+
+    Returns, by stream with removed entries, the instant since which its archive has all rows.
+    """
     retained_since = {}
     for name, stream in plan.streams.items():
         archive = lists.get(f"archive:{name}")
@@ -117,7 +120,10 @@ def _with_retained_since(
 
 
 def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manifest:
-    """The manifest without the progress, archive and rejects of dropped streams; a stream of the same name starts from scratch."""
+    """The manifest without the progress, archive and rejects of dropped streams.
+
+    A stream of the same name starts from scratch.
+    """
     remaining = {name for name, committed in old.streams.items() if committed.born == home.born(name)}
     remaining &= set(plan.streams)
     dropped = {f"{kind}:{name}" for name in set(old.streams) - remaining for kind in ("archive", "rejects")}
@@ -130,7 +136,7 @@ def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manif
             archive_of = lambda stream: old.lists.get(f"archive:{stream}", RadixList())  # noqa: E731
             until = union_replay.length_of_new(plan.streams[name], archive_of, home.store.read)
             streams[name] = replace(
-                union_progress.known_so_far(plan.streams[name], streams[name], streams), until=until
+                union_progress.committed_union(plan.streams[name], streams[name], streams), until=until
             )
     return replace(
         old,
@@ -218,7 +224,7 @@ def _streams(
     ends = union_replay.ends_after(plan.streams, work.taken, before.epoch + 1)
     for name, definition in plan.streams.items():
         receipt = receipts.get(name, StreamReceipt())
-        committed = as_known(before.stream(name), progress[name], receipt.sources, now)
+        committed = committed_progress(before.stream(name), progress[name], receipt.sources, now)
         committed = replace(
             committed,
             until=ends.get(name, committed.until),
@@ -294,9 +300,8 @@ def _after(
         groups = rolled_up(groups) if rule.patterns else groups
         complete_since = progress.complete_since
         if work.kind == "replay" and plan.streams[operator.stream].archive == "none":
-            complete_since = beyond(
-                streams[operator.stream]
-            )  # rows that arrived while it was paused are not stored
+            # Rows that arrived while it was paused are not stored.
+            complete_since = beyond(streams[operator.stream])
         progress = replace(
             progress,
             emitted_to=emitted_to,

@@ -73,6 +73,6 @@ def added(parts: Sequence[Mapping[str, _Seen]]) -> dict[str, _Seen]:
     sums: dict[str, _Seen] = {}
     for part in parts:
         for name, seen in part.items():
-            sum_ = sums.get(name)
-            sums[name] = seen if sum_ is None else sum_.plus(seen)
+            total = sums.get(name)
+            sums[name] = seen if total is None else total.plus(seen)
     return sums

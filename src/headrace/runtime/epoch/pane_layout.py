@@ -37,8 +37,8 @@ def with_row_layout_states(
         operator = None if planned is None or not observation.groups else planned.over_panes
         if operator is not None and operator.family and operator.adapts:
             state = state_name(operator)
-            sum_ = measured[state][1].plus(observation) if state in measured else observation
-            measured[state] = operator, sum_
+            total = measured[state][1].plus(observation) if state in measured else observation
+            measured[state] = operator, total
     chosen = set(previous)
     for state, (operator, observation) in measured.items():
         if observation.groups < LEAST_GROUPS:

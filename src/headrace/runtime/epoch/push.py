@@ -86,10 +86,10 @@ class Pushing:
         self._next: dict[str, int] = {}
 
     def push(self, name: str, rows: Any, producer: str | None, sequence: int | None) -> int:
-        """Write rows as a segment and log it, unless the producer's batch of that number is in the log; returns the number of rows.
+        """Write rows as a segment and log it, unless the producer's batch of that number is in the log.
 
-        Raises `UserError` when the stream takes no pushes, the rows do not fit its columns, or the number is not valid;
-        `PushFailed` when the rows were not written, or that is in doubt.
+        Returns the number of rows. Raises `UserError` when the stream takes no pushes, the rows do not fit its columns, or the
+        number is not valid; `PushFailed` when the rows were not written, or that is in doubt.
         """
         definition, intake = self._stream(name), self._engine.intake
         table = as_rows(definition, rows)

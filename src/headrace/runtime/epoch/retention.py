@@ -127,7 +127,7 @@ class RetentionPass:
             tables.insert(0, section_of(self.store, self.sums[operator][0], operator))
         changes = pa.concat_tables(tables)
         shown = [
-            name_ for name_ in changes.column_names if name_ not in (AT, CHANGE) and not _is_hidden(name_)
+            column for column in changes.column_names if column not in (AT, CHANGE) and not _is_hidden(column)
         ]
         bag = consolidated(changes, shown)
         insertions = pa.array(np.ones(bag.num_rows, np.int8)).cast(changes.schema.field(CHANGE).type)

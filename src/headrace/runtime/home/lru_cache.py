@@ -16,31 +16,31 @@ class Recent(Generic[_Key, _Value]):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._kept: OrderedDict[_Key, _Value] = OrderedDict()
+        self._values: OrderedDict[_Key, _Value] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: _Key) -> _Value | None:
         """The value, or None."""
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
+            if key in self._values:
+                self._values.move_to_end(key)
+            return self._values.get(key)
 
     def put(self, key: _Key, value: _Value) -> None:
         """Store a value."""
         with self._lock:
-            self._kept[key] = value
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._limit:
-                self._kept.popitem(last=False)
+            self._values[key] = value
+            self._values.move_to_end(key)
+            while len(self._values) > self._limit:
+                self._values.popitem(last=False)
 
     def drop(self, unwanted: Callable[[_Key], bool]) -> None:
         """Remove the values of some keys."""
         with self._lock:
-            for key in [key for key in self._kept if unwanted(key)]:
-                del self._kept[key]
+            for key in [key for key in self._values if unwanted(key)]:
+                del self._values[key]
 
     def clear(self) -> None:
         """Remove all values, as in a new worker."""
         with self._lock:
-            self._kept.clear()
+            self._values.clear()

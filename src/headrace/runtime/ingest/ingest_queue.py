@@ -39,8 +39,8 @@ class Intake:
     _positions: dict[str, Any] = field(default_factory=dict)
     _rate: dict[str, tuple[Instant, int]] = field(default_factory=dict)
     _producers: dict[str, Producers] = field(default_factory=dict)
-    _handed: list[IngestRecord] = field(default_factory=list)
-    _known: int = 0
+    _queued: list[IngestRecord] = field(default_factory=list)
+    _logged: int = 0
     _in_doubt: bool = False
     """An append has failed, and it is not known yet whether its records are in the log."""
 
@@ -55,9 +55,9 @@ class Intake:
             self._producers[name] = summary.producers
             if summary.rate is not None:
                 self._rate[name] = summary.rate
-        self._known = upto
+        self._logged = upto
         for ordinal, entry in self.home.ingest_log.read(max(upto, self.home.ingest_log.start)):
-            self._known = ordinal + 1
+            self._logged = ordinal + 1
             record = IngestRecord.from_json(entry)
             if ordinal < self.home.born(record.stream):
                 continue  # of a dropped stream of the same name
@@ -77,10 +77,10 @@ class Intake:
         records: list[IngestRecord] = []
         for stream in streams:
             records += self._new_records(stream)
-        queued = tuple(self._handed)
+        queued = tuple(self._queued)
         records += self._first_of_each(queued)
         self._append(records)
-        del self._handed[: len(queued)]  # after the append: a failed one must not lose them
+        del self._queued[: len(queued)]  # after the append: a failed one must not lose them
         return len(records)
 
     def hand_in(self, record: IngestRecord) -> None:
@@ -117,7 +117,7 @@ class Intake:
 
     def queue(self, record: IngestRecord) -> None:
         """Queue a record from another thread; the next `listen` logs it."""
-        self._handed.append(record)
+        self._queued.append(record)
 
     def last_batch(self, stream: str) -> int:
         """The last micro-batch of a stream that is in the log; -1 for none."""
@@ -223,7 +223,7 @@ class Intake:
         for offset, record in enumerate(records):
             self._remember(record)
             self._enqueue(first + offset, record)
-        self._known = first + len(records)
+        self._logged = first + len(records)
 
     def _news(self) -> tuple[RecordLog, list[tuple[int, IngestRecord]]]:
         """The log, opened again, with its records that are not queued here, made durable.
@@ -232,7 +232,7 @@ class Intake:
         its records were visible.
         """
         log = RecordLog(self.home.store, INGEST_LOG)
-        news = [(ordinal, IngestRecord.from_json(entry)) for ordinal, entry in log.read(self._known)]
+        news = [(ordinal, IngestRecord.from_json(entry)) for ordinal, entry in log.read(self._logged)]
         if news:
             log.settle()
         return log, news
@@ -243,7 +243,7 @@ class Intake:
         for ordinal, record in news:
             self._remember(record)
             self._enqueue(ordinal, record)
-            self._known = ordinal + 1
+            self._logged = ordinal + 1
         self._in_doubt = False
 
     def _remember(self, record: IngestRecord) -> None:

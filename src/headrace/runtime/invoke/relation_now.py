@@ -40,7 +40,9 @@ def changes_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) 
     chain = (operator, *below(plan, operator))
     if any(id_ not in manifest.operators for id_ in chain):
         return None
-    streams = {name: progress_of(known) for name, known in manifest.streams.items() if name in plan.streams}
+    streams = {
+        name: progress_of(committed) for name, committed in manifest.streams.items() if name in plan.streams
+    }
     now = union_progress.nows(plan.streams, streams, streams).get(plan.operators[operator].stream, BEGINNING)
     if now == BEGINNING:
         return None

@@ -30,10 +30,10 @@ class SourceProgress:
     reorder_buffer: tuple[Instant, ...] = ()
     promised: Instant = BEGINNING
 
-    def then(self, later: SourceProgress, behind: int) -> SourceProgress:
+    def then(self, later: SourceProgress, slack_rows: int) -> SourceProgress:
         """The progress after these rows and then those of `later`."""
         joined = self.reorder_buffer + later.reorder_buffer
-        cut = max(0, len(joined) - behind)
+        cut = max(0, len(joined) - slack_rows)
         return SourceProgress(
             max(self.max_event_time, later.max_event_time),
             max((self.settled_event_time, later.settled_event_time, *joined[:cut])),
@@ -42,9 +42,9 @@ class SourceProgress:
         )
 
 
-def source_progress_of(at: Ints, behind: int, promised: Instant) -> SourceProgress:
+def source_progress_of(at: Ints, slack_rows: int, promised: Instant) -> SourceProgress:
     """The progress of a batch's rows (at least one) of one source."""
-    cut = max(0, len(at) - behind)
+    cut = max(0, len(at) - slack_rows)
     passed = int(at[:cut].max()) if cut else BEGINNING
     return SourceProgress(int(at.max()), passed, tuple(at[cut:].tolist()), promised)
 

@@ -157,11 +157,11 @@ class StreamReceipt:
     rejects: tuple[RejectsFile, ...] = ()
     keys: tuple[KeysFile, ...] = ()
 
-    def plus(self, later: StreamReceipt, behind: int) -> StreamReceipt:
-        """The receipt with the rows of a later task; `behind` is the stream's SLACK in rows."""
+    def plus(self, later: StreamReceipt, slack_rows: int) -> StreamReceipt:
+        """The receipt with the rows of a later task; `slack_rows` is the stream's SLACK in rows."""
         sources = {**self.sources}
         for source, progress in later.sources.items():
-            sources[source] = sources.get(source, SourceProgress()).then(progress, behind)
+            sources[source] = sources.get(source, SourceProgress()).then(progress, slack_rows)
         groups = {**self.groups}
         for group, at in later.groups.items():
             groups[group] = max(at, groups.get(group, BEGINNING))
@@ -204,8 +204,8 @@ def stream_receipts(scans: Iterable[ScanReceipt], plan: EpochPlan) -> dict[str, 
     added: dict[str, StreamReceipt] = {}
     for scan in sorted(scans, key=lambda scan: scan.task):
         for name, receipt in scan.streams.items():
-            behind = plan.streams[name].progress.behind or 0
-            added[name] = added[name].plus(receipt, behind) if name in added else receipt
+            slack_rows = plan.streams[name].progress.behind or 0
+            added[name] = added[name].plus(receipt, slack_rows) if name in added else receipt
     return added
 
 

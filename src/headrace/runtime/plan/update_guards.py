@@ -36,9 +36,10 @@ def refuse_if_joined_by_changelog(
     if users and not load_relation(store, stored.file).equals(table):
         queries = ", ".join(sorted(users))
         raise UserError(
-            f"the relation '{stored.definition.name}' cannot be refreshed while {queries} looks up insertions and retractions in it",
-            remedy="Join it with the stream, inside the parentheses of FROM: there a row is looked up once and keeps the result; "
-            f"or drop {queries} first.",
+            f"the relation '{stored.definition.name}' cannot be refreshed while {queries} looks up insertions and "
+            "retractions in it",
+            remedy="Join it with the stream, inside the parentheses of FROM: there a row is looked up once and keeps the "
+            f"result; or drop {queries} first.",
         )
 
 

@@ -8,8 +8,8 @@ from headrace.algebra.windows.user_code import Code
 from headrace.errors import UserError
 
 
-def code_of(body: object, what: str) -> Code:
-    """Pickled code, which `Code.load` loads in another process; `what` names its owner in errors.
+def code_of(body: object, owner: str) -> Code:
+    """Pickled code, which `Code.load` loads in another process; `owner` names the function or window in errors.
 
     Raises `UserError` for a value that cannot be pickled.
     """
@@ -19,6 +19,6 @@ def code_of(body: object, what: str) -> Code:
         return Code(cloudpickle.dumps(body))
     except (TypeError, pickle.PicklingError) as error:
         raise UserError(
-            f"{what} cannot be sent to tasks: {error}",
+            f"{owner} cannot be sent to tasks: {error}",
             remedy="It must not hold open files, connections or locks.",
         ) from None

@@ -1,4 +1,4 @@
-"""User-defined windows: the code of their classes is in the query log, so that it outlives the program that registered them."""
+"""User-defined windows: the code of their classes is in the query log, so that it outlives the program that defined them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Punctuation of each row's group by promises that are patterns: no later row of the group is below it.
 
-A promise applies to a row's group if all columns that it tests are available and match; a promise about other columns says
-nothing of the groups (Li 2008, section 8.1, as repaired: it is dropped, not widened).
+A promise applies to a row's group if all columns that it tests are available and match; a promise about other columns does
+not apply to the groups (Li 2008, section 8.1, as repaired: it is dropped, not widened).
 """
 
 from __future__ import annotations

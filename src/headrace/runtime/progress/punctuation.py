@@ -122,7 +122,7 @@ def progress_of(committed: CommittedStream, min_punctuation: Instant = BEGINNING
     )
 
 
-def as_known(
+def committed_progress(
     committed: CommittedStream, progress: StreamProgress, seen: Iterable[str], now: Instant
 ) -> CommittedStream:
     """The progress of a stream to commit; `seen` are the sources that had rows, `now` the time of the epoch."""

@@ -29,7 +29,8 @@ def nows(
     before: Mapping[str, StreamProgress],
     after: Mapping[str, StreamProgress],
 ) -> dict[str, Instant]:
-    """The maximum event time (NOW) of each stream of `found`; of a union that of its inputs, of pairs that of the joined streams.
+    """The maximum event time (NOW) of each stream of `after`; of a union that of its inputs, of pairs that of the joined
+    streams.
 
     Rows of pairs and of changelogs may have later event times, which only order them.
     """
@@ -63,7 +64,7 @@ def bounds(stream: StreamDefinition, inputs: Mapping[str, StreamProgress]) -> tu
     )
 
 
-def known_so_far(
+def committed_union(
     stream: StreamDefinition, new: CommittedStream, streams: Mapping[str, CommittedStream]
 ) -> CommittedStream:
     """The committed progress of a union that is new to a manifest, from that of its inputs."""

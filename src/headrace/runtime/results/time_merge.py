@@ -76,12 +76,12 @@ def by_instant(rows: Rows) -> Rows:
 
 
 def _parted(
-    held: Sequence[pa.RecordBatch], edge: Instant | None
+    batches: Sequence[pa.RecordBatch], edge: Instant | None
 ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
     """Rows below `edge` (None: all), to which no more are added, and the others."""
     if edge is None:
-        return list(held), []
-    cuts = [int(np.searchsorted(batch.column(AT).to_numpy(), edge)) for batch in held]
-    below = [batch.slice(0, cut) for batch, cut in zip(held, cuts, strict=True) if cut]
-    others = [batch.slice(cut) for batch, cut in zip(held, cuts, strict=True) if cut < batch.num_rows]
+        return list(batches), []
+    cuts = [int(np.searchsorted(batch.column(AT).to_numpy(), edge)) for batch in batches]
+    below = [batch.slice(0, cut) for batch, cut in zip(batches, cuts, strict=True) if cut]
+    others = [batch.slice(cut) for batch, cut in zip(batches, cuts, strict=True) if cut < batch.num_rows]
     return below, others

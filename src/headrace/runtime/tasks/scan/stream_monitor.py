@@ -39,7 +39,10 @@ class Watch:
     def of(
         definition: StreamDefinition, bounds: Mapping[str, Instant], keys: Sequence[pa.Table], replay: bool
     ) -> Watch:
-        """The progress before the first row; `bounds` are the groups' punctuations before the epoch, `keys` those rows may repeat."""
+        """The progress before the first row.
+
+        `bounds` are the groups' punctuations before the epoch, `keys` those that rows may repeat.
+        """
         if replay:
             return Watch(definition, {}, None, None, None, None)
         rule, deduplicate = definition.progress, definition.deduplicate
@@ -108,7 +111,7 @@ class Watch:
         return _only(replace(arrival, rejects=[*arrival.rejects, *rejects]), is_data)
 
     def promised(self, pattern: str, at: Instant) -> None:
-        """Add a promise: no later row that matches the pattern is below `at`; the pattern of all rows is the stream's punctuation."""
+        """Add a promise that no later row matching the pattern is below `at`; for all rows it is the stream's punctuation."""
         if pattern == ALL:
             self.data_punctuation = max(self.data_punctuation, at)
         else:

@@ -44,7 +44,7 @@ class StreamTask:
     scanners: list[Timed]
     late_scanners: list[Timed]
     reject_scanners: list[Timed]
-    kept: SampledRows
+    sampled: SampledRows
     revising: list[tuple[Duration | None, list[Timed]]]
     unions: list[UnionFeed]
     """The unions that have the stream as input; their scan groups belong to the whole task."""
@@ -84,7 +84,7 @@ class StreamTask:
                 _offer(scanners, batch)
         _offer(self.scanners, batch)
         _offer(self.unions, batch)
-        self.kept.add(batch, split.sample_rate)
+        self.sampled.add(batch, split.sample_rate)
 
     def refuse(self, rejects: list[tuple[int, str, str]]) -> None:
         """Store rejected rows, and pass them to queries over the rejects."""
@@ -99,7 +99,7 @@ class StreamTask:
     def scan_output(self) -> ScanOutput:
         """The output of the scanners of every channel."""
         started = time.perf_counter_ns()
-        self.kept.flush()
+        self.sampled.flush()
         self.nanoseconds += time.perf_counter_ns() - started
         output = ScanOutput()
         for scanner in self._every:
@@ -112,7 +112,7 @@ class StreamTask:
             rows=self.rows,
             late=self.late,
             rejected=self.rejects.rows,
-            shed=self.kept.shed,
+            shed=self.sampled.shed,
             repeated=self.watch.repeated,
             bytes=self.bytes,
             slack_needed=self.deepest if self.late else 0,
@@ -140,13 +140,13 @@ class StreamTask:
             *self.scanners,
             *self.late_scanners,
             *self.reject_scanners,
-            *self.kept.readers,
+            *self.sampled.readers,
             *revising,
         ]
 
 
 def _revision_horizon(punctuation: Instant, within: Duration | None) -> Instant:
-    """The least event time of a late row that may still revise a result; FOREVER after a stream's end."""
+    """The least event time of a late row that may still revise a result; after a stream's end `FOREVER`."""
     if punctuation == FOREVER:
         return FOREVER
     return BEGINNING if within is None else punctuation - within

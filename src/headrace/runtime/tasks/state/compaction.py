@@ -1,5 +1,6 @@
-"""Compaction of state runs: the choice of runs, size-tiered, so that a row is rewritten a logarithmic number of times, and the
-merge of a state's sections.
+"""Compaction of state runs: which runs are merged, and the merge of a state's sections.
+
+The choice is size-tiered, so that a row is rewritten a logarithmic number of times.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ def due_for_merge(runs: Sequence[RunRef]) -> tuple[str, ...]:
 def due_for_review(runs: Sequence[RunRef], epoch: int) -> list[tuple[str, ...]]:
     """Names of runs to review, one or two at a time: how much of them is still needed.
 
-    A run is reviewed each time its age has doubled, with the next one of at least its level, which may supersede it. So obsolete
-    rows are stored no longer than they were needed, and a long-lived run is reviewed a logarithmic number of times. Younger
-    runs are left to merging.
+    A run is reviewed each time its age has doubled, with the next one of at least its level, which may supersede it. So
+    obsolete rows are stored no longer than they were needed, and a long-lived run is reviewed a logarithmic number of times.
+    Younger runs are left to merging.
 
     >>> runs = [RunRef("a", 0, 256, 1, 10, epoch=4), RunRef("b", 0, 256, 0, 10, 6), RunRef("c", 0, 256, 1, 10, 9)]
     >>> due_for_review(runs, 12), due_for_review(runs, 13), due_for_review(runs, 17)

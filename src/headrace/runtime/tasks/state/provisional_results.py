@@ -78,7 +78,7 @@ def close(
 
 
 def in_order(plan: EpochPlan, operators: Iterable[str]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Operators in the order in which they end, at least once: those that end together, and the streams that have ended by then."""
+    """Operators in the order in which they end, at least once: those that end together, and the streams that have ended."""
     remaining = dict.fromkeys(operators)
     while True:
         ready = tuple(name for name in remaining if not _sources(plan, name) & remaining.keys())
