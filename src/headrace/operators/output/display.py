@@ -38,8 +38,8 @@ _ELSEWHERE: Final = frozenset(
 )
 """Fields that other lines show, or none."""
 _EMIT_MODES: Final = {
-    "changes": "insertions and retractions at every instant",
-    "log": "insertions and retractions at every instant, to the query that reads it",
+    "changes": "insertions and retractions at each instant",
+    "log": "insertions and retractions at each instant, for the query that reads it",
     "istream": "insertions",
     "dstream": "retractions",
     "rstream": "the whole relation",
