@@ -356,7 +356,7 @@ def _lists(members: tuple[Selection, ...]) -> Callable[[Batch], None]:
         found = match(plan.index, batch.columns, batch.rows)
         passed = int(batch.at[-1]) - ARRIVING * data.STEP_US
         for place, slot in enumerate(plan.slots.tolist()):
-            rows = np.flatnonzero(found.wanted(slot))
+            rows = np.flatnonzero(found.rows_of(slot))
             kept[place].append((batch.at[rows], batch.position[rows]))
             kept[place] = [
                 (at[at > passed], where[at > passed])

@@ -91,13 +91,13 @@ def test_a_slot_is_not_given_again_while_something_holds_it() -> None:
     index = index.reclaimed(held=[]).changed({"z": bound("i < 0")})
     assert index.entry("z").slot.number == dropped.number
     assert index.entry("z").slot.generation == dropped.generation + 1
-    assert match(index, batch([60, 60]), 2).wanted(dropped.number).tolist() == [False, False]
+    assert match(index, batch([60, 60]), 2).rows_of(dropped.number).tolist() == [False, False]
 
 
 def test_a_name_comes_back_after_it_was_dropped() -> None:
     index = QueryIndex().changed(many(50)).changed(remove=["q7"]).changed({"q7": bound("i IS NULL")})
     found = match(index, batch([None, 99]), 2)
-    assert found.wanted(index.entry("q7").slot.number).tolist() == [True, False]
+    assert found.rows_of(index.entry("q7").slot.number).tolist() == [True, False]
 
 
 def test_names_must_be_new_to_come_and_known_to_go() -> None:

@@ -29,7 +29,7 @@ def same_as_brute(
     for name, predicate in predicates.items():
         slot = index.entry(name).slot.number
         mask, failed = brute(predicate, columns)
-        np.testing.assert_array_equal(found.wanted(slot), mask, err_msg=str(predicate))
+        np.testing.assert_array_equal(found.rows_of(slot), mask, err_msg=str(predicate))
         mine = found.failed.get(slot)
         assert ([] if mine is None else mine.rows.tolist()) == failed.rows.tolist(), predicate
         assert (() if mine is None else mine.reasons) == failed.reasons
@@ -54,7 +54,7 @@ def test_rows_are_routed_to_the_queries_that_match_them(
     index = index.changed({"new": bound(written[0])}, ["q1"])
     found, routed = match(index, columns, rows), route(index, columns, rows)
     for row in range(rows):
-        wanted = [slot for slot in found.slots.tolist() if found.wanted(slot)[row]]
+        wanted = [slot for slot in found.slots.tolist() if found.rows_of(slot)[row]]
         assert routed.of_row(row).tolist() == wanted
     assert {slot: one.rows.tolist() for slot, one in routed.failed.items()} == {
         slot: one.rows.tolist() for slot, one in found.failed.items()
@@ -83,7 +83,7 @@ def test_the_golden_example_of_the_counting_and(kernel: Kernel | None) -> None:
     index = QueryIndex().changed({f"{n + 1}": bound(text) for n, text in enumerate(written)})
     found = match(index, whole([4, 5, 6, None]), 4, kernel)
     wanted = [
-        {name for name in map(str, range(1, 8)) if found.wanted(index.entry(name).slot.number)[row]}
+        {name for name in map(str, range(1, 8)) if found.rows_of(index.entry(name).slot.number)[row]}
         for row in range(4)
     ]
     assert wanted == [{"1", "2", "6"}, {"2", "3", "4", "6"}, {"4", "5", "6"}, {"6"}]
@@ -99,7 +99,7 @@ def test_duplicate_factors_count_once(kernel: Kernel | None) -> None:
 def test_integers_beyond_doubles_are_not_confused(kernel: Kernel | None) -> None:
     index = QueryIndex().changed({"q": bound("b = 9007199254740993"), "r": bound("b > 9007199254740992")})
     found = match(index, {"b": pa.array([2**53, 2**53 + 1, 2**53 + 2])}, 3, kernel)
-    assert [found.wanted(slot).tolist() for slot in (0, 1)] == [[False, True, False], [False, True, True]]
+    assert [found.rows_of(slot).tolist() for slot in (0, 1)] == [[False, True, False], [False, True, True]]
 
 
 def test_a_row_major_answer_is_the_column_major_one_turned_round() -> None:
@@ -108,7 +108,7 @@ def test_a_row_major_answer_is_the_column_major_one_turned_round() -> None:
     index = QueryIndex().changed({f"q{n}": bound(f"i > {n} AND i <> {n + 7}") for n in range(70)})
     found = match(index, whole(values), 130)
     by_row = np.unpackbits(found.by_row().view(np.uint8), axis=1, bitorder="little")[:, :70]
-    np.testing.assert_array_equal(by_row, np.array([found.wanted(slot) for slot in range(70)]).T)
+    np.testing.assert_array_equal(by_row, np.array([found.rows_of(slot) for slot in range(70)]).T)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -153,7 +153,7 @@ def test_a_residual_is_evaluated_only_on_rows_that_pass_the_rest() -> None:
     index = QueryIndex().changed({"q": bound("b > 5 AND rlike(CAST(10 / i AS STRING), '5')")})
     columns = {"i": pa.array([0, 2, 0], pa.int32()), "b": pa.array([1, 6, 9])}
     found = match(index, columns, 3)
-    assert found.wanted(0).tolist() == [False, True, False]
+    assert found.rows_of(0).tolist() == [False, True, False]
     assert found.failed[0].rows.tolist() == [2]
 
 
@@ -165,7 +165,7 @@ def test_a_failing_row_is_a_reject_of_the_queries_that_needed_the_value_only() -
     slots = {name: index.entry(name).slot.number for name in "abc"}
     failed = {name: found.failed[slot].rows.tolist() for name, slot in slots.items() if slot in found.failed}
     assert failed == {"a": [0, 2], "c": [0]}
-    assert found.wanted(slots["b"]).tolist() == [True, False, True]
+    assert found.rows_of(slots["b"]).tolist() == [True, False, True]
 
 
 def test_more_attributes_than_runs_of_slices_still_match(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ class Matches:
     words: Words
     failed: Mapping[int, Failed]
 
-    def wanted(self, slot: int) -> np.ndarray:
+    def rows_of(self, slot: int) -> np.ndarray:
         """The rows of one query as truth values; raises KeyError for a slot without a query."""
         index = int(np.searchsorted(self.slots, slot))
         if index == len(self.slots) or self.slots[index] != slot:
