@@ -32,8 +32,9 @@ from headrace.algebra.expressions.expression import (
     Literal,
     Named,
     children,
+    columns_of,
 )
-from headrace.errors import Span, UserError
+from headrace.errors import Span, UnsupportedQuery, UserError
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, cast, joined, place
 from headrace.language.binder.time_series import ZSCORE, series_call, zscore_parts
 from headrace.language.syntax.ast import FunctionCall
@@ -56,6 +57,21 @@ class Grouping:
     keys: list[Named] = field(default_factory=list)
     aggregates: list[NamedAggregate] = field(default_factory=list)
 
+    def is_bound(self, expression: Expression) -> bool:
+        """Whether it reads window bounds and nothing else: it is the same for all rows of a window."""
+        columns = columns_of(expression)
+        return bool(columns) and columns <= self.bounds
+
+    def check_without_bounds(self, expression: Expression, span: Span, what: str, remedy: str) -> None:
+        """Raises `UnsupportedQuery` for an expression of rows that reads window bounds, known only when the window closes."""
+        if columns_of(expression) & self.bounds:
+            raise UnsupportedQuery(
+                f"{what} reads columns of rows together with the bounds of their window, which are known when it closes",
+                span=span,
+                text=self.inner.text,
+                remedy=remedy,
+            )
+
     def add_key(self, expression: Expression) -> None:
         """Group by an expression; a second time changes nothing."""
         if all(key.expression != expression for key in self.keys):
@@ -68,6 +84,10 @@ class Grouping:
         except UserError as error:
             place(error, node.span, self.inner.text)
             raise
+
+    def count_rows(self, condition: Expression | None = None) -> Expression:
+        """The column that holds how many rows a group has."""
+        return self._column(AggregateCall("count", None, result_type("count", None), condition=condition))
 
     def _zscore(self, node: FunctionCall) -> Expression:
         """The distance of the last value from the mean in standard deviations; NULL where all values are equal."""

@@ -148,7 +148,7 @@ class _SelectBinder:
             check_shedding(select, self.sources, self.grouping, having, self.text)
             bound, order = estimated(select, self.grouping, bound, order, self.text)
         if self.grouped:
-            self._keep_a_key()
+            self._keep_an_aggregate()
             node = Aggregate(node, tuple(self.grouping.keys), tuple(self.grouping.aggregates))
             bound = [(name, self._above(value, span), span) for name, value, span in bound]
         if having is not None and select.having is not None:
@@ -213,8 +213,9 @@ class _SelectBinder:
 
     def _add_key(self, item: Expr) -> None:
         expression = self._key(item)
-        if isinstance(expression, Column) and expression.name in self.grouping.bounds:
+        if self.grouping.is_bound(expression):
             return
+        self.grouping.check_without_bounds(expression, item.span, "GROUP BY", "Group by each of them.")
         self._check_flat(expression, item.span, "GROUP BY")
         self.grouping.add_key(expression)
 
@@ -230,11 +231,10 @@ class _SelectBinder:
                 return self.rows.bind(aliased)
         return self.rows.bind(item)
 
-    def _keep_a_key(self) -> None:
-        """Make the window's bounds a key where the query groups by them and computes nothing else."""
+    def _keep_an_aggregate(self) -> None:
+        """Count rows where the query groups by a window's bounds and computes nothing: a window that holds a row is a group."""
         if not self.grouping.keys and not self.grouping.aggregates:
-            bound = f"{self.sources.stream.alias}.window_start"
-            self.grouping.add_key(Column(bound, WINDOW_COLUMNS["window_start"]))
+            self.grouping.count_rows()
 
     def _ordinal(self, ordinal: int, span: Span, clause: str) -> Expr:
         items = self.select.items
