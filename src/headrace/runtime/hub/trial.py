@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
 from headrace.catalog.journal import relation_to_json, stream_to_json
+from headrace.connectors.formats.result_writer import python_rows
 from headrace.errors import UserError
 from headrace.runtime.delivery.output_files import emitted_rows
 from headrace.runtime.epoch.executor import LocalExecutor
@@ -54,7 +55,7 @@ def test(query: str, /, **sources: Any) -> list[dict[str, Any]]:
         closing = hub.finish()
         operator, meaning = hub.operator_and_query(_QUERY)
         rows = emitted_rows(hub.home, hub.home.latest(), operator, meaning, closing.get(_QUERY))
-        return list(rows.to_pylist())
+        return python_rows(rows)
 
 
 def _define(hub: Hub, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

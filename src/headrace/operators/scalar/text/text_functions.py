@@ -4,7 +4,7 @@ arguments that vary by row, go through one Python call for each distinct combina
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +22,9 @@ from headrace.operators.scalar.values.datum import (
     rows_of,
 )
 
+_LONGEST: Final = 1 << 27
+"""Characters that one call may make of a row, and eight times as many of all rows of a batch: what memory can hold."""
+
 Fast = Callable[..., pa.Array | None]
 """From the first text column and the constants to the result, or None where Arrow's kernel would not do."""
 
@@ -35,15 +38,41 @@ def each(function: Callable[..., Any], kind: pa.DataType, *, strict: bool = True
             encoded = arrays[0].dictionary_encode()
             fixed = [None if isinstance(datum, pa.Array) else datum.as_py() for datum in data]
             place = next(i for i, datum in enumerate(data) if isinstance(datum, pa.Array))
-            known = [
-                function(*fixed[:place], text, *fixed[place + 1 :]) for text in encoded.dictionary.to_pylist()
-            ]
+            texts = encoded.dictionary.to_pylist()
+            known = _within_capacity(function(*fixed[:place], text, *fixed[place + 1 :]) for text in texts)
             return pa.array(known, kind).take(encoded.indices), None
         rows = list(zip(*(column(datum, rows_of(data)).to_pylist() for datum in data), strict=True))
-        found = {row: None if strict and None in row else function(*row) for row in set(rows)}
+        different = list(set(rows))
+        values = (None if strict and None in row else function(*row) for row in different)
+        found = dict(zip(different, _within_capacity(values), strict=True))
         return pa.array([found[row] for row in rows], kind), None
 
     return kernel
+
+
+def _within_capacity(values: Iterable[Any]) -> list[Any]:
+    """The values, made one by one.
+
+    Raises `OverflowError` once they are more text than a batch may have.
+    """
+    found, characters = [], 0
+    for value in values:
+        if isinstance(value, str):
+            characters += len(value)
+            if characters > 8 * _LONGEST:
+                raise OverflowError(f"the texts of one batch have more than {8 * _LONGEST:,} characters")
+        found.append(value)
+    return found
+
+
+def _fitting(characters: int) -> int:
+    """A length that one text may have.
+
+    Raises `OverflowError` for a greater one, before memory is taken for it.
+    """
+    if characters > _LONGEST:
+        raise OverflowError(f"a text of {characters:,} characters is longer than {_LONGEST:,}")
+    return characters
 
 
 def fast(quick: Fast, slow: Callable[..., Any], kind: pa.DataType, text: int = 0) -> Kernel:
@@ -106,6 +135,7 @@ def _pad(text: str, length: int, backfill_planner: str, *, before: bool) -> str:
     missing = length - len(text)
     if missing <= 0 or not backfill_planner:
         return text[: max(0, length)]
+    _fitting(length)
     added = (backfill_planner * (missing // len(backfill_planner) + 1))[:missing]
     return added + text if before else text + added
 
@@ -117,6 +147,7 @@ def padding(*, before: bool) -> Kernel:
     def quick(texts: pa.Array, length: int, backfill_planner: str = " ") -> pa.Array | None:
         if len(backfill_planner) != 1 or length <= 0:
             return None
+        _fitting(length)
         return pc.utf8_slice_codeunits(arrow(texts, length, padding=backfill_planner), 0, length)
 
     return fast(
@@ -124,6 +155,11 @@ def padding(*, before: bool) -> Kernel:
         lambda text, length, backfill_planner=" ": _pad(text, length, backfill_planner, before=before),
         pa.string(),
     )
+
+
+def _repeat(text: str, times: int) -> str:
+    _fitting(len(text) * max(0, times))
+    return text * max(0, times)
 
 
 def trimming(name: str) -> Kernel:
@@ -257,7 +293,7 @@ KERNELS: Final[dict[str, Kernel]] = {
     "locate": locate,
     "lpad": padding(before=True),
     "rpad": padding(before=False),
-    "repeat": fast(lambda t, n: pc.binary_repeat(t, max(0, n)), lambda t, n: t * max(0, n), _STRING),
+    "repeat": fast(lambda t, n: pc.binary_repeat(t, max(0, n)), _repeat, _STRING),
     "startswith": _search(pc.starts_with, str.startswith),
     "endswith": _search(pc.ends_with, str.endswith),
     "contains": _search(pc.match_substring, lambda text, searched: searched in text),
