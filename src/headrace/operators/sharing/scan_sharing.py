@@ -116,15 +116,16 @@ def scan_groups(
 
     `adapting` names the states in which groups of few rows lie as these; an operator that folds alone makes such.
     """
-    return [_scan_group(how, queries, relations, row_layout_states) for how, queries in groups(operators)]
+    return [scan_group_of(how, queries, relations, row_layout_states) for how, queries in groups(operators)]
 
 
-def _scan_group(
+def scan_group_of(
     how: SharingKind,
     queries: Sequence[Operator],
     relations: Mapping[str, pa.Table],
     row_layout_states: Collection[str],
 ) -> ScanGroup:
+    """The scan half of operators of which `groups` says that they fold together, and how."""
     if how == "alone":
         (operator,) = queries
         return Unshared(operator, _scanner(operator, relations, row_layout_states))

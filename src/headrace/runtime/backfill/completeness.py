@@ -24,13 +24,13 @@ from headrace.store.logs.committed import OperatorProgress
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
 
-State = Choice["registered", "backfilling", "telling", "live", "paused"]
+State = Choice["registered", "backfilling", "telling", "live", "paused", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
     """`state`: "registered" (in force from the next epoch), "backfilling" (the past is being read), "telling" (it
-    has more windows to tell than one epoch holds, and is at it), "live" or "paused".
+    has more windows to tell than one epoch holds, and is at it), "live", "paused" or "failed" (suspended after it failed).
 
     `percent` of the past that has been read, rounded down. `complete_since`: answers that reach no further back than this
     instant have every row; `BEGINNING`: all answers have.
@@ -56,17 +56,21 @@ def plan_in_force(home: Home, manifest: Manifest) -> EpochPlan:
 def completeness(plan: EpochPlan, manifest: Manifest, query: CatalogQuery) -> Completeness:
     """Where a query stands in a manifest whose plan is `plan`."""
     if query.operator_id not in plan.operators:
-        return Completeness("paused", 0) if query.definition.paused else _REGISTERED
+        return Completeness(_at_rest(query), 0) if query.definition.paused else _REGISTERED
     chain = list(_chain(plan, manifest.operators, query.operator_id))
     since = max(place.complete_since for _, place in chain)
     own = [each for each in chain if derived_streams.owner_of(each[0]) == query.operator_id]
     percent = min(_percent(plan, manifest, operator, place) for operator, place in own)
     if query.definition.paused:
-        return Completeness("paused", percent, since)
+        return Completeness(_at_rest(query), percent, since)
     if percent < 100:
         return Completeness("backfilling", percent, since)
     late = emission_backlog((operator for operator, _ in chain), plan, manifest)
     return Completeness("telling" if late else "live", percent, since)
+
+
+def _at_rest(query: CatalogQuery) -> State:
+    return "paused" if query.definition.failure is None else "failed"
 
 
 def _chain(

@@ -53,6 +53,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             groups,
             keys,
             states_in_row_layout(manifest),
+            work.apart,
         )
         for task, splits in enumerate(together(packed(work.splits, work.tasks(cores)), whole))
     ]
@@ -88,6 +89,7 @@ def state_messages(orders: TaskMessages, work: EpochWork, tasks: int) -> list[St
             resting,
             {name: ahead for name in work.operators if (ahead := places[name].group_punctuations)},
             live=live,
+            apart=work.apart,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
     ]

@@ -27,6 +27,7 @@ def query_progress_table(query: QueryDefinition, place: OperatorProgress | None)
             ("answered to", _instant(known.emitted_to)),
             ("complete since", _instant(known.complete_since)),
             ("filled from", known.backfilled_from or None),
+            *([] if query.failure is None else [("suspended, since it failed", query.failure)]),
         ]
     )
 

@@ -27,6 +27,8 @@ class EpochWork:
     replayed: Mapping[str, int] = field(default_factory=dict)
     final: bool = False
     relations: Mapping[str, str] = field(default_factory=dict)
+    apart: frozenset[str] = frozenset()
+    """Operators that share with none in this epoch, and take rows in small batches: one of them has failed."""
 
     @property
     def is_replay(self) -> bool:

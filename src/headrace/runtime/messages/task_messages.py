@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.observation import OperatorObservation, WorkObservation
+from headrace.operators.base.query_failures import QueryFailure
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.result_entry import as_entry
@@ -73,6 +74,8 @@ class ScanMessage:
     """Stream → files of the keys of rows that a later one may repeat."""
     row_layout_states: frozenset[str] = frozenset()
     """States in which groups of few rows lie as these, as the manifest before the epoch says."""
+    apart: frozenset[str] = frozenset()
+    """As in `EpochWork`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,8 @@ class StateMessage:
     """Operator → up to where a provisional end has told its windows already."""
     live: frozenset[str] | None = None
     """Names of the state runs of all tasks: a worker closes others that it has open. None: it does not say."""
+    apart: frozenset[str] = frozenset()
+    """As in `EpochWork`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +202,8 @@ class ScanReceipt:
     operators: Mapping[str, OperatorObservation] = field(default_factory=dict)
     work: Mapping[str, WorkObservation] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    failures: Mapping[str, QueryFailure] = field(default_factory=dict)
+    """Operators that could not take the task's rows."""
 
 
 def stream_receipts(scans: Iterable[ScanReceipt], plan: EpochPlan) -> dict[str, StreamReceipt]:
@@ -242,3 +249,5 @@ class StateReceipt:
     seconds: Mapping[str, float] = field(default_factory=dict)
     emission_limits: Mapping[str, Instant] = field(default_factory=dict)
     """Operators with too much to tell for one epoch, and how far to go in it; when there are any, nothing else was done."""
+    failures: Mapping[str, QueryFailure] = field(default_factory=dict)
+    """Operators that could not do their part, here or in a scan task; when there are any, nothing of the rest counts."""

@@ -37,6 +37,7 @@ def with_window(catalog: Catalog, known: CatalogQuery, statement: SetWindow) -> 
     begin, end = source.window.span.start, source.window.span.end
     stop = end if text[end - 1] == "]" else text.index("]", end) + 1
     altered = replace(definition, text=text[:begin] + statement.window + text[stop:], continues=True)
+    altered = altered.healed()
     try:
         _require_alterable(catalog, CatalogQuery(altered, catalog.position))
     except UserError as error:

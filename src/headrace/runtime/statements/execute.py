@@ -273,7 +273,9 @@ class Statements:
         known = self._catalog.require_query(statement.name)
         self._without_readers(known.definition.name)
         try:
-            new = replace(known.definition, text=statement.query, zone=statement.zone, continues=False)
+            new = replace(
+                known.definition.healed(), text=statement.query, zone=statement.zone, continues=False
+            )
             self._put(definition := self._affordable(new), known.definition)
         except UserError as error:
             raise moved(error, statement.select.span.start) from None

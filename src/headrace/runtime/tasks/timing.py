@@ -6,41 +6,90 @@ beside the work itself.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter_ns
+from typing import Final
 
 import pyarrow as pa
 
 from headrace.observation import WorkObservation
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Operator
+from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.harvest import ScanOutput
-from headrace.operators.sharing.scan_sharing import ScanGroup, scan_groups
+from headrace.operators.sharing.scan_sharing import ScanGroup, SharingKind, groups, scan_group_of
+
+_SMALL_BATCH: Final = 1 << 12
+"""Rows at a time for an operator that has failed on more of them."""
 
 
 @dataclass(slots=True)
 class Timed:
-    """A folding, and what it took: `adding` rows, and `finishing`, in nanoseconds."""
+    """A scan group, and what it took: `adding` rows, and `finishing`, in nanoseconds.
 
-    scan_group: ScanGroup
+    What its operators raise is theirs: with a `failure` it takes no more rows, and the task goes on with the others.
+    """
+
+    queries: tuple[str, ...]
+    scan_group: ScanGroup | None
+    apart: bool = False
+    failure: str | None = None
     adding: int = 0
     finishing: int = 0
     rows_in: int = 0
     rows_out: int = 0
 
+    @staticmethod
+    def of(
+        how: SharingKind,
+        operators: Sequence[Operator],
+        relations: Mapping[str, pa.Table],
+        row_layout_states: Collection[str],
+        apart: Collection[str],
+    ) -> Timed:
+        """The scan group of operators that fold together, `how`."""
+        queries = tuple(each.id for each in operators)
+        alone = queries[0] in apart
+        try:
+            return Timed(queries, scan_group_of(how, operators, relations, row_layout_states), alone)
+        except Exception as failure:  # noqa: BLE001 - of whatever kind it is, it is these operators'
+            return Timed(queries, None, alone, of_query(failure))
+
+    @property
+    def representative(self) -> str:
+        """The id of one of the operators: none of them folds anywhere else."""
+        return self.queries[0] if self.scan_group is None else self.scan_group.representative
+
+    def failures(self) -> dict[str, QueryFailure]:
+        """Its operators where it has failed."""
+        if self.failure is None:
+            return {}
+        return dict.fromkeys(self.queries, QueryFailure(self.failure, self.apart))
+
     def add(self, batch: Batch) -> None:
         """Take in a batch of accepted rows."""
+        if self.failure is not None or self.scan_group is None:
+            return
         started = perf_counter_ns()
-        self.scan_group.add(batch)
+        try:
+            for part in batch.parts(_SMALL_BATCH) if self.apart else (batch,):
+                self.scan_group.add(part)
+        except Exception as failure:  # noqa: BLE001 - of whatever kind it is, it is these operators'
+            self.failure = of_query(failure)
         self.adding += perf_counter_ns() - started
         self.rows_in += batch.rows
 
     def finish(self) -> ScanOutput:
         """The deltas of all batches."""
+        if self.failure is not None or self.scan_group is None:
+            return ScanOutput()
         started = perf_counter_ns()
-        found = self.scan_group.finish()
+        try:
+            found = self.scan_group.finish()
+        except Exception as failure:  # noqa: BLE001 - of whatever kind it is, it is these operators'
+            self.failure, found = of_query(failure), ScanOutput()
         self.finishing += perf_counter_ns() - started
         self.rows_out += sum(table.num_rows for tables in found.sections.values() for table in tables)
         return found
@@ -51,10 +100,20 @@ class Timed:
 
 
 def timed(
-    operators: Iterable[Operator], relations: Mapping[str, pa.Table], row_layout_states: Collection[str] = ()
+    operators: Iterable[Operator],
+    relations: Mapping[str, pa.Table],
+    row_layout_states: Collection[str] = (),
+    apart: Collection[str] = (),
 ) -> list[Timed]:
-    """Scanners for one task's operators; see `foldings`."""
-    return [Timed(scan_group) for scan_group in scan_groups(operators, relations, row_layout_states)]
+    """Scan groups of one task's operators; those `apart` are groups of their own."""
+    wanted = list(operators)
+    sets = [[each for each in wanted if each.id not in apart]] if apart else [wanted]
+    sets += [[each] for each in wanted if each.id in apart]
+    return [
+        Timed.of(how, queries, relations, row_layout_states, apart)
+        for some in sets
+        for how, queries in groups(some)
+    ]
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,8 @@ from headrace.observation import OperatorObservation
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import SLOT
+from headrace.operators.base.query_failures import QueryFailure, of_query
+from headrace.operators.families.family import state_name
 from headrace.operators.families.harvest import ScanOutput, gathered
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.backfill.pane_backfill import backfilled_panes
@@ -53,6 +56,11 @@ from headrace.store.files.filesystem import LocalStore, Store
 from headrace.store.files.shared_buffers import filtered
 from headrace.store.logs.committed import KeysFile
 from headrace.time import BEGINNING
+
+MOST_BYTES: Final = (1 << 31) - 1
+"""Of one state's delta: no blob of the exchange is larger, nor a column of text."""
+_MANY_ROWS: Final = 1 << 13
+"""Deltas of fewer rows are not measured."""
 
 
 def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
@@ -139,6 +147,7 @@ class _ScanTask:
                 [e for e in mine if channels[e.id] == channel and e.id not in revising],
                 relations,
                 self._message.row_layout_states,
+                self._message.apart,
             )
             for channel in ("rows", "late", "rejects", "kept")
         )
@@ -154,7 +163,14 @@ class _ScanTask:
             rejects,
             SampledRows.of(name, self._plan.sample_rate_of(name), kept, wanted),
             [
-                (within, timed([each for each in mine if revising.get(each.id, -1) == within], relations))
+                (
+                    within,
+                    timed(
+                        [each for each in mine if revising.get(each.id, -1) == within],
+                        relations,
+                        apart=self._message.apart,
+                    ),
+                )
                 for within in dict.fromkeys(revising.values())
             ],
             through,
@@ -175,7 +191,9 @@ class _ScanTask:
                 operators = [self._plan.operators[each] for each in self._message.operators]
                 mine = [operator for operator in operators if operator.stream == meeting]
                 relations = {r: self._relation(r) for each in mine for r in each.relations}
-                self._meetings[meeting] = timed(mine, relations, self._message.row_layout_states)
+                self._meetings[meeting] = timed(
+                    mine, relations, self._message.row_layout_states, self._message.apart
+                )
                 self._read_by[meeting] = frozenset().union(*(columns_of(each) for each in mine))
             if self._meetings[meeting]:
                 found.append(Through(member, number, self._meetings[meeting], self._read_by[meeting]))
@@ -213,6 +231,10 @@ class _ScanTask:
         rejected = {
             each: list(scanned.rejected) for each, scanned in scan_output.scanned.items() if scanned.rejected
         }
+        failures = {name: found for each in together for name, found in each.failures().items()}
+        for stream in self._streams.values():
+            failures |= stream.failures()
+        deltas = self._deltas(scan_output, failures)
         written = {name: self._write(name, stream) for name, stream in self._streams.items()}
         streams = self._streams
         receipt = ScanReceipt(
@@ -220,10 +242,23 @@ class _ScanTask:
             streams={name: stream.receipt(written[name]) for name, stream in streams.items()},
             operators=seen,
             work={name: each for stream in streams.values() for name, each in stream.work().items()}
-            | {f"fold {each.scan_group.representative}": each.seen() for each in together},
+            | {f"fold {each.representative}": each.seen() for each in together},
+            failures=failures,
         )
-        deltas = {section: gathered(tables) for section, tables in scan_output.sections.items()}
         return _Folded(receipt, deltas, rejected)
+
+    def _deltas(self, scan_output: ScanOutput, failures: dict[str, QueryFailure]) -> Mapping[str, pa.Table]:
+        """The deltas by section; operators of a state that is more than can be sent are among the `failures` then."""
+        found = {}
+        for section, tables in scan_output.sections.items():
+            try:
+                found[section] = _within_capacity(gathered(tables))
+            except Exception as failure:  # noqa: BLE001 - of whatever kind it is, it is that state's
+                reason, state = of_query(failure), section.partition("/")[0]
+                for name in self._message.operators:
+                    if state_name(self._plan.operators[name]) == state:
+                        failures[name] = QueryFailure(reason, name in self._message.apart)
+        return found
 
     def _write(self, name: str, stream: StreamTask) -> Written:
         """Write what is to outlive the task of one stream: archive, rejects, keys that later rows may repeat."""
@@ -247,6 +282,16 @@ class _ScanTask:
         file = file_names.repeat_keys(name, self._message.epoch, self._message.task)
         self._store.write_once(file, encode_keys(keys), durable=False)
         return (KeysFile(file, keys.num_rows, max_event_time_of(keys), whole),)
+
+
+def _within_capacity(delta: pa.Table) -> pa.Table:
+    """A delta that can be sent.
+
+    Raises `MemoryError` for a greater one.
+    """
+    if delta.num_rows >= _MANY_ROWS and delta.nbytes > MOST_BYTES:
+        raise MemoryError(f"its rows of one scan task take {delta.nbytes:,} bytes, more than {MOST_BYTES:,}")
+    return delta
 
 
 def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Iterator[tuple[int, bytes]]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import WorkObservation
 from headrace.operators.base.batch import Batch
+from headrace.operators.base.query_failures import QueryFailure
 from headrace.operators.families.harvest import ScanOutput
 from headrace.runtime.home.reject_files import RejectWriter
 from headrace.runtime.messages.task_messages import RejectsFile, Split, StreamReceipt
@@ -106,6 +107,10 @@ class StreamTask:
             found.join(scanner.finish())
         return found
 
+    def failures(self) -> dict[str, QueryFailure]:
+        """Operators that could not take the stream's rows."""
+        return {name: found for each in self._every for name, found in each.failures().items()}
+
     def receipt(self, written: Written) -> StreamReceipt:
         """What the task did with the stream's rows; `written` are its files."""
         return StreamReceipt(
@@ -127,7 +132,7 @@ class StreamTask:
 
     def work(self) -> dict[str, WorkObservation]:
         """What reading the stream, and each fold of its rows, came to."""
-        folds = [(f"fold {each.scan_group.representative}", each.seen()) for each in self._every]
+        folds = [(f"fold {each.representative}", each.seen()) for each in self._every]
         reading = self.nanoseconds - sum(each.adding for each in self._every)
         reading -= sum(each.adding for each in self.through)
         read = WorkObservation(self.rows + self.rejects.rows, self.rows - self.late, reading)

@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from headrace.errors import QueryFailed
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import flat, ints
 from headrace.operators.base.operator import AT, Operator
+from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.base.union_positions import placed
 from headrace.operators.families.family import state_name
 from headrace.operators.scalar.evaluation.user_functions import registered
@@ -26,17 +28,18 @@ from headrace.runtime.messages.task_messages import ScanReceipt, StateMessage, S
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.union_streams import inputs_of
 from headrace.runtime.plan.user_functions import callable_by_name
-from headrace.runtime.tasks.state.state_task import emission_limits_of, peek_all
+from headrace.runtime.tasks.state.state_task import Peek, emission_limits_of, peek_all
 from headrace.store.files.filesystem import Store
 from headrace.time import Instant
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """By operator: the closing rows, and for each row on which an expression failed the reason."""
+    """By operator: the closing rows, for each row on which an expression failed the reason, and why it has no closing rows."""
 
     answers: Mapping[str, pa.Table]
     rejected: Mapping[str, tuple[str, ...]]
+    failures: Mapping[str, str]
 
 
 def close(
@@ -48,11 +51,16 @@ def close(
     """
     found: dict[str, pa.Table] = {}
     rejected: dict[str, tuple[str, ...]] = {}
+    failures: dict[str, str] = {}
     left, seen = dict(message.emitted_to), dict[str, Instant]()
     while left:
         ready = {name: at for name, at in left.items() if not _sources(plan, name) & left.keys()}
         with registered(callable_by_name(plan.functions)):
             blobs = [_blob(store, plan, plan.operators[name], (unread or {}, found)) for name in ready]
+        failures |= {name: each.reason for blob in blobs for name, each in blob.receipt.failures.items()}
+        blobs = [blob for blob in blobs if not blob.receipt.failures]
+        left = {name: at for name, at in left.items() if name not in failures}
+        ready = {name: at for name, at in ready.items() if name not in failures}
         for blob in blobs:
             seen |= {name: stream.greatest for name, stream in blob.receipt.streams.items()}
         blobs.append(ScanBlob(_reached(seen), {}, {}))  # NOW is that of all that was told below
@@ -63,16 +71,21 @@ def close(
             if plan.operators[name].ends_in_parts
         }
         near = {name: at for name, at in ready.items() if name not in far}
-        told, failed = peek_all(replace(asked, emitted_to=near), blobs) if near else ({}, {})
-        found |= told
+        told = peek_all(replace(asked, emitted_to=near), blobs) if near else Peek({}, {}, {})
+        found |= told.results
+        failed = dict(told.rejected)
+        failures |= {name: each.reason for name, each in told.failures.items()}
         for name, stop in far.items():
-            found[name], failed[name] = _in_parts(
-                replace(asked, emitted_to={name: ready[name]}), name, stop, blobs
-            )
+            try:
+                found[name], failed[name] = _in_parts(
+                    replace(asked, emitted_to={name: ready[name]}), name, stop, blobs
+                )
+            except QueryFailed as failure:
+                failures[name] = str(failure)
         for operator, parts in failed.items():
             rejected[operator] = tuple(reason for part in parts for reason in part.reasons)
         left = {name: at for name, at in left.items() if name not in ready}
-    return Closing(found, rejected)
+    return Closing(found, rejected, failures)
 
 
 def in_order(plan: EpochPlan, operators: Iterable[str]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
@@ -108,11 +121,13 @@ def _in_parts(
         path, writer = Path(folder) / "told.arrow", None
         while True:
             now = {} if stop is None else {name: stop}
-            told, failed = peek_all(replace(message, punctuation=now), blobs)
-            rejected += failed.get(name, [])
-            if name in told:
-                writer = writer or pa.ipc.new_file(path, told[name].schema)
-                writer.write_table(told[name])
+            told = peek_all(replace(message, punctuation=now), blobs)
+            for failure in told.failures.values():
+                raise QueryFailed(failure.reason)
+            rejected += told.rejected.get(name, [])
+            if name in told.results:
+                writer = writer or pa.ipc.new_file(path, told.results[name].schema)
+                writer.write_table(told.results[name])
             if stop is None:
                 break
             message = replace(message, provisionally_emitted_to={name: stop})
@@ -129,7 +144,20 @@ def _blob(
     operator: Operator,
     provisionally_emitted_to: Sequence[Mapping[str, pa.Table]],
 ) -> ScanBlob:
-    """What a scan task would send of the rows that the operator reads, told by other operators before or now."""
+    """What a scan task would send of the rows that the operator reads, emitted by other operators before or now."""
+    try:
+        return _scanned(store, plan, operator, provisionally_emitted_to)
+    except Exception as failure:  # noqa: BLE001 - of whatever kind it is, it is the operator's
+        failed = {operator.id: QueryFailure(of_query(failure))}
+        return ScanBlob(ScanReceipt(0, failures=failed), {}, {})
+
+
+def _scanned(
+    store: Store,
+    plan: EpochPlan,
+    operator: Operator,
+    provisionally_emitted_to: Sequence[Mapping[str, pa.Table]],
+) -> ScanBlob:
     relations = {name: load_relation(store, plan.relations[name]) for name in operator.relations}
     scanner, max_event_time = operator.scanner(relations), dict[str, int]()
     for number, member in enumerate(inputs_of(plan.streams[operator.stream])):

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.errors import QueryFailed
 from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT, Advance, Operator, Sections, Step
+from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.cohort import QueryStep, cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.harvest import gathered
@@ -72,27 +75,48 @@ def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
     started = time.perf_counter()
     with no_cycles_sought(len(message.emitted_to) >= MANY):
         task = _StateTask(message, in_order(blobs))
-        if too_far := task.emission_limits():
-            return StateReceipt(message.task, emission_limits=too_far)
-        task.advance_all()
+        too_far = {} if task.failures else task.emission_limits()
+        if not (too_far or task.failures):
+            task.advance_all()
+            task.order_results()
         advanced = time.perf_counter()
-        task.compact()
+        if not (too_far or task.failures):
+            task.compact()
+        if too_far or task.failures:
+            return StateReceipt(message.task, emission_limits=too_far, failures=task.failures)
         receipt = task.write()
     return replace(receipt, seconds={"state": advanced - started, "write": time.perf_counter() - advanced})
 
 
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """What operators would answer, by operator, the rows on which their expressions failed, and which could not answer."""
+
+    results: Mapping[str, pa.Table]
+    rejected: Mapping[str, list[Rejected]]
+    failures: Mapping[str, QueryFailure]
+
+
 def peek(message: StateMessage, blobs: Sequence[ScanBlob] = ()) -> dict[str, pa.Table]:
-    """What operators would answer at the message's punctuation, by operator; nothing is written."""
-    return peek_all(message, blobs)[0]
+    """What operators would answer at the message's punctuation, by operator; nothing is written.
+
+    Raises `QueryFailed` where one cannot answer.
+    """
+    found = peek_all(message, blobs)
+    for failure in found.failures.values():
+        raise QueryFailed(f"the answer cannot be computed: {failure.reason}")
+    return dict(found.results)
 
 
-def peek_all(
-    message: StateMessage, blobs: Sequence[ScanBlob] = ()
-) -> tuple[dict[str, pa.Table], dict[str, list[Rejected]]]:
-    """The same, and the rows on which their expressions failed."""
+def peek_all(message: StateMessage, blobs: Sequence[ScanBlob] = ()) -> Peek:
+    """What all operators of the message would answer; each by itself where some fail together."""
     task = _StateTask(message, blobs)
     task.advance_all()
-    return task.results, task.rejected
+    if task.failures and not all(each.apart for each in task.failures.values()):
+        task = _StateTask(replace(message, apart=message.apart | task.failures.keys()), blobs)
+        task.advance_all()
+    results = {name: table for name, table in task.results.items() if name not in task.failures}
+    return Peek(results, task.rejected, task.failures)
 
 
 def latest_windows(message: StateMessage, operator: Operator) -> pa.Table | None:
@@ -119,6 +143,10 @@ class _StateTask:
         self._state: dict[str, pa.Table] = {}
         self.results: dict[str, pa.Table] = {}
         self.rejected: dict[str, list[Rejected]] = {}
+        self.failures: dict[str, QueryFailure] = {}
+        """Operators that could not do their part, in scan tasks or here."""
+        for blob in blobs:
+            self.failures |= blob.receipt.failures
         self._seen: dict[str, OperatorObservation] = {}
         self._ledger = Ledger()
         """What each state took to advance and to merge."""
@@ -155,7 +183,26 @@ class _StateTask:
             for name, operators in self._owners().items()
             if (mine := [each for each in operators if each.id in self._message.emitted_to])
         }
-        return emission_limits(taking, self._advance, self._runs, self._deltas)
+        found: dict[str, Instant] = {}
+        for name, mine in taking.items():
+            try:
+                found |= emission_limits({name: mine}, self._advance, self._runs, self._deltas)
+            except Exception as failure:  # noqa: BLE001 - of whatever kind it is, it is theirs
+                self._fail(mine, failure)
+        return found
+
+    def _try(self, operators: Sequence[Operator], step: Callable[..., None], *arguments: Any) -> None:
+        """Do a step of operators; whatever it raises is theirs."""
+        try:
+            step(*arguments)
+        except Exception as failure:  # noqa: BLE001 - of whatever kind it is, it is theirs
+            self._fail(operators, failure)
+
+    def _fail(self, operators: Sequence[Operator], failure: Exception) -> None:
+        """Note that operators have failed, so that the epoch goes on without them; errors that are not theirs are raised."""
+        reason, apart = of_query(failure), self._message.apart
+        alone = all(each.id in apart for each in operators)
+        self.failures |= {each.id: QueryFailure(reason, alone) for each in operators}
 
     def advance_all(self) -> None:
         """Run the operators that take part."""
@@ -165,11 +212,12 @@ class _StateTask:
                 with self._ledger.timed(name):
                     if operators[0].family_key is None:
                         for operator in taking:
-                            self.advance(operator)
+                            self._try((operator,), self.advance, operator)
                     elif operators[0].on_request is not None:
-                        self._store_selections(name, taking)
+                        self._try(taking, self._store_selections, name, taking)
                     else:
-                        self._advance_family(name, taking)
+                        for queries in self._parted(taking):
+                            self._try(queries, self._advance_family, name, queries)
 
     def _owners(self) -> dict[str, list[Operator]]:
         """The plan's operators by the name of their state."""
@@ -177,6 +225,12 @@ class _StateTask:
         for operator in self.plan.operators.values():
             found.setdefault(state_name(operator), []).append(operator)
         return found
+
+    def _parted(self, queries: Sequence[Operator]) -> list[list[Operator]]:
+        """Queries of a family that advance together, and those that do apart."""
+        apart = self._message.apart
+        together = [each for each in queries if each.id not in apart]
+        return ([together] if together else []) + [[each] for each in queries if each.id in apart]
 
     def _advance_family(self, name: str, queries: Sequence[Operator]) -> None:
         """Run members of one family, those that take the same turn together."""
@@ -210,7 +264,9 @@ class _StateTask:
             self._ledger[name].rows_in += sum(table.num_rows for delta in deltas for table in delta.values())
             for (operator, step), state_rows in zip(steps.items(), rows.tolist(), strict=True):
                 self._ledger[name].rows_out += self._collect(operator, step, state_rows)
-        self._state |= {f"{name}/{section}": gathered(tables) for section, tables in made.items()}
+        for section, tables in made.items():
+            key = f"{name}/{section}"
+            self._state[key] = gathered([self._state[key], *tables] if key in self._state else tables)
 
     def _store_selections(self, name: str, queries: Sequence[Operator]) -> None:
         """What selections want of this epoch's rows is kept; nobody is told."""
@@ -269,6 +325,14 @@ class _StateTask:
         with registered(callable_by_name(self.plan.functions)):
             return operator.latest([sections for run in self._runs if (sections := run.of(operator.id))])
 
+    def order_results(self) -> None:
+        """Results in the order of instants, as they are written."""
+        for query, table in self.results.items():
+            try:
+                self.results[query] = by_instant(table)
+            except Exception as failure:  # noqa: BLE001 - of whatever kind it is, it is the query's
+                self._fail((self.plan.operators[query],), failure)
+
     def compact(self) -> None:
         """Merge runs of one size class into this epoch's run, and every run that no longer lies in our slots.
 
@@ -289,10 +353,15 @@ class _StateTask:
                 chosen |= set(pair)
         if not chosen:
             return
-        merging = [run for run in self._runs if run.ref.name in chosen]
+        merging, before = [run for run in self._runs if run.ref.name in chosen], dict(self._state)
         for name, operators in alive.items():
             with self._ledger.timed(name):
-                self._merge(name, merging, operators)
+                try:
+                    self._merge(name, merging, operators)
+                except Exception as failure:  # noqa: BLE001 - of whatever kind it is, it is theirs
+                    self._fail([each for each in operators if each.id in self._message.emitted_to], failure)
+                    self._state = before  # where all of them rest, the runs are merged another time
+                    return
         self._level = level_after(
             [(run.ref.level, run.rows) for run in merging],
             sum(table.num_rows for table in self._state.values()),
@@ -305,8 +374,12 @@ class _StateTask:
         for name, operators in alive.items():
             with self._ledger.timed(name):
                 owners = self._owning(operators)
-                ready = before_merge(owners, sections_of(runs, name))
-                needed += sum(table.nbytes for _, table in self._needed(operators, owners, ready))
+                try:
+                    ready = before_merge(owners, sections_of(runs, name))
+                    needed += sum(table.nbytes for _, table in self._needed(operators, owners, ready))
+                except Exception as failure:  # noqa: BLE001 - merging them says whose it is
+                    of_query(failure)
+                    return False
         return needed < _LIVE_SHARE * sum(table.nbytes for run in runs for table in run.sections.values())
 
     def _owning(self, operators: Sequence[Operator]) -> Owners:
@@ -399,9 +472,7 @@ class _StateTask:
         """A file for each retention there is among the queries that have answered."""
         classes: dict[str, dict[str, pa.Table]] = {}
         for query, table in self.results.items():
-            classes.setdefault(str(self.plan.retentions.get(query, RETAIN_ALL)), {})[query] = by_instant(
-                table
-            )
+            classes.setdefault(str(self.plan.retentions.get(query, RETAIN_ALL)), {})[query] = table
         found = []
         for retention_class, tables in sorted(classes.items()):
             name = file_names.results_run(self._message.epoch, self._message.task)
