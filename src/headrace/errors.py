@@ -115,6 +115,10 @@ class EpochFailed(HeadraceError):
         self.lasting = lasting
 
 
+class QueryFailed(HeadraceError):
+    """One query cannot be computed: a kernel, its results' size, or code of the user's; no other query is affected."""
+
+
 class Span(NamedTuple):
     """An interval of a statement's text: offsets in characters, end exclusive. A tuple: a script of thousands of statements
     makes a million of them.

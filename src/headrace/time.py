@@ -39,6 +39,7 @@ FOREVER: Final[Instant] = 2**63 - 1
 """Above every instant: the end of a row that never expires, the punctuation of an ended stream."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAYS_OF_400_YEARS: Final = 146_097
 
 
 def now() -> Instant:
@@ -58,7 +59,25 @@ def render_instant(at: Instant) -> str:
         return "-infinity"
     if at == FOREVER:
         return "infinity"
-    return (EPOCH + timedelta(microseconds=at)).replace(tzinfo=None).isoformat() + "Z"
+    try:
+        return (EPOCH + timedelta(microseconds=at)).replace(tzinfo=None).isoformat() + "Z"
+    except OverflowError:
+        days, rest = divmod(at, DAY)
+        clock = (EPOCH + timedelta(microseconds=rest)).replace(tzinfo=None).isoformat()
+        return f"{render_date(days)}{clock[10:]}Z"
+
+
+def render_date(days: int) -> str:
+    """The date so many days after 1970-01-01: the year has four digits, before 0000 and after 9999 a sign and all its digits.
+
+    >>> render_date(0), render_date(2_932_897), render_date(-719_529)
+    ('1970-01-01', '+10000-01-01', '-0001-12-31')
+    """
+    cycles, day = divmod(days, _DAYS_OF_400_YEARS)
+    near = EPOCH.date() + timedelta(days=day)
+    year = near.year + 400 * cycles
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04d}-{near.month:02d}-{near.day:02d}"
 
 
 def render_duration(length: Duration) -> str:

@@ -211,6 +211,7 @@ def _change(queries: Edit[CatalogQuery], ordinal: int, entry: Mapping[str, Any])
     elif kind == "retain":  # as older versions wrote it
         definition = replace(old.definition, retain=entry["retain"])
     else:
-        definition = replace(old.definition, paused=kind == "pause")
+        paused = kind == "pause"
+        definition = replace(old.definition, paused=paused, failure=entry.get("reason") if paused else None)
     queries.put(name, replace(old, definition=definition))
     return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal as Choice
 
 from headrace.algebra.windows.user_code import Code
@@ -140,6 +140,12 @@ class QueryDefinition:
     materialize: Choice["none", "partial", "complete"] | None = None
     zone: str = "UTC"
     sharing: bool = True
+    failure: str | None = None
+    """The reason, if it was suspended after it failed: it is paused until it is resumed."""
+
+    def healed(self) -> QueryDefinition:
+        """The query as it was before it failed."""
+        return self if self.failure is None else replace(self, paused=False, failure=None)
 
 
 @dataclass(frozen=True, slots=True)

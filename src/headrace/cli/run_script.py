@@ -14,10 +14,11 @@ from headrace.connectors.sources.listing import not_there_yet
 from headrace.errors import HeadraceError, UserError
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_statement import parse_script
+from headrace.operators.base.query_failures import of_query
 from headrace.runtime.delivery.output_files import Exporter, emitted_rows
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.introspection.loss_report import closing_loss_report, loss_report
-from headrace.runtime.introspection.status import unread
+from headrace.runtime.introspection.status import failed, unread
 from headrace.runtime.invoke.answer_caveats import AnswerCaveats
 from headrace.runtime.results import result_log
 from headrace.runtime.results.result_log import visible
@@ -109,7 +110,8 @@ class _Run:
         if self._options.once and not done:
             self._screen.line.warning("Stopped before all input was read; no answers are shown.")
             return self._stop.exit_code
-        return max((error.exit_code for error in unread(self._hub).values()), default=0)
+        codes = [error.exit_code for error in unread(self._hub).values()]
+        return max([*codes, *(HeadraceError.exit_code for _ in failed(self._hub))], default=0)
 
     def _answering(self, statements: tuple[stmt.Statement, ...]) -> int:
         """How many queries will answer: those of the home and those of the script."""
@@ -151,8 +153,12 @@ class _Run:
         for query in self._hub.catalog.queries.values():
             name = query.definition.name
             operator, meaning = self._hub.operator_and_query(name)
-            table = emitted_rows(self._hub.home, manifest, operator, meaning, closing.get(name))
-            self._screen.answer(name, table)
+            try:
+                table = emitted_rows(self._hub.home, manifest, operator, meaning, closing.get(name))
+                self._screen.answer(name, table)
+            except Exception as failure:  # noqa: BLE001 - of any kind: it is this answer's
+                self._hub.closing_failures[name] = of_query(failure)
+                continue
             self._caveats += AnswerCaveats.of(table).sentences(name)
 
     def _follow(self) -> None:
@@ -175,7 +181,15 @@ class _Run:
         elif printer is not None:
             printer.show()
 
+    def _print_failed(self) -> None:
+        for name, reason in failed(self._hub).items():
+            message = f"{name} failed, and the others continue: {reason}"
+            if message not in self._warned:
+                self._warned.add(message)
+                self._screen.line.warning(message)
+
     def _print_unread(self) -> None:
+        self._print_failed()
         for name, error in unread(self._hub).items():
             message = (
                 f"{name}: its archived rows cannot be read, so it waits and the others continue. {error}"

@@ -1,6 +1,7 @@
 """Writers of answers: csv, json, parquet and tables for people.
 
-Timestamps `2023-11-14T22:13:20Z`, doubles as Python's repr, NULL empty in CSV and null in JSON; UTF-8, LF.
+Timestamps `2023-11-14T22:13:20Z`, years after 9999 and before 0000 with a sign, doubles as Python's repr, NULL empty in
+CSV and null in JSON; UTF-8, LF.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 
 from headrace.errors import UserError, did_you_mean
 from headrace.operators.base.group_codes import flat
-from headrace.time import EPOCH, render_instant
+from headrace.time import EPOCH, render_date, render_instant
 
 FORMATS: Final = ("table", "csv", "json", "parquet")
 _CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {9: "\\t", 10: "\\n", 13: "\\r"}
@@ -70,13 +71,42 @@ def _cells(column: pa.ChunkedArray) -> list[Any]:
     kind = column.type
     if pa.types.is_timestamp(kind):
         return _map_valid(render_instant, column.cast(pa.int64()).to_pylist())
+    if pa.types.is_date32(kind):
+        return _map_valid(render_date, column.cast(pa.int32()).to_pylist())
     if pa.types.is_duration(kind):
         return _map_valid(render_interval, column.cast(pa.int64()).to_pylist())
     if pa.types.is_float32(kind):
         shortest = flat(column).to_numpy(zero_copy_only=False).astype(np.float32)
         valid = flat(column).is_valid().to_pylist()
         return [float(str(value)) if there else None for value, there in zip(shortest, valid, strict=True)]
-    return list(column.to_pylist())
+    return python_values(column)
+
+
+def python_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """A table's rows as Python values; dates and timestamps beyond Python's range are text."""
+    columns = [python_values(column) for column in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def python_values(column: pa.ChunkedArray) -> list[Any]:
+    """A column's values in Python; dates and timestamps beyond Python's range are text."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return [_python_value(value) for value in column]
+
+
+def _python_value(value: pa.Scalar) -> Any:
+    if not value.is_valid:
+        return None
+    if isinstance(value, pa.StructScalar):
+        return {name: _python_value(inner) for name, inner in value.items()}
+    if isinstance(value, pa.ListScalar):
+        return [_python_value(inner) for inner in value.values]
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return render_date(value.value) if pa.types.is_date32(value.type) else render_instant(value.value)
 
 
 def _texts(column: pa.ChunkedArray) -> list[str | None]:
@@ -88,7 +118,7 @@ def _texts(column: pa.ChunkedArray) -> list[str | None]:
         return _map_valid(_double, values)
     if pa.types.is_integer(kind):
         return _map_valid(str, values)
-    if pa.types.is_string(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+    if pa.types.is_string(kind) or pa.types.is_temporal(kind):
         return values
     return _map_valid(_text, values)
 

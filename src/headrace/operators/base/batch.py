@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
@@ -46,6 +46,12 @@ class Batch:
         """Rows by index, in that order, possibly repeated."""
         picked = pa.array(rows)
         return Batch({n: c.take(picked) for n, c in self.columns.items()}, self.at[rows], self.position[rows])
+
+    def parts(self, rows: int) -> Iterator[Batch]:
+        """The batch in parts of at most so many rows."""
+        for low in range(0, self.rows, rows):
+            columns = {name: column.slice(low, rows) for name, column in self.columns.items()}
+            yield Batch(columns, self.at[low : low + rows], self.position[low : low + rows])
 
     def retractions(self, change: str) -> Ints:
         """Positions of the rows whose `change` column is negative."""

@@ -116,15 +116,16 @@ def scan_groups(
 
     `row_layout_states` names the states in which sparse groups are stored as rows; an unshared operator makes such rows.
     """
-    return [_scan_group(how, queries, relations, row_layout_states) for how, queries in groups(operators)]
+    return [scan_group_of(how, queries, relations, row_layout_states) for how, queries in groups(operators)]
 
 
-def _scan_group(
+def scan_group_of(
     how: SharingKind,
     queries: Sequence[Operator],
     relations: Mapping[str, pa.Table],
     row_layout_states: Collection[str],
 ) -> ScanGroup:
+    """The scan group of operators that `groups` returned together, with their kind of sharing."""
     if how == "unshared":
         (operator,) = queries
         return Unshared(operator, _scanner(operator, relations, row_layout_states))

@@ -23,13 +23,13 @@ from headrace.store.logs.committed import OperatorProgress
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
 
-State = Choice["registered", "backfilling", "telling", "live", "paused"]
+State = Choice["registered", "backfilling", "telling", "live", "paused", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
     """The state of a query: `registered` (from the next epoch on), `backfilling`, `telling` (it emits a backlog of
-    windows over several epochs), `live` or `paused`.
+    windows over several epochs), `live`, `paused` or `failed` (suspended after it failed).
 
     `percent` of the archive that was read, rounded down. `complete_since`: answers over rows since this instant have every row;
     `BEGINNING`: all answers.
@@ -55,7 +55,7 @@ def plan_in_force(home: Home, manifest: Manifest) -> EpochPlan:
 def completeness(plan: EpochPlan, manifest: Manifest, query: CatalogQuery) -> Completeness:
     """The completeness of a query in a manifest whose plan is `plan`."""
     if query.operator_id not in plan.operators:
-        return Completeness("paused", 0) if query.definition.paused else _REGISTERED
+        return Completeness(_at_rest(query), 0) if query.definition.paused else _REGISTERED
     chain = list(_chain(plan, manifest.operators, query.operator_id))
     since = max(progress.complete_since for _, progress in chain)
     percent = min(
@@ -64,11 +64,15 @@ def completeness(plan: EpochPlan, manifest: Manifest, query: CatalogQuery) -> Co
         if derived_streams.owner_of(operator) == query.operator_id
     )
     if query.definition.paused:
-        return Completeness("paused", percent, since)
+        return Completeness(_at_rest(query), percent, since)
     if percent < 100:
         return Completeness("backfilling", percent, since)
     backlog = emission_backlog((operator for operator, _ in chain), plan, manifest)
     return Completeness("telling" if backlog else "live", percent, since)
+
+
+def _at_rest(query: CatalogQuery) -> State:
+    return "paused" if query.definition.failure is None else "failed"
 
 
 def _chain(

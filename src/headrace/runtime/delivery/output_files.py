@@ -17,6 +17,7 @@ from headrace.algebra.query import Bounds, Query, walk
 from headrace.connectors.formats.result_writer import rendered
 from headrace.errors import StoreError, UserError
 from headrace.operators.base.operator import Operator
+from headrace.operators.base.query_failures import of_query
 from headrace.runtime.delivery.output_record import RECORD, Exports
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.file_names import file_name
@@ -83,9 +84,13 @@ class Exporter:
             stream = manifest.stream(operator.stream) if is_answer(query) else NEW_STREAM
             mark = (operator.id, stream.greatest, stream.rows)
             if operator.id in emitting or self._written.get(name) != mark:
-                self._replace(name, emitted_rows(self.pipeline.home, manifest, operator, query))
+                try:
+                    self._replace(name, emitted_rows(self.pipeline.home, manifest, operator, query))
+                    changed.append(name)
+                    self.pipeline.closing_failures.pop(name, None)
+                except Exception as failure:  # noqa: BLE001 - of any kind: it is this answer's
+                    self.pipeline.closing_failures[name] = of_query(failure)
                 self._written[name] = mark
-                changed.append(name)
         self._settle()
         return changed
 
@@ -93,8 +98,12 @@ class Exporter:
         """Write every file, with the rows that the queries would give if the streams ended here; the answers' caveats."""
         manifest, caveats = self.pipeline.home.latest(), list[str]()
         for name, (operator, query) in self._queries().items():
-            table = emitted_rows(self.pipeline.home, manifest, operator, query, provisional.get(name))
-            self._replace(name, table)
+            try:
+                table = emitted_rows(self.pipeline.home, manifest, operator, query, provisional.get(name))
+                self._replace(name, table)
+            except Exception as failure:  # noqa: BLE001 - of any kind: it is this answer's
+                self.pipeline.closing_failures[name] = of_query(failure)
+                continue
             caveats += AnswerCaveats.of(table).sentences(name)
         self._settle()
         return caveats

@@ -40,6 +40,7 @@ from headrace.runtime.plan.epoch_planner import Replanned, make_plan, plan_after
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
 from headrace.runtime.plan.stale_statements import refuse_if_idle, refuse_if_overtaken
 from headrace.runtime.progress.emission_backlog import BacklogSchedule, emission_backlog
+from headrace.runtime.progress.failing_queries import FailingQueries, failures_of
 from headrace.runtime.progress.punctuation import progress_of
 from headrace.runtime.tasks.state import provisional_results
 from headrace.runtime.tasks.state.emission_limits import least
@@ -75,6 +76,7 @@ class Engine:
 
     They wait while all others continue, until the home is opened again or a statement changes the plan.
     """
+    failing: FailingQueries = field(default_factory=FailingQueries)
     _saved: SavedPlan = field(init=False, default=NO_PLAN)
     _is_saved: bool = field(init=False, default=False)
     _planned: int = field(init=False, default=-1)
@@ -369,6 +371,8 @@ class Engine:
         executed = stopwatch.perf_counter()
         planned = self._publish(work, receipts)
         self.intake.consumed(work.taken)
+        if suspended := self.failing.entries(self.home.catalog):
+            self.log(*suspended)
         if self.housekeeping.is_due(planned.epoch):
             self.collect()
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
@@ -397,13 +401,20 @@ class Engine:
         return planned
 
     def _execute(self, work: EpochWork) -> tuple[EpochWork, list[StateReceipt]]:
-        """Run an epoch, again with less for operators with too many windows; returns the work done, and the receipts."""
-        scans = scan_messages(self._task_messages(), work, self.executor.cores, self.tasks)
-        receipts = self.executor.run(scans, self._state_messages(work, self.tasks))
-        while limits := least(receipts):
-            work = replace(work, punctuations={**work.punctuations, **limits})
+        """Run an epoch; returns the work done, and the receipts.
+
+        It runs again with less for operators with too many windows, and without those that failed.
+        """
+        while True:
+            scans = scan_messages(self._task_messages(), work, self.executor.cores, self.tasks)
             receipts = self.executor.run(scans, self._state_messages(work, self.tasks))
-        return work, receipts
+            if failed := failures_of(receipts):
+                work = self.failing.without(work, failed)
+            elif limits := least(receipts):
+                work = replace(work, punctuations={**work.punctuations, **limits})
+            else:
+                self.failing.succeeded(work.operators)
+                return work, receipts
 
     def _task_messages(self) -> TaskMessages:
         return TaskMessages(str(self.home.store.root), self._in_files().name, self.plan, self.manifest)

@@ -89,6 +89,7 @@ class Loop:
             return (
                 engine.has_emission_backlog()
                 or engine.has_unread_results()
+                or bool(engine.failing.attempts)
                 or any(
                     record.ordinal < ordinal
                     for name in engine.plan.streams

@@ -43,6 +43,8 @@ class Pipeline:
         self.last: EpochObservation | None = None
         self.closing_rejects: dict[str, tuple[str, ...]] = {}
         """Query → the reasons of the rows on which it failed in the last provisional closing, one a row."""
+        self.closing_failures: dict[str, str] = {}
+        """Query → the reason why it has no rows in the last provisional closing."""
 
     @property
     def catalog(self) -> Catalog:

@@ -55,6 +55,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             groups,
             keys,
             states_in_row_layout(manifest),
+            work.isolated,
         )
         for task, splits in enumerate(together(packed(work.splits, work.tasks(cores)), deduplicated))
     ]
@@ -90,6 +91,7 @@ def state_messages(orders: TaskMessages, work: EpochWork, tasks: int) -> list[St
             resting,
             {name: groups for name in work.operators if (groups := progress[name].group_punctuations)},
             live=live,
+            isolated=work.isolated,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
     ]

@@ -227,6 +227,9 @@ class Hub(Pipeline):
             closing = self.loop.engine.closing()
         named = {query.operator_id: query.definition.name for query in self.catalog.queries.values()}
         self.closing_rejects = {}
+        self.closing_failures = {
+            named[owner_of(operator)]: reason for operator, reason in closing.failures.items()
+        }
         for operator, reasons in closing.rejected.items():
             name = named[owner_of(operator)]
             self.closing_rejects[name] = (*self.closing_rejects.get(name, ()), *reasons)

@@ -11,11 +11,13 @@ import pyarrow as pa
 
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
 from headrace.catalog.journal import relation_to_json, stream_to_json
-from headrace.errors import UserError
+from headrace.connectors.formats.result_writer import python_rows
+from headrace.errors import QueryFailed, UserError
 from headrace.runtime.delivery.output_files import emitted_rows
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.home.run_cache import save_relation
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.introspection.status import failed
 from headrace.schema import Schema
 from headrace.time import FOREVER
 
@@ -30,7 +32,8 @@ def test(query: str, /, **sources: Any) -> list[dict[str, Any]]:
 
         assert hr.test("SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k", s=rows) == expected
 
-    Raises `UserError` as registering the query would, and for two sources of one name but for case.
+    Raises `QueryFailed` if the query fails on more than single rows, and `UserError` as registering the query would, and for
+    two sources of one name but for case.
     """
     if len({name.lower() for name in sources}) < len(sources):
         raise UserError(
@@ -52,9 +55,11 @@ def test(query: str, /, **sources: Any) -> list[dict[str, Any]]:
                 hub.push(name, table)
         hub.catch_up()
         closing = hub.finish()
+        for reason in failed(hub).values():
+            raise QueryFailed(f"the query failed: {reason}")
         operator, meaning = hub.operator_and_query(_QUERY)
         rows = emitted_rows(hub.home, hub.home.latest(), operator, meaning, closing.get(_QUERY))
-        return list(rows.to_pylist())
+        return python_rows(rows)
 
 
 def _define(hub: Hub, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

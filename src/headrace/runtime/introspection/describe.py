@@ -27,6 +27,7 @@ def query_progress_table(query: QueryDefinition, progress: OperatorProgress | No
             ("answered to", _instant(position.emitted_to)),
             ("complete since", _instant(position.complete_since)),
             ("filled from", position.backfilled_from or None),
+            *([] if query.failure is None else [("suspended, since it failed", query.failure)]),
         ]
     )
 

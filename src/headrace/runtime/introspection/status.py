@@ -25,6 +25,7 @@ def status(pipeline: Pipeline, sinks: Iterable[Mapping[str, Any]]) -> dict[str, 
             for query in catalog.queries.values()
             for progress in (manifest.operators.get(query.operator_id),)
         },
+        "failed": failed(pipeline),
         "unread": {name: str(error) for name, error in unread(pipeline).items()},
         "rejected": dict(manifest.facts.get("rejected", {})),
         "closing_rejected": {name: len(reasons) for name, reasons in pipeline.closing_rejects.items()},
@@ -44,6 +45,16 @@ def unread(pipeline: Pipeline) -> dict[str, SourceChanged]:
     }
     named = {query.operator_id: query.definition.name for query in pipeline.catalog.queries.values()}
     return {named[owner]: error for owner, error in owners.items() if owner in named}
+
+
+def failed(pipeline: Pipeline) -> dict[str, str]:
+    """Queries that were suspended after a failure, or failed in the last provisional closing, with the reason."""
+    suspended = {
+        query.definition.name: query.definition.failure
+        for query in pipeline.catalog.queries.values()
+        if query.definition.failure is not None
+    }
+    return {**pipeline.closing_failures, **suspended}
 
 
 def synopses(pipeline: Pipeline) -> dict[str, dict[str, int]]:

@@ -29,7 +29,7 @@ from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import RunRef, StateMessage
 from headrace.runtime.plan.epoch_planner import source_of
 from headrace.runtime.results import result_log
-from headrace.runtime.tasks.state.state_task import latest_windows, peek
+from headrace.runtime.tasks.state.peek import latest_windows, peek
 from headrace.store.files.filesystem import MissingFile
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Instant

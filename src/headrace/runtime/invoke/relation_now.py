@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from headrace.errors import QueryFailed
 from headrace.operators.base.group_codes import SLOTS
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.run_cache import section_of
@@ -65,7 +66,10 @@ def changes_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) 
         for stream in _internal_streams(plan, id_)
         if (table := _unread(home, manifest, plan, stream)) is not None
     }
-    return provisional_results.close(home.store, plan, message, unread).answers.get(operator)
+    closing = provisional_results.close(home.store, plan, message, unread)
+    for reason in closing.failures.values():
+        raise QueryFailed(f"the answer cannot be computed: {reason}")
+    return closing.answers.get(operator)
 
 
 def _internal_streams(plan: EpochPlan, operator: str) -> Iterator[str]:

@@ -27,6 +27,8 @@ class EpochWork:
     replayed: Mapping[str, int] = field(default_factory=dict)
     final: bool = False
     relations: Mapping[str, str] = field(default_factory=dict)
+    isolated: frozenset[str] = frozenset()
+    """Operators that share with no other in this epoch and take rows in small batches, after a failure together with others."""
 
     @property
     def is_replay(self) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.observation import OperatorObservation, WorkObservation
+from headrace.operators.base.query_failures import QueryFailure
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.result_entry import as_entry
@@ -73,6 +74,8 @@ class ScanMessage:
     """Stream → files of keys, for the elimination of repeated rows."""
     row_layout_states: frozenset[str] = frozenset()
     """States that store small groups as rows, by the manifest before the epoch."""
+    isolated: frozenset[str] = frozenset()
+    """As in `EpochWork`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,8 @@ class StateMessage:
     """Operator → instant up to which a provisional end has emitted its windows."""
     live: frozenset[str] | None = None
     """Names of the state runs of all tasks: a worker closes the others. None: not known."""
+    isolated: frozenset[str] = frozenset()
+    """As in `EpochWork`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +202,8 @@ class ScanReceipt:
     operators: Mapping[str, OperatorObservation] = field(default_factory=dict)
     work: Mapping[str, WorkObservation] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    failures: Mapping[str, QueryFailure] = field(default_factory=dict)
+    """Operators that failed on the task's rows."""
 
 
 def stream_receipts(scans: Iterable[ScanReceipt], plan: EpochPlan) -> dict[str, StreamReceipt]:
@@ -242,3 +249,5 @@ class StateReceipt:
     seconds: Mapping[str, float] = field(default_factory=dict)
     emission_limits: Mapping[str, Instant] = field(default_factory=dict)
     """Operators with too many windows to emit in one epoch → instant to stop at; if there are any, nothing was written."""
+    failures: Mapping[str, QueryFailure] = field(default_factory=dict)
+    """Operators that failed, here or in a scan task; if there are any, nothing was written."""

@@ -36,7 +36,8 @@ def with_window(catalog: Catalog, catalog_query: CatalogQuery, statement: SetWin
         )
     begin, end = source.window.span.start, source.window.span.end
     stop = end if text[end - 1] == "]" else text.index("]", end) + 1
-    altered = replace(definition, text=text[:begin] + statement.window + text[stop:], continues=True)
+    text = text[:begin] + statement.window + text[stop:]
+    altered = replace(definition.healed(), text=text, continues=True)
     try:
         _require_alterable(catalog, CatalogQuery(altered, catalog.position))
     except UserError as error:

@@ -30,7 +30,7 @@ _WORDS: Mapping[str, str] = {
     "using": "USING",
 }
 _LENGTHS = frozenset({"slack", "idle_timeout", "max_ahead", "retain"})
-_IGNORED = frozenset({"name", "paused", "continues"})
+_IGNORED = frozenset({"name", "paused", "continues", "failure"})
 _LABELS = frozenset({"owner", "tags"})
 """Compared without case; the order of tags does not matter."""
 

@@ -275,7 +275,9 @@ class Statements:
         existing = self._catalog.require_query(statement.name)
         self._without_readers(existing.definition.name)
         try:
-            new = replace(existing.definition, text=statement.query, zone=statement.zone, continues=False)
+            new = replace(
+                existing.definition.healed(), text=statement.query, zone=statement.zone, continues=False
+            )
             self._put(definition := self._affordable(new), existing.definition)
         except UserError as error:
             raise moved(error, statement.select.span.start) from None

@@ -5,41 +5,90 @@ A reading of the clock costs a tenth of a microsecond, once a batch for each sca
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter_ns
+from typing import Final
 
 import pyarrow as pa
 
 from headrace.observation import WorkObservation
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Operator
+from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.harvest import ScanOutput
-from headrace.operators.sharing.scan_sharing import ScanGroup, scan_groups
+from headrace.operators.sharing.scan_sharing import ScanGroup, SharingKind, groups, scan_group_of
+
+_SMALL_BATCH: Final = 1 << 12
+"""Rows of a batch for isolated operators."""
 
 
 @dataclass(slots=True)
 class Timed:
-    """A scan group, and the time of `adding` rows and of `finishing`, in nanoseconds."""
+    """A scan group, and the time of `adding` rows and of `finishing`, in nanoseconds.
 
-    scan_group: ScanGroup
+    Errors of its operators are theirs: with a `failure` it takes no more rows, and the task continues with the others.
+    """
+
+    queries: tuple[str, ...]
+    scan_group: ScanGroup | None
+    isolated: bool = False
+    failure: str | None = None
     adding: int = 0
     finishing: int = 0
     rows_in: int = 0
     rows_out: int = 0
 
+    @staticmethod
+    def of(
+        how: SharingKind,
+        operators: Sequence[Operator],
+        relations: Mapping[str, pa.Table],
+        row_layout_states: Collection[str],
+        isolated: Collection[str],
+    ) -> Timed:
+        """The scan group of operators with this kind of sharing."""
+        queries = tuple(operator.id for operator in operators)
+        by_itself = queries[0] in isolated
+        try:
+            return Timed(queries, scan_group_of(how, operators, relations, row_layout_states), by_itself)
+        except Exception as failure:  # noqa: BLE001 - of any kind: it is these operators'
+            return Timed(queries, None, by_itself, of_query(failure))
+
+    @property
+    def representative(self) -> str:
+        """The id of one of the operators; each is in one scan group only."""
+        return self.queries[0] if self.scan_group is None else self.scan_group.representative
+
+    def failures(self) -> dict[str, QueryFailure]:
+        """Its operators, if it failed."""
+        if self.failure is None:
+            return {}
+        return dict.fromkeys(self.queries, QueryFailure(self.failure, self.isolated))
+
     def add(self, batch: Batch) -> None:
         """Add a batch of accepted rows."""
+        if self.failure is not None or self.scan_group is None:
+            return
         started = perf_counter_ns()
-        self.scan_group.add(batch)
+        try:
+            for part in batch.parts(_SMALL_BATCH) if self.isolated else (batch,):
+                self.scan_group.add(part)
+        except Exception as failure:  # noqa: BLE001 - of any kind: it is these operators'
+            self.failure = of_query(failure)
         self.adding += perf_counter_ns() - started
         self.rows_in += batch.rows
 
     def finish(self) -> ScanOutput:
         """The deltas of all batches."""
+        if self.failure is not None or self.scan_group is None:
+            return ScanOutput()
         started = perf_counter_ns()
-        output = self.scan_group.finish()
+        try:
+            output = self.scan_group.finish()
+        except Exception as failure:  # noqa: BLE001 - of any kind: it is these operators'
+            self.failure, output = of_query(failure), ScanOutput()
         self.finishing += perf_counter_ns() - started
         self.rows_out += sum(table.num_rows for tables in output.sections.values() for table in tables)
         return output
@@ -50,10 +99,20 @@ class Timed:
 
 
 def timed(
-    operators: Iterable[Operator], relations: Mapping[str, pa.Table], row_layout_states: Collection[str] = ()
+    operators: Iterable[Operator],
+    relations: Mapping[str, pa.Table],
+    row_layout_states: Collection[str] = (),
+    isolated: Collection[str] = (),
 ) -> list[Timed]:
-    """Scanners for one task's operators; see `scan_groups`."""
-    return [Timed(scan_group) for scan_group in scan_groups(operators, relations, row_layout_states)]
+    """Scan groups of one task's operators, see `scan_groups`; each of those `isolated` has its own."""
+    taking_part = list(operators)
+    together = [operator for operator in taking_part if operator.id not in isolated]
+    sets = [together, *([operator] for operator in taking_part if operator.id in isolated)]
+    return [
+        Timed.of(how, queries, relations, row_layout_states, isolated)
+        for sharing in sets
+        for how, queries in groups(sharing)
+    ]
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from headrace.algebra.expressions.expression import (
 )
 from headrace.algebra.expressions.series import STRUCTURES
 from headrace.algebra.functions.resolve import FUNCTIONS, common_type
+from headrace.operators.base.query_failures import ROW_FAILURES, reason_of
 from headrace.operators.scalar.evaluation.branching import among, case, coalesce, connective
 from headrace.operators.scalar.evaluation.casts import cast
 from headrace.operators.scalar.evaluation.kernels import KERNELS, Site
@@ -119,7 +120,10 @@ def _made(compute: Compute, inputs: tuple[Node, ...], kind: Type) -> Node:
         return Node(compute, inputs, kind)
     constants = [node.compute(Frame({}, 1, {}), ()) for node in inputs]
     arrays = [Result(pa.repeat(result.value, 1), result.errors) for result in constants]
-    result = compute(Frame({}, 1, {}), arrays)
+    try:
+        result = compute(Frame({}, 1, {}), arrays)
+    except ROW_FAILURES as failure:  # an error of each row that needs it
+        result = Result(pa.scalar(None, to_arrow(kind)), Errors.everywhere(1, reason_of(failure)))
     value = result.value[0] if isinstance(result.value, pa.Array) else result.value
     return _constant(Result(value, result.errors), kind)
 
@@ -171,7 +175,12 @@ def _call(name: str, inputs: tuple[Node, ...], kind: Type) -> Node:
 
 def _value(node: Node) -> Any:
     constant = node.constant
-    return None if constant is None or constant.errors is not None else constant.value.as_py()
+    if constant is None or constant.errors is not None:
+        return None
+    try:
+        return constant.value.as_py()
+    except OverflowError:  # a date that Python does not have
+        return None
 
 
 def _expanded(name: str, inputs: tuple[Node, ...], kind: Type) -> Node:

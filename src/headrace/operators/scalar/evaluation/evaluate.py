@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression
 from headrace.algebra.functions.resolve import UserFunction
+from headrace.operators.base.query_failures import ROW_FAILURES
 from headrace.operators.scalar.evaluation.compile import Node, program
+from headrace.operators.scalar.evaluation.halving import by_halves
 from headrace.operators.scalar.evaluation.user_functions import in_force
 from headrace.operators.scalar.values.column_result import Frame, Result
 from headrace.operators.scalar.values.datum import Bools, column, truth
@@ -47,7 +49,11 @@ class Evaluation:
         steps = program(expression)
         for node in steps:
             if node not in memo:
-                memo[node] = node.compute(frame, [memo[step] for step in node.inputs])
+                inputs = [memo[step] for step in node.inputs]
+                try:
+                    memo[node] = node.compute(frame, inputs)
+                except ROW_FAILURES as failure:
+                    memo[node] = by_halves(node.compute, node.type, frame, inputs, failure)
         return memo[steps[-1]]
 
     def _evaluated(self, expression: Expression) -> Result:

@@ -5,7 +5,7 @@ Where Arrow differs from Spark, and for arguments that vary by row, there is one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +23,9 @@ from headrace.operators.scalar.values.datum import (
     rows_of,
 )
 
+_LONGEST: Final = 1 << 27
+"""Characters that one call may return for a row; the limit for all rows of a batch is eight times as many."""
+
 Fast = Callable[..., pa.Array | None]
 """From the first text column and the constants to the result, or None if Arrow's kernel does not apply."""
 
@@ -36,15 +39,41 @@ def by_distinct(function: Callable[..., Any], kind: pa.DataType, *, strict: bool
             encoded = arrays[0].dictionary_encode()
             fixed = [None if isinstance(datum, pa.Array) else datum.as_py() for datum in data]
             index = next(i for i, datum in enumerate(data) if isinstance(datum, pa.Array))
-            results = [
-                function(*fixed[:index], text, *fixed[index + 1 :]) for text in encoded.dictionary.to_pylist()
-            ]
+            texts = encoded.dictionary.to_pylist()
+            results = _within_capacity(function(*fixed[:index], text, *fixed[index + 1 :]) for text in texts)
             return pa.array(results, kind).take(encoded.indices), None
         rows = list(zip(*(column(datum, rows_of(data)).to_pylist() for datum in data), strict=True))
-        by_row = {row: None if strict and None in row else function(*row) for row in set(rows)}
+        distinct = list(set(rows))
+        values = (None if strict and None in row else function(*row) for row in distinct)
+        by_row = dict(zip(distinct, _within_capacity(values), strict=True))
         return pa.array([by_row[row] for row in rows], kind), None
 
     return kernel
+
+
+def _within_capacity(values: Iterable[Any]) -> list[Any]:
+    """The values, made one by one.
+
+    Raises `OverflowError` once they are more text than a batch may have.
+    """
+    made, characters = [], 0
+    for value in values:
+        if isinstance(value, str):
+            characters += len(value)
+            if characters > 8 * _LONGEST:
+                raise OverflowError(f"the texts of one batch have more than {8 * _LONGEST:,} characters")
+        made.append(value)
+    return made
+
+
+def _fitting(characters: int) -> int:
+    """A length that one text may have.
+
+    Raises `OverflowError` for a greater one, before memory is taken for it.
+    """
+    if characters > _LONGEST:
+        raise OverflowError(f"a text of {characters:,} characters is longer than {_LONGEST:,}")
+    return characters
 
 
 def fast(quick: Fast, slow: Callable[..., Any], kind: pa.DataType, text: int = 0) -> Kernel:
@@ -107,6 +136,7 @@ def _pad(text: str, length: int, filler: str, *, before: bool) -> str:
     missing = length - len(text)
     if missing <= 0 or not filler:
         return text[: max(0, length)]
+    _fitting(length)
     added = (filler * (missing // len(filler) + 1))[:missing]
     return added + text if before else text + added
 
@@ -118,6 +148,7 @@ def padding(*, before: bool) -> Kernel:
     def quick(texts: pa.Array, length: int, filler: str = " ") -> pa.Array | None:
         if len(filler) != 1 or length <= 0:
             return None
+        _fitting(length)
         return pc.utf8_slice_codeunits(arrow(texts, length, padding=filler), 0, length)
 
     return fast(
@@ -125,6 +156,11 @@ def padding(*, before: bool) -> Kernel:
         lambda text, length, filler=" ": _pad(text, length, filler, before=before),
         pa.string(),
     )
+
+
+def _repeat(text: str, times: int) -> str:
+    _fitting(len(text) * max(0, times))
+    return text * max(0, times)
 
 
 def trimming(name: str) -> Kernel:
@@ -258,7 +294,7 @@ KERNELS: Final[dict[str, Kernel]] = {
     "locate": locate,
     "lpad": padding(before=True),
     "rpad": padding(before=False),
-    "repeat": fast(lambda t, n: pc.binary_repeat(t, max(0, n)), lambda t, n: t * max(0, n), _STRING),
+    "repeat": fast(lambda t, n: pc.binary_repeat(t, max(0, n)), _repeat, _STRING),
     "startswith": _search(pc.starts_with, str.startswith),
     "endswith": _search(pc.ends_with, str.endswith),
     "contains": _search(pc.match_substring, lambda text, searched: searched in text),

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.algebra.expressions.expression import Literal
 from headrace.schema import to_arrow
+from headrace.time import render_date
 
 Datum: TypeAlias = pa.Array | pa.Scalar
 Bools: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
@@ -144,4 +145,6 @@ def failing(mask: Bools, data: Sequence[Datum], describe: Callable[..., str]) ->
 def cell(datum: Datum, row: int) -> Any:
     """One value in Python; points in time and durations as Arrow prints them."""
     scalar = datum[row] if isinstance(datum, pa.Array) else datum
+    if pa.types.is_date32(scalar.type) and scalar.is_valid:
+        return render_date(scalar.value)
     return scalar.cast(pa.string()).as_py() if pa.types.is_timestamp(scalar.type) else scalar.as_py()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,8 @@ from headrace.observation import OperatorObservation
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import SLOT
+from headrace.operators.base.query_failures import QueryFailure, of_query
+from headrace.operators.families.family import state_name
 from headrace.operators.families.harvest import ScanOutput, gathered
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.backfill.pane_backfill import backfilled_panes
@@ -53,6 +56,11 @@ from headrace.store.files.filesystem import LocalStore, Store
 from headrace.store.files.shared_buffers import filtered
 from headrace.store.logs.committed import KeysFile
 from headrace.time import BEGINNING
+
+MOST_BYTES: Final = (1 << 31) - 1
+"""The size limit of one state's delta, as of a blob of the exchange and of a column of text."""
+_MANY_ROWS: Final = 1 << 13
+"""Deltas of fewer rows are not measured."""
 
 
 def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
@@ -139,6 +147,7 @@ class _ScanTask:
                 [operator for operator in plain if channels[operator.id] == channel],
                 relations,
                 self._message.row_layout_states,
+                self._message.isolated,
             )
             for channel in ("rows", "late", "rejects", "kept")
         )
@@ -157,7 +166,10 @@ class _ScanTask:
             late,
             rejects,
             SampledRows.of(name, self._plan.sample_rate_of(name), sampled, columns_of_samples),
-            [(within, timed(operators, relations)) for within, operators in revised.items()],
+            [
+                (within, timed(operators, relations, isolated=self._message.isolated))
+                for within, operators in revised.items()
+            ],
             unions,
             self._archiving(definition, columns),
             watch,
@@ -194,7 +206,9 @@ class _ScanTask:
                 operators = [self._plan.operators[id_] for id_ in self._message.operators]
                 readers = [operator for operator in operators if operator.stream == union]
                 relations = {r: self._relation(r) for operator in readers for r in operator.relations}
-                self._unions[union] = timed(readers, relations, self._message.row_layout_states)
+                self._unions[union] = timed(
+                    readers, relations, self._message.row_layout_states, self._message.isolated
+                )
                 self._read_by[union] = frozenset().union(*(columns_of(operator) for operator in readers))
             if self._unions[union]:
                 feeds.append(UnionFeed(union_input, number, self._unions[union], self._read_by[union]))
@@ -234,6 +248,10 @@ class _ScanTask:
             for operator, scanned in scan_output.scanned.items()
             if scanned.rejected
         }
+        failures = {name: failure for scanner in of_unions for name, failure in scanner.failures().items()}
+        for stream in self._streams.values():
+            failures |= stream.failures()
+        deltas = self._deltas(scan_output, failures)
         written = {name: self._write(name, stream) for name, stream in self._streams.items()}
         streams = self._streams
         receipt = ScanReceipt(
@@ -241,10 +259,23 @@ class _ScanTask:
             streams={name: stream.receipt(written[name]) for name, stream in streams.items()},
             operators=observations,
             work={name: seen for stream in streams.values() for name, seen in stream.work().items()}
-            | {f"fold {scanner.scan_group.representative}": scanner.seen() for scanner in of_unions},
+            | {f"fold {scanner.representative}": scanner.seen() for scanner in of_unions},
+            failures=failures,
         )
-        deltas = {section: gathered(tables) for section, tables in scan_output.sections.items()}
         return _Folded(receipt, deltas, rejected)
+
+    def _deltas(self, scan_output: ScanOutput, failures: dict[str, QueryFailure]) -> Mapping[str, pa.Table]:
+        """The deltas by section; the operators of a state too large to send are added to `failures`."""
+        deltas = {}
+        for section, tables in scan_output.sections.items():
+            try:
+                deltas[section] = _within_capacity(gathered(tables))
+            except Exception as failure:  # noqa: BLE001 - of any kind: it is that state's
+                reason, state = of_query(failure), section.partition("/")[0]
+                for name in self._message.operators:
+                    if state_name(self._plan.operators[name]) == state:
+                        failures[name] = QueryFailure(reason, name in self._message.isolated)
+        return deltas
 
     def _write(self, name: str, stream: StreamTask) -> Written:
         """Write the archive, the rejects and the keys of one stream."""
@@ -268,6 +299,16 @@ class _ScanTask:
         file = file_names.repeat_keys(name, self._message.epoch, self._message.task)
         self._store.write_once(file, encode_keys(keys), durable=False)
         return (KeysFile(file, keys.num_rows, max_event_time_of(keys), whole),)
+
+
+def _within_capacity(delta: pa.Table) -> pa.Table:
+    """A delta that can be sent.
+
+    Raises `MemoryError` for a greater one.
+    """
+    if delta.num_rows >= _MANY_ROWS and delta.nbytes > MOST_BYTES:
+        raise MemoryError(f"its rows of one scan task take {delta.nbytes:,} bytes, more than {MOST_BYTES:,}")
+    return delta
 
 
 def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Iterator[tuple[int, bytes]]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import WorkObservation
 from headrace.operators.base.batch import Batch
+from headrace.operators.base.query_failures import QueryFailure
 from headrace.operators.families.harvest import ScanOutput
 from headrace.runtime.home.reject_files import RejectWriter
 from headrace.runtime.messages.task_messages import RejectsFile, Split, StreamReceipt
@@ -106,6 +107,10 @@ class StreamTask:
             output.join(scanner.finish())
         return output
 
+    def failures(self) -> dict[str, QueryFailure]:
+        """Operators that failed on the stream's rows."""
+        return {name: failure for scanner in self._every for name, failure in scanner.failures().items()}
+
     def receipt(self, written: Written) -> StreamReceipt:
         """Counts and progress of the stream's rows in the task; `written` are its files."""
         return StreamReceipt(
@@ -127,7 +132,7 @@ class StreamTask:
 
     def work(self) -> dict[str, WorkObservation]:
         """Measurements of reading the stream, and of each fold of its rows."""
-        folds = [(f"fold {scanner.scan_group.representative}", scanner.seen()) for scanner in self._every]
+        folds = [(f"fold {scanner.representative}", scanner.seen()) for scanner in self._every]
         reading = self.nanoseconds - sum(scanner.adding for scanner in self._every)
         reading -= sum(union.adding for union in self.unions)
         read = WorkObservation(self.rows + self.rejects.rows, self.rows - self.late, reading)

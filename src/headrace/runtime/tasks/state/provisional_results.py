@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from headrace.errors import QueryFailed
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import flat, ints
 from headrace.operators.base.operator import AT, Operator
+from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.base.union_positions import placed
 from headrace.operators.families.family import state_name
 from headrace.operators.scalar.evaluation.user_functions import registered
@@ -26,17 +28,18 @@ from headrace.runtime.messages.task_messages import ScanReceipt, StateMessage, S
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.union_streams import inputs_of
 from headrace.runtime.plan.user_functions import callable_by_name
-from headrace.runtime.tasks.state.state_task import emission_limits_of, peek_all
+from headrace.runtime.tasks.state.peek import NOTHING, emission_limits_of, peek_all
 from headrace.store.files.filesystem import Store
 from headrace.time import Instant
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """By operator: the closing rows, and for each row on which an expression failed the reason."""
+    """By operator: the closing rows, the reason of each row on which an expression failed, and why it failed altogether."""
 
     answers: Mapping[str, pa.Table]
     rejected: Mapping[str, tuple[str, ...]]
+    failures: Mapping[str, str]
 
 
 def close(
@@ -48,11 +51,16 @@ def close(
     """
     answers: dict[str, pa.Table] = {}
     rejected: dict[str, tuple[str, ...]] = {}
+    failures: dict[str, str] = {}
     remaining, seen = dict(message.emitted_to), dict[str, Instant]()
     while remaining:
         ready = {name: at for name, at in remaining.items() if not _sources(plan, name) & remaining.keys()}
         with registered(callable_by_name(plan.functions)):
             blobs = [_blob(store, plan, plan.operators[name], (unread or {}, answers)) for name in ready]
+        failures |= _reasons(failed for blob in blobs for failed in blob.receipt.failures.items())
+        blobs = [blob for blob in blobs if not blob.receipt.failures]
+        remaining = {name: at for name, at in remaining.items() if name not in failures}
+        ready = {name: at for name, at in ready.items() if name not in failures}
         for blob in blobs:
             seen |= {name: stream.greatest for name, stream in blob.receipt.streams.items()}
         blobs.append(ScanBlob(_receipt_up_to(seen), {}, {}))  # NOW is that of all rows emitted so far
@@ -63,18 +71,25 @@ def close(
             if plan.operators[name].ends_in_parts
         }
         at_once = {name: at for name, at in ready.items() if name not in limits}
-        emitted, failed = (
-            peek_all(replace(message_of_level, emitted_to=at_once), blobs) if at_once else ({}, {})
-        )
-        answers |= emitted
+        peeked = peek_all(replace(message_of_level, emitted_to=at_once), blobs) if at_once else NOTHING
+        answers |= peeked.results
+        rejects = dict(peeked.rejected)
+        failures |= _reasons(peeked.failures.items())
         for name, stop in limits.items():
-            answers[name], failed[name] = _in_parts(
-                replace(message_of_level, emitted_to={name: ready[name]}), name, stop, blobs
-            )
-        for operator, parts in failed.items():
+            try:
+                answers[name], rejects[name] = _in_parts(
+                    replace(message_of_level, emitted_to={name: ready[name]}), name, stop, blobs
+                )
+            except QueryFailed as failure:
+                failures[name] = str(failure)
+        for operator, parts in rejects.items():
             rejected[operator] = tuple(reason for part in parts for reason in part.reasons)
         remaining = {name: at for name, at in remaining.items() if name not in ready}
-    return Closing(answers, rejected)
+    return Closing(answers, rejected, failures)
+
+
+def _reasons(failures: Iterable[tuple[str, QueryFailure]]) -> dict[str, str]:
+    return {name: failure.reason for name, failure in failures}
 
 
 def in_order(plan: EpochPlan, operators: Iterable[str]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
@@ -110,11 +125,13 @@ def _in_parts(
         path, writer = Path(folder) / "results.arrow", None
         while True:
             punctuation = {} if limit is None else {name: limit}
-            emitted, failed = peek_all(replace(message, punctuation=punctuation), blobs)
-            rejected += failed.get(name, [])
-            if name in emitted:
-                writer = writer or pa.ipc.new_file(path, emitted[name].schema)
-                writer.write_table(emitted[name])
+            peeked = peek_all(replace(message, punctuation=punctuation), blobs)
+            for failure in peeked.failures.values():
+                raise QueryFailed(failure.reason)
+            rejected += peeked.rejected.get(name, [])
+            if name in peeked.results:
+                writer = writer or pa.ipc.new_file(path, peeked.results[name].schema)
+                writer.write_table(peeked.results[name])
             if limit is None:
                 break
             message = replace(message, provisionally_emitted_to={name: limit})
@@ -132,6 +149,19 @@ def _blob(
     provisionally_emitted_to: Sequence[Mapping[str, pa.Table]],
 ) -> ScanBlob:
     """The blob of a scan task that read the operator's input, emitted by other operators before or now."""
+    try:
+        return _scanned(store, plan, operator, provisionally_emitted_to)
+    except Exception as failure:  # noqa: BLE001 - of any kind: it is the operator's
+        failed = {operator.id: QueryFailure(of_query(failure))}
+        return ScanBlob(ScanReceipt(0, failures=failed), {}, {})
+
+
+def _scanned(
+    store: Store,
+    plan: EpochPlan,
+    operator: Operator,
+    provisionally_emitted_to: Sequence[Mapping[str, pa.Table]],
+) -> ScanBlob:
     relations = {name: load_relation(store, plan.relations[name]) for name in operator.relations}
     scanner, max_event_time = operator.scanner(relations), dict[str, int]()
     for number, union_input in enumerate(inputs_of(plan.streams[operator.stream])):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT, Advance, Operator, Sections, Step
+from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.cohort import QueryStep, cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.harvest import gathered
@@ -71,41 +73,23 @@ def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
     """Advance every operator over this task's slots."""
     started = time.perf_counter()
     with no_cycles_sought(len(message.emitted_to) >= MANY):
-        task = _StateTask(message, in_order(blobs))
-        if too_far := task.emission_limits():
-            return StateReceipt(message.task, emission_limits=too_far)
-        task.advance_all()
+        task = StateTask(message, in_order(blobs))
+        limits = {} if task.failures else task.emission_limits()
+        if not (limits or task.failures):
+            task.advance_all()
+            task.order_results()
         advanced = time.perf_counter()
-        task.compact()
+        if not (limits or task.failures):
+            task.compact()
+        if limits or task.failures:
+            return StateReceipt(message.task, emission_limits=limits, failures=task.failures)
         receipt = task.write()
     return replace(receipt, seconds={"state": advanced - started, "write": time.perf_counter() - advanced})
 
 
-def peek(message: StateMessage, blobs: Sequence[ScanBlob] = ()) -> dict[str, pa.Table]:
-    """The results of operators at the message's punctuation, by operator; nothing is written."""
-    return peek_all(message, blobs)[0]
+class StateTask:
+    """One epoch of a range of slots: it is advanced, merged and written, or only read."""
 
-
-def peek_all(
-    message: StateMessage, blobs: Sequence[ScanBlob] = ()
-) -> tuple[dict[str, pa.Table], dict[str, list[Rejected]]]:
-    """The results as in `peek`, and the rows on which expressions failed."""
-    task = _StateTask(message, blobs)
-    task.advance_all()
-    return task.results, task.rejected
-
-
-def latest_windows(message: StateMessage, operator: Operator) -> pa.Table | None:
-    """The last window of each of an operator's partitions; nothing is written."""
-    return _StateTask(message, ()).latest(operator)
-
-
-def emission_limits_of(message: StateMessage, blobs: Sequence[ScanBlob]) -> dict[str, Instant]:
-    """Operators with too many windows for one epoch, and where they stop; nothing is written."""
-    return _StateTask(message, blobs).emission_limits()
-
-
-class _StateTask:
     def __init__(self, message: StateMessage, blobs: Sequence[ScanBlob]) -> None:
         self._store = LocalStore(message.root)
         self._message, self._blobs = message, blobs
@@ -119,6 +103,10 @@ class _StateTask:
         self._state: dict[str, pa.Table] = {}
         self.results: dict[str, pa.Table] = {}
         self.rejected: dict[str, list[Rejected]] = {}
+        self.failures: dict[str, QueryFailure] = {}
+        """Operators that failed, in scan tasks or here."""
+        for blob in blobs:
+            self.failures |= blob.receipt.failures
         self._seen: dict[str, OperatorObservation] = {}
         self._ledger = Ledger()
         """Time and rows of each state to advance and to merge."""
@@ -159,7 +147,26 @@ class _StateTask:
                 taking_part := [operator for operator in operators if operator.id in self._message.emitted_to]
             )
         }
-        return emission_limits(taking, self._advance, self._runs, self._deltas)
+        limits: dict[str, Instant] = {}
+        for name, operators in taking.items():
+            try:
+                limits |= emission_limits({name: operators}, self._advance, self._runs, self._deltas)
+            except Exception as failure:  # noqa: BLE001 - of any kind: it is theirs
+                self._fail(operators, failure)
+        return limits
+
+    def _try(self, operators: Sequence[Operator], step: Callable[..., None], *arguments: Any) -> None:
+        """Run a step of operators; an error in it is theirs."""
+        try:
+            step(*arguments)
+        except Exception as failure:  # noqa: BLE001 - of any kind: it is theirs
+            self._fail(operators, failure)
+
+    def _fail(self, operators: Sequence[Operator], failure: Exception) -> None:
+        """Record that operators failed, so that the epoch continues without them; errors that are not theirs are raised."""
+        isolated = all(operator.id in self._message.isolated for operator in operators)
+        failed = QueryFailure(of_query(failure), isolated)
+        self.failures |= {operator.id: failed for operator in operators}
 
     def advance_all(self) -> None:
         """Run the operators that take part."""
@@ -169,11 +176,12 @@ class _StateTask:
                 with self._ledger.timed(name):
                     if operators[0].family_key is None:
                         for operator in taking:
-                            self.advance(operator)
+                            self._try((operator,), self.advance, operator)
                     elif operators[0].on_request is not None:
-                        self._store_selections(name, taking)
+                        self._try(taking, self._store_selections, name, taking)
                     else:
-                        self._advance_family(name, taking)
+                        for queries in self._advancing_together(taking):
+                            self._try(queries, self._advance_family, name, queries)
 
     def _owners(self) -> dict[str, list[Operator]]:
         """The plan's operators by the name of their state."""
@@ -181,6 +189,12 @@ class _StateTask:
         for operator in self.plan.operators.values():
             owners.setdefault(state_name(operator), []).append(operator)
         return owners
+
+    def _advancing_together(self, queries: Sequence[Operator]) -> list[list[Operator]]:
+        """The queries of a family that advance together, and each isolated one."""
+        isolated = self._message.isolated
+        together = [query for query in queries if query.id not in isolated]
+        return ([together] if together else []) + [[query] for query in queries if query.id in isolated]
 
     def _advance_family(self, name: str, queries: Sequence[Operator]) -> None:
         """Run the queries of one family, those with the same advance together."""
@@ -219,7 +233,9 @@ class _StateTask:
             self._ledger[name].rows_in += sum(table.num_rows for delta in deltas for table in delta.values())
             for (operator, step), state_rows in zip(steps.items(), rows.tolist(), strict=True):
                 self._ledger[name].rows_out += self._collect(operator, step, state_rows)
-        self._state |= {f"{name}/{section}": gathered(tables) for section, tables in made.items()}
+        for section, tables in made.items():
+            key = f"{name}/{section}"
+            self._state[key] = gathered([self._state[key], *tables] if key in self._state else tables)
 
     def _store_selections(self, name: str, queries: Sequence[Operator]) -> None:
         """Store the rows of this epoch that pass selections; nothing is emitted."""
@@ -280,6 +296,14 @@ class _StateTask:
         with registered(callable_by_name(self.plan.functions)):
             return operator.latest([sections for run in self._runs if (sections := run.of(operator.id))])
 
+    def order_results(self) -> None:
+        """Sort results by instant, as they are written."""
+        for query, table in self.results.items():
+            try:
+                self.results[query] = by_instant(table)
+            except Exception as failure:  # noqa: BLE001 - of any kind: it is the query's
+                self._fail((self.plan.operators[query],), failure)
+
     def compact(self) -> None:
         """Merge runs of one size class into this epoch's run, and every run with slots of other tasks.
 
@@ -300,10 +324,17 @@ class _StateTask:
                 chosen |= set(pair)
         if not chosen:
             return
-        merging = [run for run in self._runs if run.ref.name in chosen]
+        merging, before = [run for run in self._runs if run.ref.name in chosen], dict(self._state)
         for name, operators in alive.items():
             with self._ledger.timed(name):
-                self._merge(name, merging, operators)
+                try:
+                    self._merge(name, merging, operators)
+                except Exception as failure:  # noqa: BLE001 - of any kind: it is theirs
+                    self._fail(
+                        [query for query in operators if query.id in self._message.emitted_to], failure
+                    )
+                    self._state = before  # the runs are merged in a later epoch
+                    return
         self._level = level_after(
             [(run.ref.level, run.rows) for run in merging],
             sum(table.num_rows for table in self._state.values()),
@@ -316,8 +347,12 @@ class _StateTask:
         for name, operators in alive.items():
             with self._ledger.timed(name):
                 owners = self._owning(operators)
-                ready = before_merge(owners, sections_of(runs, name))
-                needed += sum(table.nbytes for _, table in self._needed(operators, owners, ready))
+                try:
+                    ready = before_merge(owners, sections_of(runs, name))
+                    needed += sum(table.nbytes for _, table in self._needed(operators, owners, ready))
+                except Exception as failure:  # noqa: BLE001 - the merge records whose it is
+                    of_query(failure)
+                    return False
         return needed < _LIVE_SHARE * sum(table.nbytes for run in runs for table in run.sections.values())
 
     def _owning(self, operators: Sequence[Operator]) -> Owners:
@@ -414,7 +449,7 @@ class _StateTask:
         for query, table in self.results.items():
             retention = self.plan.retention_of(query)
             retention_class = RETAIN_ALL if retention is None else str(retention)
-            classes.setdefault(retention_class, {})[query] = by_instant(table)
+            classes.setdefault(retention_class, {})[query] = table
         files = []
         for retention_class, tables in sorted(classes.items()):
             name = file_names.results_run(self._message.epoch, self._message.task)

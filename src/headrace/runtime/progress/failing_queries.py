@@ -1,0 +1,75 @@
+"""Operators that fail in an epoch: left out of it, tried again, and suspended if they fail again.
+
+Operators that fail together are isolated and tried again, on small batches, in the same epoch. One that fails in isolation
+is left out: its progress does not change, and it reads the missed rows from the archive, by itself. After `ATTEMPTS`
+epochs without it its query is suspended, with the reason; at the end of a stream at once, since no further epoch follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from headrace.catalog.catalog import Catalog
+from headrace.errors import EpochFailed
+from headrace.operators.base.query_failures import QueryFailure
+from headrace.runtime.messages.epoch_work import EpochWork
+from headrace.runtime.messages.task_messages import StateReceipt
+from headrace.runtime.plan import derived_streams
+
+ATTEMPTS: Final = 3
+"""Epochs in a row in which an operator may fail before its query is suspended."""
+
+
+def failures_of(receipts: Iterable[StateReceipt]) -> dict[str, QueryFailure]:
+    """Operators that failed in any task of an epoch."""
+    failures: dict[str, QueryFailure] = {}
+    for receipt in receipts:
+        for name, failure in receipt.failures.items():
+            if name not in failures or failure.isolated:
+                failures[name] = failure
+    return failures
+
+
+@dataclass(slots=True)
+class FailingQueries:
+    """How often operators failed in a row, and which of their queries are to be suspended."""
+
+    attempts: dict[str, int] = field(default_factory=dict)
+    due: dict[str, str] = field(default_factory=dict)
+    """Operators that failed too often, with the reason."""
+
+    def without(self, work: EpochWork, failed: Mapping[str, QueryFailure]) -> EpochWork:
+        """The rest of an epoch's work; operators that failed together are isolated first."""
+        isolated = {name: failure for name, failure in failed.items() if failure.isolated}
+        if not isolated:
+            return replace(work, isolated=work.isolated | failed.keys())
+        if work.kind == "fill":  # panes of a source query are taken once
+            name, failure = next(iter(isolated.items()))
+            raise EpochFailed(f"{name} cannot take over panes: {failure.reason}", lasting=True)
+        for name, failure in isolated.items():
+            self.attempts[name] = self.attempts.get(name, 0) + 1
+            if work.final or self.attempts[name] >= ATTEMPTS:
+                self.due[name] = failure.reason
+        left = tuple(name for name in work.operators if name not in isolated)
+        splits = work.splits if left or not work.is_replay else ()
+        return replace(work, operators=left, splits=splits)
+
+    def succeeded(self, operators: Sequence[str]) -> None:
+        """Reset the count of operators that took part in an epoch."""
+        if self.attempts:
+            for name in operators:
+                self.attempts.pop(name, None)
+
+    def entries(self, catalog: Catalog) -> list[dict[str, str]]:
+        """Entries of the query log that suspend the queries that are due."""
+        due, self.due = self.due, {}
+        owners = {derived_streams.owner_of(name): reason for name, reason in due.items()}
+        for name in due:
+            self.attempts.pop(name, None)
+        return [
+            {"do": "pause", "name": query.definition.name, "reason": owners[query.operator_id]}
+            for query in catalog.queries.values()
+            if query.operator_id in owners and not query.definition.paused
+        ]
