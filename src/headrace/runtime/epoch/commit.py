@@ -18,8 +18,9 @@ from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import ScanReceipt, StateReceipt, StreamReceipt, stream_receipts
 from headrace.runtime.plan import union_streams
 from headrace.runtime.progress import union_progress
+from headrace.runtime.progress.committed_progress import committed_progress, progress_of
 from headrace.runtime.progress.group_progress import group_punctuation_columns
-from headrace.runtime.progress.punctuation import after_scans, committed_progress, progress_of
+from headrace.runtime.progress.punctuation import after_scans
 from headrace.runtime.tasks.scan.deduplicate import retained_files
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.store.logs.manifest import Manifest, StateRun

@@ -39,9 +39,9 @@ from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.epoch_planner import Replanned, make_plan, plan_after
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
 from headrace.runtime.plan.stale_statements import refuse_if_idle, refuse_if_overtaken
+from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.emission_backlog import BacklogSchedule, emission_backlog
 from headrace.runtime.progress.failing_queries import FailingQueries, failures_of
-from headrace.runtime.progress.punctuation import progress_of
 from headrace.runtime.tasks.state import provisional_results
 from headrace.runtime.tasks.state.emission_limits import least
 from headrace.store.logs.manifest import Manifest
