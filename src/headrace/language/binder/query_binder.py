@@ -46,7 +46,7 @@ from headrace.language.binder.revisions import revisions
 from headrace.language.binder.semijoins import with_semijoins
 from headrace.language.binder.sessions import per_group
 from headrace.language.binder.shedding import check_shedding, estimated
-from headrace.language.binder.sources.bounds import condition
+from headrace.language.binder.sources.bounds import condition, joined_condition
 from headrace.language.binder.sources.from_clause import From, bind_from
 from headrace.language.binder.sources.set_operators import is_later, spelled_out
 from headrace.language.binder.subqueries import Memberships
@@ -182,10 +182,11 @@ class _SelectBinder:
         select, semijoins = self.select, self.memberships.semijoins
         if semijoins:
             self.sources = with_semijoins(select, self.sources, self.text)
-        limits = (
-            None if self.sources.others or semijoins else select.bounds
-        )  # joined streams have become windows
-        inside = None if limits is None else condition(select, self.sources.stream, self.text)
+        limits = None if self.sources.others or semijoins else select.bounds  # up to NOW they are windows
+        if self.sources.others:
+            inside = joined_condition(select, self.sources.streams, self.text)
+        else:
+            inside = None if limits is None else condition(select, self.sources.stream, self.text)
         if inside is not None:
             where = inside if where is None else Call("and", (where, inside), BOOLEAN)
         self._check_bounds(where)

@@ -64,7 +64,10 @@ def group_advance(
 
 
 def groups_after(
-    operator: Operator, rule: Progressing, before: Mapping[str, Instant], emitted_to: Instant,
+    operator: Operator,
+    rule: Progressing,
+    before: Mapping[str, Instant],
+    emitted_to: Instant,
     promised: Mapping[str, Instant],
 ) -> dict[str, Instant]:
     """The instants up to which groups of an operator beyond `emitted_to` have emitted, after an epoch with these promises."""
