@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from headrace.algebra.expressions.aggregates import APPROXIMATE, canonical
-from headrace.algebra.expressions.expression import Call, Column, Expression, Named, columns_of, transform
+from headrace.algebra.expressions.expression import (
+    Call,
+    Column,
+    Expression,
+    Named,
+    columns_of,
+    conjuncts,
+    transform,
+)
 from headrace.algebra.functions.resolve import UserFunction
 from headrace.algebra.query import (
     Aggregate,
@@ -38,7 +46,7 @@ from headrace.language.binder.revisions import revisions
 from headrace.language.binder.semijoins import with_semijoins
 from headrace.language.binder.sessions import per_group
 from headrace.language.binder.shedding import check_shedding, estimated
-from headrace.language.binder.sources.bounds import condition
+from headrace.language.binder.sources.bounds import condition, joined_condition
 from headrace.language.binder.sources.from_clause import From, bind_from
 from headrace.language.binder.sources.set_operators import is_later, spelled_out
 from headrace.language.binder.subqueries import Memberships
@@ -174,14 +182,46 @@ class _SelectBinder:
         select, semijoins = self.select, self.memberships.semijoins
         if semijoins:
             self.sources = with_semijoins(select, self.sources, self.text)
-        limits = (
-            None if self.sources.others or semijoins else select.bounds
-        )  # joined streams have become windows
-        inside = None if limits is None else condition(select, self.sources.stream, self.text)
+        limits = None if self.sources.others or semijoins else select.bounds  # up to NOW they are windows
+        if self.sources.others:
+            inside = joined_condition(select, self.sources.streams, self.text)
+        else:
+            inside = None if limits is None else condition(select, self.sources.stream, self.text)
         if inside is not None:
             where = inside if where is None else Call("and", (where, inside), BOOLEAN)
-        node = tree(self.sources, where, self.memberships, grouped_window=select.window is not None)
+        self._check_bounds(where)
+        node = tree(
+            self.sources,
+            where,
+            self.memberships,
+            self.grouping.bounds,
+            grouped_window=select.window is not None,
+        )
         return node if limits is None or inside is not None else Bounds(node, *limits)
+
+    def _check_bounds(self, where: Expression | None) -> None:
+        """Raises `UnsupportedQuery` where a condition reads a row together with the bounds of its window."""
+        select, grouping = self.select, self.grouping
+        span = select.span if select.where is None else select.where.span
+        remedy = "Compare a bound with constants and other bounds only."
+        factors = [*(() if where is None else conjuncts(where)), *self.sources.conditions]
+        of_windows = [factor for factor in factors if grouping.is_bound(factor)]
+        if of_windows and select.emit_empty is not None:
+            self._fail(
+                "with EMIT EMPTY a window without rows is emitted, also where WHERE excludes its bounds",
+                span,
+                "Put the condition into HAVING.",
+            )
+        for factor in factors:
+            if factor not in of_windows:
+                grouping.check_without_bounds(factor, span, "WHERE", remedy)
+        for item in self.memberships.subqueries:
+            for part in (item.condition, item.test):
+                if part is not None:
+                    grouping.check_without_bounds(part, span, "WHERE", remedy)
+        for source, _, on in self.sources.relations:
+            if on is not None:
+                grouping.check_without_bounds(on, source.span, "ON", remedy)
 
     def _where_column(self, name: Name) -> Expression:
         column = self.sources.scope.column(name)
