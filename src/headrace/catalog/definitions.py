@@ -82,10 +82,23 @@ class Deduplication:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeExpression:
+    """TIMESTAMP BY an expression over the row: its text, and the zone by whose clocks it reads times and dates."""
+
+    text: str
+    zone: str = "UTC"
+
+    def __str__(self) -> str:
+        """The expression as it was written, on one line."""
+        return " ".join(self.text.split())
+
+
+@dataclass(frozen=True, slots=True)
 class StreamDefinition:
     """CREATE STREAM, with defaults filled in.
 
-    `time` is the event-time column, None when arrival time is stamped. `punctuated_by` is the text of a boolean
+    `time` is the event-time column, `time_expression` what event times are computed by where no column holds them; both
+    are None when arrival time is stamped. `punctuated_by` is the text of a boolean
     expression over the stream's columns. `archive`: "copy" (default), "in place" or "none". `retain`: how much of the past
     is kept, in event time; None keeps all. `blocks`: how many equal random parts a run of the archive has. `keep`: the share of
     its rows that queries WITH SHEDDING are shown from the beginning; what is in force is the catalog's `sample_rate_of`.
@@ -106,6 +119,12 @@ class StreamDefinition:
     deduplicate: Deduplication | None = None
     blocks: int = 1
     keep: float = 1.0
+    time_expression: TimeExpression | None = None
+
+    @property
+    def event_time(self) -> str | None:
+        """What TIMESTAMP BY names, as text; None when arrival time is stamped."""
+        return self.time if self.time_expression is None else str(self.time_expression)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.connectors.formats.text_values import convert, day, exact, fractional, integer, moment
+from headrace.connectors.formats.text_values import (
+    convert,
+    counted,
+    day,
+    epoch_of,
+    exact,
+    fractional,
+    integer,
+    moment,
+)
 from headrace.connectors.records.options import TextOptions
 from headrace.schema import Type
 
@@ -71,6 +80,12 @@ def _scalar(found: Any, kind: Type, options: TextOptions) -> Any:
 
 
 def _moment(found: Any, kind: Type, options: TextOptions) -> int | None:
+    if (epoch := epoch_of(kind, options)) is not None:
+        return (
+            counted(str(found), epoch)
+            if isinstance(found, int | str) and not isinstance(found, bool)
+            else None
+        )
     if isinstance(found, int) and not isinstance(found, bool):
         seconds = found * 1_000_000
         return seconds if kind.name == "TIMESTAMP" and abs(seconds) < 1 << 62 else None

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
+from typing import Literal as Choice
 
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
 from headrace.errors import UserError, did_you_mean
@@ -65,9 +66,22 @@ _CELLS: Final = (
 )
 
 
+Epoch = Choice["seconds", "millis", "micros", "nanos"]
+"""What a number counts that stands for an instant: since 1970-01-01T00:00:00Z."""
+_EPOCH: Final[Mapping[str, Epoch]] = {
+    "epoch seconds": "seconds",
+    "epoch millis": "millis",
+    "epoch micros": "micros",
+    "epoch nanos": "nanos",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """How csv and json files are written. Patterns are strptime's; None means ISO 8601 as Spark reads it."""
+    """How csv and json files are written. Patterns are strptime's; None means ISO 8601 as Spark reads it.
+
+    `timestamp_epoch` and `ntz_epoch`: instants are numbers, and what they count.
+    """
 
     header: bool
     separator: str
@@ -87,6 +101,8 @@ class TextOptions:
     ntz_pattern: str | None
     date_pattern: str | None
     zone: str = "UTC"
+    timestamp_epoch: Epoch | None = None
+    ntz_epoch: Epoch | None = None
 
 
 def option(options: Mapping[str, str], name: str, default: str) -> str:
@@ -171,6 +187,8 @@ def text_options(options: Mapping[str, str]) -> TextOptions:
         ntz_pattern=_pattern(options, "timestampNTZFormat"),
         date_pattern=_pattern(options, "dateFormat"),
         zone=zone_of(options),
+        timestamp_epoch=_epoch(options, "timestampFormat"),
+        ntz_epoch=_epoch(options, "timestampNTZFormat") or _epoch(options, "timestampFormat"),
     )
 
 
@@ -280,9 +298,15 @@ def _codec(name: str) -> str:
     return name.lower()
 
 
+def _epoch(options: Mapping[str, str], name: str) -> Epoch | None:
+    return _EPOCH.get(" ".join(option(options, name, "").lower().split()))
+
+
 def _pattern(options: Mapping[str, str], name: str) -> str | None:
-    """A Java date pattern as strptime's. ISO 8601, in any of its spellings, is None."""
+    """A Java date pattern as strptime's. ISO 8601, in any of its spellings, is None, and so is a number's meaning."""
     java = option(options, name, "").strip()
+    if name != "dateFormat" and _epoch(options, name) is not None:
+        return None
     if not java or re.fullmatch(
         r"yyyy-MM-dd(('T'|T| )HH:mm:ss(\.S+|\[\.S+\])?(XXX|\[XXX\]|X|'Z'|Z)?)?", java
     ):
@@ -291,7 +315,8 @@ def _pattern(options: Mapping[str, str], name: str) -> str | None:
     if "".join(pieces) != java:
         raise UserError(
             f"option {name} is '{java}', and this version cannot read it",
-            remedy="Use yyyy, MM, dd, HH, mm, ss with separators, or leave it out for ISO 8601.",
+            remedy="Use yyyy, MM, dd, HH, mm, ss with separators, or leave it out for ISO 8601. For numbers write 'epoch "
+            "seconds', 'epoch millis', 'epoch micros' or 'epoch nanos'.",
         )
     return "".join(_PATTERN.get(piece, piece.strip("'")) for piece in pieces)
 

@@ -173,7 +173,7 @@ class Statements:
             return Outcome("create", definition.name, f"stream {definition.name} is there already")
         self._free(definition.name, known, definition, statement.replace)
         require_usable(definition)
-        if known is not None and (known.schema, known.time) != (definition.schema, definition.time):
+        if known is not None and _rows_of(known) != _rows_of(definition):
             self._refuse_if_read("stream", definition.name)
             self._pipeline.log({"do": "drop", "kind": "stream", "name": definition.name})
         self._check_source(definition)
@@ -398,3 +398,8 @@ class Statements:
         home = self._pipeline.home
         operator, query = self._pipeline.operator_and_query(statement.name)
         return Outcome.answer(statement.name, answer_within(home, operator, query, statement.last))
+
+
+def _rows_of(definition: StreamDefinition) -> tuple[object, ...]:
+    """What state and archive were made by: the columns, and what gives a row its event time."""
+    return definition.schema, definition.time, definition.time_expression

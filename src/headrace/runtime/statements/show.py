@@ -142,7 +142,7 @@ def _streams(home: Home, manifest: Manifest) -> list[dict[str, Any]]:
             {
                 "name": stream.name,
                 "using": stream.using,
-                "event_time": stream.time,
+                "event_time": stream.event_time,
                 "slack": render_duration(stream.slack),
                 "rows": known.rows,
                 "late": known.late,
