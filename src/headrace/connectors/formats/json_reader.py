@@ -73,7 +73,10 @@ def _in_bulk(block: bytes, first: int, schema: Schema, options: TextOptions) -> 
     if not texts.count or not texts.are_objects or not text_lines.is_utf8(block):
         raise _LineByLine
     asked = pa.schema(
-        [(f.name, _asked(f.type, arrow.type, options)) for f, arrow in zip(schema, schema.arrow(), strict=True)]
+        [
+            (f.name, _asked(f.type, arrow.type, options))
+            for f, arrow in zip(schema, schema.arrow(), strict=True)
+        ]
     )
     table = pajson.read_json(
         pa.BufferReader(block),

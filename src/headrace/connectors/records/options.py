@@ -6,6 +6,7 @@ Names and defaults are Spark's for the same format. One default differs: a quote
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -246,6 +247,11 @@ def _check_cells(definition: StreamDefinition | RelationDefinition, using: str) 
 
 def _absolute(definition: StreamDefinition | RelationDefinition, folder: Path) -> dict[str, str]:
     path = option(definition.options, "path", "")
+    if unusable := _why_no_path(path):
+        raise UserError(
+            f"'{definition.name}': path '{path[:80]!r}' {unusable}",
+            remedy="Correct the path; {a,b}, * and ? stand for several.",
+        )
     if not path:
         remedy = f"Write USING {definition.using} OPTIONS (path '...')."
         raise UserError(
@@ -262,11 +268,31 @@ def _absolute(definition: StreamDefinition | RelationDefinition, folder: Path) -
     return {"path": str((folder / Path(path).expanduser()).absolute()), **kept}
 
 
+def _why_no_path(path: str) -> str | None:
+    """Why no file system has such a path; None where one may."""
+    if "\0" in path:
+        return "has a NUL character"
+    if len(path.encode(errors="replace")) >= _LONGEST_PATH:
+        return f"is longer than {_LONGEST_PATH - 1} bytes"
+    longest = max((len(part.encode(errors="replace")) for part in re.split(r"[/{},]", path)), default=0)
+    return (
+        f"has a part of {longest} bytes, and file systems take {_LONGEST_PART}"
+        if longest > _LONGEST_PART
+        else None
+    )
+
+
+_LONGEST_PATH: Final = 4096
+_LONGEST_PART: Final = 255
+
+
 def _character(options: Mapping[str, str], name: str, default: str) -> str:
     text = option(options, name, default)
     text = {"\\t": "\t", "\\\\": "\\", "\\0": "\0"}.get(text, text)
     if len(text.encode()) > 1 or (name == "sep" and not text):
         raise UserError(f"option {name} is '{text}'", remedy="It has to be one ASCII character.")
+    if text in ("\n", "\r"):
+        raise UserError(f"option {name} ends a line", remedy="Take a character that does not, such as ';'.")
     return text
 
 
@@ -280,22 +306,19 @@ def _comment(options: Mapping[str, str]) -> str:
 
 
 def _encoding(name: str) -> str:
+    unknown = UserError(
+        f"option encoding is '{name}', which is not known", remedy="Such as 'UTF-8', 'ISO-8859-1'."
+    )
     try:
-        return (
-            "utf-8" if "x".encode(name) == b"x" and name.lower().replace("_", "-") in _UTF8 else _codec(name)
-        )
-    except LookupError:
-        raise UserError(
-            f"option encoding is '{name}', which is not known", remedy="Such as 'UTF-8', 'ISO-8859-1'."
-        ) from None
+        if "x".encode(name) == b"x" and name.lower().replace("_", "-") in _UTF8:
+            return "utf-8"
+        codecs.getincrementaldecoder(name)(errors="replace").decode("x,\n".encode(name), final=True)
+    except (LookupError, UnicodeError, ValueError):
+        raise unknown from None
+    return name.lower()
 
 
 _UTF8: Final = ("utf-8", "utf8", "us-ascii", "ascii")
-
-
-def _codec(name: str) -> str:
-    "x".encode(name)
-    return name.lower()
 
 
 def _epoch(options: Mapping[str, str], name: str) -> Epoch | None:

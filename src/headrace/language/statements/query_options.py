@@ -81,11 +81,20 @@ def query_options(cursor: Cursor) -> QuerySettings:
     return found
 
 
+def checked_owner(owner: str | None) -> str | None:
+    """An owner as it is kept; a blank one is nobody. Raises `UserError` for what is no text."""
+    if owner is not None and not isinstance(owner, str):
+        raise UserError(f"the owner is {owner!r}", remedy="Pass a text: owner='ana'.")
+    return (owner or "").strip() or None
+
+
 def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
     """Tags as they are kept, in their order. They are names: compared without case, so one that comes twice is a mistake.
 
-    Raises `UserError` for an empty one, too.
+    Raises `UserError` for an empty one, too, and for what is no list of texts.
     """
+    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
+        raise UserError(f"the tags are {tags!r}", remedy="Pass a list of texts: tags=['alerts', 'night'].")
     found = tuple(tag.strip() for tag in tags)
     for place, tag in enumerate(found):
         if not tag or "," in tag:

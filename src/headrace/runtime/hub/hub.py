@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import pyarrow as pa
 
 from headrace.algebra.windows.user_windows import UserWindow
 from headrace.catalog.definitions import QueryDefinition
 from headrace.catalog.journal import window_to_json
-from headrace.language.statements.query_options import checked_tags
+from headrace.language.statements.query_options import checked_owner, checked_tags
 from headrace.language.statements.statement import Form, Statement
+from headrace.language.statements.stream_keywords import StreamOptions
 from headrace.observation import EpochFailure, EpochObservation
 from headrace.planner.lowering.materialization import Materialize
 from headrace.runtime.delivery import on_demand_changelog, sinks
@@ -114,7 +115,7 @@ class Hub(Pipeline):
         `materialize`: how much of its answer is kept between two INVOKEs, "none", "partial" or "complete"; None: as is best.
         """
         labels = QueryDefinition(
-            "", "", from_now, owner=owner, tags=checked_tags(tags), materialize=materialize
+            "", "", from_now, owner=checked_owner(owner), tags=checked_tags(tags), materialize=materialize
         )
         self._statements.create_queries({name: select}, labels)
         return QueryHandle(self, self._statements, name)
@@ -131,7 +132,7 @@ class Hub(Pipeline):
 
         Raises `UserError` that names the query of the first mistake.
         """
-        labels = QueryDefinition("", "", from_now, owner=owner, tags=checked_tags(tags))
+        labels = QueryDefinition("", "", from_now, owner=checked_owner(owner), tags=checked_tags(tags))
         self._statements.create_queries(selects, labels)
         return [QueryHandle(self, self._statements, name) for name in selects]
 
@@ -144,11 +145,15 @@ class Hub(Pipeline):
         """Remove a standing query. Raises `UserError` while others read it."""
         self._statements.drop("query", name)
 
-    def create_stream(
-        self, name: str, frame: DataFrame, *, timestamp: str | None = None, **options: Any
-    ) -> None:
-        """Make a stream of any Spark streaming DataFrame; Spark runs it, its micro-batches become our input."""
-        self.frames.create(name, frame, timestamp, options)
+    def create_stream(self, name: str, frame: DataFrame, **options: Unpack[StreamOptions]) -> None:
+        """Make a stream of any Spark streaming DataFrame; Spark runs it, its micro-batches become our input.
+
+        The keywords are the clauses and options of CREATE STREAM (see `StreamOptions`): `timestamp='at'`, `slack='5 SECONDS'`
+        or a `timedelta`, … A home that is opened again needs the same call again. Raises `UserError` where CREATE STREAM would.
+        """
+        schema = frames.schema_of(frame)
+        self._statements.create_stream(name, schema, frames.SPARK_STREAM, options)
+        self.frames.hand_in(name, frame)
 
     def register_function(
         self,

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.runtime.backfill.completeness import plan_in_force
+from headrace.runtime.home.file_names import file_name
 from headrace.runtime.home.home import Home
 from headrace.runtime.plan import derived_streams
 from headrace.store.logs.manifest import Manifest
@@ -42,7 +43,7 @@ def loss_report(home: Home, before: Manifest, after: Manifest, *, kept: bool) ->
                 yield f"{told}; SLACK INTERVAL {needed} would have kept all."
         rejected = now.rejected - then.rejected
         if rejected > 0:
-            place = f"rejects/stream/{stream.name}"
+            place = f"rejects/stream/{file_name(stream.name)}"
             yield _sentence(
                 home,
                 after,

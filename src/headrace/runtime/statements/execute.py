@@ -21,7 +21,9 @@ from headrace.connectors.sources.source_reader import read_all, require_usable
 from headrace.errors import UserError, did_you_mean
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.stream_keywords import stream_from_keywords
 from headrace.runtime.epoch.pipeline import Pipeline
+from headrace.runtime.home.file_names import require_name
 from headrace.runtime.home.gc_control import MANY, no_cycles_sought
 from headrace.runtime.home.run_cache import save_relation
 from headrace.runtime.invoke.subwindow import answer_within
@@ -36,6 +38,7 @@ from headrace.runtime.statements.outcome import Outcome, moved
 from headrace.runtime.statements.query_choice import chosen
 from headrace.runtime.statements.show import show, users_of
 from headrace.runtime.statements.synopsis_budget import affordable
+from headrace.schema import Schema
 from headrace.time import render_instant
 
 _MAKES_STATE: Final = ("materialize", "zone", "sharing")
@@ -130,6 +133,7 @@ class Statements:
             self._changes.find_out()
             for name, select in selects.items():
                 try:
+                    _require_texts(name, select)
                     text = select.strip().rstrip(";")
                     definition = replace(labels, name=name, text=text, zone=self._zone)
                     self._put_query(definition, replacing=False)
@@ -165,18 +169,32 @@ class Statements:
         """What exists, with the changes that wait."""
         return self._changes.catalog
 
+    def create_stream(self, name: str, schema: Schema, using: str, given: Mapping[str, Any]) -> Outcome:
+        """What a program hands in as a stream: CREATE STREAM by keywords, see `StreamOptions`.
+
+        Raises `UserError` as the statement does.
+        """
+        with self._one_script:
+            self._changes.find_out()
+            definition = stream_from_keywords(name, schema, using, given, self._zone)
+            return self._put_stream(definition, replacing=False, is_handed_in=True)
+
     def _create_stream(self, statement: stmt.CreateStream) -> Outcome:
-        definition = settle(statement.definition, Path.cwd())
-        assert isinstance(definition, StreamDefinition)
+        return self._put_stream(statement.definition, replacing=statement.replace, is_handed_in=False)
+
+    def _put_stream(self, wanted: StreamDefinition, *, replacing: bool, is_handed_in: bool) -> Outcome:
+        definition = settle(wanted, Path.cwd())
         known = self._catalog.stream(definition.name)
         if known is not None and not differences(self._catalog, known, definition):
             return Outcome("create", definition.name, f"stream {definition.name} is there already")
-        self._free(definition.name, known, definition, statement.replace)
+        self._free(definition.name, known, definition, replacing)
+        require_name("stream", definition.name)
         require_usable(definition)
         if known is not None and _rows_of(known) != _rows_of(definition):
             self._refuse_if_read("stream", definition.name)
             self._pipeline.log({"do": "drop", "kind": "stream", "name": definition.name})
-        self._check_source(definition)
+        if not is_handed_in:
+            self._check_source(definition)
         self._pipeline.log({"do": "create_stream", "stream": stream_to_json(definition)})
         told = f"stream {definition.name} created"
         return Outcome("create", definition.name, told, warning=not_there_yet(definition))
@@ -211,6 +229,7 @@ class Statements:
         if stored is not None and not differences(self._catalog, stored.definition, definition):
             return Outcome("create", definition.name, f"relation {definition.name} is there already")
         self._free(definition.name, stored.definition if stored else None, definition, statement.replace)
+        require_name("relation", definition.name)
         if stored is not None and stored.definition.schema != definition.schema:
             self._refuse_if_read("relation", definition.name)
         return self._put_relation(definition, 0 if stored is None else stored.version + 1, "created")
@@ -252,6 +271,7 @@ class Statements:
         if known is not None and not differences(self._catalog, known.definition, definition):
             return Outcome("create", definition.name, f"query {definition.name} is there already")
         self._free(definition.name, known.definition if known is not None else None, definition, replacing)
+        require_name("query", definition.name)
         if known is not None:
             self._without_readers(definition.name)
         self._put(definition)
@@ -304,6 +324,7 @@ class Statements:
             raise UserError(
                 f"there is a {kind} named '{statement.new_name}' already", remedy="Choose another name."
             )
+        require_name("query", statement.new_name)
         self._without_readers(known.definition.name)
         self._changes.log({"do": "rename", "name": known.definition.name, "to": statement.new_name})
         return Outcome(
@@ -403,3 +424,11 @@ class Statements:
 def _rows_of(definition: StreamDefinition) -> tuple[object, ...]:
     """What state and archive were made by: the columns, and what gives a row its event time."""
     return definition.schema, definition.time, definition.time_expression
+
+
+def _require_texts(name: object, select: object) -> None:
+    if not isinstance(name, str) or not isinstance(select, str):
+        raise UserError(
+            f"a query is a name and a SELECT, both texts, not {name!r} and {select!r}",
+            remedy="hub.register('SELECT …', name='busy').",
+        )
