@@ -24,8 +24,9 @@ def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, wanted: Sequenc
         groups = list(range(record.start, source.num_row_groups if record.end == WHOLE else record.end))
         metadata = source.metadata
         rows = lambda: sum(metadata.row_group(group).num_rows for group in groups)  # noqa: E731
-        places = matched(source.schema_arrow, schema, wanted, rows)
-        names = [source.schema_arrow.names[place] for place in places]
+        found = source.schema_arrow
+        titles = found.names
+        names = [titles[place] for place in matched(found, schema, wanted, rows)]
         fields = [schema.field(name) for name in wanted]
         if not groups:
             return
