@@ -188,6 +188,8 @@ class _Run:
         for told in waiting:
             if told is not None and told not in self._warned:
                 self._screen.line.warning(told)
+        for told in self._hub.source_warnings().values():
+            self._screen.line.warning(told)
         for told in loss_report(self._hub.home, self._before, self._hub.home.latest(), kept=self._kept):
             self._screen.line.warning(told)
         for told in (*closing_loss_report(self._hub.closing_rejects), *self._caveats):

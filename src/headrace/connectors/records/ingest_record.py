@@ -25,6 +25,9 @@ ALL: Final = "{}"
 WHOLE: Final = -1
 """The end of a range that goes as far as the file does."""
 
+GROWING: Final = -1
+"""The modification time of a file that may get longer: its first `size` bytes stay what they are."""
+
 REJECTS: Final = pa.schema([("row", pa.int64()), ("text", pa.string()), ("reason", pa.string())])
 """Refused records: number in the split, raw text, and why."""
 

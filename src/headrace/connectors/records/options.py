@@ -38,6 +38,7 @@ _COMMON: Final = (
     "recursiveFileLookup",
 )
 _TEXT: Final = (
+    "appended",
     "mode",
     "multiLine",
     "encoding",
@@ -147,6 +148,11 @@ def bytes_per_epoch(definition: StreamDefinition) -> int | None:
     return number(definition.options, "maxBytesPerTrigger")
 
 
+def reads_appended(definition: StreamDefinition | RelationDefinition) -> bool:
+    """Whether lines that are appended to a file after it was read are rows of the stream."""
+    return option(definition.options, "appended", "ignore").lower() == "read"
+
+
 def producers_remembered(options: Mapping[str, str]) -> Duration:
     """How long after its last batch a producer of pushed batches is remembered at least."""
     text = option(options, "rememberProducers", "")
@@ -225,6 +231,17 @@ def _check_values(using: str, options: Mapping[str, str]) -> None:
     if option(options, "lineSep", "\n") not in ("\n", "\r\n", "\r", "\\n", "\\r\\n"):
         raise UserError(
             "option lineSep is neither a line feed nor CR LF", remedy="Leave it out: both are understood."
+        )
+    appended = option(options, "appended", "ignore").lower()
+    if appended not in ("read", "ignore"):
+        raise UserError(
+            f"option appended is '{appended}'",
+            remedy="Write 'read' (lines appended to a file are rows), or leave it out.",
+        )
+    if appended == "read" and flag(options, "multiLine"):
+        raise UserError(
+            "the options appended 'read' and multiLine cannot both be given",
+            remedy="Leave one of them out: what is appended is read by lines.",
         )
     number(options, "maxFilesPerTrigger")
     number(options, "maxBytesPerTrigger")

@@ -10,14 +10,16 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.connectors.records.ingest_record import IngestRecord
-from headrace.connectors.records.options import FILES, flag, option
+from headrace.connectors.formats.text_lines import is_divisible
+from headrace.connectors.records.ingest_record import GROWING, IngestRecord
+from headrace.connectors.records.options import FILES, flag, option, reads_appended, text_options
+from headrace.connectors.sources.known_files import UNKNOWN, KnownFile, end_of_lines
 from headrace.connectors.sources.source_file import unreadable
 from headrace.connectors.sources.splits import ranges
 from headrace.errors import UserError
@@ -42,10 +44,11 @@ class _Found:
     path: str
     size: int
     mtime_ns: int
+    start: int = 0
 
 
 def list_new(definition: StreamDefinition, known: Container[str], now: Instant) -> list[IngestRecord]:
-    """The records of files whose path is not `known`, in the stream's order.
+    """The records of files whose path is not `known`, in the stream's order; with `appended 'read'` of known ones that grew.
 
     Hidden files (`.`, `_`), `*.tmp` and empty files are passed over; folders within a folder are not searched. Raises
     `UserError` for a path that cannot be there or cannot be read.
@@ -63,7 +66,8 @@ def list_changed(
             f"'{definition.name}' is no stream of files",
             remedy=f"USING one of {', '.join(FILES)}, with a path.",
         )
-    before = None if flag(definition.options, "recursiveFileLookup") else _folder_times(path, now)
+    is_flat = not flag(definition.options, "recursiveFileLookup")
+    before = _folder_times(path, now) if is_flat and not reads_appended(definition) else None
     if position is not None and position == before:
         return Listing([], position)
     found, pending = _new_files(definition, path, known)
@@ -71,7 +75,10 @@ def list_changed(
         found.sort(key=lambda each: each.path)
     else:
         found.sort(key=lambda each: (each.mtime_ns, each.path))
-    records = [record for each in found for record in _records(definition, each, now)]
+    may_grow = _growing(definition)
+    records = [
+        record for each in found for record in _records(definition, each, now, grows=may_grow(each.path))
+    ]
     return Listing(records, None if pending else before)
 
 
@@ -92,8 +99,10 @@ def _new_files(definition: StreamDefinition, path: str, known: Container[str]) -
     """Files not known yet, and whether some are still empty and have to be looked at again."""
     pattern = option(definition.options, "pathGlobFilter", "*")
     found, pending = [], False
+    may_grow = _growing(definition)
     for name in _named(definition, path):
-        if name in known or not fnmatch.fnmatchcase(os.path.basename(name), pattern):  # noqa: PTH119 (10,000 of them)
+        grown = _grown(name, known) if may_grow(name) else None
+        if (grown is None and name in known) or not fnmatch.fnmatchcase(os.path.basename(name), pattern):  # noqa: PTH119 (10,000 of them)
             continue
         try:
             status = os.stat(name)  # noqa: PTH116
@@ -108,8 +117,28 @@ def _new_files(definition: StreamDefinition, path: str, known: Container[str]) -
             continue
         if not os.access(name, os.R_OK):
             raise unreadable(name, PermissionError(13, "permission denied"))
-        found.append(_Found(name, status.st_size, status.st_mtime_ns))
+        if not may_grow(name):
+            found.append(_Found(name, status.st_size, status.st_mtime_ns))
+            continue
+        start = 0 if grown is None else grown.size
+        end = end_of_lines(name, start, status.st_size)
+        if end > start:
+            found.append(_Found(name, end, status.st_mtime_ns, start))
     return found, pending
+
+
+def _growing(definition: StreamDefinition) -> Callable[[str], bool]:
+    """To which files lines may be appended, which the stream then has too."""
+    if not reads_appended(definition):
+        return lambda _: False
+    encoding = text_options(definition.options).encoding
+    return lambda name: is_divisible(name, encoding)
+
+
+def _grown(name: str, known: Container[str]) -> KnownFile | None:
+    """What is known of a file that may have grown since it was listed; None for one that was not."""
+    file = known.get(name) if isinstance(known, Mapping) else None
+    return file if isinstance(file, KnownFile) and file.size != UNKNOWN else None
 
 
 def _named(definition: StreamDefinition, path: str) -> Iterator[str]:
@@ -205,9 +234,10 @@ def _alternatives(path: str) -> list[str]:
     ]
 
 
-def _records(definition: StreamDefinition, found: _Found, now: Instant) -> Iterator[IngestRecord]:
+def _records(
+    definition: StreamDefinition, found: _Found, now: Instant, *, grows: bool
+) -> Iterator[IngestRecord]:
     using = definition.using.lower()
-    for start, end, rows in ranges(found.path, using, found.size, definition.options):
-        yield IngestRecord(
-            definition.name, found.path, using, start, end, found.size, found.mtime_ns, now, rows
-        )
+    mtime_ns = GROWING if grows else found.mtime_ns
+    for start, end, rows in ranges(found.path, using, found.size, definition.options, found.start):
+        yield IngestRecord(definition.name, found.path, using, start, end, found.size, mtime_ns, now, rows)

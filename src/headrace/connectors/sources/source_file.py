@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from headrace.connectors.records.ingest_record import IngestRecord, SourceChanged
+from headrace.connectors.records.ingest_record import GROWING, IngestRecord, SourceChanged
 from headrace.errors import UserError
 from headrace.time import render_instant
 
@@ -36,7 +36,9 @@ def opened(record: IngestRecord, root: str | None = None) -> Iterator[BinaryIO]:
 
 
 def check(record: IngestRecord, found: os.stat_result) -> None:
-    """Raise `SourceChanged` unless size and modification time (0: of no matter) are the record's."""
+    """Raise `SourceChanged` unless size and modification time (0: of no matter) are the record's, or it may have grown."""
+    if record.mtime_ns == GROWING and found.st_size >= record.size:
+        return
     if found.st_size != record.size or record.mtime_ns not in (0, found.st_mtime_ns):
         raise _changed(record, f"it has {_described(found.st_size, found.st_mtime_ns)}")
 
@@ -51,7 +53,7 @@ def unreadable(uri: str | Path, problem: OSError) -> UserError:
 
 
 def _described(size: int, mtime_ns: int) -> str:
-    if not mtime_ns:
+    if mtime_ns <= 0:
         return f"{size} bytes"
     return f"{size} bytes, modified {render_instant(mtime_ns // 1000)}"
 

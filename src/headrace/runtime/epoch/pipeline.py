@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.algebra.query import Query
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import StreamDefinition
+from headrace.connectors.sources.known_files import told_of
 from headrace.errors import HeadraceError, UserError
 from headrace.observation import EpochObservation
 from headrace.operators.base.operator import Operator
@@ -43,6 +44,8 @@ class Pipeline:
         self.last: EpochObservation | None = None
         self.closing_rejects: dict[str, tuple[str, ...]] = {}
         """Query → the reasons of the rows on which it failed in the last provisional closing, one a row."""
+        self.source_notes: list[Callable[[], Mapping[str, str]]] = []
+        """Each gives, by stream, what is wrong with its source; see `source_warnings`."""
 
     @property
     def catalog(self) -> Catalog:
@@ -70,6 +73,19 @@ class Pipeline:
         Raises `UserError` that names near ones.
         """
         return require_stream(self.catalog, name)
+
+    def source_warnings(self) -> dict[str, str]:
+        """By stream what its source does not give: files that changed after they were read, a DataFrame that is not there."""
+        streams = self.catalog.streams.values()
+        changed = self.loop.engine.intake.changed
+        found = {
+            stream.name: told_of(stream.name, files, text=stream.using in ("csv", "json"))
+            for stream in streams
+            if (files := changed.get(stream.name))
+        }
+        for note in self.source_notes:
+            found |= note()
+        return found
 
     def operator_and_query(self, name: str) -> tuple[Operator, Query]:
         """A query's operator in the newest plan, and its algebra."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import IngestRecord
-from headrace.connectors.records.options import FILES, producers_remembered
+from headrace.connectors.records.options import FILES, producers_remembered, reads_appended
 from headrace.connectors.records.producers import Producers
+from headrace.connectors.sources.known_files import ChangedFile, KnownFile, changed_files
 from headrace.connectors.sources.listing import list_changed
 from headrace.connectors.sources.rate_source import due
 from headrace.errors import AlreadyPublished, StoreError, WriteOutcome
@@ -21,7 +22,11 @@ from headrace.runtime.ingest.admission import Pending
 from headrace.runtime.plan import derived_streams
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.record_log import INGEST_LOG, RecordLog
-from headrace.time import DAY, Clock, Instant
+from headrace.time import DAY, SECOND, Clock, Duration, Instant
+
+_LOOK_BACK: Final[Duration] = 5 * SECOND
+_PER_FILE: Final[Duration] = SECOND // 1000
+"""How seldom files that were listed before are looked at again: to do so takes microseconds a file."""
 
 
 @dataclass(slots=True)
@@ -34,7 +39,10 @@ class Intake:
     home: Home
     clock: Clock
     _waiting: dict[str, list[Pending]] = field(default_factory=dict)
-    _seen: dict[str, dict[str, Instant]] = field(default_factory=dict)
+    changed: dict[str, list[ChangedFile]] = field(default_factory=dict)
+    """Stream → its files that grew or were replaced after they were listed, of which it lacks what is new."""
+    _looked: dict[str, Instant] = field(default_factory=dict)
+    _seen: dict[str, dict[str, KnownFile]] = field(default_factory=dict)
     _batches: dict[str, int] = field(default_factory=dict)
     _positions: dict[str, Any] = field(default_factory=dict)
     _rate: dict[str, tuple[Instant, int]] = field(default_factory=dict)
@@ -72,14 +80,19 @@ class Intake:
 
     @property
     def _by_stream(self) -> tuple[dict[str, Any], ...]:
-        return (self._waiting, self._seen, self._batches, self._positions, self._rate, self._producers)
+        return (
+            *(self._waiting, self._seen, self._batches, self._positions, self._rate, self._producers),
+            *(self.changed, self._looked),
+        )
 
-    def listen(self, streams: Iterable[StreamDefinition]) -> int:
-        """List every source once; returns how many records were new."""
+    def listen(self, streams: Iterable[StreamDefinition], *, thorough: bool = False) -> int:
+        """List every source once; returns how many records were new. `thorough`: look at known files again, too."""
         self.settle_doubt()
         found: list[IngestRecord] = []
         for stream in streams:
             found += self._new_records(stream)
+            if stream.using in FILES:
+                self._look_back(stream, thorough=thorough)
         handed = tuple(self._handed)
         found += self._first_of_each(handed)
         self._append(found)
@@ -162,7 +175,7 @@ class Intake:
         seen = self._seen.get(stream.name, {}) if stream.using in FILES else {}
         if stream.retain is not None:
             horizon = self.clock() - stream.retain - DAY
-            gone = [uri for uri, arrival in seen.items() if arrival < horizon and not Path(uri).exists()]
+            gone = [uri for uri, file in seen.items() if file.arrival < horizon and not Path(uri).exists()]
             for uri in gone:
                 del seen[uri]
         return ingest_summary.StreamSummary(
@@ -205,6 +218,21 @@ class Intake:
             return [record] if record is not None else []
         return []
 
+    def _look_back(self, stream: StreamDefinition, *, thorough: bool) -> None:
+        """Find known files that have changed; the more of them there are, the more seldom."""
+        now, known = self.clock(), self._seen.get(stream.name, {})
+        if not thorough and now < self._looked.get(stream.name, now) + max(
+            _LOOK_BACK, len(known) * _PER_FILE
+        ):
+            self._looked.setdefault(stream.name, now)
+            return
+        self._looked[stream.name] = now
+        found = list(changed_files(known, growth_is_read=reads_appended(stream)))
+        if found:
+            self.changed[stream.name] = found
+        else:
+            self.changed.pop(stream.name, None)
+
     def _append(self, records: Sequence[IngestRecord]) -> None:
         if not records:
             return
@@ -243,7 +271,8 @@ class Intake:
         self._in_doubt = False
 
     def _remember(self, record: IngestRecord) -> None:
-        self._seen.setdefault(record.stream, {})[record.uri] = record.arrival
+        file = KnownFile(record.arrival, record.size, record.mtime_ns)
+        self._seen.setdefault(record.stream, {})[record.uri] = file
         self._producers.setdefault(record.stream, Producers()).add(record)
         if record.batch >= 0:
             self._batches[record.stream] = max(record.batch, self._batches.get(record.stream, -1))

@@ -26,6 +26,8 @@ def status(pipeline: Pipeline, sinks: Iterable[Mapping[str, Any]]) -> dict[str, 
             for progress in (manifest.operators.get(query.operator_id),)
         },
         "unread": {name: str(found) for name, found in unread(pipeline).items()},
+        "sources": pipeline.source_warnings(),
+        "changed_files": {name: len(files) for name, files in pipeline.loop.engine.intake.changed.items()},
         "rejected": dict(manifest.facts.get("rejected", {})),
         "closing_rejected": {name: len(told) for name, told in pipeline.closing_rejects.items()},
         "state_bytes": sum(run.bytes for run in manifest.state),

@@ -5,6 +5,7 @@ This is part of the edge to Spark: it is imported without it, and touches Spark 
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,10 +40,20 @@ class StreamingFrames:
         self._pipeline = pipeline
         self._frames: dict[str, DataFrame] = {}
         self._running: list[Any] = []
+        pipeline.source_notes.append(self.missing)
 
     def hand_in(self, name: str, frame: DataFrame) -> None:
         """Remember the frame of a stream for `start`."""
         self._frames[self._pipeline.stream_definition(name).name] = frame
+
+    def missing(self) -> dict[str, str]:
+        """Streams of DataFrames that this program has not handed in, and what to say of them."""
+        return {
+            stream.name: f"{stream.name}: it gets no rows, its DataFrame is not there: this program has to call "
+            f"hub.create_stream({stream.name!r}, frame, …) again after it has opened the home."
+            for stream in self._pipeline.catalog.streams.values()
+            if stream.using == SPARK_STREAM and stream.name not in self._frames
+        }
 
     def check(self, definition: StreamDefinition) -> None:
         """Try a stream that reads a Spark source by its name (kafka, …): what cannot be opened is refused at CREATE."""
@@ -65,6 +76,8 @@ class StreamingFrames:
     def start(self, *, available_now: bool = False) -> None:
         """Start every frame's query; with `available_now` each ends when it has caught up."""
         frames = self._all()
+        for told in self.missing().values():
+            warnings.warn(told, RuntimeWarning, stacklevel=3)
         if not frames:
             return
         from headrace.runtime.spark import streaming_source  # noqa: PLC0415 - pyspark only when a frame is there

@@ -150,7 +150,9 @@ class Statements:
         action = self._actions.get(type(statement))
         try:
             if action is None:
-                return show(self._pipeline.home, statement, self._report_sinks)
+                return show(
+                    self._pipeline.home, statement, self._report_sinks, self._pipeline.source_warnings
+                )
             with self._one_script:
                 self._changes.find_out()
                 if isinstance(statement, stmt.CreateQuery):
