@@ -221,3 +221,19 @@ def test_a_call_passes_the_checks_of_the_statement(hub: Hub, spark: SparkSession
     hub.create_stream("S", frame, timestamp="timestamp_millis(value)", slack="2000 milliseconds")
     with pytest.raises(UserError, match="exists and differs in SLACK"):
         hub.create_stream("s", frame, timestamp="timestamp_millis(value)")
+
+
+def test_a_home_whose_dataframe_is_not_there_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    """In status, in SHOW STREAMS, and as a warning when the epochs begin; not once it was handed in."""
+    frame = spark.readStream.format("rate").load()
+    with open_hub(tmp_path / "home", spark=spark) as hub:
+        hub.create_stream("s", frame, timestamp="timestamp")
+        assert hub.status()["sources"] == {}
+    with open_hub(tmp_path / "home", spark=spark) as hub:
+        (told,) = hub.execute("SHOW STREAMS")[0].table.column("warning").to_pylist()
+        assert "hub.create_stream('s', frame, …) again" in told
+        assert hub.status()["sources"] == {"s": told}
+        with pytest.warns(RuntimeWarning, match="its DataFrame is not there"):
+            hub.catch_up()
+        hub.create_stream("s", frame, timestamp="timestamp")
+        assert hub.status()["sources"] == {}

@@ -5,6 +5,7 @@ The order is that of modification time, then name; cuts depend on a file's size 
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import glob
 import os
@@ -109,6 +110,8 @@ def _new_files(definition: StreamDefinition, path: str, known: Container[str]) -
         except FileNotFoundError:
             continue  # moved away between listing and looking
         except OSError as problem:
+            if problem.errno == errno.ELOOP:
+                continue  # a symbolic link that leads to itself leads to no file
             raise unreadable(name, problem) from None
         if not stat.S_ISREG(status.st_mode):
             continue
@@ -197,18 +200,33 @@ def _require_readable(pattern: str) -> None:
         raise unreadable(folder, PermissionError(13, "permission denied"))
 
 
-def _folder(path: str, *, deep: bool) -> Iterator[str]:
+def _folder(path: str, *, deep: bool, within: tuple[str, ...] = ()) -> Iterator[str]:
+    """Files in a folder, with `deep` also in those below it; a symbolic link to one of `within` leads in a circle."""
+    above = (*within, os.path.realpath(path)) if deep else ()
     try:
         with os.scandir(path) as entries:
             for entry in entries:
-                if not entry.is_dir():
+                if not _is_folder(entry):
                     yield from _visible(entry.path)
-                elif deep and not entry.name.startswith((".", "_")):
-                    yield from _folder(entry.path, deep=True)
+                elif deep and not entry.name.startswith((".", "_")) and not _leads_back(entry, above):
+                    yield from _folder(entry.path, deep=True, within=above)
     except FileNotFoundError:
         return
     except OSError as problem:
         raise unreadable(path, problem) from None
+
+
+def _leads_back(entry: os.DirEntry[str], above: tuple[str, ...]) -> bool:
+    return entry.is_symlink() and os.path.realpath(entry.path) in above
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as problem:
+        if problem.errno == errno.ELOOP:
+            return False
+        raise
 
 
 def _visible(path: str) -> Iterator[str]:

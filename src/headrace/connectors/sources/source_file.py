@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,9 +48,10 @@ def unreadable(uri: str | Path, problem: OSError) -> UserError:
     """The user's error for a file or folder that the system does not let us read."""
     reason = (problem.strerror or str(problem)).lower()
     who = f"user {os.getuid()}" if hasattr(os, "getuid") else "this user"
-    return UserError(
-        f"'{uri}' cannot be read: {reason}", remedy=f"Give {who} the permission to read it, or move it away."
-    )
+    remedy = "Repair it, or move it away."
+    if problem.errno in (errno.EACCES, errno.EPERM):
+        remedy = f"Give {who} the permission to read it, or move it away."
+    return UserError(f"'{uri}' cannot be read: {reason}", remedy=remedy)
 
 
 def _described(size: int, mtime_ns: int) -> str:

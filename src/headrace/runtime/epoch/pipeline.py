@@ -41,6 +41,7 @@ class Pipeline:
         self.record = record
         """Writes a line of the log of epochs."""
         self.synopsis_bytes = synopsis_bytes
+        self.is_closed = False
         self.last: EpochObservation | None = None
         self.closing_rejects: dict[str, tuple[str, ...]] = {}
         """Query → the reasons of the rows on which it failed in the last provisional closing, one a row."""
@@ -52,8 +53,20 @@ class Pipeline:
         """What exists now."""
         return self.home.catalog
 
+    def require_open(self) -> None:
+        """Refuse what would write to a home that is closed: its lock is free, another program may hold it.
+
+        Raises `UserError`.
+        """
+        if self.is_closed:
+            raise UserError(
+                f"the hub of {self.path} is closed",
+                remedy="Open it again with hr.open, or do this before close().",
+            )
+
     def log(self, *entries: Mapping[str, Any]) -> None:
         """Append entries to the query log, all or none; in force from the next epoch. A `StoreError` has their `outcome`."""
+        self.require_open()
         with self.loop.lock:
             self.loop.engine.log(*entries)
 
@@ -64,6 +77,7 @@ class Pipeline:
 
         `at` is in microseconds since 1970 UTC, or a datetime with a zone; `where` goes by `zone`'s clocks. Durable on return.
         """
+        self.require_open()
         with self.loop.lock:
             punctuate(self.home, self.loop.engine, stream, at, where, zone)
 

@@ -87,16 +87,19 @@ class Hub(Pipeline):
 
     def execute(self, script: str) -> list[Outcome]:
         """Run statements ended by `;`. Raises `UserError` with line and column; statements before it have taken effect."""
+        self.require_open()
         return self._statements.execute(script)
 
     def carry_out(self, statement: Statement, script: str) -> Outcome:
         """Run one parsed statement of a script. Raises `UserError` with its place in the script."""
+        self.require_open()
         return self._statements.carry_out(statement, script)
 
     def execute_each(
         self, statements: Iterable[Statement], script: str, before: Callable[[Statement], bool]
     ) -> Iterator[Outcome]:
         """Run parsed statements of a script as far as `before` each says True; registrations in a row are one change."""
+        self.require_open()
         return self._statements.execute_each(statements, script, before)
 
     def register(
@@ -117,6 +120,7 @@ class Hub(Pipeline):
         labels = QueryDefinition(
             "", "", from_now, owner=checked_owner(owner), tags=checked_tags(tags), materialize=materialize
         )
+        self.require_open()
         self._statements.create_queries({name: select}, labels)
         return QueryHandle(self, self._statements, name)
 
@@ -133,6 +137,7 @@ class Hub(Pipeline):
         Raises `UserError` that names the query of the first mistake.
         """
         labels = QueryDefinition("", "", from_now, owner=checked_owner(owner), tags=checked_tags(tags))
+        self.require_open()
         self._statements.create_queries(selects, labels)
         return [QueryHandle(self, self._statements, name) for name in selects]
 
@@ -151,6 +156,7 @@ class Hub(Pipeline):
         The keywords are the clauses and options of CREATE STREAM (see `StreamOptions`): `timestamp='at'`, `slack='5 SECONDS'`
         or a `timedelta`, … A home that is opened again needs the same call again. Raises `UserError` where CREATE STREAM would.
         """
+        self.require_open()
         schema = frames.schema_of(frame)
         self._statements.create_stream(name, schema, frames.SPARK_STREAM, options)
         self.frames.hand_in(name, frame)
@@ -190,6 +196,7 @@ class Hub(Pipeline):
 
         Durable on return. A call repeated with its producer and sequence counts once; `PushFailed` says which to repeat.
         """
+        self.require_open()
         with self.loop.lock:
             return self._pushing.push(stream, rows, producer, sequence)
 
@@ -220,11 +227,13 @@ class Hub(Pipeline):
 
         What arrives meanwhile may wait for the next call, so this ends also on sources that never do.
         """
+        self.require_open()
         self.frames.drain()
         return self.loop.catch_up(proceed)
 
     def finish(self, *, seal: bool = False) -> dict[str, pa.Table]:
         """Answer as if the streams ended here, without reading on: rows with their system columns; see `run_once`."""
+        self.require_open()
         if seal:
             self.loop.seal()
             return {}
@@ -248,6 +257,7 @@ class Hub(Pipeline):
 
     def start(self) -> None:
         """Run epochs in the background until `stop`."""
+        self.require_open()
         self.frames.start()
         self.loop.start()
 
@@ -274,6 +284,7 @@ class Hub(Pipeline):
         thread of its own until the hub is closed. `name` distinguishes two sinks to one target. What fails is tried again,
         after `waits` of 0.1, 0.2, … at most 30 seconds, without end or for `give_up_after` seconds.
         """
+        self.require_open()
         sink = sinks.open_sink(self, query, to, format, name, Patience(*waits, give_up_after))
         self.open_sinks.add(sink)
         return sink
@@ -307,12 +318,13 @@ class Hub(Pipeline):
         return frames.archive(self, stream, fraction)
 
     def close(self) -> None:
-        """Stop, and let go of the home."""
+        """Stop, and let go of the home: from then on it can be read, and nothing written."""
         try:
             if self.loop.is_running:
                 self.stop()
             self.open_sinks.close()
         finally:
+            self.is_closed = True
             self._closing.close()
 
     def on_close(self, action: Callable[[], object]) -> None:

@@ -28,7 +28,7 @@ def status(pipeline: Pipeline, sinks: Iterable[Mapping[str, Any]]) -> dict[str, 
         "unread": {name: str(found) for name, found in unread(pipeline).items()},
         "sources": pipeline.source_warnings(),
         "changed_files": {name: len(files) for name, files in pipeline.loop.engine.intake.changed.items()},
-        "rejected": dict(manifest.facts.get("rejected", {})),
+        "rejected": failed_rows(pipeline),
         "closing_rejected": {name: len(told) for name, told in pipeline.closing_rejects.items()},
         "state_bytes": sum(run.bytes for run in manifest.state),
         "synopsis_budget": pipeline.synopsis_bytes,
@@ -37,6 +37,17 @@ def status(pipeline: Pipeline, sinks: Iterable[Mapping[str, Any]]) -> dict[str, 
         "failures": pipeline.loop.supervisor.as_status(),
         "last_epoch": pipeline.last.as_dict() if pipeline.last is not None else None,
     }
+
+
+def failed_rows(pipeline: Pipeline) -> dict[str, int]:
+    """Query → on how many rows its expressions failed, those of SELECTs in its FROM and of its joins included."""
+    named = {query.operator_id: query.definition.name for query in pipeline.catalog.queries.values()}
+    found: dict[str, int] = {}
+    for operator, rows in pipeline.home.latest().facts.get("rejected", {}).items():
+        name = named.get(derived_streams.owner_of(operator))
+        if name is not None:
+            found[name] = found.get(name, 0) + rows
+    return found
 
 
 def unread(pipeline: Pipeline) -> dict[str, SourceChanged]:
