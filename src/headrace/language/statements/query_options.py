@@ -81,11 +81,20 @@ def query_options(cursor: Cursor) -> QuerySettings:
     return settings
 
 
+def checked_owner(owner: str | None) -> str | None:
+    """An owner without blanks around it; None for a blank one. Raises `UserError` for a value that is no text."""
+    if owner is not None and not isinstance(owner, str):
+        raise UserError(f"the owner is {owner!r}", remedy="Pass a text: owner='ana'.")
+    return (owner or "").strip() or None
+
+
 def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
     """Tags in their order. They are compared without case, so one that occurs twice is a mistake.
 
-    Raises `UserError` for that, and for an empty one.
+    Raises `UserError` for that, for an empty one, and for a value that is no list of texts.
     """
+    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
+        raise UserError(f"the tags are {tags!r}", remedy="Pass a list of texts: tags=['alerts', 'night'].")
     names = tuple(tag.strip() for tag in tags)
     for index, tag in enumerate(names):
         if not tag or "," in tag:

@@ -19,6 +19,7 @@ from headrace.time import render_duration
 _WORDS: Mapping[str, str] = {
     "schema": "columns",
     "time": "TIMESTAMP BY",
+    "time_expression": "TIMESTAMP BY",
     "slack": "SLACK",
     "punctuated_by": "PUNCTUATED BY",
     "progress": "progress",
