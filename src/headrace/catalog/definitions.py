@@ -145,7 +145,8 @@ class QueryDefinition:
     `tags` mean nothing to the engine: people find and administer queries by them, compared without case. `continues`: its
     window was changed, and it tells those that end from then on. `materialize`: how much of its answer is kept between two
     INVOKEs; None leaves it to the planner. `zone`: whose clocks its times and dates are read by. `sharing`: whether its panes
-    are kept, and its rows folded into them, together with those of queries alike.
+    are kept, and its rows folded into them, together with those of queries alike. `max_windows_per_row`: how many windows
+    may hold one row; None is the limit of all queries.
     """
 
     name: str
@@ -159,6 +160,7 @@ class QueryDefinition:
     materialize: Choice["none", "partial", "complete"] | None = None
     zone: str = "UTC"
     sharing: bool = True
+    max_windows_per_row: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

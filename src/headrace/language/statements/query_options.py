@@ -12,7 +12,8 @@ from headrace.language.syntax.cursor import Cursor
 from headrace.time import Duration
 
 _EXAMPLE: Final = "(retain '7 DAYS', owner 'ana', tags 'alerts, night')"
-_NAMES: Final = ("retain", "owner", "tags", "materialize", "sharing", "timeZone")
+_NAMES: Final = ("retain", "owner", "tags", "materialize", "sharing", "maxWindowsPerRow", "timeZone")
+_LONGEST_NUMBER: Final = 18
 _SWITCH: Final = {"on": True, "off": False}
 _MATERIALIZE: Final[dict[str, Choice["none", "partial", "complete"]]] = {
     "none": "none",
@@ -25,7 +26,7 @@ class QuerySettings(TypedDict, total=False):
     """The options that are given: `retain` None keeps all, `owner` None is nobody's, no `tags` is none.
 
     `materialize`: how much of an answer is kept between two INVOKEs. `zone`: by whose clocks it reads times and dates.
-    `sharing`: whether it keeps and folds its panes together with queries alike.
+    `sharing`: whether it keeps and folds its panes together with queries alike. `max_windows_per_row`: of its windows.
     """
 
     retain: Duration | None
@@ -34,6 +35,7 @@ class QuerySettings(TypedDict, total=False):
     materialize: Choice["none", "partial", "complete"]
     zone: str
     sharing: bool
+    max_windows_per_row: int
 
 
 def query_options(cursor: Cursor) -> QuerySettings:
@@ -69,6 +71,12 @@ def query_options(cursor: Cursor) -> QuerySettings:
                 "'off' keeps the panes of this query separate from those of similar queries.",
             )
         found["sharing"] = _SWITCH[switch.lower()]
+    if (most := taken(given, "maxwindowsperrow")) is not None:
+        if not most.isascii() or not most.isdigit() or not 1 <= len(most.lstrip("0")) <= _LONGEST_NUMBER:
+            raise cursor.error(
+                f"maxWindowsPerRow is a whole number of at least 1, not '{most}'", places["maxwindowsperrow"]
+            )
+        found["max_windows_per_row"] = int(most)
     if (zone := taken(given, "timezone")) is not None:
         found["zone"] = checked_zone(cursor, zone, places["timezone"])
     for name in given:
