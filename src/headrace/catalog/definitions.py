@@ -145,7 +145,8 @@ class QueryDefinition:
     `tags` are for selecting queries, compared without case. `continues`: its
     window was changed, and it emits windows that end after the change. `materialize`: what is stored of its answer between two
     INVOKEs; None leaves it to the planner. `zone`: the time zone of its times and dates. `sharing`: whether its panes
-    are stored and aggregated together with those of equal queries.
+    are stored and aggregated together with those of equal queries. `max_windows_per_row`: how many windows
+    may hold one row; None is the limit of all queries.
     """
 
     name: str
@@ -159,6 +160,7 @@ class QueryDefinition:
     materialize: Choice["none", "partial", "complete"] | None = None
     zone: str = "UTC"
     sharing: bool = True
+    max_windows_per_row: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

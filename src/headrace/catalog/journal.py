@@ -124,6 +124,7 @@ def query_to_json(query: QueryDefinition) -> dict[str, Any]:
         **({} if query.materialize is None else {"materialize": query.materialize}),
         **({} if query.zone == "UTC" else {"zone": query.zone}),
         **({} if query.sharing else {"sharing": False}),
+        **({} if (most := query.max_windows_per_row) is None else {"max_windows_per_row": most}),
     }
     settings = {"owner": query.owner, "tags": query.tags}
     return document | settings_to_json({name: setting for name, setting in settings.items() if setting})

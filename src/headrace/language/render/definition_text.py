@@ -53,6 +53,8 @@ def render_query(query: QueryDefinition) -> str:
         options["tags"] = ", ".join(query.tags)
     if query.materialize is not None:
         options["materialize"] = query.materialize
+    if query.max_windows_per_row is not None:
+        options["maxWindowsPerRow"] = str(query.max_windows_per_row)
     if query.zone != "UTC":
         options["timeZone"] = query.zone
     clauses = f"{' FROM NOW' if query.from_now else ''}{_options(options)}"

@@ -29,6 +29,7 @@ _WORDS: Mapping[str, str] = {
     "from_now": "FROM NOW",
     "zone": "timeZone",
     "using": "USING",
+    "max_windows_per_row": "maxWindowsPerRow",
 }
 _LENGTHS = frozenset({"slack", "idle_timeout", "max_ahead", "retain"})
 _IGNORED = frozenset({"name", "paused", "continues"})

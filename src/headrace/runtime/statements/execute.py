@@ -38,6 +38,7 @@ from headrace.runtime.statements.outcome import Outcome, moved
 from headrace.runtime.statements.query_choice import chosen
 from headrace.runtime.statements.show import show, users_of
 from headrace.runtime.statements.synopsis_budget import affordable
+from headrace.runtime.statements.window_limits import require_few_windows
 from headrace.schema import Schema
 from headrace.time import render_instant
 
@@ -289,6 +290,7 @@ class Statements:
         """Bind and lower, since a query that cannot run is refused now; then log it, unless it equals `existing`."""
         catalog = self._catalog
         refuse_unreadable(definition.name, query := bind_text(catalog, definition.text, definition.zone))
+        require_few_windows(definition, query)
         operator_of(catalog, CatalogQuery(definition, catalog.position))
         if definition != existing:
             self._changes.log({"do": "put_query", "query": query_to_json(definition)}, query)
@@ -309,6 +311,7 @@ class Statements:
         self._without_readers(existing.definition.name)
         definition = with_window(self._catalog, existing, statement)
         if definition != existing.definition:
+            require_few_windows(definition, bind_text(self._catalog, definition.text, definition.zone))
             self._pipeline.log({"do": "put_query", "query": query_to_json(definition)})
         return Outcome("alter", definition.name, f"query {definition.name} has the window {statement.window}")
 
