@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.errors import UserError
@@ -237,3 +239,23 @@ def test_a_home_whose_dataframe_is_not_there_says_so(spark: SparkSession, tmp_pa
             hub.catch_up()
         hub.create_stream("s", frame, timestamp="timestamp")
         assert hub.status()["sources"] == {}
+
+
+def test_spark_recognises_a_batch_that_is_interrupted_without_overflowing_its_stack(
+    spark: SparkSession,
+) -> None:
+    """Spark's own expression, on what Python reports: the whole error of Py4J overflows, ours is found in it."""
+    pattern = spark._jvm.org.apache.spark.sql.execution.streaming.runtime.StreamExecution.PROXY_ERROR()
+    whole = (
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o1.collect\n"
+        + "\tat java.base/java.lang.Thread.run(Thread.java:1583)\n" * 2000
+        + "Caused by: java.lang.InterruptedException\n"
+    )
+    with pytest.raises(Py4JJavaError, match="StackOverflowError"):
+        pattern.findFirstIn(whole)
+    assert streaming_source.is_interruption(RuntimeError(whole))
+    assert not streaming_source.is_interruption(RuntimeError("the disk is full"))
+    told = streaming_source.BatchInterrupted()
+    told.__suppress_context__ = True
+    reported = "".join(traceback.format_exception(told))
+    assert pattern.findFirstIn(reported).isDefined()
