@@ -118,7 +118,7 @@ class WorkObservation:
 class EpochObservation:
     """All that one epoch measured.
 
-    `rows` and `bytes` as in `StreamObservation`, of all streams. `seconds` of wall clock per stage: `scan` (reading and
+    `rows` and `bytes` as in `StreamObservation`, of all streams that are input: not of results that other queries read. `seconds` of wall clock per stage: `scan` (reading and
     archiving), `fold`, `state` and `write` of the task that took longest; `execute`, all tasks and what it takes to run them;
     `publish`. `work` is named "read STREAM", "fold OPERATOR" (one of those that share it) and "state STATE".
     `state_bytes` and `state_runs` are of the files on disk.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
@@ -177,9 +178,12 @@ _FROM_ARROW: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Schema:
-    """Ordered, typed columns with unique names (compared without case)."""
+    """Ordered, typed columns with unique names (compared without case).
+
+    Not slotted: what is derived from the columns is computed once, since a schema is asked for each of thousands of columns.
+    """
 
     fields: tuple[Field, ...]
 
@@ -193,24 +197,23 @@ class Schema:
                 )
             seen.add(field.name.lower())
 
+    def __getstate__(self) -> dict[str, tuple[Field, ...]]:
+        return {"fields": self.fields}
+
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)
 
     def __len__(self) -> int:
         return len(self.fields)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Column names in order."""
         return tuple(field.name for field in self.fields)
 
     def find(self, name: str) -> Field | None:
         """The field of that name whatever its case, or None."""
-        folded = name.lower()
-        for field in self.fields:
-            if field.name.lower() == folded:
-                return field
-        return None
+        return self._by_name.get(name.lower())
 
     def field(self, name: str) -> Field:
         """The field of that name; raises `UserError` that lists similar names."""
@@ -221,6 +224,14 @@ class Schema:
 
     def arrow(self) -> pa.Schema:
         """The Arrow schema, every column nullable."""
+        return self._arrow
+
+    @cached_property
+    def _by_name(self) -> dict[str, Field]:
+        return {field.name.lower(): field for field in self.fields}
+
+    @cached_property
+    def _arrow(self) -> pa.Schema:
         return pa.schema([pa.field(field.name, to_arrow(field.type)) for field in self.fields])
 
     @staticmethod

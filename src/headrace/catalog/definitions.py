@@ -82,10 +82,23 @@ class Deduplication:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeExpression:
+    """TIMESTAMP BY an expression over the row: its text, and the zone by whose clocks it reads times and dates."""
+
+    text: str
+    zone: str = "UTC"
+
+    def __str__(self) -> str:
+        """The expression as it was written, on one line."""
+        return " ".join(self.text.split())
+
+
+@dataclass(frozen=True, slots=True)
 class StreamDefinition:
     """CREATE STREAM, with defaults filled in.
 
-    `time` is the event-time column, None when arrival time is stamped. `punctuated_by` is the text of a boolean
+    `time` is the event-time column, `time_expression` the expression that computes event times where no column has them; both are
+    None when arrival time is stamped. `punctuated_by` is the text of a boolean
     expression over the stream's columns. `archive`: "copy" (default), "in place" or "none". `retain`: the retention of the
     archive, in event time; None has no limit. `blocks`: the number of equal random parts of a run of the archive. `keep`: the
     share of rows for queries WITH SHEDDING at CREATE; the current share is the catalog's `sample_rate_of`.
@@ -106,6 +119,12 @@ class StreamDefinition:
     deduplicate: Deduplication | None = None
     blocks: int = 1
     keep: float = 1.0
+    time_expression: TimeExpression | None = None
+
+    @property
+    def event_time(self) -> str | None:
+        """What TIMESTAMP BY names, as text; None when arrival time is stamped."""
+        return self.time if self.time_expression is None else str(self.time_expression)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +145,8 @@ class QueryDefinition:
     `tags` are for selecting queries, compared without case. `continues`: its
     window was changed, and it emits windows that end after the change. `materialize`: what is stored of its answer between two
     INVOKEs; None leaves it to the planner. `zone`: the time zone of its times and dates. `sharing`: whether its panes
-    are stored and aggregated together with those of equal queries.
+    are stored and aggregated together with those of equal queries. `max_windows_per_row`: how many windows
+    may hold one row; None is the limit of all queries.
     """
 
     name: str
@@ -140,6 +160,7 @@ class QueryDefinition:
     materialize: Choice["none", "partial", "complete"] | None = None
     zone: str = "UTC"
     sharing: bool = True
+    max_windows_per_row: int | None = None
     failure: str | None = None
     """The reason, if it was suspended after it failed: it is paused until it is resumed."""
 

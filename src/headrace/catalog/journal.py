@@ -15,6 +15,7 @@ from headrace.catalog.definitions import (
     QueryDefinition,
     RelationDefinition,
     StreamDefinition,
+    TimeExpression,
     WindowDefinition,
 )
 from headrace.schema import Field, Schema, Type, array, struct
@@ -69,6 +70,7 @@ def stream_to_json(stream: StreamDefinition) -> dict[str, Any]:
         "retain": stream.retain,
         "blocks": stream.blocks,
         **({} if stream.keep == 1 else {"keep": stream.keep}),
+        **({} if stream.time_expression is None else {"time_expression": asdict(stream.time_expression)}),
         "progress": asdict(stream.progress),
         "deduplicate": None if stream.deduplicate is None else asdict(stream.deduplicate),
     }
@@ -82,6 +84,8 @@ def stream_from_json(value: Mapping[str, Any]) -> StreamDefinition:
     }
     if (once := value.get("deduplicate")) is not None:
         fields["deduplicate"] = Deduplication(tuple(once["keys"]), once["within"])
+    if (computed := value.get("time_expression")) is not None:
+        fields["time_expression"] = TimeExpression(**computed)
     return StreamDefinition(**{**value, **fields})
 
 
@@ -120,6 +124,7 @@ def query_to_json(query: QueryDefinition) -> dict[str, Any]:
         **({} if query.materialize is None else {"materialize": query.materialize}),
         **({} if query.zone == "UTC" else {"zone": query.zone}),
         **({} if query.sharing else {"sharing": False}),
+        **({} if (most := query.max_windows_per_row) is None else {"max_windows_per_row": most}),
     }
     settings = {"owner": query.owner, "tags": query.tags}
     return document | settings_to_json({name: setting for name, setting in settings.items() if setting})

@@ -204,6 +204,8 @@ class _Run:
         for sentence in waiting:
             if sentence is not None and sentence not in self._warned:
                 self._screen.line.warning(sentence)
+        for sentence in self._hub.source_warnings().values():
+            self._screen.line.warning(sentence)
         for sentence in loss_report(
             self._hub.home, self._before, self._hub.home.latest(), persistent=self._persistent
         ):

@@ -303,3 +303,21 @@ def test_a_relative_path_starts_where_the_stream_is_made() -> None:
     assert settle(StreamDefinition("s", SCHEMA, "csv", {"path": "file:///a"}), Path("/")).options == {
         "path": "/a"
     }
+
+
+def test_symbolic_links_that_lead_in_a_circle_are_passed_over(tmp_path: Path) -> None:
+    """Of a file and of a folder; they stopped the hub with the advice to give a permission, or gave each file forty times."""
+    (tmp_path / "in/deep").mkdir(parents=True)
+    (tmp_path / "in/deep/a.csv").write_text("1\n")
+    (tmp_path / "in/b.csv").symlink_to(tmp_path / "in/c.csv")
+    (tmp_path / "in/c.csv").symlink_to(tmp_path / "in/b.csv")
+    (tmp_path / "in/deep/up").symlink_to(tmp_path / "in")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/d.csv").write_text("1\n")
+    (tmp_path / "in/link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "self").symlink_to(tmp_path / "self")
+    deep = stream(tmp_path / "in", "csv", recursiveFileLookup="true")
+    assert [Path(record.uri).name for record in list_new(deep, (), ARRIVAL)] == ["a.csv", "d.csv"]
+    assert list_new(stream(tmp_path / "in", "csv"), (), ARRIVAL) == []
+    assert list_new(stream(tmp_path / "self", "csv"), (), ARRIVAL) == []
+    assert list_new(stream(tmp_path / "s*", "csv"), (), ARRIVAL) == []

@@ -183,3 +183,19 @@ def test_the_log_is_read_from_its_end_whatever_its_last_line_is(tmp_path: Path) 
     log.rename(tmp_path / "epochs.1.jsonl")  # the log was full: it goes on in a new one
     log.write_text(json.dumps(lines[0]) + "\n")
     assert last_lines(tmp_path, 3) == [*lines[-2:], lines[0]]
+
+
+def test_results_that_other_queries_read_are_no_input(tmp_path: Path) -> None:
+    """The progress line counted a row again for every query over a query, and over a union."""
+    rows: list[int] = []
+    with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as hub:
+        hub.execute(
+            "CREATE STREAM s (a INT) USING push; CREATE STREAM t (a INT) USING push;"
+            "CREATE QUERY one AS SELECT a FROM s; CREATE QUERY two AS SELECT a FROM one;"
+            "CREATE QUERY both AS SELECT COUNT(*) AS n FROM s UNION ALL t [RANGE 1 MINUTE SLIDE 1 MINUTE]"
+        )
+        hub.on_epoch(lambda seen: rows.append(seen.rows))
+        hub.push("s", [{"a": 1}, {"a": 2}, {"a": 3}])
+        hub.catch_up()
+        assert hub.query("two").history().num_rows == 3
+    assert sum(rows) == 3

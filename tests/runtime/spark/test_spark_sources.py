@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.errors import UserError
@@ -202,3 +204,58 @@ def test_the_results_of_a_query_are_a_dataframe_as_the_readme_says(hub: Hub, spa
     frame = hub.query("q").dataframe()
     assert frame.columns == ["k", "n"]
     assert {tuple(row) for row in frame.groupBy("k").sum("n").collect()} == {(0, 40), (1, 40), (2, 40)}
+
+
+def test_a_call_passes_the_checks_of_the_statement(hub: Hub, spark: SparkSession) -> None:
+    """The frame of Spark's rate source: a TIMESTAMP and a BIGINT; nothing that is refused leaves a stream."""
+    frame = spark.readStream.format("rate").load()
+    nested = frame.selectExpr("timestamp AS at", "array(value) AS many")
+    for columns, keywords, said in (
+        (frame, {"timestamp": "value"}, "'value' is BIGINT, not a TIMESTAMP"),
+        (frame, {"slack": -5}, "slack is -5"),
+        (frame, {"no_such": 1}, "no keyword 'no_such'"),
+        (nested, {"timestamp": "at"}, "rows of a stream are flat"),
+    ):
+        with pytest.raises(UserError, match=said):
+            hub.create_stream("s", columns, **keywords)
+    assert hub.catalog.stream("s") is None
+    hub.create_stream("s", frame, timestamp="timestamp_millis(value)", slack="2 seconds")
+    hub.create_stream("S", frame, timestamp="timestamp_millis(value)", slack="2000 milliseconds")
+    with pytest.raises(UserError, match="exists and differs in SLACK"):
+        hub.create_stream("s", frame, timestamp="timestamp_millis(value)")
+
+
+def test_a_home_whose_dataframe_is_not_there_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    """In status, in SHOW STREAMS, and as a warning when the epochs begin; not once it was handed in."""
+    frame = spark.readStream.format("rate").load()
+    with open_hub(tmp_path / "home", spark=spark) as hub:
+        hub.create_stream("s", frame, timestamp="timestamp")
+        assert hub.status()["sources"] == {}
+    with open_hub(tmp_path / "home", spark=spark) as hub:
+        (told,) = hub.execute("SHOW STREAMS")[0].table.column("warning").to_pylist()
+        assert "hub.create_stream('s', frame, …) again" in told
+        assert hub.status()["sources"] == {"s": told}
+        with pytest.warns(RuntimeWarning, match="its DataFrame is not there"):
+            hub.catch_up()
+        hub.create_stream("s", frame, timestamp="timestamp")
+        assert hub.status()["sources"] == {}
+
+
+def test_spark_recognises_a_batch_that_is_interrupted_without_overflowing_its_stack(
+    spark: SparkSession,
+) -> None:
+    """Spark's own expression, on what Python reports: the whole error of Py4J overflows, ours is found in it."""
+    pattern = spark._jvm.org.apache.spark.sql.execution.streaming.runtime.StreamExecution.PROXY_ERROR()
+    whole = (
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o1.collect\n"
+        + "\tat java.base/java.lang.Thread.run(Thread.java:1583)\n" * 2000
+        + "Caused by: java.lang.InterruptedException\n"
+    )
+    with pytest.raises(Py4JJavaError, match="StackOverflowError"):
+        pattern.findFirstIn(whole)
+    assert streaming_source.is_interruption(RuntimeError(whole))
+    assert not streaming_source.is_interruption(RuntimeError("the disk is full"))
+    told = streaming_source.BatchInterrupted()
+    told.__suppress_context__ = True
+    reported = "".join(traceback.format_exception(told))
+    assert pattern.findFirstIn(reported).isDefined()

@@ -72,7 +72,8 @@ def _layout(file: BinaryIO, record: IngestRecord, schema: Schema, options: TextO
     if not head:
         return Layout(len(schema), tuple(range(len(schema))))
     titles = [title.strip().lower() for title in _cells_of(head, options)]
-    source = tuple(titles.index(name.lower()) if name.lower() in titles else None for name in schema.names)
+    indexes = {title: index for index, title in reversed(list(enumerate(titles)))}
+    source = tuple(indexes.get(name.lower()) for name in schema.names)
     missing = [name for name, cell in zip(schema.names, source, strict=True) if cell is None]
     if missing and not options.permissive:
         lost = f"schema changed: column {', '.join(missing)} is missing in the header"

@@ -19,11 +19,11 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.formats import text_lines
 from headrace.connectors.formats.json_values import Literal, Misfit, value
 from headrace.connectors.formats.parquet_reader import first_line
-from headrace.connectors.formats.text_values import convert
+from headrace.connectors.formats.text_values import convert, epoch_of, instants_counted
 from headrace.connectors.records.ingest_record import IngestRecord
 from headrace.connectors.records.options import TextOptions, text_options
 from headrace.connectors.records.rejected import Chunk, Refused, WholeFile
-from headrace.schema import Schema
+from headrace.schema import Schema, Type, to_arrow
 
 _FEED, _OPEN, _CLOSE = b"\n{}"
 _PIECE: Final = 256
@@ -74,7 +74,7 @@ def _in_bulk(block: bytes, first: int, schema: Schema, options: TextOptions) -> 
         raise _LineByLine
     file_schema = pa.schema(
         [
-            (f.name, pa.string()) if f.type.name in _AS_TEXT else arrow
+            (f.name, _parsed_as(f.type, arrow.type, options))
             for f, arrow in zip(schema, schema.arrow(), strict=True)
         ]
     )
@@ -88,7 +88,9 @@ def _in_bulk(block: bytes, first: int, schema: Schema, options: TextOptions) -> 
     columns = []
     for field in schema:
         cells = _one(table.column(field.name))
-        if field.type.name in _AS_TEXT:
+        if (epoch := epoch_of(field.type, options)) is not None:
+            cells = instants_counted(cells, epoch).cast(to_arrow(field.type))
+        elif field.type.name in _AS_TEXT:
             if pc.any(pc.equal(pc.binary_length(cells), 0)).as_py():
                 raise _LineByLine
             cells, failed = convert(cells, field.type, options)
@@ -98,6 +100,13 @@ def _in_bulk(block: bytes, first: int, schema: Schema, options: TextOptions) -> 
     batch = pa.RecordBatch.from_arrays(columns, schema=schema.arrow())
     rows = np.arange(first, first + batch.num_rows)
     return Chunk(batch, rows, [], batch.num_rows, lambda row: texts.text(row - first))
+
+
+def _parsed_as(kind: Type, arrow: pa.DataType, options: TextOptions) -> pa.DataType:
+    """The Arrow type that a column is parsed as."""
+    if epoch_of(kind, options) is not None:
+        return pa.int64()
+    return pa.string() if kind.name in _AS_TEXT else arrow
 
 
 class _Texts:

@@ -7,7 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.connectors.formats.text_values import convert, day, exact, fractional, integer, moment
+from headrace.connectors.formats.text_values import (
+    convert,
+    counted,
+    day,
+    epoch_of,
+    exact,
+    fractional,
+    integer,
+    moment,
+)
 from headrace.connectors.records.options import TextOptions
 from headrace.schema import Type
 
@@ -67,6 +76,9 @@ def _scalar(raw: Any, kind: Type, options: TextOptions) -> Any:
 
 
 def _moment(raw: Any, kind: Type, options: TextOptions) -> int | None:
+    if (epoch := epoch_of(kind, options)) is not None:
+        is_number = isinstance(raw, int | str) and not isinstance(raw, bool)
+        return counted(str(raw), epoch) if is_number else None
     if isinstance(raw, int) and not isinstance(raw, bool):
         seconds = raw * 1_000_000
         return seconds if kind.name == "TIMESTAMP" and abs(seconds) < 1 << 62 else None

@@ -24,8 +24,9 @@ def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, columns: Sequen
         groups = list(range(record.start, source.num_row_groups if record.end == WHOLE else record.end))
         metadata = source.metadata
         rows = lambda: sum(metadata.row_group(group).num_rows for group in groups)  # noqa: E731
-        indexes = matched(source.schema_arrow, schema, columns, rows)
-        names = [source.schema_arrow.names[index] for index in indexes]
+        file_schema = source.schema_arrow
+        file_names = file_schema.names
+        names = [file_names[index] for index in matched(file_schema, schema, columns, rows)]
         fields = [schema.field(name) for name in columns]
         if not groups:
             return

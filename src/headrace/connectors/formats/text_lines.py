@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
+from headrace.connectors.records.rejected import WholeFile
 
 BLOCK: Final = 8 << 20
 _BOM: Final = codecs.BOM_UTF8
@@ -118,11 +119,14 @@ def _decoded(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
         yield from chunks
         return
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    for chunk in chunks:
-        if text := decoder.decode(chunk):
-            yield text.encode()
-    if rest := decoder.decode(b"", final=True):
-        yield rest.encode()
+    try:
+        for chunk in chunks:
+            if text := decoder.decode(chunk):
+                yield text.encode(errors="replace")
+        if rest := decoder.decode(b"", final=True):
+            yield rest.encode(errors="replace")
+    except UnicodeError as problem:  # such as UTF-16 without a byte order mark
+        raise WholeFile(f"not readable as {encoding}: {problem}") from None
 
 
 def _cut(chunks: Iterator[bytes], quote: int) -> Iterator[bytes]:

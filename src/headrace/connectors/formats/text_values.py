@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.connectors.records.options import TextOptions
+from headrace.connectors.records.options import Epoch, TextOptions
 from headrace.operators.scalar.temporal.time_zones import instants_of
 from headrace.schema import STAMP, Type, to_arrow
 from headrace.time import SECOND
@@ -36,7 +36,7 @@ def convert(
 ) -> tuple[pa.Array, pa.BooleanArray | None]:
     """The column as `to_arrow(kind)` and, when any failed, a mask of the failed cells (null in the column)."""
     values, failed = _converted(cells, kind, options)
-    if kind.name == "TIMESTAMP" and options.zone != "UTC":
+    if kind.name == "TIMESTAMP" and options.zone != "UTC" and options.timestamp_epoch is None:
         values = _shown_by_clocks(cells, values, options.zone)
     return values, failed
 
@@ -47,6 +47,11 @@ def _converted(
     target = to_arrow(kind)
     if kind.name in ("STRING", "BINARY"):
         return cells.cast(target), None
+    if (epoch := epoch_of(kind, options)) is not None:
+        cells = _without_blanks(cells)
+        values = _counted(cells, epoch, target)
+        failed = pc.and_(pc.is_null(values), pc.is_valid(cells))
+        return values, failed if pc.any(failed).as_py() else None
     quick = _QUICK.get(kind.name, _cast)
     pattern = _pattern_of(kind, options)
     if pattern is None:
@@ -62,6 +67,51 @@ def _converted(
     )
     failed = pc.and_(pc.is_null(values), pc.is_valid(cells))
     return values, failed if pc.any(failed).as_py() else None
+
+
+def epoch_of(kind: Type, options: TextOptions) -> Epoch | None:
+    """The unit of a column whose instants are numbers; None where they are dates and times."""
+    return {"TIMESTAMP": options.timestamp_epoch, "TIMESTAMP_NTZ": options.ntz_epoch}.get(kind.name)
+
+
+def instants_counted(numbers: pa.Array, epoch: Epoch) -> pa.Array:
+    """Microseconds of whole numbers; nanoseconds are rounded down.
+
+    Raises `ArrowInvalid` where one does not fit into 64 bits.
+    """
+    if epoch == "nanos":
+        if numbers.null_count:
+            return pc.if_else(pc.is_null(numbers), None, instants_counted(numbers.fill_null(0), epoch))
+        return pa.array(np.floor_divide(numbers.to_numpy(zero_copy_only=False), 1000))
+    return pc.multiply_checked(numbers, _MICROS[epoch]) if epoch != "micros" else numbers
+
+
+def _counted(cells: pa.StringArray, epoch: Epoch, target: pa.DataType) -> pa.Array:
+    """Instants of a column of numbers; null where a cell is no number. Cells are converted one by one only where a bulk cast fails."""
+    try:
+        return instants_counted(_integers(cells, pa.int64()), epoch).cast(target)
+    except pa.ArrowInvalid:
+        return pa.array(
+            [None if text is None else counted(text, epoch) for text in cells.to_pylist()], target
+        )
+
+
+def counted(text: str, epoch: Epoch) -> int | None:
+    """Microseconds of a decimal number, rounded down; None for a text that is no number, or is beyond 64 bits."""
+    trimmed = text.strip()
+    if len(trimmed) > _LONGEST or not _NUMBER.fullmatch(trimmed):
+        return None
+    micros = int(
+        (Decimal(trimmed) * (_MICROS[epoch] if epoch != "nanos" else Decimal("0.001"))).to_integral_value(
+            ROUND_FLOOR
+        )
+    )
+    return micros if -(1 << 63) <= micros < 1 << 63 else None
+
+
+_MICROS: Final[dict[str, int]] = {"seconds": SECOND, "millis": 1000, "micros": 1}
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?")
+_LONGEST: Final = 40
 
 
 def _shown_by_clocks(cells: pa.StringArray, moments: pa.Array, zone: str) -> pa.Array:

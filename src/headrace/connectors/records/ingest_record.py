@@ -25,6 +25,9 @@ ALL: Final = "{}"
 WHOLE: Final = -1
 """The end of a range that reaches the end of the file."""
 
+GROWING: Final = -1
+"""The modification time of a file that may grow: its first `size` bytes do not change."""
+
 REJECTS: Final = pa.schema([("row", pa.int64()), ("text", pa.string()), ("reason", pa.string())])
 """Refused records: number in the split, raw text, and the reason."""
 

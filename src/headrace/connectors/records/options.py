@@ -6,11 +6,13 @@ Names and defaults are Spark's for the same format. One default differs: a quote
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
+from typing import Literal as Choice
 
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
 from headrace.errors import UserError, did_you_mean
@@ -36,6 +38,7 @@ _COMMON: Final = (
     "recursiveFileLookup",
 )
 _TEXT: Final = (
+    "appended",
     "mode",
     "multiLine",
     "encoding",
@@ -65,9 +68,22 @@ _CELLS: Final = (
 )
 
 
+Epoch = Choice["seconds", "millis", "micros", "nanos"]
+"""The unit of an instant that is written as a number, since 1970-01-01T00:00:00Z."""
+_EPOCH: Final[Mapping[str, Epoch]] = {
+    "epoch seconds": "seconds",
+    "epoch millis": "millis",
+    "epoch micros": "micros",
+    "epoch nanos": "nanos",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """Syntax of csv and json files. Patterns are strptime's; None means ISO 8601 as Spark reads it."""
+    """Syntax of csv and json files. Patterns are strptime's; None means ISO 8601 as Spark reads it.
+
+    `timestamp_epoch` and `ntz_epoch`: the unit of instants that are numbers.
+    """
 
     header: bool
     separator: str
@@ -87,6 +103,8 @@ class TextOptions:
     ntz_pattern: str | None
     date_pattern: str | None
     zone: str = "UTC"
+    timestamp_epoch: Epoch | None = None
+    ntz_epoch: Epoch | None = None
 
 
 def option(options: Mapping[str, str], name: str, default: str) -> str:
@@ -130,6 +148,11 @@ def bytes_per_epoch(definition: StreamDefinition) -> int | None:
     return number(definition.options, "maxBytesPerTrigger")
 
 
+def reads_appended(definition: StreamDefinition | RelationDefinition) -> bool:
+    """Whether lines that are appended to a file after it was read are rows of the stream."""
+    return option(definition.options, "appended", "ignore").lower() == "read"
+
+
 def producers_remembered(options: Mapping[str, str]) -> Duration:
     """How long after its last batch a producer of pushed batches is retained at least."""
     text = option(options, "rememberProducers", "")
@@ -171,6 +194,8 @@ def text_options(options: Mapping[str, str]) -> TextOptions:
         ntz_pattern=_pattern(options, "timestampNTZFormat"),
         date_pattern=_pattern(options, "dateFormat"),
         zone=zone_of(options),
+        timestamp_epoch=_epoch(options, "timestampFormat"),
+        ntz_epoch=_epoch(options, "timestampNTZFormat") or _epoch(options, "timestampFormat"),
     )
 
 
@@ -207,6 +232,17 @@ def _check_values(using: str, options: Mapping[str, str]) -> None:
         raise UserError(
             "option lineSep is neither a line feed nor CR LF", remedy="Leave it out: both are understood."
         )
+    appended = option(options, "appended", "ignore").lower()
+    if appended not in ("read", "ignore"):
+        raise UserError(
+            f"option appended is '{appended}'",
+            remedy="Write 'read' (lines appended to a file are rows), or leave it out.",
+        )
+    if appended == "read" and flag(options, "multiLine"):
+        raise UserError(
+            "the options appended 'read' and multiLine cannot both be given",
+            remedy="Leave one of them out: what is appended is read by lines.",
+        )
     number(options, "maxFilesPerTrigger")
     number(options, "maxBytesPerTrigger")
     flag(options, "recursiveFileLookup")
@@ -228,6 +264,11 @@ def _check_cells(definition: StreamDefinition | RelationDefinition, using: str) 
 
 def _absolute(definition: StreamDefinition | RelationDefinition, folder: Path) -> dict[str, str]:
     path = option(definition.options, "path", "")
+    if unusable := _why_no_path(path):
+        raise UserError(
+            f"'{definition.name}': path '{path[:80]!r}' {unusable}",
+            remedy="Correct the path; {a,b}, * and ? match several.",
+        )
     if not path:
         remedy = f"Write USING {definition.using} OPTIONS (path '...')."
         raise UserError(
@@ -244,11 +285,31 @@ def _absolute(definition: StreamDefinition | RelationDefinition, folder: Path) -
     return {"path": str((folder / Path(path).expanduser()).absolute()), **others}
 
 
+def _why_no_path(path: str) -> str | None:
+    """Why no file system has such a path; None where one may."""
+    if "\0" in path:
+        return "has a NUL character"
+    if len(path.encode(errors="replace")) >= _LONGEST_PATH:
+        return f"is longer than {_LONGEST_PATH - 1} bytes"
+    longest = max((len(part.encode(errors="replace")) for part in re.split(r"[/{},]", path)), default=0)
+    return (
+        f"has a part of {longest} bytes, and file systems take {_LONGEST_PART}"
+        if longest > _LONGEST_PART
+        else None
+    )
+
+
+_LONGEST_PATH: Final = 4096
+_LONGEST_PART: Final = 255
+
+
 def _character(options: Mapping[str, str], name: str, default: str) -> str:
     text = option(options, name, default)
     text = {"\\t": "\t", "\\\\": "\\", "\\0": "\0"}.get(text, text)
     if len(text.encode()) > 1 or (name == "sep" and not text):
         raise UserError(f"option {name} is '{text}'", remedy="It has to be one ASCII character.")
+    if text in ("\n", "\r"):
+        raise UserError(f"option {name} ends a line", remedy="Take a character that does not, such as ';'.")
     return text
 
 
@@ -262,27 +323,30 @@ def _comment(options: Mapping[str, str]) -> str:
 
 
 def _encoding(name: str) -> str:
+    unknown = UserError(
+        f"option encoding is '{name}', which is not known", remedy="Such as 'UTF-8', 'ISO-8859-1'."
+    )
     try:
-        return (
-            "utf-8" if "x".encode(name) == b"x" and name.lower().replace("_", "-") in _UTF8 else _codec(name)
-        )
-    except LookupError:
-        raise UserError(
-            f"option encoding is '{name}', which is not known", remedy="Such as 'UTF-8', 'ISO-8859-1'."
-        ) from None
+        if "x".encode(name) == b"x" and name.lower().replace("_", "-") in _UTF8:
+            return "utf-8"
+        codecs.getincrementaldecoder(name)(errors="replace").decode("x,\n".encode(name), final=True)
+    except (LookupError, UnicodeError, ValueError):
+        raise unknown from None
+    return name.lower()
 
 
 _UTF8: Final = ("utf-8", "utf8", "us-ascii", "ascii")
 
 
-def _codec(name: str) -> str:
-    "x".encode(name)
-    return name.lower()
+def _epoch(options: Mapping[str, str], name: str) -> Epoch | None:
+    return _EPOCH.get(" ".join(option(options, name, "").lower().split()))
 
 
 def _pattern(options: Mapping[str, str], name: str) -> str | None:
-    """A Java date pattern as strptime's. ISO 8601, in any of its spellings, is None."""
+    """A Java date pattern as strptime's. ISO 8601, in any of its spellings, is None, and so is the unit of a number."""
     java = option(options, name, "").strip()
+    if name != "dateFormat" and _epoch(options, name) is not None:
+        return None
     if not java or re.fullmatch(
         r"yyyy-MM-dd(('T'|T| )HH:mm:ss(\.S+|\[\.S+\])?(XXX|\[XXX\]|X|'Z'|Z)?)?", java
     ):
@@ -291,7 +355,8 @@ def _pattern(options: Mapping[str, str], name: str) -> str | None:
     if "".join(pieces) != java:
         raise UserError(
             f"option {name} is '{java}', and this version cannot read it",
-            remedy="Use yyyy, MM, dd, HH, mm, ss with separators, or leave it out for ISO 8601.",
+            remedy="Use yyyy, MM, dd, HH, mm, ss with separators, or leave it out for ISO 8601. For numbers write 'epoch "
+            "seconds', 'epoch millis', 'epoch micros' or 'epoch nanos'.",
         )
     return "".join(_PATTERN.get(piece, piece.strip("'")) for piece in pieces)
 

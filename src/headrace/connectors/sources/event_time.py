@@ -1,7 +1,12 @@
-"""Check of event times: not null, within years 1 to 9999, not further ahead of the clock than the stream allows."""
+"""Event times of a source's rows: the column or expression that gives them, and the check of each.
+
+An event time is not null, within years 1 to 9999, and not further ahead of the clock than the stream allows.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -9,8 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.catalog.definitions import StreamDefinition
+from headrace.algebra.expressions.expression import Expression, columns_of
+from headrace.catalog.definitions import StreamDefinition, TimeExpression
 from headrace.connectors.records.ingest_record import IngestRecord
+from headrace.language.statements.event_time import bind_time
+from headrace.operators.scalar import Evaluation
+from headrace.schema import Schema
 from headrace.time import DAY, Instant, render_duration, render_instant
 
 FIRST: Final[Instant] = -62_135_596_800_000_000
@@ -19,14 +28,32 @@ LAST: Final[Instant] = 253_402_300_799_999_999
 """9999-12-31T23:59:59.999999Z."""
 
 
+def time_columns(definition: StreamDefinition) -> tuple[str, ...]:
+    """The columns that a row's event time is computed from, in the order of the schema."""
+    if definition.time_expression is not None:
+        used = columns_of(_bound(definition.time_expression, definition.schema))
+        return tuple(name for name in definition.schema.names if name in used)
+    return () if definition.time is None else (definition.time,)
+
+
 def event_times(
-    column: pa.Array | None, rows: int, record: IngestRecord, definition: StreamDefinition
+    batch: pa.RecordBatch, record: IngestRecord, definition: StreamDefinition
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None, list[str]]:
     """Event times in microseconds; when some are refused, a mask of them and a reason for each refused row, in order.
 
-    `column` is the event-time column, None when the stream has none: the record's arrival is stamped.
+    `batch` has the columns of `time_columns`. A stream that has none gets the record's arrival.
     """
-    if definition.time is None or column is None:
+    rows = batch.num_rows
+    failures: Mapping[int, str] = {}
+    if definition.time_expression is not None:
+        bound = _bound(definition.time_expression, definition.schema)
+        evaluation = Evaluation({name: batch.column(name) for name in columns_of(bound)}, rows, {})
+        column = evaluation.values(bound)
+        if evaluation.errors is not None:
+            failures = evaluation.errors.reasons
+    elif definition.time is not None:
+        column = batch.column(definition.time)
+    else:
         return np.full(rows, record.arrival, np.int64), None, []
     nulls = column.null_count
     micros = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else _midnights(column)
@@ -39,7 +66,21 @@ def event_times(
     if not refused.any():
         return at, None, []
     wrong = np.flatnonzero(refused)
-    return at, refused, [_reason(bool(missing[row]), int(at[row]), record, definition) for row in wrong]
+    return (
+        at,
+        refused,
+        [
+            f"event time {definition.event_time}: {failures[row]}"
+            if row in failures
+            else _reason(bool(missing[row]), int(at[row]), record, definition)
+            for row in wrong.tolist()
+        ],
+    )
+
+
+@lru_cache(maxsize=256)
+def _bound(time: TimeExpression, schema: Schema) -> Expression:
+    return bind_time(time, schema)
 
 
 def _midnights(column: pa.Array) -> pa.Array:
@@ -53,7 +94,7 @@ _FAR: Final = 10_000_000
 
 
 def _reason(missing: bool, at: Instant, record: IngestRecord, definition: StreamDefinition) -> str:
-    name = definition.time
+    name = definition.event_time
     if missing:
         return f"event time {name} is null"
     if not FIRST <= at <= LAST:

@@ -5,19 +5,22 @@ The order is that of modification time, then name; cuts depend on a file's size 
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import glob
 import os
 import re
 import stat
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.connectors.records.ingest_record import IngestRecord
-from headrace.connectors.records.options import FILES, flag, option
+from headrace.connectors.formats.text_lines import is_divisible
+from headrace.connectors.records.ingest_record import GROWING, IngestRecord
+from headrace.connectors.records.options import FILES, flag, option, reads_appended, text_options
+from headrace.connectors.sources.known_files import UNKNOWN, KnownFile, end_of_lines
 from headrace.connectors.sources.source_file import unreadable
 from headrace.connectors.sources.splits import ranges
 from headrace.errors import UserError
@@ -42,10 +45,11 @@ class _File:
     path: str
     size: int
     mtime_ns: int
+    start: int = 0
 
 
 def list_new(definition: StreamDefinition, listed: Container[str], now: Instant) -> list[IngestRecord]:
-    """The records of files whose path is not `listed` before, in the stream's order.
+    """The records of files whose path is not `listed` before, in the stream's order; with `appended 'read'` of those that grew, too.
 
     Hidden files (`.`, `_`), `*.tmp` and empty files are ignored; folders within a folder are not searched. Raises
     `UserError` for a path that cannot be there or cannot be read.
@@ -63,7 +67,8 @@ def list_changed(
             f"'{definition.name}' is no stream of files",
             remedy=f"USING one of {', '.join(FILES)}, with a path.",
         )
-    before = None if flag(definition.options, "recursiveFileLookup") else _folder_times(path, now)
+    is_flat = not flag(definition.options, "recursiveFileLookup")
+    before = _folder_times(path, now) if is_flat and not reads_appended(definition) else None
     if position is not None and position == before:
         return Listing([], position)
     files, pending = _new_files(definition, path, listed)
@@ -71,7 +76,10 @@ def list_changed(
         files.sort(key=lambda file: file.path)
     else:
         files.sort(key=lambda file: (file.mtime_ns, file.path))
-    records = [record for file in files for record in _records(definition, file, now)]
+    may_grow = _growing(definition)
+    records = [
+        record for file in files for record in _records(definition, file, now, grows=may_grow(file.path))
+    ]
     return Listing(records, None if pending else before)
 
 
@@ -92,14 +100,18 @@ def _new_files(definition: StreamDefinition, path: str, listed: Container[str]) 
     """Files that are not listed yet, and whether some are empty and have to be listed again."""
     pattern = option(definition.options, "pathGlobFilter", "*")
     files, pending = [], False
+    may_grow = _growing(definition)
     for name in _named(definition, path):
-        if name in listed or not fnmatch.fnmatchcase(os.path.basename(name), pattern):  # noqa: PTH119 (10,000 of them)
+        grown = _grown(name, listed) if may_grow(name) else None
+        if (grown is None and name in listed) or not fnmatch.fnmatchcase(os.path.basename(name), pattern):  # noqa: PTH119 (10,000 of them)
             continue
         try:
             status = os.stat(name)  # noqa: PTH116
         except FileNotFoundError:
             continue  # moved away since it was listed
         except OSError as problem:
+            if problem.errno == errno.ELOOP:
+                continue  # a symbolic link to itself is no file
             raise unreadable(name, problem) from None
         if not stat.S_ISREG(status.st_mode):
             continue
@@ -108,8 +120,28 @@ def _new_files(definition: StreamDefinition, path: str, listed: Container[str]) 
             continue
         if not os.access(name, os.R_OK):
             raise unreadable(name, PermissionError(13, "permission denied"))
-        files.append(_File(name, status.st_size, status.st_mtime_ns))
+        if not may_grow(name):
+            files.append(_File(name, status.st_size, status.st_mtime_ns))
+            continue
+        start = 0 if grown is None else grown.size
+        end = end_of_lines(name, start, status.st_size)
+        if end > start:
+            files.append(_File(name, end, status.st_mtime_ns, start))
     return files, pending
+
+
+def _growing(definition: StreamDefinition) -> Callable[[str], bool]:
+    """Whether lines that are appended to a file are rows of the stream, by its path."""
+    if not reads_appended(definition):
+        return lambda _: False
+    encoding = text_options(definition.options).encoding
+    return lambda name: is_divisible(name, encoding)
+
+
+def _grown(name: str, listed: Container[str]) -> KnownFile | None:
+    """The record of a file that may have grown since it was listed; None for one that was not listed."""
+    file = listed.get(name) if isinstance(listed, Mapping) else None
+    return file if isinstance(file, KnownFile) and file.size != UNKNOWN else None
 
 
 def _named(definition: StreamDefinition, path: str) -> Iterator[str]:
@@ -172,18 +204,33 @@ def _require_readable(pattern: str) -> None:
         raise unreadable(folder, PermissionError(13, "permission denied"))
 
 
-def _folder(path: str, *, deep: bool) -> Iterator[str]:
+def _folder(path: str, *, deep: bool, within: tuple[str, ...] = ()) -> Iterator[str]:
+    """Files in a folder, with `deep` also in those below it; a symbolic link to one of `within` leads in a circle."""
+    above = (*within, os.path.realpath(path)) if deep else ()
     try:
         with os.scandir(path) as entries:
             for entry in entries:
-                if not entry.is_dir():
+                if not _is_folder(entry):
                     yield from _visible(entry.path)
-                elif deep and not entry.name.startswith((".", "_")):
-                    yield from _folder(entry.path, deep=True)
+                elif deep and not entry.name.startswith((".", "_")) and not _leads_back(entry, above):
+                    yield from _folder(entry.path, deep=True, within=above)
     except FileNotFoundError:
         return
     except OSError as problem:
         raise unreadable(path, problem) from None
+
+
+def _leads_back(entry: os.DirEntry[str], above: tuple[str, ...]) -> bool:
+    return entry.is_symlink() and os.path.realpath(entry.path) in above
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as problem:
+        if problem.errno == errno.ELOOP:
+            return False
+        raise
 
 
 def _visible(path: str) -> Iterator[str]:
@@ -209,7 +256,10 @@ def _alternatives(path: str) -> list[str]:
     ]
 
 
-def _records(definition: StreamDefinition, file: _File, now: Instant) -> Iterator[IngestRecord]:
+def _records(
+    definition: StreamDefinition, file: _File, now: Instant, *, grows: bool
+) -> Iterator[IngestRecord]:
     using = definition.using.lower()
-    for start, end, rows in ranges(file.path, using, file.size, definition.options):
-        yield IngestRecord(definition.name, file.path, using, start, end, file.size, file.mtime_ns, now, rows)
+    mtime_ns = GROWING if grows else file.mtime_ns
+    for start, end, rows in ranges(file.path, using, file.size, definition.options, file.start):
+        yield IngestRecord(definition.name, file.path, using, start, end, file.size, mtime_ns, now, rows)

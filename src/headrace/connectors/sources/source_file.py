@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from headrace.connectors.records.ingest_record import IngestRecord, SourceChanged
+from headrace.connectors.records.ingest_record import GROWING, IngestRecord, SourceChanged
 from headrace.errors import UserError
 from headrace.time import render_instant
 
@@ -36,7 +37,9 @@ def opened(record: IngestRecord, root: str | None = None) -> Iterator[BinaryIO]:
 
 
 def check(record: IngestRecord, status: os.stat_result) -> None:
-    """Raise `SourceChanged` unless size and modification time (0: of no matter) are the record's."""
+    """Raise `SourceChanged` unless size and modification time (0: of no matter) are the record's, or it may have grown."""
+    if record.mtime_ns == GROWING and status.st_size >= record.size:
+        return
     if status.st_size != record.size or record.mtime_ns not in (0, status.st_mtime_ns):
         raise _changed(record, f"it has {_described(status.st_size, status.st_mtime_ns)}")
 
@@ -45,13 +48,14 @@ def unreadable(uri: str | Path, problem: OSError) -> UserError:
     """The user's error for a file or folder that the system does not let this process read."""
     reason = (problem.strerror or str(problem)).lower()
     who = f"user {os.getuid()}" if hasattr(os, "getuid") else "this user"
-    return UserError(
-        f"'{uri}' cannot be read: {reason}", remedy=f"Give {who} the permission to read it, or move it away."
-    )
+    remedy = "Repair it, or move it away."
+    if problem.errno in (errno.EACCES, errno.EPERM):
+        remedy = f"Give {who} the permission to read it, or move it away."
+    return UserError(f"'{uri}' cannot be read: {reason}", remedy=remedy)
 
 
 def _described(size: int, mtime_ns: int) -> str:
-    if not mtime_ns:
+    if mtime_ns <= 0:
         return f"{size} bytes"
     return f"{size} bytes, modified {render_instant(mtime_ns // 1000)}"
 

@@ -29,7 +29,7 @@ from headrace.connectors.records.ingest_record import (
 from headrace.connectors.records.options import option
 from headrace.connectors.records.rejected import Chunk, Refused, WholeFile
 from headrace.connectors.sources import rate_source
-from headrace.connectors.sources.event_time import event_times
+from headrace.connectors.sources.event_time import event_times, time_columns
 from headrace.connectors.sources.listing import list_new, require_place
 from headrace.connectors.sources.source_file import opened
 from headrace.errors import UserError
@@ -51,9 +51,7 @@ def read(
     reject, one of another schema a reject for each of its rows. Raises `SourceChanged` for a file that is not what was listed.
     """
     selected = tuple(definition.schema.names if columns is None else columns)
-    needed = (
-        selected if definition.time is None or definition.time in selected else (*selected, definition.time)
-    )
+    needed = tuple(dict.fromkeys((*selected, *time_columns(definition))))
     read_to = 0
     try:
         for chunk in _chunks(record, definition, needed, root):
@@ -146,8 +144,7 @@ def _judged(
 ) -> SourceBatch:
     """The chunk without rows whose event time is refused, and without columns that were not asked for."""
     batch, rows = chunk.batch, chunk.rows
-    column = batch.column(definition.time) if definition.time is not None else None
-    at, wrong, reasons = event_times(column, batch.num_rows, record, definition)
+    at, wrong, reasons = event_times(batch, record, definition)
     refused = chunk.refused
     if wrong is not None:
         numbers = rows[wrong].tolist()

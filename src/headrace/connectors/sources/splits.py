@@ -20,10 +20,13 @@ Range = tuple[int, int, int]
 """Start, end, and the number of rows where it is known, else -1."""
 
 
-def ranges(path: str, using: str, size: int, options: Mapping[str, str]) -> list[Range]:
-    """The ranges of one file, in order. A file that does not have its format is one range, for the reader to refuse."""
+def ranges(path: str, using: str, size: int, options: Mapping[str, str], start: int = 0) -> list[Range]:
+    """The ranges of one file, in order; of text from `start`, the beginning of a line.
+
+    A file that does not have its format is one range, for the reader to refuse.
+    """
     if using in ("csv", "json"):
-        return list(_bytes(path, size, options))
+        return [(start + low, start + high, rows) for low, high, rows in _bytes(path, size - start, options)]
     if size <= PIECE:
         return [(0, WHOLE, -1)]
     try:

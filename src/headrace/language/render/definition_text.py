@@ -27,6 +27,8 @@ def render_stream(stream: StreamDefinition) -> str:
     text = f"CREATE STREAM {identifier(stream.name)} {_columns(stream.schema)} USING {identifier(stream.using)}{_options(options)}"
     if stream.time is not None:
         text += f" TIMESTAMP BY {identifier(stream.time)}"
+    elif stream.time_expression is not None:
+        text += f" TIMESTAMP BY {stream.time_expression.text}"
     if stream.slack:
         text += f" SLACK INTERVAL {render_duration(stream.slack)}"
     if stream.punctuated_by is not None:
@@ -51,6 +53,8 @@ def render_query(query: QueryDefinition) -> str:
         options["tags"] = ", ".join(query.tags)
     if query.materialize is not None:
         options["materialize"] = query.materialize
+    if query.max_windows_per_row is not None:
+        options["maxWindowsPerRow"] = str(query.max_windows_per_row)
     if query.zone != "UTC":
         options["timeZone"] = query.zone
     clauses = f"{' FROM NOW' if query.from_now else ''}{_options(options)}"

@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from typing import Final
 from typing import Literal as Choice
 
-from headrace.catalog.definitions import RelationDefinition, StreamDefinition
-from headrace.errors import Span, UserError, did_you_mean
+from headrace.catalog.definitions import RelationDefinition, StreamDefinition, TimeExpression
+from headrace.errors import Span, UserError
 from headrace.language.binder.expressions.expression_binder import bind_condition
 from headrace.language.parser.durations import duration
 from headrace.language.parser.expressions import expression
 from headrace.language.parser.literals import interval_text
 from headrace.language.parser.type_names import column_type
+from headrace.language.statements.event_time import event_time
 from headrace.language.statements.progress_clauses import ProgressClauses, progress_clause
 from headrace.language.syntax.ast import Expr
 from headrace.language.syntax.cursor import Cursor
-from headrace.schema import BIGINT, OURS, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
+from headrace.schema import OURS, Field, Schema
 from headrace.time import DAY, Duration
 from headrace.zones import rules_of
 
@@ -39,8 +40,7 @@ _ARCHIVES: Final[dict[str, Choice["copy", "in place", "none"]]] = {
 class _Clauses:
     """Clauses of CREATE STREAM, each at most once, in any order."""
 
-    time: str | None = None
-    time_span: Span | None = None
+    time: str | TimeExpression | None = None
     slack: Duration | None = None
     punctuated: Expr | None = None
     idle_timeout: Duration | None = None
@@ -56,7 +56,14 @@ def stream(cursor: Cursor) -> StreamDefinition:
     """
     name = cursor.name("the stream's name")
     schema = columns(cursor)
-    using = _using(cursor)
+    return stream_of(cursor, name, schema, _using(cursor))
+
+
+def stream_of(cursor: Cursor, name: str, schema: Schema, using: str) -> StreamDefinition:
+    """Pass the clauses of a stream whose name, columns and format are known.
+
+    Raises `UserError` for clauses that do not fit it.
+    """
     clauses = _clauses(cursor, schema)
     options = dict(clauses.options or {})
     ahead = taken(options, "maxahead")
@@ -74,7 +81,7 @@ def stream(cursor: Cursor) -> StreamDefinition:
         schema,
         using,
         options,
-        clauses.time,
+        clauses.time if isinstance(clauses.time, str) else None,
         clauses.slack or 0,
         None if punctuated is None else cursor.text[punctuated.span.start : punctuated.span.end],
         clauses.idle_timeout,
@@ -85,6 +92,7 @@ def stream(cursor: Cursor) -> StreamDefinition:
         clauses.progress.deduplicate,
         1 if blocks is None else _blocks(cursor, blocks, archive, clauses.places["blocks"]),
         1.0 if keep is None else sample_rate_option(cursor, keep, clauses.places["keep"]),
+        clauses.time if isinstance(clauses.time, TimeExpression) else None,
     )
 
 
@@ -154,12 +162,8 @@ def columns(cursor: Cursor) -> Schema:
             raise cursor.error(
                 f"the column '{name}' appears twice", token.span, "Names are compared without case."
             )
-        if name.startswith(OURS):
-            raise cursor.error(
-                f"a column cannot be called '{name}': names that begin with {OURS} are reserved",
-                token.span,
-                "Give it another name.",
-            )
+        if (refusal := reserved(name)) is not None:
+            raise cursor.error(refusal, token.span, "Give it another name.")
         fields[name.lower()] = Field(name, column_type(cursor))
         if cursor.at_word("NOT", "NULL") or cursor.at_any("DEFAULT", "PRIMARY", "COMMENT"):
             raise cursor.unsupported(
@@ -171,6 +175,13 @@ def columns(cursor: Cursor) -> Schema:
             break
     cursor.expect_sign(")", " or ',' after a column")
     return Schema(tuple(fields.values()))
+
+
+def reserved(column: str) -> str | None:
+    """Why a column cannot bear a name; None for any other name."""
+    if not column.startswith(OURS):
+        return None
+    return f"a column cannot be called '{column}': names that begin with {OURS} are reserved"
 
 
 def _using(cursor: Cursor) -> str:
@@ -188,7 +199,7 @@ def _clauses(cursor: Cursor, schema: Schema) -> _Clauses:
         elif cursor.accept("TIMESTAMP"):
             _once(cursor, clauses.time is None, "TIMESTAMP BY", start)
             cursor.expect("BY", purpose=" after TIMESTAMP")
-            clauses.time, clauses.time_span = _time(cursor, schema), cursor.before.span
+            clauses.time = event_time(cursor, schema)
         elif progress_clause(cursor, schema, clauses.progress):
             continue
         elif cursor.accept("SLACK"):
@@ -224,29 +235,6 @@ def _length(cursor: Cursor, word: str, *, smallest: Duration) -> Duration:
             cursor.since(start),
         )
     return length
-
-
-def _time(cursor: Cursor, schema: Schema) -> str:
-    token = cursor.token
-    name = cursor.name("the column of event times")
-    column = schema.find(name)
-    if column is None:
-        raise cursor.error(
-            f"there is no column '{name}' for TIMESTAMP BY", token.span, did_you_mean(name, schema.names)
-        )
-    if column.type == BIGINT:
-        raise cursor.error(
-            f"the event time '{column.name}' is BIGINT, not a TIMESTAMP",
-            token.span,
-            "Declare the column as TIMESTAMP; a number does not show whether it counts seconds or milliseconds.",
-        )
-    if column.type not in (TIMESTAMP, TIMESTAMP_NTZ):
-        raise cursor.error(
-            f"the event time '{column.name}' is {column.type}, not a TIMESTAMP",
-            token.span,
-            "Declare the column as TIMESTAMP, or leave TIMESTAMP BY out to use the time of arrival.",
-        )
-    return column.name
 
 
 def option_list(cursor: Cursor, places: dict[str, Span]) -> dict[str, str]:

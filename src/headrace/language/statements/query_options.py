@@ -12,7 +12,8 @@ from headrace.language.syntax.cursor import Cursor
 from headrace.time import Duration
 
 _EXAMPLE: Final = "(retain '7 DAYS', owner 'ana', tags 'alerts, night')"
-_NAMES: Final = ("retain", "owner", "tags", "materialize", "sharing", "timeZone")
+_NAMES: Final = ("retain", "owner", "tags", "materialize", "sharing", "maxWindowsPerRow", "timeZone")
+_LONGEST_NUMBER: Final = 18
 _SWITCH: Final = {"on": True, "off": False}
 _MATERIALIZE: Final[dict[str, Choice["none", "partial", "complete"]]] = {
     "none": "none",
@@ -26,6 +27,7 @@ class QuerySettings(TypedDict, total=False):
 
     `materialize`: what is stored between two INVOKEs. `zone`: the time zone of its times and dates.
     `sharing`: whether its panes are aggregated together with those of equal queries.
+    `max_windows_per_row`: how many of its windows may hold one row.
     """
 
     retain: Duration | None
@@ -34,6 +36,7 @@ class QuerySettings(TypedDict, total=False):
     materialize: Choice["none", "partial", "complete"]
     zone: str
     sharing: bool
+    max_windows_per_row: int
 
 
 def query_options(cursor: Cursor) -> QuerySettings:
@@ -69,6 +72,12 @@ def query_options(cursor: Cursor) -> QuerySettings:
                 "'off' keeps the panes of this query separate from those of similar queries.",
             )
         settings["sharing"] = _SWITCH[switch.lower()]
+    if (most := taken(options, "maxwindowsperrow")) is not None:
+        if not most.isascii() or not most.isdigit() or not 1 <= len(most.lstrip("0")) <= _LONGEST_NUMBER:
+            raise cursor.error(
+                f"maxWindowsPerRow is a whole number of at least 1, not '{most}'", places["maxwindowsperrow"]
+            )
+        settings["max_windows_per_row"] = int(most)
     if (zone := taken(options, "timezone")) is not None:
         settings["zone"] = checked_zone(cursor, zone, places["timezone"])
     for name in options:
@@ -81,11 +90,20 @@ def query_options(cursor: Cursor) -> QuerySettings:
     return settings
 
 
+def checked_owner(owner: str | None) -> str | None:
+    """An owner without blanks around it; None for a blank one. Raises `UserError` for a value that is no text."""
+    if owner is not None and not isinstance(owner, str):
+        raise UserError(f"the owner is {owner!r}", remedy="Pass a text: owner='ana'.")
+    return (owner or "").strip() or None
+
+
 def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
     """Tags in their order. They are compared without case, so one that occurs twice is a mistake.
 
-    Raises `UserError` for that, and for an empty one.
+    Raises `UserError` for that, for an empty one, and for a value that is no list of texts.
     """
+    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
+        raise UserError(f"the tags are {tags!r}", remedy="Pass a list of texts: tags=['alerts', 'night'].")
     names = tuple(tag.strip() for tag in tags)
     for index, tag in enumerate(names):
         if not tag or "," in tag:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.connectors.sources.segment_files import batch_name, batches_written
+from headrace.runtime.home.file_names import segments
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.ingest.ingest_summary import INTAKE
@@ -20,7 +21,6 @@ from headrace.time import HOUR, Duration, Instant
 
 GRACE: Final = HOUR
 """Unnamed files younger than this may be of a running attempt."""
-_SEGMENTS: Final = "segments"
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Housekeeping:
     def _unrecorded(self) -> Iterator[str]:
         """Segments of micro-batches above the last one that is in the ingest log."""
         for stream in self.home.catalog.streams.values():
-            folder = Path(self.home.store.root) / _SEGMENTS / stream.name
-            for batch in batches_written(folder):
+            folder = segments(stream.name)
+            for batch in batches_written(Path(self.home.store.root) / folder):
                 if batch > self.intake.last_batch(stream.name):
-                    yield f"{_SEGMENTS}/{stream.name}/{batch_name(batch)}"
+                    yield f"{folder}/{batch_name(batch)}"

@@ -66,7 +66,7 @@ class Loop:
 
     def _listen(self) -> int:
         """List all sources; returns the number of ingest records."""
-        self.engine.intake.listen(self.engine.plan.streams.values())
+        self.engine.intake.listen(self.engine.plan.streams.values(), thorough=True)
         return self.engine.home.ingest_log.length
 
     def _supervised_step(

@@ -9,6 +9,7 @@ from headrace.observation import EpochObservation, OperatorObservation, StreamOb
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import ScanReceipt, StateReceipt, StreamReceipt, stream_receipts
+from headrace.runtime.plan import derived_streams, union_streams
 from headrace.store.logs.committed import CommittedStream
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
@@ -30,6 +31,7 @@ def observe(
     """The measurements of an epoch. The time of a stage is that of the longest task."""
     scans = scans_of(receipts)
     seen = stream_receipts(scans, plan)
+    inputs = [receipt for name, receipt in seen.items() if not _is_derived(plan, name)]
     stages = dict(seconds)
     for measured in [scan.seconds for scan in scans] + [receipt.seconds for receipt in receipts]:
         for stage, spent in measured.items():
@@ -37,8 +39,8 @@ def observe(
     return EpochObservation(
         epoch=after.epoch,
         kind=work.kind,
-        rows=sum(stream.rows for stream in seen.values()),
-        bytes=sum(stream.bytes for stream in seen.values()),
+        rows=sum(stream.rows for stream in inputs),
+        bytes=sum(stream.bytes for stream in inputs),
         seconds=stages,
         streams={
             name: _stream_seen(committed, seen.get(name, StreamReceipt()), now)
@@ -49,6 +51,12 @@ def observe(
         state_bytes=sum(run.bytes for run in after.state),
         state_runs=len(after.state),
     )
+
+
+def _is_derived(plan: EpochPlan, stream: str) -> bool:
+    """Whether a stream's rows are results of queries, or rows of other streams: read here, but no input."""
+    definition = plan.streams.get(stream)
+    return definition is not None and definition.using in (derived_streams.USING, union_streams.USING)
 
 
 def _stream_seen(committed: CommittedStream, seen: StreamReceipt, now: Instant) -> StreamObservation:

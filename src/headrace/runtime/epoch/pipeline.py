@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.algebra.query import Query
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import StreamDefinition
+from headrace.connectors.sources.known_files import describe_changes
 from headrace.errors import HeadraceError, UserError
 from headrace.observation import EpochObservation
 from headrace.operators.base.operator import Operator
@@ -40,19 +41,34 @@ class Pipeline:
         self.record = record
         """Writes a line of the log of epochs."""
         self.synopsis_bytes = synopsis_bytes
+        self.is_closed = False
         self.last: EpochObservation | None = None
         self.closing_rejects: dict[str, tuple[str, ...]] = {}
         """Query → the reasons of the rows on which it failed in the last provisional closing, one a row."""
         self.closing_failures: dict[str, str] = {}
         """Query → the reason why it has no rows in the last provisional closing."""
+        self.source_notes: list[Callable[[], Mapping[str, str]]] = []
+        """Each gives, by stream, what is wrong with its source; see `source_warnings`."""
 
     @property
     def catalog(self) -> Catalog:
         """The current catalog."""
         return self.home.catalog
 
+    def require_open(self) -> None:
+        """Refuse to write to a home that is closed: its lock is free, another program may hold it.
+
+        Raises `UserError`.
+        """
+        if self.is_closed:
+            raise UserError(
+                f"the hub of {self.path} is closed",
+                remedy="Open it again with hr.open, or do this before close().",
+            )
+
     def log(self, *entries: Mapping[str, Any]) -> None:
         """Append entries to the query log, all or none; in force from the next epoch. A `StoreError` has their `outcome`."""
+        self.require_open()
         with self.loop.lock:
             self.loop.engine.log(*entries)
 
@@ -63,6 +79,7 @@ class Pipeline:
 
         `at` is in microseconds since 1970 UTC, or a datetime with a zone; times in `where` are in `zone`. Durable on return.
         """
+        self.require_open()
         with self.loop.lock:
             punctuate(self.home, self.loop.engine, stream, at, where, zone)
 
@@ -72,6 +89,19 @@ class Pipeline:
         Raises `UserError` with similar names when there is none.
         """
         return require_stream(self.catalog, name)
+
+    def source_warnings(self) -> dict[str, str]:
+        """Stream → what its source does not give: files that changed after they were read, a DataFrame that is not there."""
+        streams = self.catalog.streams.values()
+        changed = self.loop.engine.intake.changed
+        sentences = {
+            stream.name: describe_changes(stream.name, files, text=stream.using in ("csv", "json"))
+            for stream in streams
+            if (files := changed.get(stream.name))
+        }
+        for note in self.source_notes:
+            sentences |= note()
+        return sentences
 
     def operator_and_query(self, name: str) -> tuple[Operator, Query]:
         """A query's operator in the newest plan, and its algebra."""

@@ -15,6 +15,7 @@ from headrace.connectors.sources.content_digest import content_digest
 from headrace.connectors.sources.segment_files import as_rows, write_table_segment
 from headrace.errors import PushFailed, StoreError, UserError, WriteOutcome, did_you_mean
 from headrace.runtime.epoch.engine import Engine
+from headrace.runtime.home.file_names import segments
 from headrace.runtime.home.home import Home
 from headrace.runtime.progress.punctuators import promise_of
 from headrace.time import FOREVER, Instant, render_duration, render_instant
@@ -71,7 +72,12 @@ def instant(at: Instant | datetime) -> Instant:
     Raises `UserError` for a datetime without a zone.
     """
     if not isinstance(at, datetime):
-        return int(at)
+        if isinstance(at, bool) or not isinstance(at, int):
+            raise UserError(
+                f"the instant is {at!r}",
+                remedy="Pass a datetime with a zone, or microseconds since 1970 as an int.",
+            )
+        return at
     if at.tzinfo is None:
         raise UserError(f"the datetime {at} has no zone", remedy="Give it one, such as datetime.UTC.")
     return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
@@ -97,7 +103,7 @@ class Pushing:
         digest = content_digest(table)
         if intake.producers(definition).has(producer, sequence, digest):
             return int(table.num_rows)
-        folder = Path(self._home.store.root) / "segments" / definition.name
+        folder = Path(self._home.store.root) / segments(definition.name)
         outcome: WriteOutcome = "absent"
         try:
             segment = write_table_segment(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
+from headrace.errors import UserError
+
 SPARK_SCRATCH: Final = "spark-"
 """Prefix of Spark's folders in a home; the process id follows, and they are deleted when that process ends."""
 
@@ -15,17 +17,22 @@ def _unique(epoch: int, task: int) -> str:
 
 def archive_run(stream: str, epoch: int, task: int) -> str:
     """A run of a stream's archive."""
-    return f"archive/{stream}/{_unique(epoch, task)}.parquet"
+    return f"archive/{file_name(stream)}/{_unique(epoch, task)}.parquet"
 
 
 def repeat_keys(stream: str, epoch: int, task: int) -> str:
     """Keys of a deduplicated stream's rows."""
-    return f"state/keys/{stream}/{_unique(epoch, task)}.run"
+    return f"state/keys/{file_name(stream)}/{_unique(epoch, task)}.run"
+
+
+def segments(stream: str) -> str:
+    """The folder of the rows that were pushed to a stream, by a program or by Spark."""
+    return f"segments/{file_name(stream)}"
 
 
 def stream_rejects(stream: str, epoch: int, task: int) -> str:
     """Rows that a stream rejected."""
-    return f"rejects/stream/{stream}/{_unique(epoch, task)}.parquet"
+    return f"rejects/stream/{file_name(stream)}/{_unique(epoch, task)}.parquet"
 
 
 def query_rejects(query: str, epoch: int, task: int) -> str:
@@ -60,10 +67,26 @@ def code(digest: str) -> str:
 
 def relation(name: str, version: int) -> str:
     """A version of a stored relation."""
-    return f"relations/{name}/{version:06d}-{uuid.uuid4().hex[:12]}.arrow"
+    return f"relations/{file_name(name)}/{version:06d}-{uuid.uuid4().hex[:12]}.arrow"
+
+
+LONGEST_NAME: Final = 128
+"""Bytes of the file that a name becomes: with what is added to it, it stays below the 255 that file systems take."""
+
+
+def require_name(kind: str, name: str) -> None:
+    """Refuse the name of a stream, relation or query that cannot be that of a file or a line of output."""
+    if any(ord(mark) < 32 or ord(mark) == 127 for mark in name):
+        raise UserError(f"the name of the {kind} has a control character: {name!r}", remedy="Leave it out.")
+    length = len(file_name(name).encode(errors="surrogatepass"))
+    if length > LONGEST_NAME:
+        raise UserError(
+            f"the name of the {kind} is too long for a file's: {length} bytes, '{name[:40]}…'",
+            remedy=f"Take at most {LONGEST_NAME}; a '/' or a '%' counts as three.",
+        )
 
 
 def file_name(query: str) -> str:
-    """A query's name as a file name: characters that a file system does not allow are percent-encoded."""
+    """A name as a file name: characters that a file system does not allow are percent-encoded."""
     safe = "".join(f"%{ord(mark):02X}" if mark in "/\\%\0" else mark for mark in query)
     return f"%2E{safe[1:]}" if safe.startswith(".") else safe

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import pyarrow as pa
 
 from headrace.algebra.windows.user_windows import UserWindow
 from headrace.catalog.definitions import QueryDefinition
 from headrace.catalog.journal import window_to_json
-from headrace.language.statements.query_options import checked_tags
+from headrace.language.statements.query_options import checked_owner, checked_tags
 from headrace.language.statements.statement import Form, Statement
+from headrace.language.statements.stream_keywords import StreamOptions
 from headrace.observation import EpochFailure, EpochObservation
 from headrace.planner.lowering.materialization import Materialize
 from headrace.runtime.delivery import on_demand_changelog, sinks
@@ -86,16 +87,19 @@ class Hub(Pipeline):
 
     def execute(self, script: str) -> list[Outcome]:
         """Run statements ended by `;`. Raises `UserError` with line and column; statements before it have taken effect."""
+        self.require_open()
         return self._statements.execute(script)
 
     def carry_out(self, statement: Statement, script: str) -> Outcome:
         """Run one parsed statement of a script. Raises `UserError` with its place in the script."""
+        self.require_open()
         return self._statements.carry_out(statement, script)
 
     def execute_each(
         self, statements: Iterable[Statement], script: str, before: Callable[[Statement], bool]
     ) -> Iterator[Outcome]:
         """Run parsed statements of a script until `before` one returns False; registrations in a row are one change."""
+        self.require_open()
         return self._statements.execute_each(statements, script, before)
 
     def register(
@@ -114,8 +118,9 @@ class Hub(Pipeline):
         `materialize`: how much of its answer is stored between two INVOKEs, "none", "partial" or "complete"; None: chosen by the planner.
         """
         labels = QueryDefinition(
-            "", "", from_now, owner=owner, tags=checked_tags(tags), materialize=materialize
+            "", "", from_now, owner=checked_owner(owner), tags=checked_tags(tags), materialize=materialize
         )
+        self.require_open()
         self._statements.create_queries({name: select}, labels)
         return QueryHandle(self, self._statements, name)
 
@@ -131,7 +136,8 @@ class Hub(Pipeline):
 
         Raises `UserError` that names the query of the first mistake.
         """
-        labels = QueryDefinition("", "", from_now, owner=owner, tags=checked_tags(tags))
+        labels = QueryDefinition("", "", from_now, owner=checked_owner(owner), tags=checked_tags(tags))
+        self.require_open()
         self._statements.create_queries(selects, labels)
         return [QueryHandle(self, self._statements, name) for name in selects]
 
@@ -144,11 +150,16 @@ class Hub(Pipeline):
         """Remove a standing query. Raises `UserError` while others read it."""
         self._statements.drop("query", name)
 
-    def create_stream(
-        self, name: str, frame: DataFrame, *, timestamp: str | None = None, **options: Any
-    ) -> None:
-        """Make a stream of any Spark streaming DataFrame; Spark runs it, and its micro-batches are ingested."""
-        self.frames.create(name, frame, timestamp, options)
+    def create_stream(self, name: str, frame: DataFrame, **options: Unpack[StreamOptions]) -> None:
+        """Make a stream of any Spark streaming DataFrame; Spark runs it, and its micro-batches are ingested.
+
+        The keywords are the clauses and options of CREATE STREAM (see `StreamOptions`): `timestamp='at'`, `slack='5 SECONDS'`
+        or a `timedelta`, … A home that is opened again needs the same call again. Raises `UserError` where CREATE STREAM would.
+        """
+        self.require_open()
+        schema = frames.schema_of(frame)
+        self._statements.create_stream(name, schema, frames.SPARK_STREAM, options)
+        self.frames.add(name, frame)
 
     def register_function(
         self,
@@ -185,6 +196,7 @@ class Hub(Pipeline):
 
         Durable on return. A call repeated with its producer and sequence counts once; `PushFailed` names both.
         """
+        self.require_open()
         with self.loop.lock:
             return self._pushing.push(stream, rows, producer, sequence)
 
@@ -215,11 +227,13 @@ class Hub(Pipeline):
 
         Rows that arrive meanwhile may wait for the next call, so this ends also on sources that never end.
         """
+        self.require_open()
         self.frames.drain()
         return self.loop.catch_up(proceed)
 
     def finish(self, *, seal: bool = False) -> dict[str, pa.Table]:
         """Answer as if the streams ended here, without reading further: rows with their system columns; see `run_once`."""
+        self.require_open()
         if seal:
             self.loop.seal()
             return {}
@@ -246,6 +260,7 @@ class Hub(Pipeline):
 
     def start(self) -> None:
         """Run epochs in the background until `stop`."""
+        self.require_open()
         self.frames.start()
         self.loop.start()
 
@@ -272,6 +287,7 @@ class Hub(Pipeline):
         thread of its own until the hub is closed. `name` distinguishes two sinks to one target. A failed delivery is repeated,
         after `waits` of 0.1, 0.2, … at most 30 seconds, without end or for `give_up_after` seconds.
         """
+        self.require_open()
         sink = sinks.open_sink(self, query, to, format, name, Patience(*waits, give_up_after))
         self.open_sinks.add(sink)
         return sink
@@ -305,12 +321,13 @@ class Hub(Pipeline):
         return frames.archive(self, stream, fraction)
 
     def close(self) -> None:
-        """Stop, and release the home."""
+        """Stop, and release the home: after it, a hub can be read, and refuses writes."""
         try:
             if self.loop.is_running:
                 self.stop()
             self.open_sinks.close()
         finally:
+            self.is_closed = True
             self._closing.close()
 
     def on_close(self, action: Callable[[], object]) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import IngestRecord
-from headrace.connectors.records.options import FILES, producers_remembered
+from headrace.connectors.records.options import FILES, producers_remembered, reads_appended
 from headrace.connectors.records.producers import Producers
+from headrace.connectors.sources.known_files import ChangedFile, KnownFile, changed_files
 from headrace.connectors.sources.listing import list_changed
 from headrace.connectors.sources.rate_source import due
 from headrace.errors import AlreadyPublished, StoreError, WriteOutcome
@@ -21,7 +22,11 @@ from headrace.runtime.ingest.admission import Pending
 from headrace.runtime.plan import derived_streams
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.record_log import INGEST_LOG, RecordLog
-from headrace.time import DAY, Clock, Instant
+from headrace.time import DAY, SECOND, Clock, Duration, Instant
+
+_BETWEEN_CHECKS: Final[Duration] = 5 * SECOND
+_PER_FILE: Final[Duration] = SECOND // 1000
+"""The least time between two checks of the files that were listed before, for each file: a check takes microseconds a file."""
 
 
 @dataclass(slots=True)
@@ -34,7 +39,10 @@ class Intake:
     home: Home
     clock: Clock
     _waiting: dict[str, list[Pending]] = field(default_factory=dict)
-    _seen: dict[str, dict[str, Instant]] = field(default_factory=dict)
+    changed: dict[str, list[ChangedFile]] = field(default_factory=dict)
+    """Stream → its files that grew or were replaced after they were listed."""
+    _checked: dict[str, Instant] = field(default_factory=dict)
+    _seen: dict[str, dict[str, KnownFile]] = field(default_factory=dict)
     _batches: dict[str, int] = field(default_factory=dict)
     _positions: dict[str, Any] = field(default_factory=dict)
     _rate: dict[str, tuple[Instant, int]] = field(default_factory=dict)
@@ -69,14 +77,19 @@ class Intake:
 
     @property
     def _by_stream(self) -> tuple[dict[str, Any], ...]:
-        return (self._waiting, self._seen, self._batches, self._positions, self._rate, self._producers)
+        return (
+            *(self._waiting, self._seen, self._batches, self._positions, self._rate, self._producers),
+            *(self.changed, self._checked),
+        )
 
-    def listen(self, streams: Iterable[StreamDefinition]) -> int:
-        """List every source once; returns how many records were new."""
+    def listen(self, streams: Iterable[StreamDefinition], *, thorough: bool = False) -> int:
+        """List every source once; returns how many records were new. `thorough`: check listed files for changes in any case."""
         self.settle_doubt()
         records: list[IngestRecord] = []
         for stream in streams:
             records += self._new_records(stream)
+            if stream.using in FILES:
+                self._check_listed(stream, thorough=thorough)
         queued = tuple(self._queued)
         records += self._first_of_each(queued)
         self._append(records)
@@ -164,7 +177,7 @@ class Intake:
         seen = self._seen.get(stream.name, {}) if stream.using in FILES else {}
         if stream.retain is not None:
             horizon = self.clock() - stream.retain - DAY
-            deleted = [uri for uri, arrival in seen.items() if arrival < horizon and not Path(uri).exists()]
+            deleted = [uri for uri, file in seen.items() if file.arrival < horizon and not Path(uri).exists()]
             for uri in deleted:
                 del seen[uri]
         return ingest_summary.StreamSummary(
@@ -209,6 +222,21 @@ class Intake:
             return [record] if record is not None else []
         return []
 
+    def _check_listed(self, stream: StreamDefinition, *, thorough: bool) -> None:
+        """Find listed files that have changed; the more files there are, the less often."""
+        now, listed = self.clock(), self._seen.get(stream.name, {})
+        if not thorough and now < self._checked.get(stream.name, now) + max(
+            _BETWEEN_CHECKS, len(listed) * _PER_FILE
+        ):
+            self._checked.setdefault(stream.name, now)
+            return
+        self._checked[stream.name] = now
+        changed = list(changed_files(listed, growth_is_read=reads_appended(stream)))
+        if changed:
+            self.changed[stream.name] = changed
+        else:
+            self.changed.pop(stream.name, None)
+
     def _append(self, records: Sequence[IngestRecord]) -> None:
         if not records:
             return
@@ -247,7 +275,8 @@ class Intake:
         self._in_doubt = False
 
     def _remember(self, record: IngestRecord) -> None:
-        self._seen.setdefault(record.stream, {})[record.uri] = record.arrival
+        file = KnownFile(record.arrival, record.size, record.mtime_ns)
+        self._seen.setdefault(record.stream, {})[record.uri] = file
         self._producers.setdefault(record.stream, Producers()).add(record)
         if record.batch >= 0:
             self._batches[record.stream] = max(record.batch, self._batches.get(record.stream, -1))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.connectors.records.producers import Producers
+from headrace.connectors.sources.known_files import KnownFile
 from headrace.store.files.envelope import seal, unseal
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles
@@ -37,7 +38,7 @@ class StreamSummary:
     """
 
     born: int
-    seen: Mapping[str, Instant]
+    seen: Mapping[str, KnownFile]
     batch: int = -1
     rate: tuple[Instant, int] | None = None
     producers: Producers = field(default_factory=Producers)
@@ -45,7 +46,8 @@ class StreamSummary:
     def as_json(self) -> dict[str, Any]:
         """JSON values; the inverse is in `load`."""
         rate = None if self.rate is None else list(self.rate)
-        body = {"born": self.born, "seen": dict(self.seen), "batch": self.batch, "rate": rate}
+        seen = {uri: file.to_json() for uri, file in self.seen.items()}
+        body = {"born": self.born, "seen": seen, "batch": self.batch, "rate": rate}
         return {**body, "producers": self.producers.as_json()} if self.producers.by_name else body
 
 
@@ -77,7 +79,6 @@ def load(home: Home, manifest: Manifest) -> tuple[int, dict[str, StreamSummary]]
         if summary["born"] == home.born(name) and home.catalog.stream(name) is not None:
             rate = None if summary["rate"] is None else (summary["rate"][0], summary["rate"][1])
             producers = Producers.from_json(summary.get("producers", {}))
-            summaries[name] = StreamSummary(
-                summary["born"], summary["seen"], summary["batch"], rate, producers
-            )
+            seen = {uri: KnownFile.from_json(file) for uri, file in summary["seen"].items()}
+            summaries[name] = StreamSummary(summary["born"], seen, summary["batch"], rate, producers)
     return fact["upto"], summaries

@@ -53,7 +53,7 @@ def _table(rows: Sequence[tuple[str, str | None]]) -> pa.Table:
 def _clauses(stream: StreamDefinition) -> Iterator[tuple[str, str | None]]:
     """The progress generators, in the words they were declared with."""
     rule, once = stream.progress, stream.deduplicate
-    yield "progressing attribute", stream.time or "(time of arrival)"
+    yield "progressing attribute", stream.event_time or "(time of arrival)"
     yield "progress", _generator(stream)
     if rule.groups:
         yield "group-wise", rule.group_clause

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.runtime.backfill.completeness import plan_in_force
+from headrace.runtime.home.file_names import file_name
 from headrace.runtime.home.home import Home
 from headrace.runtime.plan import derived_streams
 from headrace.store.logs.manifest import Manifest
@@ -42,7 +43,7 @@ def loss_report(home: Home, before: Manifest, after: Manifest, *, persistent: bo
                 yield f"{message}; SLACK INTERVAL {needed} would have kept all."
         rejected = now.rejected - then.rejected
         if rejected > 0:
-            folder = f"rejects/stream/{stream.name}"
+            folder = f"rejects/stream/{file_name(stream.name)}"
             yield _sentence(
                 home,
                 after,

@@ -27,7 +27,9 @@ def status(pipeline: Pipeline, sinks: Iterable[Mapping[str, Any]]) -> dict[str, 
         },
         "failed": failed(pipeline),
         "unread": {name: str(error) for name, error in unread(pipeline).items()},
-        "rejected": dict(manifest.facts.get("rejected", {})),
+        "sources": pipeline.source_warnings(),
+        "changed_files": {name: len(files) for name, files in pipeline.loop.engine.intake.changed.items()},
+        "rejected": failed_rows(pipeline),
         "closing_rejected": {name: len(reasons) for name, reasons in pipeline.closing_rejects.items()},
         "state_bytes": sum(run.bytes for run in manifest.state),
         "synopsis_budget": pipeline.synopsis_bytes,
@@ -36,6 +38,17 @@ def status(pipeline: Pipeline, sinks: Iterable[Mapping[str, Any]]) -> dict[str, 
         "failures": pipeline.loop.supervisor.as_status(),
         "last_epoch": pipeline.last.as_dict() if pipeline.last is not None else None,
     }
+
+
+def failed_rows(pipeline: Pipeline) -> dict[str, int]:
+    """Query → on how many rows its expressions failed, those of SELECTs in its FROM and of its joins included."""
+    named = {query.operator_id: query.definition.name for query in pipeline.catalog.queries.values()}
+    failed: dict[str, int] = {}
+    for operator, rows in pipeline.home.latest().facts.get("rejected", {}).items():
+        name = named.get(derived_streams.owner_of(operator))
+        if name is not None:
+            failed[name] = failed.get(name, 0) + rows
+    return failed
 
 
 def unread(pipeline: Pipeline) -> dict[str, SourceChanged]:

@@ -5,19 +5,20 @@ The module is imported without Spark, and uses Spark objects only when it is giv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.archive.blocks import blocks_for
 from headrace.archive.runs import AT, BLOCK, FATE, POSITION
 from headrace.catalog.definitions import StreamDefinition
-from headrace.catalog.journal import stream_to_json
 from headrace.connectors.records.options import OURS
 from headrace.errors import EpochFailed, UserError
 from headrace.runtime.backfill.operator_progress import ArchiveEntry
 from headrace.runtime.epoch import push
 from headrace.runtime.epoch.pipeline import Pipeline
+from headrace.runtime.home.file_names import file_name, segments
+from headrace.runtime.plan import derived_streams, union_streams
 from headrace.schema import Field as SchemaField
 from headrace.schema import Schema, from_arrow
 
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 SPARK_STREAM = "spark"
 """The `using` of a stream that a program feeds with a streaming DataFrame."""
-_WITHOUT_SPARK = (*OURS, SPARK_STREAM)
+_NOT_NAMED: Final = (SPARK_STREAM, derived_streams.USING, union_streams.USING)
+"""Values of `using` that no statement gives."""
+_WITHOUT_SPARK: Final = (*OURS, SPARK_STREAM)
 
 
 class StreamingFrames:
@@ -37,29 +40,28 @@ class StreamingFrames:
         self._pipeline = pipeline
         self._frames: dict[str, DataFrame] = {}
         self._running: list[Any] = []
+        pipeline.source_notes.append(self.missing)
 
-    def create(self, name: str, frame: DataFrame, timestamp: str | None, options: Mapping[str, Any]) -> None:
-        """Define the stream if it is new, and store the frame for `start`.
+    def add(self, name: str, frame: DataFrame) -> None:
+        """Store the frame of a stream for `start`."""
+        self._frames[self._pipeline.stream_definition(name).name] = frame
 
-        Raises `UserError` for a frame that is not streaming, or differs from the stream that is there.
-        """
-        if not frame.isStreaming:
-            raise UserError("the DataFrame is not streaming", remedy="Read it with spark.readStream.")
-        definition = StreamDefinition(name, _schema_of(frame), SPARK_STREAM, time=timestamp, **options)
-        if timestamp is not None:
-            definition.schema.field(timestamp)
-        existing = self._pipeline.catalog.stream(name)
-        if existing is None:
-            self._pipeline.log({"do": "create_stream", "stream": stream_to_json(definition)})
-        elif existing != definition:
-            raise UserError(
-                f"the stream '{name}' exists and is different",
-                remedy="Give it another name, or drop it first.",
-            )
-        self._frames[name] = frame
+    def missing(self) -> dict[str, str]:
+        """Streams of DataFrames that this program has not passed, each with a warning."""
+        return {
+            stream.name: f"{stream.name}: it gets no rows, its DataFrame is not there: this program has to call "
+            f"hub.create_stream({stream.name!r}, frame, …) again after it has opened the home."
+            for stream in self._pipeline.catalog.streams.values()
+            if stream.using == SPARK_STREAM and stream.name not in self._frames
+        }
 
     def check(self, definition: StreamDefinition) -> None:
         """Try a stream that reads a Spark source by its name (kafka, …): one that cannot be opened is refused at CREATE."""
+        if definition.using in _NOT_NAMED:
+            raise UserError(
+                f"there is no format '{definition.using}' of files or of Spark's",
+                remedy="A program passes a streaming DataFrame: hub.create_stream(name, frame).",
+            )
         if definition.using not in _WITHOUT_SPARK:
             named_source(self._pipeline.session(), definition)
 
@@ -74,6 +76,8 @@ class StreamingFrames:
     def start(self, *, available_now: bool = False) -> None:
         """Start every frame's query; with `available_now` each ends when it has caught up."""
         frames = self._all()
+        for sentence in self.missing().values():
+            warnings.warn(sentence, RuntimeWarning, stacklevel=3)
         if not frames:
             return
         from headrace.runtime.spark import streaming_source  # noqa: PLC0415 - pyspark only when a frame is there
@@ -84,8 +88,8 @@ class StreamingFrames:
             query = streaming_source.start(
                 frame,
                 definition,
-                root / "segments" / name,
-                root / "spark-checkpoints" / name,
+                root / segments(name),
+                root / "spark-checkpoints" / file_name(name),
                 self._pipeline.loop.engine.intake.queue,
                 available_now=available_now,
                 root=root,
@@ -147,7 +151,13 @@ def named_source(session: SparkSession, definition: StreamDefinition) -> DataFra
         ) from None
 
 
-def _schema_of(frame: DataFrame) -> Schema:
+def schema_of(frame: DataFrame) -> Schema:
+    """The columns of a streaming DataFrame.
+
+    Raises `UserError` for a frame that is not streaming, and for types that no column has.
+    """
+    if not getattr(frame, "isStreaming", False):
+        raise UserError("the DataFrame is not streaming", remedy="Read it with spark.readStream.")
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - pyspark only when a frame is there
 
     return Schema(

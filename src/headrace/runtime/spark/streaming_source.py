@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -58,7 +59,12 @@ def start(
         on_record(segment_record(definition, folder / batch_name(batch), -1, clock(), batch=batch, root=root))
 
     def take(micro_batch: DataFrame, batch: int) -> None:
-        rows = _write(micro_batch, folder, batch_name(batch))
+        try:
+            rows = _write(micro_batch, folder, batch_name(batch))
+        except Exception as problem:
+            if is_interruption(problem):
+                raise BatchInterrupted from None
+            raise
         if rows:
             on_record(
                 segment_record(definition, folder / batch_name(batch), rows, clock(), batch=batch, root=root)
@@ -76,6 +82,31 @@ def start(
             f"stream '{definition.name}': Spark cannot run this DataFrame in append mode: {_first_line(problem)}",
             remedy="Pass rows that never change: aggregate in a query here, not in the DataFrame.",
         ) from problem
+
+
+class BatchInterrupted(Exception):
+    """A micro-batch that ended since its query is being stopped.
+
+    Spark recognises that by looking for the words of the message in all that Python reports, with a regular expression that
+    recurs for each character: the whole of Py4J's error (two stack traces) overflows the stack of the JVM, which prints it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "py4j.protocol.Py4JJavaError: An error occurred while calling a batch: java.lang.InterruptedException"
+        )
+
+
+def is_interruption(problem: BaseException) -> bool:
+    """Whether the JVM ended a micro-batch by interrupting its thread."""
+    return any(name in str(problem) for name in _INTERRUPTIONS)
+
+
+_INTERRUPTIONS: Final = (
+    "java.lang.InterruptedException",
+    "java.io.InterruptedIOException",
+    "java.nio.channels.ClosedByInterruptException",
+)
 
 
 def _write(micro_batch: DataFrame, folder: Path, name: str) -> int:

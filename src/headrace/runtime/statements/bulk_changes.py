@@ -62,6 +62,8 @@ def settings_report(settings: QuerySettings) -> str:
         parts.append(
             f"shares panes {'with similar queries' if settings['sharing'] else 'with no other query'}"
         )
+    if "max_windows_per_row" in settings:
+        parts.append(f"may have {settings['max_windows_per_row']:,} windows to a row")
     return " and ".join(parts)
 
 

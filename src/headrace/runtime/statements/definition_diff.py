@@ -19,6 +19,7 @@ from headrace.time import render_duration
 _WORDS: Mapping[str, str] = {
     "schema": "columns",
     "time": "TIMESTAMP BY",
+    "time_expression": "TIMESTAMP BY",
     "slack": "SLACK",
     "punctuated_by": "PUNCTUATED BY",
     "progress": "progress",
@@ -28,6 +29,7 @@ _WORDS: Mapping[str, str] = {
     "from_now": "FROM NOW",
     "zone": "timeZone",
     "using": "USING",
+    "max_windows_per_row": "maxWindowsPerRow",
 }
 _LENGTHS = frozenset({"slack", "idle_timeout", "max_ahead", "retain"})
 _IGNORED = frozenset({"name", "paused", "continues", "failure"})

@@ -21,7 +21,9 @@ from headrace.connectors.sources.source_reader import read_all, require_usable
 from headrace.errors import UserError, did_you_mean
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.stream_keywords import stream_from_keywords
 from headrace.runtime.epoch.pipeline import Pipeline
+from headrace.runtime.home.file_names import require_name
 from headrace.runtime.home.gc_control import MANY, no_cycles_sought
 from headrace.runtime.home.run_cache import save_relation
 from headrace.runtime.invoke.subwindow import answer_within
@@ -36,6 +38,8 @@ from headrace.runtime.statements.outcome import Outcome, moved
 from headrace.runtime.statements.query_choice import chosen
 from headrace.runtime.statements.show import show, users_of
 from headrace.runtime.statements.synopsis_budget import affordable
+from headrace.runtime.statements.window_limits import require_few_windows
+from headrace.schema import Schema
 from headrace.time import render_instant
 
 _MAKES_STATE: Final = ("materialize", "zone", "sharing")
@@ -130,6 +134,7 @@ class Statements:
             self._changes.find_out()
             for name, select in selects.items():
                 try:
+                    _require_texts(name, select)
                     text = select.strip().rstrip(";")
                     definition = replace(labels, name=name, text=text, zone=self._zone)
                     self._put_query(definition, replacing=False)
@@ -146,7 +151,9 @@ class Statements:
         action = self._actions.get(type(statement))
         try:
             if action is None:
-                return show(self._pipeline.home, statement, self._report_sinks)
+                return show(
+                    self._pipeline.home, statement, self._report_sinks, self._pipeline.source_warnings
+                )
             with self._one_script:
                 self._changes.find_out()
                 if isinstance(statement, stmt.CreateQuery):
@@ -165,18 +172,32 @@ class Statements:
         """The catalog with the changes that wait."""
         return self._changes.catalog
 
+    def create_stream(self, name: str, schema: Schema, using: str, given: Mapping[str, Any]) -> Outcome:
+        """CREATE STREAM by keywords of a Python call, see `StreamOptions`; its rows come from the program.
+
+        Raises `UserError` as the statement does.
+        """
+        with self._one_script:
+            self._changes.find_out()
+            definition = stream_from_keywords(name, schema, using, given, self._zone)
+            return self._put_stream(definition, replacing=False, is_frame=True)
+
     def _create_stream(self, statement: stmt.CreateStream) -> Outcome:
-        definition = settle(statement.definition, Path.cwd())
-        assert isinstance(definition, StreamDefinition)
+        return self._put_stream(statement.definition, replacing=statement.replace, is_frame=False)
+
+    def _put_stream(self, new: StreamDefinition, *, replacing: bool, is_frame: bool) -> Outcome:
+        definition = settle(new, Path.cwd())
         existing = self._catalog.stream(definition.name)
         if existing is not None and not differences(self._catalog, existing, definition):
             return Outcome("create", definition.name, f"stream {definition.name} is there already")
-        self._free(definition.name, existing, definition, statement.replace)
+        self._free(definition.name, existing, definition, replacing)
+        require_name("stream", definition.name)
         require_usable(definition)
-        if existing is not None and (existing.schema, existing.time) != (definition.schema, definition.time):
+        if existing is not None and _rows_of(existing) != _rows_of(definition):
             self._refuse_if_read("stream", definition.name)
             self._pipeline.log({"do": "drop", "kind": "stream", "name": definition.name})
-        self._check_source(definition)
+        if not is_frame:
+            self._check_source(definition)
         self._pipeline.log({"do": "create_stream", "stream": stream_to_json(definition)})
         message = f"stream {definition.name} created"
         return Outcome("create", definition.name, message, warning=not_there_yet(definition))
@@ -211,6 +232,7 @@ class Statements:
         if stored is not None and not differences(self._catalog, stored.definition, definition):
             return Outcome("create", definition.name, f"relation {definition.name} is there already")
         self._free(definition.name, stored.definition if stored else None, definition, statement.replace)
+        require_name("relation", definition.name)
         if stored is not None and stored.definition.schema != definition.schema:
             self._refuse_if_read("relation", definition.name)
         return self._put_relation(definition, 0 if stored is None else stored.version + 1, "created")
@@ -254,6 +276,7 @@ class Statements:
         self._free(
             definition.name, existing.definition if existing is not None else None, definition, replacing
         )
+        require_name("query", definition.name)
         if existing is not None:
             self._without_readers(definition.name)
         self._put(definition)
@@ -267,6 +290,7 @@ class Statements:
         """Bind and lower, since a query that cannot run is refused now; then log it, unless it equals `existing`."""
         catalog = self._catalog
         refuse_unreadable(definition.name, query := bind_text(catalog, definition.text, definition.zone))
+        require_few_windows(definition, query)
         operator_of(catalog, CatalogQuery(definition, catalog.position))
         if definition != existing:
             self._changes.log({"do": "put_query", "query": query_to_json(definition)}, query)
@@ -289,6 +313,7 @@ class Statements:
         self._without_readers(existing.definition.name)
         definition = with_window(self._catalog, existing, statement)
         if definition != existing.definition:
+            require_few_windows(definition, bind_text(self._catalog, definition.text, definition.zone))
             self._pipeline.log({"do": "put_query", "query": query_to_json(definition)})
         return Outcome("alter", definition.name, f"query {definition.name} has the window {statement.window}")
 
@@ -308,6 +333,7 @@ class Statements:
             raise UserError(
                 f"there is a {kind} named '{statement.new_name}' already", remedy="Choose another name."
             )
+        require_name("query", statement.new_name)
         self._without_readers(existing.definition.name)
         self._changes.log({"do": "rename", "name": existing.definition.name, "to": statement.new_name})
         return Outcome(
@@ -406,3 +432,16 @@ class Statements:
         home = self._pipeline.home
         operator, query = self._pipeline.operator_and_query(statement.name)
         return Outcome.answer(statement.name, answer_within(home, operator, query, statement.last))
+
+
+def _rows_of(definition: StreamDefinition) -> tuple[object, ...]:
+    """The columns, and what gives a row its event time: state and archive depend on them."""
+    return definition.schema, definition.time, definition.time_expression
+
+
+def _require_texts(name: object, select: object) -> None:
+    if not isinstance(name, str) or not isinstance(select, str):
+        raise UserError(
+            f"a query is a name and a SELECT, both texts, not {name!r} and {select!r}",
+            remedy="hub.register('SELECT …', name='busy').",
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,16 +31,21 @@ if TYPE_CHECKING:
 
 
 def show(
-    home: Home, statement: stmt.Statement, sinks: Callable[[], list[dict[str, Any]]] | None = None
+    home: Home,
+    statement: stmt.Statement,
+    sinks: Callable[[], list[dict[str, Any]]] | None = None,
+    warnings: Callable[[], Mapping[str, str]] = dict,
 ) -> Outcome:
     """The table or text of a statement that changes nothing; `sinks` reports those of a hub, without it the recorded ones.
+
+    `warnings` returns, by stream, what its source does not give.
 
     Raises `UserError` for names that do not exist.
     """
     home.refresh()
     match statement:
         case stmt.Show(kind=kind, selection=selection):
-            return Outcome("show", None, "", _listing(home, kind, selection, sinks))
+            return Outcome("show", None, "", _listing(home, kind, selection, sinks, warnings()))
         case stmt.Describe(name=name, extended=True) if home.catalog.stream(name) is not None:
             stream = home.catalog.stream(name)
             assert stream is not None
@@ -72,7 +77,11 @@ def _text(kind: str, name: str | None, text: str) -> Outcome:
 
 
 def _listing(
-    home: Home, kind: str, selection: Selection, sinks: Callable[[], list[dict[str, Any]]] | None
+    home: Home,
+    kind: str,
+    selection: Selection,
+    sinks: Callable[[], list[dict[str, Any]]] | None,
+    warnings: Mapping[str, str],
 ) -> pa.Table:
     manifest = home.latest()
     if kind == "query":
@@ -81,7 +90,7 @@ def _listing(
         if kind == "sink":
             every = _sinks(recorded(home) if sinks is None else sinks())
         else:
-            every = _streams(home, manifest) if kind == "stream" else _relations(home)
+            every = _streams(home, manifest, warnings) if kind == "stream" else _relations(home)
         rows = [row for row in every if all(condition.holds([row["name"]]) for condition in selection)]
     names = _COLUMNS[kind]
     return pa.table({name: pa.array([row[name] for row in rows], kind_) for name, kind_ in names.items()})
@@ -98,6 +107,7 @@ _STREAM_COLUMNS = {
     "punctuation": pa.string(),
     "keep": pa.float64(),
     "shed": pa.int64(),
+    "warning": pa.string(),
 }
 _RELATION_COLUMNS = {"name": pa.string(), "using": pa.string(), "version": pa.int64()}
 _QUERY_COLUMNS = {
@@ -135,7 +145,7 @@ def _sinks(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _streams(home: Home, manifest: Manifest) -> list[dict[str, Any]]:
+def _streams(home: Home, manifest: Manifest, warnings: Mapping[str, str]) -> list[dict[str, Any]]:
     rows = []
     for stream in home.catalog.streams.values():
         committed = manifest.stream(stream.name)
@@ -143,7 +153,7 @@ def _streams(home: Home, manifest: Manifest) -> list[dict[str, Any]]:
             {
                 "name": stream.name,
                 "using": stream.using,
-                "event_time": stream.time,
+                "event_time": stream.event_time,
                 "slack": render_duration(stream.slack),
                 "rows": committed.rows,
                 "late": committed.late,
@@ -151,6 +161,7 @@ def _streams(home: Home, manifest: Manifest) -> list[dict[str, Any]]:
                 "punctuation": _instant(committed.punctuation),
                 "keep": home.catalog.sample_rate_of(stream.name),
                 "shed": committed.shed,
+                "warning": warnings.get(stream.name),
             }
         )
     return rows

@@ -1,0 +1,44 @@
+"""Windows that would hold one row too often: a slip in a unit may make gigabytes of three rows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.algebra.query import Aggregate, Query, Windowed, every_node
+from headrace.algebra.windows.cumulate import Cumulate
+from headrace.algebra.windows.window import Custom, RowsSlide, TimeSlide, Window
+from headrace.catalog.definitions import QueryDefinition
+from headrace.errors import UserError
+
+MOST_WINDOWS: Final = 1_000_000
+"""How many windows of a query may hold one row, where the query has no limit of its own: a week by seconds is allowed."""
+
+
+def require_few_windows(definition: QueryDefinition, query: Query) -> None:
+    """Refuse a query of which a single row would be in more windows than it allows.
+
+    Counted are windows of time that slide and CUMULATE; windows of rows that slide where each row is emitted with each of them.
+    Raises `UserError` that names the option which allows more.
+    """
+    most = MOST_WINDOWS if definition.max_windows_per_row is None else definition.max_windows_per_row
+    nodes = every_node(query)
+    aggregates = any(isinstance(node, Aggregate) for node in nodes)
+    for node in nodes:
+        count = _windows_of_a_row(node.window, aggregates=aggregates) if isinstance(node, Windowed) else 1
+        if count > most:
+            raise UserError(
+                f"a row would be in {count:,} windows of '{definition.name}', and at most {most:,} are allowed",
+                remedy=f"Take a longer SLIDE or a shorter RANGE, or allow it: CREATE QUERY {definition.name} "
+                f"OPTIONS (maxWindowsPerRow '{count}') AS …",
+            )
+
+
+def _windows_of_a_row(window: Window, *, aggregates: bool) -> int:
+    """How many windows of a query hold one row at most, where the window alone defines it; else 1."""
+    if isinstance(window, TimeSlide):
+        return -(-window.range // window.slide)
+    if isinstance(window, RowsSlide) and not aggregates:
+        return -(-window.count // window.slide)
+    if isinstance(window, Custom) and isinstance(window.kind, Cumulate):
+        return window.kind.steps
+    return 1
