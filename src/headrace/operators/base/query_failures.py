@@ -22,10 +22,10 @@ _LONGEST: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class QueryFailure:
-    """Why an operator could not do its part of an epoch. `apart`: it worked by itself, so that it is the one that failed."""
+    """Why an operator could not do its part of an epoch. `separate`: it worked by itself, so that it is the one that failed."""
 
     reason: str
-    apart: bool = True
+    separate: bool = True
 
 
 def reason_of(failure: BaseException) -> str:

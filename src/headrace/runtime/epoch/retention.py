@@ -19,6 +19,7 @@ import pyarrow as pa
 from headrace.algebra.windows.window import CHANGE
 from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.base.operator import AT
+from headrace.operators.base.query_failures import ROW_FAILURES
 from headrace.operators.output.output_stage import HIDDEN
 from headrace.runtime.home import file_names
 from headrace.runtime.home.run_cache import section_of
@@ -95,7 +96,7 @@ class RetentionPass:
         return bool(facts[2] >= closed - retention.length)
 
     def _added_up(self, old: list[Mapping[str, Any]]) -> bool:
-        """Add up the changes of relations that are about to go; False when they are too few to be worth it yet."""
+        """Add up the changes of relations that are about to go; False when they are too few to be worth it yet, or too many."""
         gone: dict[str, list[str]] = {}
         rows = 0
         for entry in old:
@@ -108,7 +109,12 @@ class RetentionPass:
             return True
         if rows < max(_FEWEST, sum(self.sums[name][1] for name in gone if name in self.sums)):
             return False
-        found = {operator: self._sum(operator, files) for operator, files in gone.items()}
+        try:
+            found = {operator: self._sum(operator, files) for operator, files in gone.items()}
+        except (
+            ROW_FAILURES
+        ):  # more than one column can hold: one query's results stay, and no epoch fails for it
+            return False
         name = file_names.results_run(self.manifest.epoch, 0)
         self.store.write_once(name, parts(found, compressed=True), durable=False)
         self.files.unsynced.append(name)

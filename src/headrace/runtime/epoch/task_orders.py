@@ -53,7 +53,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             groups,
             keys,
             states_in_row_layout(manifest),
-            work.apart,
+            work.separate,
         )
         for task, splits in enumerate(together(packed(work.splits, work.tasks(cores)), whole))
     ]
@@ -89,7 +89,7 @@ def state_messages(orders: TaskMessages, work: EpochWork, tasks: int) -> list[St
             resting,
             {name: ahead for name in work.operators if (ahead := places[name].group_punctuations)},
             live=live,
-            apart=work.apart,
+            separate=work.separate,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
     ]

@@ -27,7 +27,7 @@ class EpochWork:
     replayed: Mapping[str, int] = field(default_factory=dict)
     final: bool = False
     relations: Mapping[str, str] = field(default_factory=dict)
-    apart: frozenset[str] = frozenset()
+    separate: frozenset[str] = frozenset()
     """Operators that share with none in this epoch, and take rows in small batches: one of them has failed."""
 
     @property

@@ -74,7 +74,7 @@ class ScanMessage:
     """Stream → files of the keys of rows that a later one may repeat."""
     row_layout_states: frozenset[str] = frozenset()
     """States in which groups of few rows lie as these, as the manifest before the epoch says."""
-    apart: frozenset[str] = frozenset()
+    separate: frozenset[str] = frozenset()
     """As in `EpochWork`."""
 
 
@@ -121,7 +121,7 @@ class StateMessage:
     """Operator → up to where a provisional end has told its windows already."""
     live: frozenset[str] | None = None
     """Names of the state runs of all tasks: a worker closes others that it has open. None: it does not say."""
-    apart: frozenset[str] = frozenset()
+    separate: frozenset[str] = frozenset()
     """As in `EpochWork`."""
 
 

@@ -1,6 +1,6 @@
 """Operators that could not do their part of an epoch: left out of it, tried again, and suspended when that does not help.
 
-An operator that fails together with others is tried apart from them, on small batches, in the same epoch. One that fails apart
+An operator that fails together with others is tried separately, on small batches, in the same epoch. One that fails separately
 is left out: it stays where it was, is behind, and reads what it has missed from the archive, by itself. After `ATTEMPTS`
 epochs without it its query is suspended, with the reason; at the end of a stream at once, since no further epoch follows.
 """
@@ -27,7 +27,7 @@ def failures_of(receipts: Iterable[StateReceipt]) -> dict[str, QueryFailure]:
     found: dict[str, QueryFailure] = {}
     for receipt in receipts:
         for name, failure in receipt.failures.items():
-            if name not in found or failure.apart:
+            if name not in found or failure.separate:
                 found[name] = failure
     return found
 
@@ -41,18 +41,18 @@ class FailingQueries:
     """Operators that have failed too often, and why."""
 
     def without(self, work: EpochWork, failed: Mapping[str, QueryFailure]) -> EpochWork:
-        """The work that is left of an epoch; what failed together with others is tried apart first."""
-        apart = {name: failure for name, failure in failed.items() if failure.apart}
-        if not apart:
-            return replace(work, apart=work.apart | failed.keys())
+        """The work that is left of an epoch; what failed together with others is tried separately first."""
+        separate = {name: failure for name, failure in failed.items() if failure.separate}
+        if not separate:
+            return replace(work, separate=work.separate | failed.keys())
         if work.kind == "fill":  # what a donor holds is handed over once, or the query never has it
-            name, failure = next(iter(apart.items()))
+            name, failure = next(iter(separate.items()))
             raise EpochFailed(f"{name} cannot take over panes: {failure.reason}", lasting=True)
-        for name, failure in apart.items():
+        for name, failure in separate.items():
             self.attempts[name] = self.attempts.get(name, 0) + 1
             if work.final or self.attempts[name] >= ATTEMPTS:
                 self.due[name] = failure.reason
-        left = tuple(name for name in work.operators if name not in apart)
+        left = tuple(name for name in work.operators if name not in separate)
         splits = work.splits if left or not work.is_replay else ()
         return replace(work, operators=left, splits=splits)
 

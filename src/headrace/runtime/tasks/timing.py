@@ -34,7 +34,7 @@ class Timed:
 
     queries: tuple[str, ...]
     scan_group: ScanGroup | None
-    apart: bool = False
+    separate: bool = False
     failure: str | None = None
     adding: int = 0
     finishing: int = 0
@@ -47,11 +47,11 @@ class Timed:
         operators: Sequence[Operator],
         relations: Mapping[str, pa.Table],
         row_layout_states: Collection[str],
-        apart: Collection[str],
+        separate: Collection[str],
     ) -> Timed:
         """The scan group of operators that fold together, `how`."""
         queries = tuple(each.id for each in operators)
-        alone = queries[0] in apart
+        alone = queries[0] in separate
         try:
             return Timed(queries, scan_group_of(how, operators, relations, row_layout_states), alone)
         except Exception as failure:  # noqa: BLE001 - of whatever kind it is, it is these operators'
@@ -66,7 +66,7 @@ class Timed:
         """Its operators where it has failed."""
         if self.failure is None:
             return {}
-        return dict.fromkeys(self.queries, QueryFailure(self.failure, self.apart))
+        return dict.fromkeys(self.queries, QueryFailure(self.failure, self.separate))
 
     def add(self, batch: Batch) -> None:
         """Take in a batch of accepted rows."""
@@ -74,7 +74,7 @@ class Timed:
             return
         started = perf_counter_ns()
         try:
-            for part in batch.parts(_SMALL_BATCH) if self.apart else (batch,):
+            for part in batch.parts(_SMALL_BATCH) if self.separate else (batch,):
                 self.scan_group.add(part)
         except Exception as failure:  # noqa: BLE001 - of whatever kind it is, it is these operators'
             self.failure = of_query(failure)
@@ -103,14 +103,14 @@ def timed(
     operators: Iterable[Operator],
     relations: Mapping[str, pa.Table],
     row_layout_states: Collection[str] = (),
-    apart: Collection[str] = (),
+    separate: Collection[str] = (),
 ) -> list[Timed]:
-    """Scan groups of one task's operators; those `apart` are groups of their own."""
+    """Scan groups of one task's operators; those `separate` are groups of their own."""
     wanted = list(operators)
-    sets = [[each for each in wanted if each.id not in apart]] if apart else [wanted]
-    sets += [[each] for each in wanted if each.id in apart]
+    sets = [[each for each in wanted if each.id not in separate]] if separate else [wanted]
+    sets += [[each] for each in wanted if each.id in separate]
     return [
-        Timed.of(how, queries, relations, row_layout_states, apart)
+        Timed.of(how, queries, relations, row_layout_states, separate)
         for some in sets
         for how, queries in groups(some)
     ]

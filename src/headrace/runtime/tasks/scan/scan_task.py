@@ -147,7 +147,7 @@ class _ScanTask:
                 [e for e in mine if channels[e.id] == channel and e.id not in revising],
                 relations,
                 self._message.row_layout_states,
-                self._message.apart,
+                self._message.separate,
             )
             for channel in ("rows", "late", "rejects", "kept")
         )
@@ -168,7 +168,7 @@ class _ScanTask:
                     timed(
                         [each for each in mine if revising.get(each.id, -1) == within],
                         relations,
-                        apart=self._message.apart,
+                        separate=self._message.separate,
                     ),
                 )
                 for within in dict.fromkeys(revising.values())
@@ -192,7 +192,7 @@ class _ScanTask:
                 mine = [operator for operator in operators if operator.stream == meeting]
                 relations = {r: self._relation(r) for each in mine for r in each.relations}
                 self._meetings[meeting] = timed(
-                    mine, relations, self._message.row_layout_states, self._message.apart
+                    mine, relations, self._message.row_layout_states, self._message.separate
                 )
                 self._read_by[meeting] = frozenset().union(*(columns_of(each) for each in mine))
             if self._meetings[meeting]:
@@ -257,7 +257,7 @@ class _ScanTask:
                 reason, state = of_query(failure), section.partition("/")[0]
                 for name in self._message.operators:
                     if state_name(self._plan.operators[name]) == state:
-                        failures[name] = QueryFailure(reason, name in self._message.apart)
+                        failures[name] = QueryFailure(reason, name in self._message.separate)
         return found
 
     def _write(self, name: str, stream: StreamTask) -> Written:

@@ -112,8 +112,8 @@ def peek_all(message: StateMessage, blobs: Sequence[ScanBlob] = ()) -> Peek:
     """What all operators of the message would answer; each by itself where some fail together."""
     task = _StateTask(message, blobs)
     task.advance_all()
-    if task.failures and not all(each.apart for each in task.failures.values()):
-        task = _StateTask(replace(message, apart=message.apart | task.failures.keys()), blobs)
+    if task.failures and not all(each.separate for each in task.failures.values()):
+        task = _StateTask(replace(message, separate=message.separate | task.failures.keys()), blobs)
         task.advance_all()
     results = {name: table for name, table in task.results.items() if name not in task.failures}
     return Peek(results, task.rejected, task.failures)
@@ -200,8 +200,8 @@ class _StateTask:
 
     def _fail(self, operators: Sequence[Operator], failure: Exception) -> None:
         """Note that operators have failed, so that the epoch goes on without them; errors that are not theirs are raised."""
-        reason, apart = of_query(failure), self._message.apart
-        alone = all(each.id in apart for each in operators)
+        reason, separate = of_query(failure), self._message.separate
+        alone = all(each.id in separate for each in operators)
         self.failures |= {each.id: QueryFailure(reason, alone) for each in operators}
 
     def advance_all(self) -> None:
@@ -227,10 +227,10 @@ class _StateTask:
         return found
 
     def _parted(self, queries: Sequence[Operator]) -> list[list[Operator]]:
-        """Queries of a family that advance together, and those that do apart."""
-        apart = self._message.apart
-        together = [each for each in queries if each.id not in apart]
-        return ([together] if together else []) + [[each] for each in queries if each.id in apart]
+        """Queries of a family that advance together, and those that do separately."""
+        separate = self._message.separate
+        together = [each for each in queries if each.id not in separate]
+        return ([together] if together else []) + [[each] for each in queries if each.id in separate]
 
     def _advance_family(self, name: str, queries: Sequence[Operator]) -> None:
         """Run members of one family, those that take the same turn together."""
