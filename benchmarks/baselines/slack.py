@@ -25,14 +25,15 @@ class Slacked:
 def buffer_sort(at: Ints, slack: int) -> tuple[Ints, int]:
     """BSort: rows in the order in which a buffer of `slack` lets them go, and the most it holds. Late rows are left out.
 
-    A row leaves when the greatest event time is `slack` past it; one that is below what has left is too late.
+    A row leaves when the greatest event time is `slack` past it. One that comes when it is further past is too late; one at just
+    that bound is not, as with punctuation, and is not held either.
     """
     highest = np.maximum.accumulate(at)
     before = np.r_[np.iinfo(np.int64).min // 2, highest[:-1]]
-    punctual = at > before - slack
+    punctual = at >= before - slack
     rows = np.flatnonzero(punctual)
     released = rows[np.argsort(at[rows], kind="stable")]
-    leaves = np.searchsorted(highest, at[rows] + slack)
+    leaves = np.maximum(np.searchsorted(highest, at[rows] + slack), rows)
     inside = np.zeros(len(at) + 1, np.int64)
     np.add.at(inside, rows, 1)
     np.add.at(inside, np.minimum(leaves, len(at)), -1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,3 +123,33 @@ def test_all_three_modes_give_the_answer_of_the_reference_after_every_epoch(
         with rig.hub(tasks % 3 + 1) as hub:  # the handles outlive the process
             for name in MODES:
                 assert invoked(hub, name) == meant(hub, name, files)
+
+
+@pytest.mark.parametrize(
+    "bounds", ["BEGIN TIMESTAMP '1970-01-01' END NOW", "BEGIN NOW - INTERVAL 9 SECONDS END NOW"]
+)
+@pytest.mark.parametrize("window", ["[RANGE 7 SECONDS]", "[RANGE 9 SECONDS]", "[RANGE 11 SECONDS]", ""])
+def test_the_row_at_the_very_beginning_of_a_window_is_in_it_and_the_one_before_is_not(
+    window: str, bounds: str, tmp_path: Path
+) -> None:
+    """Rows a microsecond before, at and after each end that a range or BEGIN may have; and they stay kept."""
+    edges = [7 * SECOND, 9 * SECOND, 11 * SECOND]
+    now = 30 * SECOND
+    rows: list[Row] = [
+        {"k": "a", "g": 1, "x": place, "y": 0.0, "at": now - edge + off}
+        for place, (edge, off) in enumerate((edge, off) for edge in edges[::-1] for off in (-1, 0, 1))
+    ]
+    files = [rows, [{"k": "b", "g": 1, "x": -1, "y": 0.0, "at": now}]]
+    rig = Rig(tmp_path, {"maxFilesPerTrigger": "1"})
+    with rig.hub(1, {}) as hub:
+        create(hub, f"SELECT x FROM s {window} {bounds}")
+        create(hub, f"SELECT COUNT(*) AS n, MIN(x) AS low FROM s {window} {bounds}", "_whole")
+        for number, file in enumerate(files, 1):
+            rig.drop(file)
+            hub.catch_up()
+            for name in (*MODES, *(f"{mode}_whole" for mode in MODES)):
+                assert invoked(hub, name) == meant(hub, name, files[:number], 0), name
+        reaches = [int(part) * SECOND for part in re.findall(r"(\d+) SECONDS", f"{window} {bounds}")]
+        reach = min(reaches, default=now)
+        held = {row["x"] for file in files for row in file if row["at"] >= now - reach}
+        assert {row["x"] for row in hub.query("none").invoke().to_pylist()} == held

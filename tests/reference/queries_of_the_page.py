@@ -68,6 +68,7 @@ DISTINCT = Distinct(select(windowed(TEN), "s.v", "s.k"))
 RECENT = Bounds(windowed(Unbounded()), Ago(2 * SECOND), Ago(SECOND))
 
 TOTAL = "SELECT SUM(v) AS total FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]"
+FROM_THE_SECOND = Filter(windowed(TEN), compare(">", Column("s.window_id", BIGINT), number(1)))
 TOTALS = query(select(grouped(windowed(TEN), [], total=agg("sum", col("v"))), "total"))
 
 IDS = Column("in0.id", STRING)
@@ -143,6 +144,9 @@ def equal(one, other, kind):
 
 
 QUERIES = {
+    f"{TOTAL} WHERE window_id > 1": query(
+        select(grouped(FROM_THE_SECOND, [], total=agg("sum", col("v"))), "total")
+    ),
     "SELECT COUNT(*) AS n FROM s UNION ALL s [RANGE 4 SECONDS SLIDE 4 SECONDS]": query(
         select(grouped(Windowed(BOTH, "u", FOUR), [], n=agg("count")), "n")
     ),

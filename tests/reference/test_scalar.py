@@ -73,6 +73,7 @@ def value(function, *arguments, kind=BOOLEAN):
         ("isnull", (None,), True),
         ("isnotnull", (None,), False),
         ("isnan", (NAN,), True),
+        ("isnan", (None,), False),
         ("like", ("a%c", r"a\%c"), True),
         ("like", ("abc", r"a\%c"), False),
         ("like", ("a\nbc", "a%c"), True),
@@ -105,8 +106,7 @@ def test_a_condition_is_true_false_or_unknown(function, arguments, expected):
         ("floor", (-1.5,), BIGINT, -2),
         ("ceil", (-1.5,), BIGINT, -1),
         ("floor", (NAN,), BIGINT, 0),
-        ("floor", (math.inf,), BIGINT, 2**63 - 1),
-        ("ceil", (-1e300,), BIGINT, -(2**63)),
+        ("ceil", (-(2.0**63),), BIGINT, -(2**63)),
         ("round", (2.5,), DOUBLE, 3.0),
         ("round", (-2.5,), DOUBLE, -3.0),
         ("round", (1.005, 2), DOUBLE, 1.01),
@@ -147,12 +147,20 @@ def test_a_function_has_the_value_that_spark_gives_it(function, arguments, kind,
         ("/", (1.0, 0.0), DOUBLE, "division by zero"),
         ("%", (1.0, 0.0), DOUBLE, "division by zero"),
         ("div", (1, 0), BIGINT, "division by zero"),
+        ("floor", (math.inf,), BIGINT, "inf does not fit BIGINT"),
+        ("ceil", (-math.inf,), BIGINT, "-inf does not fit BIGINT"),
+        ("ceil", (-1e300,), BIGINT, "does not fit BIGINT"),
         ("like", ("a", "a\\"), BOOLEAN, "escapes what needs no escape"),
     ],
 )
 def test_a_value_that_does_not_exist_is_an_error_of_its_row(function, arguments, kind, reason):
     with pytest.raises(RowError, match=reason):
         value(function, *arguments, kind=kind)
+
+
+@pytest.mark.parametrize("argument", [-0.0, -0.04])
+def test_rounding_gives_no_negative_zero(argument):
+    assert math.copysign(1.0, value("round", argument, 1, kind=DOUBLE)) == 1.0
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -146,6 +146,7 @@ _LAZY: Final[dict[str, Callable[[Call, Mapping[str, Any]], Any]]] = {
     "greatest": _extreme,
     "least": _extreme,
     "named_struct": _struct,
+    "isnan": lambda call, row: (value := evaluate(call.arguments[0], row)) is not None and math.isnan(value),
     "isnull": lambda call, row: evaluate(call.arguments[0], row) is None,
     "isnotnull": lambda call, row: evaluate(call.arguments[0], row) is not None,
 }
@@ -204,20 +205,17 @@ def _comparison(test: Callable[[int, int], bool]) -> Callable[[Type, Any, Any], 
 
 
 def _rounded(kind: Type, value: Any, digits: int, mode: str) -> Any:
+    """FLOOR, CEIL and ROUND. A double beyond BIGINT does not fit FLOOR and CEIL, as in ANSI Spark; of NaN they are 0."""
     if isinstance(value, float) and not math.isfinite(value):
-        return value if kind.is_fractional else 0 if math.isnan(value) else _saturated(value, kind)
-    exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+        if not (kind.is_fractional or math.isnan(value)):
+            raise RowError(f"{value} does not fit {kind}")
+        return value if kind.is_fractional else 0
+    exact = Decimal(repr(value)) if isinstance(value, float) and kind.is_fractional else Decimal(value)
     with localcontext(prec=400):
         rounded = exact.quantize(Decimal(1).scaleb(-digits), mode)
-    if isinstance(value, float) and kind.is_integer:
-        return _saturated(rounded, kind)
-    return _number(kind, rounded if kind.name == "DECIMAL" or kind.is_fractional else int(rounded))
-
-
-def _saturated(value: Any, kind: Type) -> int:
-    """FLOOR and CEIL of a double as the JVM converts one: NaN is 0, what is too large the largest BIGINT."""
-    assert kind.name == "BIGINT"
-    return int(max(-(2**63), min(2**63 - 1, value)))
+    if kind.is_fractional:
+        return float(rounded) + 0.0  # a decimal has no negative zero
+    return _number(kind, rounded if kind.name == "DECIMAL" else int(rounded))
 
 
 def _integral(mode: str) -> Callable[[Type, Any], Any]:
@@ -275,7 +273,6 @@ _STRICT: Final[dict[str, Callable[..., Any]]] = {
     ">=": _comparison(operator.ge),
     "between": _between,
     "not": _plain(operator.not_),
-    "isnan": _plain(math.isnan),
     "like": _like,
     "||": _join_text,
     "concat": _join_text,

@@ -25,7 +25,7 @@ from headrace.operators.base.operator import (
     Step,
 )
 from headrace.operators.base.wrapper import Around
-from headrace.operators.families.family import as_it_runs, state_name
+from headrace.operators.families.family import state_name, with_stored_layout
 from headrace.operators.on_demand.subwindow import check
 from headrace.operators.sharing.scan_sharing import groups
 from headrace.operators.testing import local_driver
@@ -105,7 +105,7 @@ def test_it_shares_nothing_and_has_a_state_of_its_own() -> None:
     one, other = CountAtEnd("q1"), CountAtEnd("q2")
     assert list(groups([one, other])) == [("unshared", (one,)), ("unshared", (other,))]
     assert (state_name(one), one.together([one]), one.unshared()) == ("q1", one, one)
-    assert as_it_runs(one, {"q1"}) is one
+    assert with_stored_layout(one, {"q1"}) is one
     assert one.owners([one], lambda _: NO_TURN) == [(one, NO_TURN)]
     table = pa.table({"n": [1]})
     assert one.own_rows([table]) == [table]

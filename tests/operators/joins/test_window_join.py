@@ -182,3 +182,18 @@ def test_an_epoch_adds_to_the_state_what_came_and_nothing_of_what_was_there(stat
     made = driven.epoch([batch([("k7", 1, 3)], 0), batch([("k8", 1, 4)], 1)], (BEGINNING, BEGINNING), 1)
     assert {name: table.num_rows for run in made for name, table in run.items()} == {"left": 1, "right": 1}
     assert [pair[:2] for pair in driven.pairs] == [(1, 7)]
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_row_is_kept_for_what_comes_at_the_very_instant_of_its_end(merged: bool) -> None:
+    """It holds until 10 + 5, and the other stream has promised no row below 15: one at 15 may still come, one at 14 not."""
+    driven = Driven(join(5, 5))
+    driven.epoch([batch([("a", 1, 10), ("a", 2, 9)], 0)], (BEGINNING, 15 if not merged else 14), 1)
+    if merged:
+        assert driven.kept()["left"] == [9, 10]
+        driven.compact((BEGINNING, 15))
+    assert driven.kept()["left"] == [10]
+    driven.epoch([batch([("a", 7, 15)], 1)], (BEGINNING, 16), 1)
+    assert driven.pairs == [(1, 7, 15, 15)]
+    driven.compact((BEGINNING, 16))
+    assert driven.kept()["left"] == []

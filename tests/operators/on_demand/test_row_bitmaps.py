@@ -106,3 +106,19 @@ def test_a_list_is_kept_where_it_is_smaller_than_the_bitmap(every: int, form: in
     held = Containers.of(contained(owners, packed, 7, 0, 99, slots_of_owners(owners)).combine_chunks())
     assert held.form.tolist() == [form]
     assert int(held.sizes[0]) == min(2 * len(bits[::every]), (len(bits) - 1) // every * every // 8 + 1)
+
+
+@pytest.mark.parametrize("untils", [(50, 10), (10, 50), (10, 50, 20)])
+def test_united_containers_are_kept_for_as_long_as_the_row_that_is_needed_longest(
+    untils: tuple[int, ...],
+) -> None:
+    """A late row comes after the newest one: its container expires earlier, and must not take the other's rows with it."""
+    owners, tables = np.array([4]), []
+    for place, until in enumerate(untils):
+        bits = np.zeros(CHUNK, np.uint8)
+        bits[100 * place] = 1
+        packed = np.packbits(bits, bitorder="little")[None]
+        tables.append(contained(owners, packed, 7, 0, until, slots_of_owners(owners)))
+    whole = united(tables)
+    assert Containers.of(whole.combine_chunks()).until.tolist() == [50]
+    assert positions([whole]) == {4: [7 * CHUNK + 100 * place for place in range(len(untils))]}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.algebra.expressions.expression import Call, Literal
+from headrace.algebra.windows.window import Numbering
+from headrace.operators.output.changelog import EmitMode
 from headrace.operators.row_windows.row_windows import RowSlides
 from headrace.schema import BIGINT, BOOLEAN
 from tests.operators.by_hand import K, V, counts_of, driven, plain, rows_of, told
@@ -74,3 +76,47 @@ def test_the_last_window_of_each_partition_is_found_in_the_state_alone() -> None
     left = driven(operator, [rows]).runs
     assert plain(operator.latest(left), "v") == [(25, 8), (25, 9), (40, 3), (40, 4)]
     assert operator.latest([]) is None
+
+
+def test_numbers_by_arrival_follow_the_order_in_which_rows_come_within_an_epoch_too() -> None:
+    """[ROWS 2 SLIDE 2]: by arrival the first window holds the rows at 30 and 10, by time those at 10 and 20."""
+    epochs = [[("a", 3, 30), ("a", 1, 10), ("a", 2, 20), ("a", 4, 40)]]
+    assert told(RowSlides(rows_of(), 2, 2, "row_num"), epochs, "v") == [(10, 1), (10, 3), (40, 2), (40, 4)]
+    assert told(RowSlides(rows_of(), 2, 2), epochs, "v") == [(20, 1), (20, 2), (40, 3), (40, 4)]
+
+
+@pytest.mark.parametrize("numbered", ["rank", "row_num"])
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_partition_goes_on_counting_after_epochs_without_it_and_merged_runs(
+    numbered: Numbering, every: int
+) -> None:
+    """Each epoch has a row of one of two partitions, so every second one adds nothing to a partition's count."""
+    rows = [("ab"[n % 2], n, 10 * n) for n in range(1, 25)]
+    operator = RowSlides(counts_of(K), 3, 4, numbered)
+    whole = told(operator, [rows], "k", "n")
+    assert [at for at, *_ in whole] == [70, 80, 150, 160, 230, 240]
+    assert {n for *_, n in whole} == {3}
+    merged = range(0, 24, every)
+    assert told(operator, [[row] for row in rows], "k", "n", compact_after=merged) == whole
+
+
+@pytest.mark.parametrize("kind", ["istream", "dstream"])
+def test_after_merging_a_window_is_still_compared_with_the_one_before_it(kind: EmitMode) -> None:
+    """And INVOKE still tells what differs between the last two, of which the older one reaches further back."""
+    rows = [("a", n, 10 * n) for n in range(1, 21)]
+    operator = RowSlides(rows_of(emit_mode=kind), 5, 3)
+    merged = driven(operator, [[row] for row in rows], compact_after=range(20))
+    plainly = driven(operator, [rows])
+    assert plain(merged.results, "v") == plain(plainly.results, "v")
+    shown = plain(operator.latest(merged.runs), "v")
+    assert shown == plain(operator.latest(plainly.runs), "v")
+    assert [v for _, v in shown] == ([16, 17, 18] if kind == "istream" else [11, 12, 13])
+
+
+def test_after_merging_invoke_shows_the_last_window_to_its_oldest_row() -> None:
+    operator = RowSlides(rows_of(), 3, 2)
+    for last in range(2, 12):
+        rows = [("a", n, 10 * n) for n in range(1, last + 1)]
+        left = driven(operator, [[row] for row in rows], compact_after=range(last)).runs
+        end = last // 2 * 2
+        assert [v for _, v in plain(operator.latest(left), "v")] == list(range(max(end - 2, 1), end + 1))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.algebra.expressions.expression import Call, Literal
+from headrace.algebra.windows.window import Numbering
 from headrace.operators.aggregates.group_by import Grouped
 from headrace.operators.row_windows.tuple_windows import TupleSlides
 from headrace.schema import BIGINT, BOOLEAN
@@ -75,3 +76,21 @@ def test_the_last_window_is_what_invoke_returns() -> None:
         (10, "a", 2),
         (10, "b", 1),
     ]
+
+
+def test_numbers_by_arrival_follow_the_order_in_which_rows_come_within_an_epoch_too() -> None:
+    """Every second row ends a window: by arrival those at 10 and 40, by time those at 20 and 40."""
+    epochs = [[("a", 3, 30), ("a", 1, 10), ("a", 2, 20), ("a", 4, 40)]]
+    assert told(TupleSlides(rows_of(), 5, 2, "row_num"), epochs, "v") == [(10, 1), (40, 4)]
+    assert told(TupleSlides(rows_of(), 5, 2, "rank"), epochs, "v") == [(20, 2), (40, 4)]
+
+
+@pytest.mark.parametrize("numbered", ["rank", "row_num"])
+@pytest.mark.parametrize("every", [1, 2, 5])
+def test_merged_runs_go_on_counting_the_rows_of_all_of_them(numbered: Numbering, every: int) -> None:
+    rows = [("ab"[n % 2], n, 10 * n) for n in range(1, 25)]
+    operator = TupleSlides(counts_of(K), 45, 4, numbered)
+    whole = told(operator, [rows], "k", "n")
+    assert [at for at, *_ in whole] == [70, 80, 150, 160, 230, 240]
+    merged = range(0, 24, every)
+    assert told(operator, [[row] for row in rows], "k", "n", compact_after=merged) == whole

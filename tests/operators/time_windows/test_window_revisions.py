@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from headrace.algebra.expressions.expression import Column
 from headrace.algebra.query import Revisions, SortKey
 from headrace.algebra.windows.window import TimeSlide
@@ -58,3 +60,17 @@ def test_what_was_told_is_dropped_when_no_late_row_can_change_it_any_more() -> N
         for count in (20, 59)
     }
     assert rows[20] == rows[59]
+
+
+@pytest.mark.parametrize("within", [None, 13])
+def test_after_merging_a_late_row_finds_what_its_windows_held_and_what_was_told_of_them(
+    within: int | None,
+) -> None:
+    """The row at 7 is 13 behind: the merge keeps what it may still revise, to the first row of the window that ends at 10."""
+    whole = revising(within)
+    first = replace(values("k", "v"), order=(SortKey(Column("c1", BIGINT)),), limit=1)
+    operator = replace(whole, inner=replace(whole.inner, finish=first), finish=first)
+    epochs = [[("a", 3, 2), ("a", 4, 8), ("a", 9, 20)], [("b", 2, 7)]]
+    found = told(operator, epochs, "k", "v", punctuations=[20, 20], compact_after=(0,))
+    assert found == told(operator, epochs, "k", "v", punctuations=[20, 20])
+    assert [row for row in found if row[0] == 10] == [(10, -1, "a", 3), (10, 1, "a", 3), (10, 1, "b", 2)]

@@ -15,8 +15,10 @@ import pytest
 import headrace as hr
 from headrace.errors import UserError
 from headrace.runtime.delivery.client import Client, connect
+from headrace.runtime.delivery.cursor import Cursor
 from headrace.store.files import filesystem
 from headrace.store.files.disk import Disk
+from headrace.store.files.filesystem import LocalStore
 from tests.cli.building import SCRIPT, bid, headrace, put
 from tests.runtime.rig import Rig, cut, made_rows
 from tests.store.faults import FaultyDisk, SimulatedCrash, kill_points
@@ -221,3 +223,15 @@ def test_the_command_shows_what_is_new_for_a_client(tmp_path: Path) -> None:
     assert "nothing new for headrace" in again.stderr
     assert headrace("fetch", "dear", "--home", home, "--client", "phone").stdout == first.stdout
     assert headrace("fetch", "cheap", "--home", home).returncode == 2
+
+
+def test_an_older_acknowledgement_changes_nothing_on_disk(tmp_path: Path) -> None:
+    """It writes no file for its position, which the next process could take for the newest, and removes none."""
+    cursor = Cursor(LocalStore(tmp_path), "client-q-c")
+    cursor.write(7)
+    cursor.write(12)
+    files = list(tmp_path.rglob("*"))
+    for older in (7, 11, 12):
+        cursor.write(older)
+        assert list(tmp_path.rglob("*")) == files
+        assert cursor.read() == 12

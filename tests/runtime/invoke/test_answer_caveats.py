@@ -11,6 +11,7 @@ import pytest
 from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
 from headrace.runtime.delivery.output_files import Exporter
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.invoke.answer_caveats import AnswerCaveats
 from headrace.runtime.invoke.home_reader import Reader
 from headrace.time import BEGINNING, SECOND
@@ -197,3 +198,33 @@ def test_remarks_are_read_back_as_they_were_written() -> None:
     ):
         assert AnswerCaveats.of(each.on(table)) == each
         assert each.on(table).equals(table)
+
+
+LAST_TEN = (
+    "[RANGE 10 SECONDS]",
+    "[RANGE 10 SECONDS SLIDE 1 SECOND]",
+    "BEGIN NOW - INTERVAL 10 SECONDS END NOW",
+    "[RANGE 30 SECONDS] BEGIN NOW - INTERVAL 10 SECONDS END NOW",
+    "[RANGE 10 SECONDS] BEGIN NOW - INTERVAL 30 SECONDS END NOW",
+)
+
+
+@pytest.mark.parametrize("window", LAST_TEN)
+@pytest.mark.parametrize("missing", [SECOND, 1, 0, -1, -SECOND])
+def test_an_answer_is_flagged_if_its_window_begins_a_microsecond_too_early(
+    window: str, missing: int, tmp_path: Path
+) -> None:
+    """The window of ten seconds begins so much before the instant from which on the query has every row."""
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute("CREATE STREAM s (x BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
+        since = 20 * SECOND
+        hub.push("s", [{"x": 1, "at": since - 1}])
+        hub.catch_up()
+        options = "OPTIONS (materialize 'complete')" if "BEGIN" in window else ""
+        hub.execute(f"CREATE QUERY late FROM NOW {options} AS SELECT COUNT(*) AS n FROM s {window}")
+        begin = since - missing
+        hub.push("s", [{"x": 2, "at": begin + 10 * SECOND}])
+        hub.catch_up()
+        if "SLIDE" in window:
+            begin = begin // SECOND * SECOND
+        assert caveats(hub, "late").complete_since == (since if begin < since else BEGINNING)

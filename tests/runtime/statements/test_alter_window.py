@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -289,3 +290,49 @@ def test_other_windows_are_refused_with_what_to_do(
             == "Use ALTER QUERY … AS with a whole SELECT, which is computed again over the archive."
         )
         assert hub.catalog.require_query("q").definition.text == query
+
+
+def test_what_a_donor_lacks_the_query_filled_from_it_lacks_too(tmp_path: Path) -> None:
+    """The donor came after the first rows; of its panes none says so."""
+    files = cut(disordered(11, 200), 120, 123)
+    rig = Rig(tmp_path, UNKEPT, SLACK)
+    with rig.hub(2, {"first": "SELECT COUNT(*) AS n FROM s [RANGE 1 SECOND SLIDE 1 SECOND]"}) as hub:
+        rig.drop(files[0])
+        hub.catch_up()
+        hub.execute(f"CREATE QUERY donor AS {TEXT.format(window=WINDOWS[0], where='')}")
+        rig.drop(files[1])
+        hub.catch_up()
+        lacks = place(hub, "donor").complete_since
+        assert punctuation(hub) - 6 * SECOND < lacks  # in every window that is still to be told
+        hub.execute(f"CREATE QUERY q AS {TEXT.format(window=WINDOWS[1], where='')}")
+        hub.catch_up()
+        assert place(hub, "q").backfilled_from == "the panes of donor"
+        assert place(hub, "q").complete_since == lacks
+        rig.drop(files[2])
+        whole = lacks + 6 * SECOND  # windows that end then or later begin with the bound or after it
+        found = [row for row in told(hub)["q"] if row[0] >= whole]
+        assert found == after(expected(hub.operator_and_query("q")[1], files, SLACK), whole - 1)
+
+
+@pytest.mark.parametrize(
+    "behind", [{}, {"replayed": -1}, {"emitted_to": -SECOND}, {"group_punctuations": {"a": 1}}]
+)
+def test_panes_are_taken_only_from_a_query_that_has_come_as_far_as_the_stream(
+    behind: dict[str, Any], tmp_path: Path
+) -> None:
+    """One that still reads the past, has windows left to tell, or is ahead for some groups: each is refused alone."""
+    rig = Rig(tmp_path, UNKEPT, SLACK)
+    with rig.hub(2, {"donor": TEXT.format(window=WINDOWS[0], where="")}) as hub:
+        rig.drop(disordered(12, 60))
+        hub.catch_up()
+        engine, donor = hub.loop.engine, hub.catalog.require_query("donor").operator_id
+        progress = engine.published.operators[donor]
+        moved = {
+            name: getattr(progress, name) + by if isinstance(by, int) else by for name, by in behind.items()
+        }
+        engine.published = replace(engine.published, operators={donor: replace(progress, **moved)})
+        hub.execute(f"CREATE QUERY q AS {TEXT.format(window=WINDOWS[1], where='')}")
+        q = hub.catalog.require_query("q").operator_id
+        engine.replan()
+        assert engine.manifest.operators[q].backfilled_from == ("" if behind else "the panes of donor")
+        assert bool(engine.backfill_planner.due) == (not behind)

@@ -51,6 +51,24 @@ def test_in_random_order_about_ln_n_values_are_kept_and_in_rising_order_all() ->
     assert len(rising.times) == many
 
 
+@pytest.mark.parametrize("cuts", [[], [1], [2, 3], [1, 2, 3, 4]])
+def test_of_equal_values_the_newest_alone_is_kept(cuts: list[int]) -> None:
+    """An older one expires first, so it can never be the only least; a constant column would otherwise all be kept."""
+    found, values = Extremes.empty(1), np.array([2.0, 1.0, 1.0, 3.0, 1.0])
+    for part in np.split(np.arange(5), cuts):
+        found = found.absorb(np.zeros(len(part), np.int64), part, values[part])
+    assert (found.times.tolist(), found.values.tolist()) == ([4], [1.0])
+
+
+def test_a_window_of_distinct_values_holds_those_that_came_at_its_first_instant() -> None:
+    """As the least value of a window: both begin with `start`."""
+    zeros, values = np.zeros(500, np.int64), hashes(pa.array(np.arange(500)))
+    found = DistinctWindow.empty(1, 64).absorb(zeros, values, np.full(500, 10))
+    assert found.estimate(10).tolist() == found.estimate(9).tolist()
+    assert found.estimate(10)[0] > 250
+    assert found.estimate(11).tolist() == [0]
+
+
 @pytest.mark.parametrize("bitmaps", [16, 64, 256])
 def test_distinct_values_of_any_window_are_off_by_about_the_root_of_the_bitmaps(bitmaps: int) -> None:
     errors = []

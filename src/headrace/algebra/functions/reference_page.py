@@ -27,7 +27,8 @@ _INTRODUCTION: Final = """# Scalar functions and operators
 
 Every function below has the results of Spark SQL under ANSI rules (`spark.sql.ansi.enabled`), in the session's zone: values, types,
 NULLs and failures. A row on which an expression fails (overflow, division by zero, a cast that overflows) leaves the query and goes
-to its reject folder; other queries are not affected. Strict functions are NULL as soon as an argument is.
+to its reject folder; other queries are not affected. In the column NULL, *strict* is a function that is NULL as soon as an argument is;
+*own rule* is one that treats NULL in the way its meaning describes.
 
 Conversions are those of Spark's ANSI mode: `INT / INT` is DOUBLE, a text that is combined with a number or a time is cast to it,
 DECIMAL arithmetic has Spark's precision and scale. Names are case-insensitive.
@@ -75,7 +76,7 @@ def page() -> str:
 
 def _row(row: Function) -> str:
     also = ", ".join(f"`{_cell(alias)}`" for alias in row.aliases)
-    null = "strict" if row.strict else "own"
+    null = "strict" if row.strict else "own rule"
     return f"| `{_cell(row.usage)}` | {also} | {_cell(row.doc)} | {null} | `{_cell(row.example)}` |\n"
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.algebra.functions import type_rules as rules
 from headrace.algebra.functions.entry import Function
-from headrace.algebra.functions.type_rules import fixed, zoned
+from headrace.algebra.functions.type_rules import fixed, instant_of, zoned
 from headrace.schema import BIGINT, DATE, INT, STRING, TIMESTAMP
 
 _date_part = fixed(INT, DATE)
@@ -73,7 +72,7 @@ TIMES: Final = (
         "trunc(date, unit)",
         fixed(DATE, DATE, STRING),
         "The first day of its YEAR, QUARTER, MONTH or WEEK; NULL for another unit.",
-        "trunc(DATE'2024-02-29', 'MM')",
+        "trunc(DATE'2024-02-29', 'MONTH')",
     ),
     Function(
         "to_date",
@@ -147,21 +146,21 @@ TIMES: Final = (
     Function(
         "timestamp_seconds",
         "timestamp_seconds(number)",
-        rules.instant_of(True),
+        instant_of(True),
         "The instant of a number of seconds since 1970.",
         "timestamp_seconds(1700000000)",
     ),
     Function(
         "timestamp_millis",
         "timestamp_millis(integer)",
-        rules.instant_of(False),
+        instant_of(False),
         "The instant of a number of milliseconds since 1970.",
         "timestamp_millis(1700000000123)",
     ),
     Function(
         "timestamp_micros",
         "timestamp_micros(integer)",
-        rules.instant_of(False),
+        instant_of(False),
         "The instant of a number of microseconds since 1970.",
         "timestamp_micros(1700000000123456)",
     ),
@@ -169,7 +168,7 @@ TIMES: Final = (
         "date_add",
         "date_add(date, days)",
         fixed(DATE, DATE, INT),
-        "So many days later.",
+        "The date `days` later.",
         "date_add(DATE'2024-02-28', 2)",
         aliases=("dateadd",),
     ),
@@ -177,7 +176,7 @@ TIMES: Final = (
         "date_sub",
         "date_sub(date, days)",
         fixed(DATE, DATE, INT),
-        "So many days earlier.",
+        "The date `days` earlier.",
         "date_sub(DATE'2024-03-01', 1)",
     ),
     Function(

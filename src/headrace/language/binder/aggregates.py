@@ -32,8 +32,9 @@ from headrace.algebra.expressions.expression import (
     Literal,
     Named,
     children,
+    columns_of,
 )
-from headrace.errors import Span, UserError
+from headrace.errors import Span, UnsupportedQuery, UserError
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, cast, joined, place
 from headrace.language.binder.time_series import ZSCORE, series_call, zscore_parts
 from headrace.language.syntax.ast import FunctionCall
@@ -56,6 +57,21 @@ class Grouping:
     keys: list[Named] = field(default_factory=list)
     aggregates: list[NamedAggregate] = field(default_factory=list)
 
+    def is_bound(self, expression: Expression) -> bool:
+        """Whether it reads window bounds and nothing else: it is the same for all rows of a window."""
+        columns = columns_of(expression)
+        return bool(columns) and columns <= self.bounds
+
+    def check_without_bounds(self, expression: Expression, span: Span, what: str, remedy: str) -> None:
+        """Raises `UnsupportedQuery` for an expression of rows that reads window bounds, known only when the window closes."""
+        if columns_of(expression) & self.bounds:
+            raise UnsupportedQuery(
+                f"{what} reads the bounds of a window row by row, and they are known when it closes",
+                span=span,
+                text=self.inner.text,
+                remedy=remedy,
+            )
+
     def add_key(self, expression: Expression) -> None:
         """Group by an expression; a second time changes nothing."""
         if all(key.expression != expression for key in self.keys):
@@ -64,14 +80,38 @@ class Grouping:
     def aggregate(self, node: FunctionCall) -> Expression:
         """The column that holds an aggregate."""
         try:
-            return self._zscore(node) if node.name.lower() == ZSCORE else self._column(self._call(node))
+            return (
+                self._zscore(node) if node.name.lower() == ZSCORE else self._of_group(self._call(node), node)
+            )
         except UserError as error:
             place(error, node.span, self.inner.text)
             raise
 
+    def count_rows(self, condition: Expression | None = None) -> Expression:
+        """The column that holds how many rows a group has."""
+        return self._column(AggregateCall("count", None, result_type("count", None), condition=condition))
+
+    def _of_group(self, call: AggregateCall, node: FunctionCall) -> Expression:
+        """The column of an aggregate; MIN and MAX of a window bound are the bound where a row counts, else NULL.
+
+        Raises `UnsupportedQuery` for other aggregates over bounds.
+        """
+        remedy = "A bound is the same for all rows of a window: read it without an aggregate, or in HAVING."
+        if call.condition is not None:
+            self.check_without_bounds(call.condition, node.span, "FILTER", remedy)
+        value = call.argument
+        if value is not None and self.is_bound(value) and call.function in ("min", "max"):
+            some = Call(">", (self.count_rows(call.condition), Literal(0, BIGINT)), BOOLEAN)
+            return Case(((some, value),), Literal(None, call.type), call.type)
+        if value is not None:
+            self.check_without_bounds(value, node.span, node.name.upper(), remedy)
+        return self._column(call)
+
     def _zscore(self, node: FunctionCall) -> Expression:
         """The distance of the last value from the mean in standard deviations; NULL where all values are equal."""
         arguments = [self.inner.bind(argument) for argument in node.arguments]
+        for argument in arguments:
+            self.check_without_bounds(argument, node.span, "ZSCORE", "Subtract bounds without an aggregate.")
         parts = zscore_parts(node, arguments, self._condition(node), self.stream)
         last, mean, spread = (self._column(call) for call in parts)
         away = self.inner.call("-", node.span, last, mean)

@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from headrace.algebra.expressions.aggregates import APPROXIMATE, canonical
-from headrace.algebra.expressions.expression import Call, Column, Expression, Named, columns_of, transform
+from headrace.algebra.expressions.expression import (
+    Call,
+    Column,
+    Expression,
+    Named,
+    columns_of,
+    conjuncts,
+    transform,
+)
 from headrace.algebra.functions.resolve import UserFunction
 from headrace.algebra.query import (
     Aggregate,
@@ -38,7 +46,7 @@ from headrace.language.binder.revisions import revisions
 from headrace.language.binder.semijoins import with_semijoins
 from headrace.language.binder.sessions import per_group
 from headrace.language.binder.shedding import check_shedding, estimated
-from headrace.language.binder.sources.bounds import condition
+from headrace.language.binder.sources.bounds import condition, joined_condition
 from headrace.language.binder.sources.from_clause import From, bind_from
 from headrace.language.binder.sources.set_operators import is_later, spelled_out
 from headrace.language.binder.subqueries import Memberships
@@ -148,7 +156,7 @@ class _SelectBinder:
             check_shedding(select, self.sources, self.grouping, having, self.text)
             bound, order = estimated(select, self.grouping, bound, order, self.text)
         if self.grouped:
-            self._keep_a_key()
+            self._keep_an_aggregate()
             node = Aggregate(node, tuple(self.grouping.keys), tuple(self.grouping.aggregates))
             bound = [(name, self._above(value, span), span) for name, value, span in bound]
         if having is not None and select.having is not None:
@@ -174,14 +182,46 @@ class _SelectBinder:
         select, semijoins = self.select, self.memberships.semijoins
         if semijoins:
             self.sources = with_semijoins(select, self.sources, self.text)
-        limits = (
-            None if self.sources.others or semijoins else select.bounds
-        )  # joined streams have become windows
-        inside = None if limits is None else condition(select, self.sources.stream, self.text)
+        limits = None if self.sources.others or semijoins else select.bounds  # up to NOW they are windows
+        if self.sources.others:
+            inside = joined_condition(select, self.sources.streams, self.text)
+        else:
+            inside = None if limits is None else condition(select, self.sources.stream, self.text)
         if inside is not None:
             where = inside if where is None else Call("and", (where, inside), BOOLEAN)
-        node = tree(self.sources, where, self.memberships, grouped_window=select.window is not None)
+        self._check_bounds(where)
+        node = tree(
+            self.sources,
+            where,
+            self.memberships,
+            self.grouping.bounds,
+            grouped_window=select.window is not None,
+        )
         return node if limits is None or inside is not None else Bounds(node, *limits)
+
+    def _check_bounds(self, where: Expression | None) -> None:
+        """Raises `UnsupportedQuery` where a condition reads a row together with the bounds of its window."""
+        select, grouping = self.select, self.grouping
+        span = select.span if select.where is None else select.where.span
+        remedy = "Compare a bound with constants and other bounds only."
+        factors = [*(() if where is None else conjuncts(where)), *self.sources.conditions]
+        of_windows = [factor for factor in factors if grouping.is_bound(factor)]
+        if of_windows and select.emit_empty is not None:
+            self._fail(
+                "with EMIT EMPTY a window without rows is emitted, also where WHERE excludes its bounds",
+                span,
+                "Put the condition into HAVING.",
+            )
+        for factor in factors:
+            if factor not in of_windows:
+                grouping.check_without_bounds(factor, span, "WHERE", remedy)
+        for item in self.memberships.subqueries:
+            for part in (item.condition, item.test):
+                if part is not None:
+                    grouping.check_without_bounds(part, span, "WHERE", remedy)
+        for source, _, on in self.sources.relations:
+            if on is not None:
+                grouping.check_without_bounds(on, source.span, "ON", remedy)
 
     def _where_column(self, name: Name) -> Expression:
         column = self.sources.scope.column(name)
@@ -213,8 +253,9 @@ class _SelectBinder:
 
     def _add_key(self, item: Expr) -> None:
         expression = self._key(item)
-        if isinstance(expression, Column) and expression.name in self.grouping.bounds:
+        if self.grouping.is_bound(expression):
             return
+        self.grouping.check_without_bounds(expression, item.span, "GROUP BY", "Group by each of them.")
         self._check_flat(expression, item.span, "GROUP BY")
         self.grouping.add_key(expression)
 
@@ -230,11 +271,10 @@ class _SelectBinder:
                 return self.rows.bind(aliased)
         return self.rows.bind(item)
 
-    def _keep_a_key(self) -> None:
-        """Make the window's bounds a key where the query groups by them and computes nothing else."""
+    def _keep_an_aggregate(self) -> None:
+        """Count rows where the query groups by a window's bounds and computes nothing: a window that holds a row is a group."""
         if not self.grouping.keys and not self.grouping.aggregates:
-            bound = f"{self.sources.stream.alias}.window_start"
-            self.grouping.add_key(Column(bound, WINDOW_COLUMNS["window_start"]))
+            self.grouping.count_rows()
 
     def _ordinal(self, ordinal: int, span: Span, clause: str) -> Expr:
         items = self.select.items

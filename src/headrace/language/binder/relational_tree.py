@@ -9,16 +9,25 @@ from headrace.language.binder.sources.from_clause import From
 from headrace.language.binder.subqueries import Memberships
 
 
-def tree(sources: From, where: Expression | None, memberships: Memberships, *, grouped_window: bool) -> Node:
+def tree(
+    sources: From,
+    where: Expression | None,
+    memberships: Memberships,
+    bounds: frozenset[str],
+    *,
+    grouped_window: bool,
+) -> Node:
     """Scans, windows, joins of streams, semijoins, joins with relations, the subqueries of WHERE and WHERE, bottom up.
 
     With `GROUP BY window()` conditions on the stream alone are below the window, as in SQL. A comma join takes its
-    equalities from WHERE.
+    equalities from WHERE. Conditions on window `bounds` alone choose windows, and are of no join.
     """
     prefix = f"{sources.stream.alias}."
     pending = list(sources.conditions)
     pending += [condition for semijoin in memberships.semijoins for condition in semijoin.conditions]
     pending += [] if where is None else list(conjuncts(where))
+    of_windows = [factor for factor in pending if columns_of(factor) and columns_of(factor) <= bounds]
+    pending = [factor for factor in pending if factor not in of_windows]
     node: Node = sources.stream.scan
     if grouped_window:
         early = [factor for factor in pending if all(name.startswith(prefix) for name in columns_of(factor))]
@@ -41,6 +50,7 @@ def tree(sources: From, where: Expression | None, memberships: Memberships, *, g
             condition = joined("and", taken) if taken else None  # noqa: PLW2901
         node = Join(node, source.scan, kind, condition)
     node = memberships.over(node)
+    pending += of_windows
     return Filter(node, joined("and", pending)) if pending else node
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.algebra.expressions.expression import Named, columns_of
+from headrace.algebra.expressions.expression import Named
 from headrace.algebra.windows.window import Session
 from headrace.errors import Span, UnsupportedQuery
 from headrace.language.binder.sources.from_clause import From
@@ -14,7 +14,7 @@ from headrace.language.binder.sources.from_clause import From
 def per_group(sources: From, keys: Sequence[Named], span: Span, text: str) -> From:
     """The sources with the window partitioned by the keys of GROUP BY.
 
-    Raises `UnsupportedQuery` where WHERE or a key reads a column that exists only above the window.
+    Raises `UnsupportedQuery` over a join with a relation.
     """
     stream = sources.stream
     assert isinstance(stream.window, Session)
@@ -25,15 +25,6 @@ def per_group(sources: From, keys: Sequence[Named], span: Span, text: str) -> Fr
             text=text,
             remedy="Use FROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(t), gap) and join that.",
         )
-    bounds = {f"{stream.alias}.window_{part}" for part in ("start", "end", "id")}
-    for key in keys:
-        if columns_of(key.expression) & bounds:
-            raise UnsupportedQuery(
-                "a key of GROUP BY cannot be computed from the session it is to be in",
-                span=span,
-                text=text,
-                remedy="Group by columns of the stream; compute with the bounds in SELECT.",
-            )
     window = replace(stream.window, partition=tuple(key.expression for key in keys))
     scope = replace(
         sources.scope,

@@ -225,7 +225,21 @@ class _Text:
         groups = [_group(key.expression, self.rows) for key in keys]
         if self._grouped_window:
             groups.append(self._window_call())
+        elif self.parts.windowed is not None and self._groups_windows_alone:
+            groups.append(self.rows[f"{self.parts.windowed.alias}.window_start"])
         return groups
+
+    @property
+    def _groups_windows_alone(self) -> bool:
+        """True when rows are counted for the sake of their window's group alone, and no clause reads the count."""
+        aggregate, project, top = self.parts.aggregate, self.parts.project, self.parts.top
+        if aggregate is None or project is None or aggregate.keys:
+            return False
+        read = [column.expression for column in project.columns]
+        read += [key.expression for key in top.order] if top is not None else []
+        read += [self.parts.having] if self.parts.having is not None else []
+        counts = {item.name for item in aggregate.aggregates}
+        return not any(columns_of(expression) & counts for expression in read)
 
     @property
     def _grouped_window(self) -> bool:

@@ -22,7 +22,7 @@ from headrace.operators.base.operator import (
     Sections,
     StateOwner,
 )
-from headrace.operators.families.family import MEMBER_AT_REST, QUERY_NUMBER, QueryRowCounts, number_of
+from headrace.operators.families.family import QUERY_NUMBER, STORED_QUERY_NUMBER, QueryRowCounts, number_of
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.window_assembly.window_closing import Chunk, ClosedWindows, close
 from headrace.schema import BIGINT
@@ -70,7 +70,7 @@ class Cohort(StateOwner):
         is_own = np.isin(query_row_counts.numbers, self.numbers)
         if is_own.all():
             return table
-        mask = np.isin(ints(table, MEMBER_AT_REST), self.numbers)
+        mask = np.isin(ints(table, STORED_QUERY_NUMBER), self.numbers)
         return table.filter(pa.array(mask)) if is_own.any() else table.slice(0, 0)
 
     def advance(

@@ -4,7 +4,7 @@ A thousand alerts differ in their WHERE, their HAVING and their columns, hardly 
 a *family*: one set of tables holds the partials of all of them, with the query's number as the first group key, so that
 sealing panes, building blocks and combining windows are done once for all, whatever their number. Each query keeps its
 own progress: a *cohort* is those queries that have the same `Advance`, and the rest of the family's rows wait. Source:
-CACQ and PSoup (queries as data); architecture, D1.
+CACQ and PSoup (queries as data).
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ ROW_LAYOUT_SUFFIX: Final = "/rows"
 """Suffix of a state's name in `row_layout_states`: all its rows are stored as rows as they arrive, without folding."""
 
 QUERY_NUMBER: Final = "__member"
-MEMBER_AT_REST: Final = "k0"
-"""The column of the query's number in a state table: the first group key."""
+"""The column of the query's number where the windows of a whole family are computed at once: its first group key."""
+
+STORED_QUERY_NUMBER: Final = "k0"
+"""The name of that column in a state table, where group keys are named by their position."""
+
 _NUMBERED: Final = re.compile(r"q(\d+)")
 
 
@@ -65,21 +68,34 @@ _of_plain: Final = lru_cache(4096)(_name)
 """Cached for shapes without constants: a cache key compares by `==`, which does not separate 0.0 from -0.0."""
 
 
-_examples: Final[dict[object, PaneAggregate]] = {}
-_MOST_EXAMPLES: Final = 4096
+_shared_shapes: Final[dict[str, PaneAggregate]] = {}
+"""The first operator of each family: its panes, keys and aggregates are those of all."""
+
+_shared_finishes: Final[dict[object, PaneAggregate]] = {}
+"""The first operator with each finish in a family."""
+
+_MOST_SHARED: Final = 4096
 
 
 def _with_shared_parts(operator: PaneAggregate) -> PaneAggregate:
     """The operator, with parts equal to those of its family as the same objects: less to store and to send."""
-    if len(_examples) >= _MOST_EXAMPLES:
-        _examples.clear()
+    for shared in (_shared_shapes, _shared_finishes):
+        if len(shared) >= _MOST_SHARED:
+            shared.clear()
     above = operator.finish
     expressions = [column.expression for column in above.columns] + [key.expression for key in above.sort]
     is_plain = not (above.having or above.order or above.regroup)
     is_plain = is_plain and all(isinstance(expression, Column) for expression in expressions)
     finish = (operator.family, above if is_plain else repr(above))
-    same, like = _examples.setdefault(str(operator.family), operator), _examples.setdefault(finish, operator)
-    return replace(operator, panes=same.panes, keys=same.keys, aggregates=same.aggregates, finish=like.finish)
+    by_family = _shared_shapes.setdefault(str(operator.family), operator)
+    by_finish = _shared_finishes.setdefault(finish, operator)
+    return replace(
+        operator,
+        panes=by_family.panes,
+        keys=by_family.keys,
+        aggregates=by_family.aggregates,
+        finish=by_finish.finish,
+    )
 
 
 def number_of(operator_id: str) -> int:
@@ -87,7 +103,7 @@ def number_of(operator_id: str) -> int:
     return int(operator_id.removeprefix("q"))
 
 
-def as_it_runs(operator: Operator, row_layout_states: Collection[str]) -> Operator:
+def with_stored_layout(operator: Operator, row_layout_states: Collection[str]) -> Operator:
     """The operator of scan tasks while its state is among `row_layout_states`: see `ROW_LAYOUT_SUFFIX`."""
     name = state_name(operator)
     return (
@@ -112,7 +128,7 @@ class QueryRowCounts:
     @staticmethod
     def of(table: pa.Table) -> QueryRowCounts:
         """Count a table's rows by query."""
-        numbers, rows = np.unique(ints(table, MEMBER_AT_REST), return_counts=True)
+        numbers, rows = np.unique(ints(table, STORED_QUERY_NUMBER), return_counts=True)
         return QueryRowCounts(numbers, rows)
 
     def among(self, queries: Ints) -> Ints:

@@ -20,7 +20,7 @@ from headrace.algebra.windows.window import CHANGE
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, flat, group, ints
 from headrace.operators.base.operator import AT, WINDOW
-from headrace.operators.output.output_stage import Finish, finish
+from headrace.operators.output.output_stage import Finish, finish, without_repeats
 from headrace.time import BEGINNING, Instant
 
 EmitMode = Choice["changes", "log", "istream", "dstream", "rstream"]
@@ -72,7 +72,7 @@ def emit(plan: Finish, items: Items, span: Span, emit_mode: EmitMode) -> Emitted
     if plan.distinct:
         codes = group(outputs(rows), rows.num_rows).codes
         first, begin, end = unite(codes, begin, end)
-        rows = rows.take(pa.array(first))
+        rows = without_repeats(rows, pa.array(first), plan)
     entering, leaving = span.holds(begin) & (begin < end), span.holds(end) & (begin < end)
     if emit_mode == "rstream":
         return consolidated(

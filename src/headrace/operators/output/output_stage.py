@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Expression, Named, columns_of
 from headrace.algebra.query import SortKey
 from headrace.operators.base.batch import Rejected
-from headrace.operators.base.group_codes import Ints, flat, group, ints
+from headrace.operators.base.group_codes import Ints, flat, group, ints, normalise
 from headrace.operators.base.operator import AT, WINDOW
 from headrace.operators.base.sort_ranks import sort_rank, zero_signs
 from headrace.operators.output.regrouping import Regroup
@@ -91,10 +91,19 @@ def finish(
         table, order = table.filter(keep), [value.filter(keep) for value in order]
     if plan.distinct:
         first = _first_of_each(table, len(plan.columns))
-        table, order = table.take(first), [value.take(first) for value in order]
+        table, order = without_repeats(table, first, plan), [value.take(first) for value in order]
     if plan.limit is not None:
         table = _top(table, plan, order)
     return table, tuple(rejected)
+
+
+def without_repeats(table: pa.Table, first: pa.Array, plan: Finish) -> pa.Table:
+    """The rows of DISTINCT at the given places, with the value shown for equal ones: 0.0 for -0.0."""
+    rows = table.take(first)
+    for place, column in enumerate(plan.columns):
+        if pa.types.is_floating(rows.field(place).type):
+            rows = rows.set_column(place, column.name, normalise(flat(rows.column(place))))
+    return rows
 
 
 def _first_of_each(table: pa.Table, outputs: int) -> pa.Array:

@@ -19,7 +19,7 @@ from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Operator, Scanner
 from headrace.operators.families.cohort import over_panes
-from headrace.operators.families.family import as_it_runs, state_name
+from headrace.operators.families.family import state_name, with_stored_layout
 from headrace.operators.families.harvest import ScanOutput
 from headrace.operators.on_demand.row_bitmaps import united
 from headrace.operators.on_demand.selection import Selection
@@ -143,7 +143,9 @@ def scan_group_of(
 def _scanner(
     operator: Operator, relations: Mapping[str, pa.Table], row_layout_states: Collection[str]
 ) -> Scanner:
-    return (as_it_runs(operator, row_layout_states) if row_layout_states else operator).scanner(relations)
+    return (with_stored_layout(operator, row_layout_states) if row_layout_states else operator).scanner(
+        relations
+    )
 
 
 def groups(operators: Iterable[Operator]) -> Iterator[tuple[SharingKind, Sequence[Operator]]]:

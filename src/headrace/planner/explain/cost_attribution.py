@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.observation import OperatorObservation, WorkObservation
-from headrace.planner.explain.work_sharing import Sharing, Work
+from headrace.planner.explain.work_sharing import Sharing, WorkItem
 
 RULE = (
     "the time of shared work is split among its queries: one part for each, and one for each row that is its own "
@@ -57,7 +57,7 @@ def attributed(sharing: Sharing, seen: Measured) -> dict[str, float]:
     return spent
 
 
-def _parts(work: Work, observed: OperatorObservation, epochs: int) -> int:
+def _parts(work: WorkItem, observed: OperatorObservation, epochs: int) -> int:
     """One part per epoch, and one per row of its own."""
     if work.kind == "read":
         return epochs

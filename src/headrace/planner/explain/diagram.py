@@ -20,7 +20,7 @@ from headrace.planner.explain.plan_graph import (
     rows_of,
     time_of,
 )
-from headrace.planner.explain.work_sharing import Work
+from headrace.planner.explain.work_sharing import WorkItem
 
 Kind = Choice["read", "fold", "state", "query", "more"]
 _COLUMNS: Final = 4
@@ -106,7 +106,7 @@ class _Drawing:
             )
         return heights[stream]
 
-    def _work_of(self, operator: str, kind: str) -> Work:
+    def _work_of(self, operator: str, kind: str) -> WorkItem:
         return self.graph.sharing.works[self._position(operator, kind)]
 
     def _position(self, operator: str, kind: str) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.observation import OperatorObservation, WorkObservation
 from headrace.planner.explain.cost_attribution import NOTHING, Measured, attributed
-from headrace.planner.explain.work_sharing import Sharing, Work
+from headrace.planner.explain.work_sharing import Sharing, WorkItem
 
 FEW: Final = 3
 """The maximum number of names in a list; further ones are counted."""
@@ -105,7 +105,7 @@ class Explained:
         """The places where streams are read."""
         return self.by_weight([n for n, work in enumerate(self.sharing.works) if work.kind == "read"])
 
-    def pass_rate(self, work: Work) -> float | None:
+    def pass_rate(self, work: WorkItem) -> float | None:
         """The mean share of its input rows that a query of an aggregation keeps."""
         if self.seen is None or work.kind != "fold":
             return None

@@ -1,7 +1,7 @@
 """The work of an epoch as pieces, each with the operators that share it.
 
 A stream is read once for all its operators; operators with equal groups aggregate its rows once; a family shares its panes.
-The rules are those of the tasks (`operators.foldings`, `operators.family`), so EXPLAIN shows what runs.
+The rules are those of the tasks (`operators.sharing.scan_sharing`, `operators.families.family`), so EXPLAIN shows what runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST: Final = 140
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkItem:
     """A piece of work: `name` is of the stream, of a sharing operator, or of the state; `users` are operators."""
 
     kind: Kind
@@ -48,7 +48,7 @@ class Sharing:
     `keys`: places by name in observations.
     """
 
-    works: tuple[Work, ...]
+    works: tuple[WorkItem, ...]
     places: Mapping[str, tuple[int, ...]]
     keys: Mapping[str, int]
 
@@ -64,20 +64,23 @@ def sharing(
     operators: Mapping[str, Operator],
     channels: Mapping[str, object],
     titles: Mapping[str, str],
-    met: Mapping[str, Iterable[str]],
+    union_inputs: Mapping[str, Iterable[str]],
 ) -> Sharing:
     """The work of operators.
 
-    `apart`: operators with different values read different rows of their stream. `titles`: names of streams in the text. `met`: the
-    streams of each union. A stream that is read only in a union is read for the union's readers.
+    `channels`: by operator, which rows of its stream it reads, such as the late ones; operators with different values read different
+    rows. `titles`: names of streams in the text. `union_inputs`: the streams of each union. A stream that is read only in a union is
+    read for the union's readers.
     """
     by_stream: dict[str, list[Operator]] = {}
     for operator in operators.values():
         by_stream.setdefault(operator.stream, []).append(operator)
-    works: list[Work] = []
+    works: list[WorkItem] = []
     for stream, readers in by_stream.items():
         users = tuple(reader.id for reader in readers)
-        works.append(Work("read", stream, f"read {titles.get(stream, f'stream {stream}')}", users, stream))
+        works.append(
+            WorkItem("read", stream, f"read {titles.get(stream, f'stream {stream}')}", users, stream)
+        )
         works += _folds(stream, readers, channels)
         works += _states(stream, readers)
     places: dict[str, tuple[int, ...]] = {}
@@ -86,19 +89,21 @@ def sharing(
             places[user] = (*places.get(user, ()), position)
     keys = {work.key: position for position, work in enumerate(works)}
     for stream in by_stream:
-        for name in met.get(stream, ()):
+        for name in union_inputs.get(stream, ()):
             keys.setdefault(f"read {name}", keys[f"read {stream}"])
     return Sharing(tuple(works), places, keys)
 
 
-def _folds(stream: str, readers: Iterable[Operator], channels: Mapping[str, object]) -> Iterator[Work]:
+def _folds(stream: str, readers: Iterable[Operator], channels: Mapping[str, object]) -> Iterator[WorkItem]:
     seeing: dict[object, list[Operator]] = {}
     for reader in readers:
         seeing.setdefault(channels.get(reader.id), []).append(reader)
     for rows, together in seeing.items():
         for how, operators in groups(together):
             label = f"{'' if rows is None else f'{rows}: '}{_fold_label(how, operators)}"
-            yield Work("fold", operators[0].id, _cut(label), tuple(reader.id for reader in operators), stream)
+            yield WorkItem(
+                "fold", operators[0].id, _truncated(label), tuple(reader.id for reader in operators), stream
+            )
 
 
 def _fold_label(how: SharingKind, operators: Sequence[Operator]) -> str:
@@ -114,37 +119,42 @@ def _fold_label(how: SharingKind, operators: Sequence[Operator]) -> str:
         filters = {first_filter(operator) for operator in operators}
         return f"match {len(filters):,} conditions in one index, and give each query its rows"
     if not scan_group:
-        return f"keep rows{_filter(first)} for {first.title}"
+        return f"keep rows{_filter_and_joins(first)} for {first.title}"
     by = ", ".join(show(key.expression) for key in scan_group[0].keys) or "nothing (one group)"
     panes = {operator.panes for operator in scan_group}
     cells = dict.fromkeys(cell for operator in scan_group for cell in partials(operator))
     folded = f"fold by {by} into panes of {len(panes)} window{'s' * (len(panes) > 1)}: {', '.join(cells)}"
     if how == "conditions":
         conditions = {predicate_of(operator) for operator in scan_group}
-        return f"{_joined(first)}match {len(conditions):,} conditions in one index, {folded}"
-    return f"{folded}{_filter(first)}"
+        return f"{_joins(first)}match {len(conditions):,} conditions in one index, {folded}"
+    return f"{folded}{_filter_and_joins(first)}"
 
 
-def _joined(operator: Operator) -> str:
-    relations = [step.relation for step in joins_of(operator.row_steps)]
-    return f"join with {', '.join(relations)}, " if relations else ""
+def _joins(operator: Operator) -> str:
+    relations = _relations(operator)
+    return f"join with {relations}, " if relations else ""
 
 
-def _filter(operator: Operator) -> str:
+def _filter_and_joins(operator: Operator) -> str:
     filters = [show(step.predicate) for step in operator.row_steps if isinstance(step, RowFilter)]
-    joined = [step.relation for step in joins_of(operator.row_steps)]
+    relations = _relations(operator)
     where = f" where {' and '.join(filters)}" if filters else ""
-    return where + (f" with {', '.join(joined)}" if joined else "")
+    return where + (f" with {relations}" if relations else "")
 
 
-def _states(stream: str, readers: Iterable[Operator]) -> Iterator[Work]:
+def _relations(operator: Operator) -> str:
+    """The relations that the operator's rows are joined with, separated by commas."""
+    return ", ".join(step.relation for step in joins_of(operator.row_steps))
+
+
+def _states(stream: str, readers: Iterable[Operator]) -> Iterator[WorkItem]:
     keeping: dict[str, list[Operator]] = {}
     for reader in readers:
         keeping.setdefault(state_name(reader), []).append(reader)
     for name, operators in keeping.items():
         label = operators[0].state_label
-        yield Work("state", name, _cut(label), tuple(reader.id for reader in operators), stream)
+        yield WorkItem("state", name, _truncated(label), tuple(reader.id for reader in operators), stream)
 
 
-def _cut(label: str) -> str:
+def _truncated(label: str) -> str:
     return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"

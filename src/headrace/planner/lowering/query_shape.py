@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.algebra.expressions.expression import Column, Expression, conjuncts, transform
+from headrace.algebra.expressions.expression import Column, Expression, columns_of, conjuncts, transform
 from headrace.algebra.query import (
     Aggregate,
     Bounds,
@@ -28,13 +28,16 @@ from headrace.algebra.query import (
     UnionAll,
     Windowed,
 )
-from headrace.algebra.windows.window import Window
+from headrace.algebra.windows.window import Window, slides
 from headrace.errors import UnsupportedQuery
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A query's clauses. Tuples are empty and fields None where a clause is absent."""
+    """A query's clauses. Tuples are empty and fields None where a clause is absent.
+
+    Conditions of WHERE on window bounds alone are in `having`: they choose windows, which are known when they close.
+    """
 
     scan: StreamScan | QueryScan | UnionAll
     window: Window
@@ -71,6 +74,7 @@ def shape_of(query: Query) -> Shape:
     top = parts.top
     if top is not None and parts.top_reads_output:
         top = replace(top, order=_over_inputs(top.order, parts.project))
+    of_windows = [factor for factor in parts.where if _reads_bounds_alone(factor, parts.window)]
     return Shape(
         scan=node,
         window=parts.window.window,
@@ -79,14 +83,21 @@ def shape_of(query: Query) -> Shape:
         before=tuple(parts.before),
         joins=tuple(reversed(parts.joins)),
         semijoin_columns=tuple(reversed(parts.marks)),
-        where=tuple(parts.where),
+        where=tuple(factor for factor in parts.where if factor not in of_windows),
         bounds=parts.bounds,
         aggregate=parts.aggregate,
-        having=tuple(parts.having),
+        having=(*of_windows, *parts.having),
         top=top,
         distinct=parts.distinct,
         emit=parts.emit,
     )
+
+
+def _reads_bounds_alone(factor: Expression, window: Windowed) -> bool:
+    """Whether a condition of WHERE reads window bounds alone: it chooses windows, and is tested when they close, as HAVING is."""
+    columns = columns_of(factor)
+    bounds = {f"{window.alias}.window_{part}" for part in ("start", "end", "id")}
+    return bool(columns) and columns <= bounds and slides(window.window)
 
 
 class _Parts:

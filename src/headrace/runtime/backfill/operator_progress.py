@@ -14,7 +14,7 @@ from typing import Any
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import Split
-from headrace.runtime.progress.punctuation import progress_of
+from headrace.runtime.progress.committed_progress import progress_of
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.store.logs.radix_list import RadixList
 from headrace.time import BEGINNING, FOREVER, Instant

@@ -28,7 +28,7 @@ from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import PaneBackfill, Split
 from headrace.runtime.plan import union_streams
 from headrace.runtime.plan.plan_files import load_plan
-from headrace.runtime.progress.punctuation import progress_of
+from headrace.runtime.progress.committed_progress import progress_of
 from headrace.store.logs.committed import OperatorProgress
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import RadixList

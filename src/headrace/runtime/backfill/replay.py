@@ -16,7 +16,7 @@ from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.plan.union_streams import USING
-from headrace.runtime.progress.punctuation import progress_of
+from headrace.runtime.progress.committed_progress import progress_of
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import RadixList
 from headrace.time import Instant

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from headrace.algebra.expressions.punctuation_patterns import rolled_up
 from headrace.runtime.backfill import union_replay
 from headrace.runtime.backfill.operator_progress import ArchiveEntry, beyond, retained
 from headrace.runtime.epoch.observe import added, scans_of
@@ -18,8 +17,9 @@ from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import ScanReceipt, StateReceipt, StreamReceipt, stream_receipts
 from headrace.runtime.plan import union_streams
 from headrace.runtime.progress import union_progress
-from headrace.runtime.progress.group_progress import group_punctuation_columns
-from headrace.runtime.progress.punctuation import after_scans, committed_progress, progress_of
+from headrace.runtime.progress.committed_progress import committed_progress, progress_of
+from headrace.runtime.progress.group_progress import groups_after
+from headrace.runtime.progress.punctuation import after_scans
 from headrace.runtime.tasks.scan.deduplicate import retained_files
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.store.logs.manifest import Manifest, StateRun
@@ -292,12 +292,10 @@ def _after(
         live = ends.get(operator.stream, progress.replayed + (operator.stream in work.taken))
         replayed = work.replayed.get(name, live)
         emitted_to = max(progress.emitted_to, punctuation)
-        groups = dict(progress.group_punctuations)
+        is_fixed = work.is_replay or name in work.punctuations
+        promised = {} if is_fixed else streams[operator.stream].groups
         rule = plan.streams[operator.stream].progress
-        if not work.is_replay and name not in work.punctuations and group_punctuation_columns(operator, rule):
-            groups |= streams[operator.stream].groups
-        groups = {group: at for group, at in groups.items() if at > emitted_to}
-        groups = rolled_up(groups) if rule.patterns else groups
+        groups = groups_after(operator, rule, progress.group_punctuations, emitted_to, promised)
         complete_since = progress.complete_since
         if work.kind == "replay" and plan.streams[operator.stream].archive == "none":
             # Rows that arrived while it was paused are not stored.

@@ -39,9 +39,10 @@ from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.epoch_planner import Replanned, make_plan, plan_after
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
 from headrace.runtime.plan.stale_statements import refuse_if_idle, refuse_if_overtaken
+from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.emission_backlog import BacklogSchedule, emission_backlog
 from headrace.runtime.progress.failing_queries import FailingQueries, failures_of
-from headrace.runtime.progress.punctuation import progress_of
+from headrace.runtime.progress.group_progress import has_unheard_promises
 from headrace.runtime.tasks.state import provisional_results
 from headrace.runtime.tasks.state.emission_limits import least
 from headrace.store.logs.manifest import Manifest
@@ -80,6 +81,8 @@ class Engine:
     _saved: SavedPlan = field(init=False, default=NO_PLAN)
     _is_saved: bool = field(init=False, default=False)
     _planned: int = field(init=False, default=-1)
+    _heard: int = field(init=False, default=-1)
+    """The epoch after which no operator had a promise for groups left to emit by."""
 
     def __post_init__(self) -> None:
         self.intake = Intake(self.home, self.clock)
@@ -295,7 +298,7 @@ class Engine:
             name: at for name, at in min_punctuations.items() if at > self._progress(name).punctuation
         }
         changed = self.manifest.querylog != self.home.catalog.position
-        if not (splits or min_punctuations or changed):
+        if not (splits or min_punctuations or changed or self._has_unheard_promises()):
             return None
         kind = "epoch" if splits else "tick"
         # An operator with an emission backlog takes its rows; it emits in epochs of its own.
@@ -307,6 +310,16 @@ class Engine:
             min_punctuations=min_punctuations,
             taken=taken,
         )
+
+    def _has_unheard_promises(self) -> bool:
+        """Whether a query has read the archive after a promise for a group, whose closed windows it has not emitted yet."""
+        if self._heard != self.manifest.epoch:
+            backlog = self._emission_backlog()
+            live = (name for name in self._live_operators() if name not in backlog)
+            if has_unheard_promises(live, self.plan, self.manifest):
+                return True
+            self._heard = self.manifest.epoch
+        return False
 
     def _waiting(self, stream: StreamDefinition) -> Sequence[Pending]:
         if stream.using == derived_streams.USING:

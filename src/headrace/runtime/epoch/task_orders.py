@@ -11,7 +11,7 @@ from headrace.runtime.ingest.admission import packed, together
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import RunRef, ScanMessage, StateMessage
-from headrace.runtime.progress.punctuation import progress_of
+from headrace.runtime.progress.committed_progress import progress_of
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING
 

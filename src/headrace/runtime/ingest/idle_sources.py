@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.ingest.ingest_queue import Intake
-from headrace.runtime.progress.punctuation import progress_of, promised_by, stepped
+from headrace.runtime.progress.committed_progress import progress_of
+from headrace.runtime.progress.punctuation import promised_by, rounded_down
 from headrace.store.logs.committed import CommittedStream
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Duration, Instant
@@ -71,4 +72,4 @@ def idle(
     active = [source for name, source in sources.items() if now - committed.sources[name].arrived < timeout]
     if not active or len(active) == len(sources):
         return BEGINNING
-    return stepped(min(promised_by(stream, source) for source in active), rule.step)
+    return rounded_down(min(promised_by(stream, source) for source in active), rule.step)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from headrace.language.statements.statement import Form
 from headrace.observation import WorkObservation
 from headrace.operators.base.operator import Operator
-from headrace.operators.families.family import as_it_runs
+from headrace.operators.families.family import with_stored_layout
 from headrace.planner.explain.cost_attribution import Measured
 from headrace.planner.explain.diagram import dot, picture
 from headrace.planner.explain.diagram_svg import svg
@@ -82,7 +82,7 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     ]
     chain += sorted(pairs, key=len)
     row_layout_states = states_in_row_layout(home.latest())
-    plans = (explain(as_it_runs(operators[operator_id], row_layout_states)) for operator_id in chain)
+    plans = (explain(with_stored_layout(operators[operator_id], row_layout_states)) for operator_id in chain)
     filled = backfill_lines(home.latest().operators.get(standing.operator_id))
     return "\n".join([*plans, *filled, *query_lines(graph, registered)])
 

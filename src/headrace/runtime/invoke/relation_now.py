@@ -21,7 +21,7 @@ from headrace.runtime.messages.task_messages import RunRef, StateMessage
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.union_streams import inputs_of
 from headrace.runtime.progress import union_progress
-from headrace.runtime.progress.punctuation import progress_of
+from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.tasks.state import provisional_results
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING

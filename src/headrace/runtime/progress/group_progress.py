@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.algebra.expressions.punctuation_patterns import rolled_up
 from headrace.catalog.definitions import Progressing
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Operator
 from headrace.operators.time_windows.group_punctuation import BoundsOf, GroupAdvance
+from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.key_text import named
+from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pattern_bounds import bounds_of
+from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
 
 
@@ -57,3 +61,34 @@ def group_advance(
         now[name] = max(at, before.get(name, at))
     columns = group_punctuation_columns(operator, rule) if now else ()
     return GroupAdvance(columns, before, now, bounds_by(rule)) if columns else None
+
+
+def groups_after(
+    operator: Operator,
+    rule: Progressing,
+    before: Mapping[str, Instant],
+    emitted_to: Instant,
+    promised: Mapping[str, Instant],
+) -> dict[str, Instant]:
+    """The instants up to which groups of an operator beyond `emitted_to` have emitted, after an epoch with these promises."""
+    groups = {**before, **(promised if group_punctuation_columns(operator, rule) else {})}
+    groups = {group: at for group, at in groups.items() if at > emitted_to}
+    return rolled_up(groups) if rule.patterns else groups
+
+
+def has_unheard_promises(operators: Iterable[str], plan: EpochPlan, manifest: Manifest) -> bool:
+    """Whether promises for groups were made before one of these operators had read the rows: a backfill does not emit by them."""
+    promised = {
+        name: groups
+        for name, stream in plan.streams.items()
+        if stream.progress.groups and (groups := progress_of(manifest.stream(name)).groups)
+    }
+    if not promised:
+        return False
+    for name in operators:
+        operator, progress = plan.operators[name], manifest.operators[name]
+        if operator.stream in promised:
+            rule, before = plan.streams[operator.stream].progress, progress.group_punctuations
+            if groups_after(operator, rule, before, progress.emitted_to, promised[operator.stream]) != before:
+                return True
+    return False

@@ -6,7 +6,7 @@ defines its source: slack in time or rows, promises of its rows, its slowest sou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from headrace.algebra.expressions.punctuation_patterns import rolled_up
@@ -15,7 +15,6 @@ from headrace.runtime.messages.stream_progress import SourceProgress, StreamProg
 from headrace.runtime.messages.task_messages import StreamReceipt
 from headrace.runtime.plan import union_streams
 from headrace.runtime.progress import union_progress
-from headrace.store.logs.committed import CommittedSource, CommittedStream
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 
@@ -35,18 +34,18 @@ def after_epoch(
     latest = max(before.max_event_time, max_event_time)
     progress_of_sources = sources or {}
     if definition.progress.has_sources:
-        promised = least_of_sources(definition, progress_of_sources)
+        promised = slowest_promise(definition, progress_of_sources)
     else:
         promised = promised_by(definition, SourceProgress(latest))
-    promised = max(stepped(promised, definition.progress.step), data_punctuation)
+    promised = max(rounded_down(promised, definition.progress.step), data_punctuation)
     punctuation = max(before.punctuation, promised, before.min_punctuation)
-    beyond = {**before.groups}
+    group_promises = {**before.groups}
     for name, at in (groups or {}).items():
-        beyond[name] = max(at, beyond.get(name, BEGINNING))
-    beyond = {name: at for name, at in beyond.items() if at > punctuation}
+        group_promises[name] = max(at, group_promises.get(name, BEGINNING))
+    group_promises = {name: at for name, at in group_promises.items() if at > punctuation}
     if definition.progress.patterns:
-        beyond = rolled_up(beyond)
-    return StreamProgress(punctuation, latest, sources=progress_of_sources, groups=beyond)
+        group_promises = rolled_up(group_promises)
+    return StreamProgress(punctuation, latest, sources=progress_of_sources, groups=group_promises)
 
 
 def promised_by(definition: StreamDefinition, source: SourceProgress) -> Instant:
@@ -61,14 +60,14 @@ def promised_by(definition: StreamDefinition, source: SourceProgress) -> Instant
     return max(source.promised, source.max_event_time - definition.slack)
 
 
-def least_of_sources(definition: StreamDefinition, sources: Mapping[str, SourceProgress]) -> Instant:
+def slowest_promise(definition: StreamDefinition, sources: Mapping[str, SourceProgress]) -> Instant:
     """The slowest source's promise; BEGINNING until all expected sources were seen."""
     if len(sources) < max(1, definition.progress.expected):
         return BEGINNING
     return min(promised_by(definition, source) for source in sources.values())
 
 
-def stepped(bound: Instant, step: Duration | None) -> Instant:
+def rounded_down(bound: Instant, step: Duration | None) -> Instant:
     """A bound rounded down to a multiple of the step."""
     if step is None or bound in (BEGINNING, FOREVER):
         return bound
@@ -109,39 +108,3 @@ def _sources(
             progress, definition.progress.behind or 0
         )
     return sources
-
-
-def progress_of(committed: CommittedStream, min_punctuation: Instant = BEGINNING) -> StreamProgress:
-    """A stream's committed progress, and the least punctuation that the driver sets after the epoch."""
-    sources = {
-        name: SourceProgress(source.greatest, source.passed, source.tail, source.promised)
-        for name, source in committed.sources.items()
-    }
-    return StreamProgress(
-        committed.punctuation, committed.greatest, min_punctuation, sources, committed.groups
-    )
-
-
-def committed_progress(
-    committed: CommittedStream, progress: StreamProgress, seen: Iterable[str], now: Instant
-) -> CommittedStream:
-    """The progress of a stream to commit; `seen` are the sources that had rows, `now` the time of the epoch."""
-    fresh, sources = set(seen), committed.sources
-    if progress.sources:
-        sources = {
-            name: CommittedSource(
-                source.max_event_time,
-                source.settled_event_time,
-                source.reorder_buffer,
-                source.promised,
-                now if name in fresh or name not in committed.sources else committed.sources[name].arrived,
-            )
-            for name, source in progress.sources.items()
-        }
-    return replace(
-        committed,
-        punctuation=progress.punctuation,
-        greatest=progress.max_event_time,
-        sources=sources,
-        groups=dict(progress.groups),
-    )

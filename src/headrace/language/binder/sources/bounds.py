@@ -1,16 +1,18 @@
-"""Bounds `BEGIN b END e` of a window that slides or counts rows: both apply (docs/semantics.md, Bounds)."""
+"""Bounds `BEGIN b END e` of joined streams, and of a window that slides or counts rows (docs/semantics.md, Bounds)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
-from headrace.algebra.expressions.expression import Call, Expression, Literal
+from headrace.algebra.expressions.expression import Call, Expression, Literal, conjunction
 from headrace.algebra.query import Ago, StreamScan, UnionAll
 from headrace.algebra.windows.window import Changing, Rows, TimeRange, Unbounded
 from headrace.errors import UnsupportedQuery
 from headrace.language.binder.expressions.scope import BoundSource
 from headrace.language.syntax.ast import Select
 from headrace.schema import BOOLEAN
+from headrace.time import Instant
 
 
 def condition(select: Select, stream: BoundSource, text: str) -> Expression | None:
@@ -23,10 +25,36 @@ def condition(select: Select, stream: BoundSource, text: str) -> Expression | No
     begin, end = select.bounds
     if isinstance(begin, Ago) or isinstance(end, Ago):
         _refuse_now(select, stream, text)
+    return _within(select, stream, begin, end, _with_window(stream), text)
+
+
+def are_instants(bounds: tuple[Instant | Ago, Instant | Ago]) -> bool:
+    """Whether the bounds are constants."""
+    return not any(isinstance(bound, Ago) for bound in bounds)
+
+
+def joined_condition(select: Select, streams: Sequence[BoundSource], text: str) -> Expression | None:
+    """Constant bounds as a condition on the rows of every joined stream; None over bounds that are windows, up to NOW.
+
+    Raises `UnsupportedQuery` for a stream whose time is not one of its columns.
+    """
+    if select.bounds is None or not are_instants(select.bounds):
+        return None
+    begin, end = select.bounds
+    assert not isinstance(begin, Ago)
+    assert not isinstance(end, Ago)
+    return conjunction(
+        [_within(select, stream, begin, end, "over joined streams", text) for stream in streams]
+    )
+
+
+def _within(
+    select: Select, stream: BoundSource, begin: Instant, end: Instant, where: str, text: str
+) -> Expression:
     time = stream.find(stream.scan.time or "") if isinstance(stream.scan, StreamScan | UnionAll) else None
     if time is None:
         raise UnsupportedQuery(
-            f"BEGIN … END {_with_window(stream)} compares the stream's time column, and here there is none",
+            f"BEGIN … END {where} compares the stream's time column, and here there is none",
             span=select.bounds_span,
             text=text,
             remedy="Put BEGIN … END into the query that is read, or leave out the window or its SLIDE.",

@@ -14,6 +14,7 @@ from headrace.algebra.windows.window import CHANGE, Changing, Session, TimeSlide
 from headrace.errors import UnsupportedQuery, UserError, did_you_mean
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, joined, located
 from headrace.language.binder.expressions.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
+from headrace.language.binder.sources.bounds import are_instants
 from headrace.language.binder.sources.set_operators import several
 from headrace.language.binder.sources.stream_joins import bounded, check_grouped_window, check_together
 from headrace.language.binder.sources.unions import check_read, united
@@ -80,7 +81,7 @@ def bind_from(
         sources = [_with_group_window(source, select.window, text) for source in sources]
     _check_aliases(sources, text)
     stream, *others = _streams(sources, text)
-    if others and select.bounds is not None:
+    if others and select.bounds is not None and not are_instants(select.bounds):
         limits = select.bounds
         sources = [item if item.window is None else bounded(item, *limits, text) for item in sources]
         stream, *others = _streams(sources, text)

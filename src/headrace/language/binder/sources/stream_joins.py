@@ -39,10 +39,10 @@ def bounded(source: BoundSource, begin: Instant | Ago, end: Instant | Ago, text:
     """
     if not (isinstance(begin, Ago) and end == Ago()) or not isinstance(source.window, Unbounded | TimeRange):
         _fail(
-            "BEGIN … END over joined streams is an interval up to NOW, and allows no window but [RANGE d]",
+            "NOW in BEGIN … END over joined streams is the end of an interval, and allows no window but [RANGE d]",
             source.span,
             text,
-            "Write BEGIN NOW - INTERVAL d END NOW, or compare the streams' time columns in WHERE.",
+            "Write BEGIN NOW - INTERVAL d END NOW, or give two instants.",
         )
     range_ = begin.duration if isinstance(source.window, Unbounded) else source.window.range
     return replace(source, window=TimeRange(min(range_, begin.duration)), bare=False)
