@@ -7,10 +7,12 @@ import json
 import subprocess
 import sys
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from headrace import __version__
+from headrace.operators.row_windows.tuple_windows import TupleSlides
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from tests.cli.building import apart, bid, environment, headrace, put, script
@@ -253,3 +255,40 @@ def test_status_counts_the_rows_that_fail_in_a_provisional_closing(tmp_path) -> 
         assert hub.run_once()["q"].num_rows == 1
         assert hub.status()["closing_rejected"] == {"q": 2, "over": 3}
         assert hub.status()["rejected"] == {}
+
+
+@pytest.mark.parametrize("style", ["table", "csv", "json"])
+def test_a_date_that_python_does_not_have_is_printed_and_the_other_answers_too(tmp_path, style) -> None:
+    put(tmp_path / "bids", "1.csv", bid(1, 2, 150), bid(90, 7, 150))
+    far = (
+        "CREATE QUERY far AS SELECT date_add(DATE'2024-01-01', 2000000000) AS d FROM bids WHERE auction = 7;"
+    )
+    path, home = script(tmp_path, far), tmp_path / "home"
+    done = headrace("run", path, "--once", "--home", home, "--format", style)
+    assert done.returncode == 0, done.stderr
+    assert "+5477838-01-06" in done.stdout
+    assert "dear" in done.stdout
+    assert "+5477838-01-06" in headrace("shell", "--home", home, "-e", "INVOKE far").stdout
+    assert "+5477838-01-06" in headrace("fetch", "far", "--home", home).stdout
+
+
+@pytest.mark.parametrize("output", [False, True])
+def test_a_query_that_fails_is_named_the_others_answer_and_the_run_exits_with_1(
+    tmp_path, monkeypatch, output
+) -> None:
+    """What Arrow raises where results outgrow a column, without the gigabytes."""
+
+    def full(*_):
+        raise pa.lib.ArrowCapacityError("array cannot contain more than 2147483646 bytes")
+
+    monkeypatch.setattr(TupleSlides, "advance", full)
+    put(tmp_path / "bids", "1.csv", bid(1, 2, 150), bid(90, 7, 150))
+    bad = "CREATE QUERY bad AS SELECT COUNT(*) AS n FROM bids [RANGE 5 SECONDS SLIDE 1 ROW];"
+    more = ("--output", tmp_path / "out") if output else ()
+    done = headrace("run", script(tmp_path, bad), "--once", "--home", tmp_path / "home", *more)
+    assert done.returncode == 1
+    assert "bad failed, and the others continue: ArrowCapacityError: array cannot contain" in done.stderr
+    answer = (tmp_path / "out" / "dear.csv").read_text() if output else done.stdout
+    assert "1,2,150.0" in answer
+    shown = headrace("shell", "--home", tmp_path / "home", "-e", "SHOW QUERIES WHERE state = 'failed'").stdout
+    assert "bad,failed" in shown

@@ -229,9 +229,12 @@ class _ResultPrinter:
             return
         for query in self._hub.catalog.queries.values():
             operator, meaning = self._hub.operator_and_query(query.definition.name)
-            for part in result_log.epochs_of(home, manifest, operator.id, start):
-                rows = result_log.ordered(part.table, operator.sort, meaning.schema.names)
-                self._screen.rows(query.definition.name, part.epoch, visible(rows, meaning, changes=True))
+            try:
+                for part in result_log.epochs_of(home, manifest, operator.id, start):
+                    rows = result_log.ordered(part.table, operator.sort, meaning.schema.names)
+                    self._screen.rows(query.definition.name, part.epoch, visible(rows, meaning, changes=True))
+            except Exception as failure:  # noqa: BLE001 - of any kind: it is this answer's
+                self._hub.closing_failures[query.definition.name] = of_query(failure)
 
 
 def _home(options: RunOptions, stack: ExitStack) -> tuple[Path, bool]:

@@ -295,3 +295,18 @@ def test_ten_thousand_terms_do_not_exhaust_the_stack() -> None:
     for _ in range(10_000):
         deep = Call("+", (deep, Literal(1, BIGINT)), BIGINT)
     assert evaluate(deep, {"x": pa.array([1])}, 1).values.to_pylist() == [10_001]
+
+
+def test_a_kernel_that_fails_on_a_batch_is_computed_by_halves_until_its_rows_are_found() -> None:
+    lengths = pa.array([2**31 - 1 if row % 7 == 3 else 3 for row in range(50)], pa.int32())
+    divisors = pa.array([row % 5 for row in range(50)], pa.int32())
+    columns = {"k": pa.array(["a"] * 50), "n": lengths, "d": divisors}
+    quotient = Cast(Call("/", (Column("n", INT), Cast(Column("d", INT), DOUBLE)), DOUBLE), INT)
+    times = Call("*", (quotient, Column("d", INT)), INT)
+    found = evaluate(Call("repeat", (Column("k", STRING), times), STRING), columns, 50)
+    assert found.errors is not None
+    reasons = dict(found.errors.reasons)
+    assert set(reasons) == {row for row in range(50) if row % 7 == 3 or row % 5 == 0}
+    assert all("division by zero" in reasons[row] for row in range(0, 50, 5))
+    assert all("characters" in reasons[row] for row in range(3, 50, 7) if row % 5 == 1)
+    assert found.values.is_null().to_pylist() == [row in reasons for row in range(50)]

@@ -18,6 +18,7 @@ import pyarrow as pa
 from headrace.algebra.windows.window import CHANGE
 from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.base.operator import AT
+from headrace.operators.base.query_failures import ROW_FAILURES
 from headrace.operators.output.output_stage import HIDDEN
 from headrace.runtime.home import file_names
 from headrace.runtime.home.run_cache import section_of
@@ -101,7 +102,7 @@ class RetentionPass:
         return bool(facts[2] >= emitted_to - retention.length)
 
     def _added_up(self, old: list[Mapping[str, Any]]) -> bool:
-        """Add up the changes of relations that expire; False when they are too few yet."""
+        """Add up the changes of relations that expire; False when they are too few yet, or more than a column can hold."""
         files_of: dict[str, list[str]] = {}
         rows = 0
         for entry in old:
@@ -114,7 +115,10 @@ class RetentionPass:
             return True
         if rows < max(_FEWEST, sum(self.sums[name][1] for name in files_of if name in self.sums)):
             return False
-        net_rows = {operator: self._sum(operator, files) for operator, files in files_of.items()}
+        try:
+            net_rows = {operator: self._sum(operator, files) for operator, files in files_of.items()}
+        except ROW_FAILURES:  # these results are retained, and the epoch does not fail
+            return False
         name = file_names.results_run(self.manifest.epoch, 0)
         self.store.write_once(name, parts(net_rows, compressed=True), durable=False)
         self.files.unsynced.append(name)

@@ -52,8 +52,8 @@ class Evaluation:
                 inputs = [memo[step] for step in node.inputs]
                 try:
                     memo[node] = node.compute(frame, inputs)
-                except ROW_FAILURES as failure:
-                    memo[node] = by_halves(node.compute, node.type, frame, inputs, failure)
+                except ROW_FAILURES:
+                    memo[node] = by_halves(node.compute, node.type, frame, inputs)
         return memo[steps[-1]]
 
     def _evaluated(self, expression: Expression) -> Result:
