@@ -93,11 +93,11 @@ def test_the_same_in_plain_structured_streaming_gives_the_same_answers(
     assert len(dear) > 100
     assert len(per_minute) > 10
     statements = re.search(r'hub\.execute\("""(.*?)"""\)', ours, re.DOTALL)[1]
-    late_comer = re.search(r'hub\.register\("(.*?)"', ours)[1]
+    added_later = re.search(r'hub\.register\("(.*?)"', ours)[1]
     with Hub(tmp_path / "home", LocalExecutor(), tasks=2) as hub:
         hub.execute(statements.replace("USING push", f"USING parquet OPTIONS (path '{tmp_path}/bids')"))
         hub.catch_up()
-        hub.register(late_comer, name="per_minute")
+        hub.register(added_later, name="per_minute")
         hub.catch_up()
         assert told(hub, "dear", ["auction", "n", "top"]) == dear
         assert told(hub, "per_minute", ["n"]) == per_minute

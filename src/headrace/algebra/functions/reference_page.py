@@ -27,8 +27,8 @@ _INTRODUCTION: Final = """# Scalar functions and operators
 
 Every function below has the results of Spark SQL under ANSI rules (`spark.sql.ansi.enabled`), in the session's zone: values, types,
 NULLs and failures. A row on which an expression fails (overflow, division by zero, a cast that overflows) leaves the query and goes
-to its reject folder; other queries are not affected. In the column NULL, *strict* is a function that is NULL as soon as an argument is;
-*own rule* is one that treats NULL in the way its meaning describes.
+to its reject folder; other queries are not affected. In the column NULL, *strict* means that the result is NULL as soon
+as an argument is, and *own rule* that NULL is treated as the meaning describes.
 
 Conversions are those of Spark's ANSI mode: `INT / INT` is DOUBLE, a text that is combined with a number or a time is cast to it,
 DECIMAL arithmetic has Spark's precision and scale. Names are case-insensitive.
