@@ -21,6 +21,7 @@ from headrace.reference.relational import Rejects
 from headrace.runtime.epoch.executor import Executor, LocalExecutor
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.introspection.status import failed
 from headrace.runtime.results import result_log
 from headrace.time import SECOND
 from tests.laws.comparing import sort_key, within_rounding
@@ -192,6 +193,7 @@ def answer(hub: Hub, name: str, closing: Mapping[str, pa.Table] | None = None) -
 
 
 def _answer(hub: Hub, name: str, closing: Mapping[str, pa.Table]) -> list[Any]:
+    assert name not in failed(hub), f"{name}: {failed(hub)[name]}"
     operator, query = hub.operator_and_query(name)
     tables = [part.table for part in result_log.epochs_of(hub.home, hub.home.latest(), operator.id)]
     if name in closing:

@@ -346,6 +346,7 @@ with Hub(home, LocalExecutor(), tasks=2) as hub:
     hub.catch_up()
     told = {name: hub.query(name).invoke().num_rows for name in names}
     assert explain_all(Home.at(home))
+    assert not hub.status()["failed"], hub.status()["failed"]
 print(json.dumps(told))
 """
 
