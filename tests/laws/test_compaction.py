@@ -194,7 +194,10 @@ def test_a_home_that_merges_after_every_epoch_answers_each_invoke_as_the_referen
             hub.execute(f"DROP QUERY {names[-1]}")
         with rig.hub(3) as hub:
             assert_invoked(rig, hub, files, range(min(change, len(files)), len(files)))
-            assert answers(hub) == {each: emitted(hub, each, files) for each in names[:-1]}
+            found = answers(hub)
+            for name in names[:-1]:
+                on_request = hub.operator_and_query(name)[0].on_request is not None
+                assert found[name] == ([] if on_request else emitted(hub, name, files)), name
             assert faults_once_tidy(hub) == []
 
 
