@@ -93,6 +93,8 @@ def _listing(
             every = _streams(home, manifest, warnings) if kind == "stream" else _relations(home)
         rows = [row for row in every if all(condition.holds([row["name"]]) for condition in selection)]
     names = _COLUMNS[kind]
+    if kind == "stream" and not any(row["warning"] for row in rows):
+        names = {name: type_ for name, type_ in names.items() if name != "warning"}
     return pa.table({name: pa.array([row[name] for row in rows], kind_) for name, kind_ in names.items()})
 
 
