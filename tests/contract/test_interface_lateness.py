@@ -52,7 +52,7 @@ def test_late_rows_are_counted_before_where_and_enter_no_query_live_or_registere
     assert later.stdout.startswith("# later\nk,t\na,4\n")
     assert later.stderr == ""  # they were told of in the run they came in
     shown = home.shell("SHOW STREAMS").stdout
-    assert "s,csv,at,0 SECONDS,3,1,0,1970-01-01T00:00:12Z,1.0,0,\n" in shown
+    assert "s,csv,at,0 SECONDS,3,1,0,1970-01-01T00:00:12Z,1.0,0\n" in shown
 
 
 def test_a_late_row_that_every_query_takes_in_is_no_setback(tmp_path) -> None:
