@@ -19,7 +19,7 @@ def test_a_second_writer_is_told_who_is_the_first(tmp_path: Path) -> None:
     with (
         HomeLock(tmp_path / "home"),
         pytest.raises(
-            HomeInUse, match=rf"is in use by process {os.getpid()} on .*Stop it, or give another home"
+            HomeInUse, match=rf"is in use by process {os.getpid()} on .*Stop it, or name another home"
         ),
     ):
         HomeLock(tmp_path / "home").acquire()
