@@ -23,6 +23,7 @@ from tests.mutants.operators import mutants
         ("x = True", {"False"}),
         ("x = a", set()),
         ("x: Literal[3] = a", set()),
+        ("@dataclass(frozen=True)\nclass A: ...", set()),
     ],
 )
 def test_each_kind_of_mistake_is_made_once(line: str, changes: set[str]) -> None:

@@ -81,8 +81,10 @@ def _changed(node: ast.expr) -> Iterator[str]:
 
 
 def _annotations(tree: ast.AST) -> Iterator[ast.AST]:
-    """Expressions that never run: types."""
+    """Expressions in which a mistake is none: types, and arguments of decorators."""
     for node in ast.walk(tree):
+        for decorator in getattr(node, "decorator_list", ()):
+            yield from ast.walk(decorator)
         for types in (getattr(node, "annotation", None), getattr(node, "returns", None)):
             if isinstance(types, ast.AST):
                 yield from ast.walk(types)
