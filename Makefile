@@ -61,10 +61,10 @@ golden: $(DEV_STAMP) ## record the answers of golden cases (ARGS: files), to rev
 	$(BIN)/python -m tests.golden.record $(ARGS)
 
 soak: $(DEV_STAMP) ## the long tests: kills, restarts, many generated histories
-	HYPOTHESIS_PROFILE=soak $(PYTEST) -m "soak or not soak" --timeout=3600 --session-timeout=0 $(ARGS)
+	HYPOTHESIS_PROFILE=soak $(PYTEST) -m "soak or not soak" --timeout=3600 --session-timeout=360000 $(ARGS)
 
 kills: $(DEV_STAMP) ## two hundred kills of a running driver; goes on where it was cut short
-	$(PYTEST) -m "soak or not soak" --timeout=3600 --session-timeout=0 tests/soak $(ARGS)
+	$(PYTEST) -m "soak or not soak" --timeout=3600 --session-timeout=360000 tests/soak $(ARGS)
 
 bench: $(BENCH_STAMP) ## measure, and write the figures to benchmarks/results
 	@test -d benchmarks || { echo "There is no benchmarks folder in this checkout." >&2; exit 1; }
