@@ -274,12 +274,12 @@ _AFTER: dict[str, tuple[int | type[BaseException], ...]] = {
 }
 
 
-def share_of(points: Sequence[Point], one_in: int, advance: str) -> list[Point]:
-    """Every `one_in`-th point, beginning at another one whenever `turn` is another text; all of them in `make soak`.
+def share_of(points: Sequence[Point], one_in: int, seed: str) -> list[Point]:
+    """Every `one_in`-th point, beginning at another one whenever `seed` is another text; all of them in `make soak`.
 
-    With a digest of the sources as `turn` a failure comes again until something is changed, and all points are tried in the
+    With a digest of the sources as `seed` a failure comes again until something is changed, and all points are tried in the
     course of some changes.
     """
     if os.environ.get("HYPOTHESIS_PROFILE") == "soak":
         return list(points)
-    return list(points[int(hashlib.sha256(advance.encode()).hexdigest(), 16) % one_in :: one_in])
+    return list(points[int(hashlib.sha256(seed.encode()).hexdigest(), 16) % one_in :: one_in])

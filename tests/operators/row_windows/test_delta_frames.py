@@ -14,14 +14,14 @@ VALUES = st.sampled_from((np.nan, np.inf, -np.inf, 0.0, 1.0, 2.0, 2.5, 3.0, 5.0,
 
 def by_hand(codes: list[int], values: list[float], threshold: float) -> list[bool]:
     first: dict[int, float] = {}
-    data_punctuation = []
+    starts = []
     for code, value in zip(codes, values, strict=True):
         known = first.get(code)
         begins = known is not None and (value > known + threshold or value < known - threshold)
         if begins or (known is None and not np.isnan(value)):
             first[code] = value
-        data_punctuation.append(begins)
-    return data_punctuation
+        starts.append(begins)
+    return starts
 
 
 @pytest.mark.parametrize("at_once", [2, 5, 1 << 16])

@@ -47,20 +47,20 @@ MORE = "CREATE STREAM p (v BIGINT) USING push; PAUSE QUERY resting; ALTER QUERY 
 
 @dataclass(frozen=True)
 class Operation:
-    """Something a user does; what the same again is told where it has been done, if that is an error (nothing: it is none).
+    """Something a user does; `error_when_repeated`: the error of a repetition after it took effect, if there is one.
 
     `once`: it is one append to the query log, so that the log says whether it has been done twice. `says`: it is a statement
     or an acknowledgement, whose errors say what they have left; what has failed of an epoch the next one finds out.
     """
 
     do: Callable[[Run, Hub], object]
-    recomputed_changelog: str = ""
+    error_when_repeated: str = ""
     once: bool = True
     says: bool = True
 
 
-def statement(script: str, recomputed_changelog: str = "", *, once: bool = True) -> Operation:
-    return Operation(lambda _, hub: hub.execute(script), recomputed_changelog, once)
+def statement(script: str, error_when_repeated: str = "", *, once: bool = True) -> Operation:
+    return Operation(lambda _, hub: hub.execute(script), error_when_repeated, once)
 
 
 def client_of(hub: Hub) -> Client:
@@ -166,8 +166,8 @@ class Run:
             told = str(again)
         else:
             return
-        assert self.operation.recomputed_changelog, told
-        assert self.operation.recomputed_changelog in told
+        assert self.operation.error_when_repeated, told
+        assert self.operation.error_when_repeated in told
         assert getattr(failure, "outcome", None) != "absent", "nothing of it was said to be there"
 
     def found(self, hub: Hub) -> dict[str, Any]:
