@@ -18,7 +18,7 @@ from headrace.catalog.journal import query_to_json, relation_to_json, settings_t
 from headrace.connectors.records.options import settle
 from headrace.connectors.sources.listing import not_there_yet
 from headrace.connectors.sources.source_reader import read_all, require_usable
-from headrace.errors import UserError, did_you_mean
+from headrace.errors import NameTaken, UnknownName, UserError, did_you_mean
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_statement import parse_script
 from headrace.language.statements.stream_keywords import stream_from_keywords
@@ -208,10 +208,10 @@ class Statements:
         if kind is None or (existing is not None and replacing):
             return
         if existing is None:
-            raise UserError(
+            raise NameTaken(
                 f"there is a {kind} named '{name}' already", remedy="Choose another name, or drop it first."
             )
-        raise UserError(
+        raise NameTaken(
             f"the {kind} '{name}' exists and differs in {differences(self._catalog, existing, new)}",
             remedy="CREATE OR REPLACE takes the new definition; DROP removes the old one.",
         )
@@ -257,7 +257,7 @@ class Statements:
         stored = self._catalog.relation(statement.name)
         if stored is None:
             names = [relation.definition.name for relation in self._catalog.relations.values()]
-            raise UserError(
+            raise UnknownName(
                 f"there is no relation '{statement.name}'", remedy=did_you_mean(statement.name, names)
             )
         return self._put_relation(stored.definition, stored.version + 1, "refreshed")
