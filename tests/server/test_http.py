@@ -219,3 +219,21 @@ def test_a_body_beyond_the_limit_is_refused_while_it_comes(hub: Served, tmp_path
         file.truncate((64 << 20) + 1)
     status, text = hub.curl("/v1/streams/s/rows", "-X", "POST", "--data-binary", f"@{large}")
     assert (status, "larger than" in text) == (413, True)
+
+
+def test_metrics_count_what_is_committed(hub: Served) -> None:
+    def value(line: str) -> float:
+        (found,) = [text for text in hub.curl("/metrics")[1].splitlines() if text.startswith(f"{line} ")]
+        return float(found.rpartition(" ")[2])
+
+    before = value('headrace_stream_rows_total{stream="s"}')
+    hub.post("/v1/streams/s/rows", '{"k":"m","v":1,"at":"2024-01-01T00:01:01Z"}\n' * 3, *JSON_LINES)
+    for _ in range(200):
+        if value('headrace_stream_rows_total{stream="s"}') == before + 3:
+            break
+    assert value('headrace_stream_rows_total{stream="s"}') == before + 3
+    hub.post("/v1/statements", "PAUSE QUERY total")
+    assert value('headrace_queries{state="paused"}') == 1
+    hub.post("/v1/statements", "RESUME QUERY total")
+    assert value('headrace_epoch_seconds_count{stage="execute"}') > 0
+    assert value('headrace_http_request_seconds_count{method="POST",route="/v1/statements",status="200"}') > 0

@@ -17,6 +17,7 @@ from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Access
 from headrace.server.following import ENCODED, Publications
+from headrace.server.metrics import HubMetrics, Measured
 from headrace.server.problems import add_handlers
 from headrace.server.repetition import Repetitions
 from headrace.server.routes import observation, queries, statements, streams
@@ -43,8 +44,11 @@ def application(hub: Hub, access: Access, publications: Publications) -> FastAPI
         docs_url=None,
         redoc_url=None,
     )
+    app.state.metrics = HubMetrics(hub)
+    app.add_middleware(Measured, metrics=app.state.metrics)
     add_handlers(app)
     app.include_router(observation.open_router)
+    app.include_router(observation.metrics_router, dependencies=[Depends(access)])
     for routes in (statements, queries, streams, observation):
         app.include_router(routes.router, dependencies=[Depends(access)])
     return app

@@ -6,6 +6,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.encoders import jsonable_encoder
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from headrace.server.problems import Refused
 from headrace.server.routes.queries import explained
@@ -13,6 +15,14 @@ from headrace.server.routes.queries import explained
 router = APIRouter(prefix="/v1", tags=["observation"])
 open_router = APIRouter(tags=["health"])
 """Routes without access control: for load balancers, and without any fact about the home."""
+
+metrics_router = APIRouter(tags=["observation"])
+
+
+@metrics_router.get("/metrics", response_class=PlainTextResponse)
+def metrics(request: Request) -> Response:
+    """Counters and times for Prometheus."""
+    return Response(request.app.state.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
 @open_router.get("/healthz")
