@@ -1,7 +1,8 @@
 """`headrace shell`: statements typed at a prompt, or given with -e.
 
 Statements that only read (SHOW, DESCRIBE, EXPLAIN, INVOKE) need no lock and no Spark, so they run at once, also while another
-process writes the home. The first statement that changes something makes this process the writer.
+process writes the home. Other statements are sent to the process that runs the home; where there is none, the first one makes
+this process the writer.
 """
 
 from __future__ import annotations
@@ -94,11 +95,24 @@ class Session:
         if isinstance(statement, stmt.SetTimeZone):
             self._zone = statement.zone
             return Outcome("set", None, f"time zone {statement.zone}")
+        if self._hub is None and is_listening(self.home):
+            return self._sent(statement, text)
         hub = self._writer()
         with Interrupts() as stop:
             if isinstance(statement, stmt.Invoke):
                 hub.catch_up(stop.proceed)
             return hub.carry_out(statement, text)
+
+    def _sent(self, statement: stmt.Statement, text: str) -> Outcome:
+        """The outcome of a statement that the process executes which runs the home."""
+        with connect_hub(self.home) as remote:
+            try:
+                (outcome,) = remote.execute(f"SET TIME ZONE '{self._zone}'; " * 0 + text[statement.span.start : statement.span.end])
+            except UserError as error:
+                if error.span is not None:
+                    error.span = Span(*(offset + statement.span.start for offset in error.span))
+                raise
+        return outcome
 
     def _writer(self) -> Hub:
         if self._hub is None:
