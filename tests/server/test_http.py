@@ -194,13 +194,20 @@ def test_a_mistake_is_a_problem_with_its_place_and_remedy(
     kind = "application/json" if path == "/v1/queries" else "application/x-ndjson"
     found, problem = hub.post(path, body, "-H", f"Content-Type: {kind}")
     assert (found, message in problem["error"]["message"]) == (status, True), problem
-    assert set(problem["error"]) == {"message", "line", "column", "remedy"}
+    assert set(problem["error"]) == {"message", "line", "column", "width", "remedy"}
     assert "Traceback" not in str(problem)
 
 
 def test_the_place_of_a_mistake_is_in_its_own_fields(hub: Served) -> None:
     _, problem = hub.post("/v1/statements", "CREATE QUERY x AS\n SELECT nothing FROM s")
-    assert (problem["error"]["line"], problem["error"]["column"]) == (2, 9)
+    assert (problem["error"]["line"], problem["error"]["column"], problem["error"]["width"]) == (2, 9, 7)
+
+
+def test_a_time_zone_is_that_of_one_script(hub: Served) -> None:
+    hub.post("/v1/statements", "SET TIME ZONE 'Asia/Tokyo'")
+    create = "CREATE QUERY noon AS SELECT COUNT(*) AS n FROM s WHERE at >= TIMESTAMP'2024-01-01 00:00:01'"
+    assert hub.post("/v1/statements", create)[0] == 200
+    assert hub.post("/v1/statements?zone=Asia/Tokyo", create)[0] == 409
 
 
 def test_the_plan_status_health_and_description(hub: Served) -> None:

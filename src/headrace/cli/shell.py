@@ -20,11 +20,13 @@ from headrace.errors import HeadraceError, UserError
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_statement import parse_script
 from headrace.language.syntax.lexer import tokens
+from headrace.remote.remote_hub import connect_hub
+from headrace.remote.sockets import is_listening
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.invoke.home_reader import Reader
 from headrace.runtime.statements.outcome import Outcome
 from headrace.runtime.statements.show import show
+from headrace.server.opening import open_hub
 
 _LOOKS: Final = (stmt.Show, stmt.Describe, stmt.ExplainQuery, stmt.ExplainAll, stmt.ExplainSelect)
 _WORDS: Final = (
@@ -104,14 +106,13 @@ class Session:
             return hub.carry_out(statement, text)
 
     def _sent(self, statement: stmt.Statement, text: str) -> Outcome:
-        """The outcome of a statement that the process executes which runs the home."""
+        """The outcome of a statement that is executed by the process that runs the home."""
+        start, end = statement.span
+        before = "".join(
+            sign if sign == "\n" else " " for sign in text[:start]
+        )  # the statement keeps its place
         with connect_hub(self.home) as remote:
-            try:
-                (outcome,) = remote.execute(f"SET TIME ZONE '{self._zone}'; " * 0 + text[statement.span.start : statement.span.end])
-            except UserError as error:
-                if error.span is not None:
-                    error.span = Span(*(offset + statement.span.start for offset in error.span))
-                raise
+            (outcome,) = remote.execute(before + text[start:end], zone=self._zone)
         return outcome
 
     def _writer(self) -> Hub:

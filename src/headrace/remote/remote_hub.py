@@ -29,11 +29,10 @@ class RemoteHub:
     def __repr__(self) -> str:
         return f"<hub of {self._transport.address}>"
 
-    def execute(self, script: str) -> list[Outcome]:
-        """As `Hub.execute`."""
-        answers = self._transport.json(
-            "POST", "/v1/statements", params={"tables": "arrow"}, content=script.encode()
-        )
+    def execute(self, script: str, *, zone: str = "UTC") -> list[Outcome]:
+        """As `Hub.execute`; `zone` is the time zone of the script's literals, as after SET TIME ZONE."""
+        params = {"tables": "arrow", "zone": zone}
+        answers = self._transport.json("POST", "/v1/statements", script=script, params=params)
         return [_outcome(answer) for answer in answers]
 
     def register(

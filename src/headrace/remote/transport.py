@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx
 import pyarrow as pa
 
-from headrace.errors import HeadraceError, NameTaken, UnknownName, UserError
+from headrace.errors import HeadraceError, NameTaken, Span, UnknownName, UserError
 from headrace.remote.sockets import short_address
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
@@ -43,12 +43,14 @@ class Transport:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         return Transport(url, httpx.Client(base_url=url, headers=headers, timeout=_timeouts()))
 
-    def json(self, method: str, path: str, **request: Any) -> Any:
-        """The JSON of a response.
+    def json(self, method: str, path: str, *, script: str | None = None, **request: Any) -> Any:
+        """The JSON of a response. A `script` is the request's body, in which mistakes have their place.
 
         Raises what the hub's problem says, and `HubGone` when there is no answer.
         """
-        return self._request(method, path, **request).json()
+        if script is not None:
+            request["content"] = script.encode()
+        return self._request(method, path, script, **request).json()
 
     def text(self, method: str, path: str, **request: Any) -> str:
         """The text of a response; raises as `json`."""
@@ -73,11 +75,11 @@ class Transport:
                 raise error_of(response)
             yield response
 
-    def _request(self, method: str, path: str, **request: Any) -> httpx.Response:
+    def _request(self, method: str, path: str, script: str | None = None, **request: Any) -> httpx.Response:
         with _answering(self.address):
             response = self.client.request(method, path, **request)
         if response.is_error:
-            raise error_of(response)
+            raise error_of(response, script)
         return response
 
     def close(self) -> None:
@@ -93,19 +95,20 @@ def _answering(address: str) -> Iterator[None]:
         raise HubGone(f"the hub of {address} does not answer: {error}") from error
 
 
-def error_of(response: httpx.Response) -> HeadraceError:
-    """The error that a response describes."""
+def error_of(response: httpx.Response, script: str | None = None) -> HeadraceError:
+    """The error that a response describes, placed in the script that was sent."""
     try:
         problem = response.json()["error"]
     except (ValueError, KeyError, TypeError):
         return HeadraceError(f"the hub answered {response.status_code}: {response.text[:200]}")
     message, remedy = problem["message"], problem["remedy"]
-    if problem["line"] is not None:
-        message = f"line {problem['line']}, column {problem['column']}: {message}"
     if response.status_code >= 500:
         return HeadraceError(message if remedy is None else f"{message}\n  {remedy}")
     kind = {404: UnknownName, 409: NameTaken}.get(response.status_code, UserError)
-    return kind(message, remedy=remedy)
+    if script is None or problem["line"] is None:
+        return kind(message, remedy=remedy)
+    start = sum(len(line) + 1 for line in script.split("\n")[: problem["line"] - 1]) + problem["column"] - 1
+    return kind(message, span=Span(start, start + problem["width"]), text=script, remedy=remedy)
 
 
 def table_of(stream: bytes) -> pa.Table:

@@ -36,7 +36,8 @@ def problem_of(error: HeadraceError) -> tuple[int, dict[str, Any]]:
     """The status and the body of an error."""
     if isinstance(error, UserError):
         line, column = error.line_and_column or (None, None)
-        return _status_of(error), _problem(error.message, error.remedy, line, column)
+        width = None if error.span is None else max(1, error.span.end - error.span.start)
+        return _status_of(error), _problem(error.message, error.remedy, line, column, width)
     # The disk or an epoch failed: the request may be repeated, as the message says.
     status = 503 if isinstance(error, StoreError) else 500
     message, _, remedy = str(error).partition("\n")
@@ -50,9 +51,14 @@ def _status_of(error: UserError) -> int:
 
 
 def _problem(
-    message: str, remedy: str | None = None, line: int | None = None, column: int | None = None
+    message: str,
+    remedy: str | None = None,
+    line: int | None = None,
+    column: int | None = None,
+    width: int | None = None,
 ) -> dict[str, Any]:
-    return {"error": {"message": message, "line": line, "column": column, "remedy": remedy}}
+    """`line` and `column` count from 1; `width` is how many characters the mistake has."""
+    return {"error": {"message": message, "line": line, "column": column, "width": width, "remedy": remedy}}
 
 
 async def _of_headrace(_: Request, error: Exception) -> JSONResponse:

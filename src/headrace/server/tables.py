@@ -20,6 +20,7 @@ from headrace.time import Instant
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
 _FORMATS: Final = {
+    "application/x-www-form-urlencoded": "json",  # what curl says of any text
     "application/x-ndjson": "json",
     "application/json": "json",
     "text/csv": "csv",
@@ -72,7 +73,9 @@ def pushed_rows(
     kind = _FORMATS.get(media_type.partition(";")[0].strip().lower())
     if kind is None:
         raise Refused(
-            415, f"rows as '{media_type}' are not understood", f"Send one of {', '.join(_FORMATS)}."
+            415,
+            f"rows as '{media_type}' are not understood",
+            f"Send application/x-ndjson, text/csv or {ARROW}.",
         )
     if kind == "arrow":
         return _of_arrow(body), [], 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -81,10 +82,25 @@ class Statements:
             stmt.Invoke: self._invoke,
         }
 
-    def execute(self, script: str) -> list[Outcome]:
-        """All statements of a script, in order. A parse error anywhere stops it before the first takes effect."""
-        with no_cycles_sought(len(script) >= _LONG_SCRIPT):
+    def execute(self, script: str, zone: str | None = None) -> list[Outcome]:
+        """All statements of a script, in order. A parse error anywhere stops it before the first takes effect.
+
+        With a `zone` the script begins in it, and its SET TIME ZONE ends with it.
+        """
+        with no_cycles_sought(len(script) >= _LONG_SCRIPT), self._in_zone(zone):
             return self.carry_out_all(parse_script(script, self._zone), script)
+
+    @contextmanager
+    def _in_zone(self, zone: str | None) -> Iterator[None]:
+        if zone is None:
+            yield
+            return
+        with self._one_script:
+            before, self._zone = self._zone, zone
+            try:
+                yield
+            finally:
+                self._zone = before
 
     def carry_out_all(self, statements: Iterable[stmt.Statement], script: str) -> list[Outcome]:
         """Statements in order; changes of queries that follow one another are logged and planned together."""

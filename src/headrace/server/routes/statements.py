@@ -23,19 +23,26 @@ router = APIRouter(prefix="/v1", tags=["statements"])
 async def execute(
     request: Request,
     tables: Annotated[str, Query(pattern="^(json|arrow)$")] = "json",
+    zone: str = "UTC",
     idempotency_key: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Run a script of statements ended by `;`. One outcome a statement; a mistake anywhere in its syntax runs none."""
+    """Run a script of statements ended by `;`. One outcome a statement; a mistake anywhere in its syntax runs none.
+
+    `zone` is the time zone of literals, as after SET TIME ZONE, for this script only.
+    """
     hub, script = request.app.state.hub, await text_of(request)
     answer = await run_in_threadpool(
-        request.app.state.repetitions.answer, idempotency_key, script, lambda: _outcomes(hub, script, tables)
+        request.app.state.repetitions.answer,
+        idempotency_key,
+        script,
+        lambda: _outcomes(hub, script, zone, tables),
     )
     return Response(answer, media_type="application/json")
 
 
-def _outcomes(hub: Hub, script: str, tables: str) -> str:
-    statements = parse_script(script)
-    outcomes = hub.execute(script)
+def _outcomes(hub: Hub, script: str, zone: str, tables: str) -> str:
+    statements = parse_script(script, zone)
+    outcomes = hub.execute(script, zone=zone)
     texts = [script[statement.span.start : statement.span.end] for statement in statements]
     return f"[{','.join(_outcome(text, outcome, tables) for text, outcome in zip(texts, outcomes, strict=True))}]"
 
