@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
 
 from tests.server.serving import STREAM, TOTAL, TUMBLE, Served, served
 
@@ -244,3 +246,32 @@ def test_metrics_count_what_is_committed(hub: Served) -> None:
     hub.post("/v1/statements", "RESUME QUERY total")
     assert value('headrace_epoch_seconds_count{stage="execute"}') > 0
     assert value('headrace_http_request_seconds_count{method="POST",route="/v1/statements",status="200"}') > 0
+
+
+def test_a_websocket_sends_as_many_epochs_as_there_are_credits(hub: Served) -> None:
+    address = hub.url.replace("http://", "ws://") + "/v1/queries/q/follow?since=0&client=socket"
+    with connect(address) as socket:
+        with pytest.raises(TimeoutError):
+            socket.recv(timeout=0.5)
+        socket.send('{"credits": 1}')
+        first = json.loads(socket.recv(timeout=30))
+        with pytest.raises(TimeoutError):
+            socket.recv(timeout=0.5)
+        socket.send(json.dumps({"acknowledge": first["cursor"], "credits": 100}))
+        second = json.loads(socket.recv(timeout=30))
+    assert first["cursor"] < second["cursor"]
+    with connect(address) as again:
+        again.send('{"credits": 1}')
+        assert json.loads(again.recv(timeout=30)) == second
+
+
+def test_a_websocket_for_nothing_or_of_nonsense_is_closed_with_a_reason(hub: Served) -> None:
+    with (
+        pytest.raises(InvalidStatus),
+        connect(hub.url.replace("http://", "ws://") + "/v1/queries/none/follow"),
+    ):
+        pass
+    with connect(hub.url.replace("http://", "ws://") + "/v1/queries/q/follow") as socket:
+        socket.send("nonsense")
+        with pytest.raises(ConnectionClosed, match="expected"):
+            socket.recv(timeout=30)

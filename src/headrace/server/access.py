@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-from fastapi import Request
+from starlette.requests import HTTPConnection
 
 from headrace.server.problems import Refused
 from headrace.store.files.filesystem import Store
@@ -43,7 +43,7 @@ class Access:
 
     tokens: Tokens | None
 
-    def __call__(self, request: Request) -> None:
+    def __call__(self, request: HTTPConnection) -> None:
         """Raise `Refused` for a request over the network without a valid token."""
         if self.tokens is None or is_local(request):
             return
@@ -56,7 +56,7 @@ class Access:
             )
 
 
-def is_local(request: Request) -> bool:
+def is_local(request: HTTPConnection) -> bool:
     """Whether the request came over the hub's local socket."""
     server = request.scope.get("server")
     return server is not None and server[1] is None

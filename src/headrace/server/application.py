@@ -20,7 +20,7 @@ from headrace.server.following import ENCODED, Publications
 from headrace.server.metrics import HubMetrics, Measured
 from headrace.server.problems import add_handlers
 from headrace.server.repetition import Repetitions
-from headrace.server.routes import observation, queries, statements, streams
+from headrace.server.routes import followers, observation, queries, statements, streams
 
 
 def application(hub: Hub, access: Access, publications: Publications) -> FastAPI:
@@ -49,6 +49,8 @@ def application(hub: Hub, access: Access, publications: Publications) -> FastAPI
     add_handlers(app)
     app.include_router(observation.open_router)
     app.include_router(observation.metrics_router, dependencies=[Depends(access)])
-    for routes in (statements, queries, streams, observation):
+    for routes in (statements, queries, followers, streams, observation):
         app.include_router(routes.router, dependencies=[Depends(access)])
+    app.state.access = access
+    app.include_router(followers.socket_router)
     return app

@@ -53,6 +53,14 @@ class Publications:
 
 
 @dataclass(frozen=True, slots=True)
+class Event:
+    """One epoch's rows of a query as JSON text, and the position in the results after them."""
+
+    position: int
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
 class Feed:
     """The results of one query as events; `form` is that of `table_text`."""
 
@@ -60,9 +68,9 @@ class Feed:
     query: str
     form: str
     encoded: Recent[tuple[str, int, str], str]
-    """Events of all queries, by operator, position and form."""
+    """The data of events of all queries, by operator, position and form."""
 
-    def read(self, position: int) -> tuple[list[str], int]:
+    def read(self, position: int) -> tuple[list[Event], int]:
         """Events of the next epochs from a position on, and the position after them."""
         operator, bound = self.hub.operator_and_query(self.query)
         home = self.hub.home
@@ -71,21 +79,20 @@ class Feed:
         for part in islice(due(home, manifest, operator, bound, position), _BATCH):
             position = part.position
             if part.rows is not None and part.rows.num_rows:
-                events.append(self._event(operator.id, part))
+                events.append(Event(position, self._data(operator.id, part)))
         return events, position
 
-    def _event(self, operator: str, part: Due) -> str:
+    def _data(self, operator: str, part: Due) -> str:
         key = (operator, part.position, self.form)
-        event = self.encoded.get(key)
-        if event is None:
+        data = self.encoded.get(key)
+        if data is None:
             rows = table_text(part.rows, self.form)
-            event = f'id: {part.position}\nevent: rows\ndata: {{"epoch": {part.epoch}, "rows": {rows}}}\n\n'
-            self.encoded.put(key, event)
-        return event
+            data = f'{{"cursor": {part.position}, "epoch": {part.epoch}, "rows": {rows}}}'
+            self.encoded.put(key, data)
+        return data
 
-    async def events(self, position: int, publications: Publications) -> AsyncIterator[str]:
-        """Events from a position on, until the server stops; a comment now and then, by which a lost connection is noticed."""
-        yield ": following\n\n"
+    async def events(self, position: int, publications: Publications) -> AsyncIterator[Event | None]:
+        """Events from a position on, until the server stops; None when there was none for a while."""
         while not publications.ended:
             waiter = publications.waiter
             events, after = await run_in_threadpool(self.read, position)
@@ -95,5 +102,14 @@ class Feed:
                 try:
                     await asyncio.wait_for(waiter.wait(), _KEEP_ALIVE_SECONDS)
                 except TimeoutError:
-                    yield ": waiting\n\n"
+                    yield None
             position = after
+
+    async def server_sent(self, position: int, publications: Publications) -> AsyncIterator[str]:
+        """The events as text of an event stream; a comment now and then, by which a lost connection is noticed."""
+        yield ": following\n\n"
+        async for event in self.events(position, publications):
+            if event is None:
+                yield ": waiting\n\n"
+            else:
+                yield f"id: {event.position}\nevent: rows\ndata: {event.data}\n\n"

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
-from starlette.concurrency import run_in_threadpool
 
 from headrace.catalog.catalog import CatalogQuery
 from headrace.errors import UserError
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.statements.outcome import Outcome
-from headrace.server.following import Feed
 from headrace.server.paging import Page, page_of_results
 from headrace.server.tables import table_response
 
@@ -144,54 +141,6 @@ def results(
     return table_response(request, page.rows, {"query": name, "next": page.next})
 
 
-@router.get("/{name}/follow")
-def follow(
-    request: Request,
-    name: str,
-    client: str | None = None,
-    since: Annotated[int | None, Query(ge=0)] = None,
-    tables: Annotated[str, Query(pattern="^(json|arrow)$")] = "json",
-    last_event_id: Annotated[str | None, Header()] = None,
-) -> StreamingResponse:
-    """Rows as epochs commit them, as server-sent events whose `id` is the cursor.
-
-    With `client` it begins with what that client has not acknowledged; with `Last-Event-ID` or `since` after that cursor;
-    else with the next epoch.
-    """
-    hub, state = _hub(request), request.app.state
-    start = _cursor(last_event_id) if last_event_id is not None else since
-    if client is not None:
-        start = max(hub.query(name).client(client).position, start or 0)
-    elif start is None:
-        start = hub.home.list_of(hub.home.latest(), "results").length
-    registered = hub.catalog.require_query(name).definition.name
-    feed = Feed(hub, registered, tables, state.encoded)
-    feed.read(start)  # what cannot be followed is refused now
-    return StreamingResponse(
-        feed.events(start, state.publications),
-        media_type="text/event-stream",
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-    )
-
-
-@router.post("/{name}/acknowledge")
-async def acknowledge(
-    request: Request, name: str, client: str, cursor: Annotated[int, Query(ge=0)]
-) -> dict[str, Any]:
-    """Never send this client rows up to a cursor again. Durable when answered; repeating it is harmless."""
-    return await run_in_threadpool(_acknowledge, _hub(request), name, client, cursor)
-
-
-def _acknowledge(hub: Hub, name: str, client: str, cursor: int) -> dict[str, Any]:
-    length = hub.home.list_of(hub.home.latest(), "results").length
-    if cursor > length:
-        raise UserError(
-            f"the cursor {cursor} is beyond what is committed", remedy="Send the id of a received event."
-        )
-    hub.query(name).client(client).acknowledge_to(cursor)
-    return {"client": client, "cursor": cursor}
-
-
 @router.get("/{name}/explain")
 def explain(request: Request, name: str, format: str = "text") -> Response:  # noqa: A002 - the contract's word
     """The query's plan and what it shares: text, or a picture as SVG."""
@@ -208,12 +157,6 @@ def explained(hub: Hub, name: str | None, form: str) -> Response:
     if form == "text":
         return Response(text, media_type="text/plain; charset=utf-8")
     return Response(json.dumps({"query": name, "plan": text.splitlines()}), media_type="application/json")
-
-
-def _cursor(text: str) -> int:
-    if not text.isdecimal():
-        raise UserError(f"the Last-Event-ID '{text}' is no cursor", remedy="Send the id of a received event.")
-    return int(text)
 
 
 def _hub(request: Request) -> Hub:
