@@ -44,7 +44,9 @@ def show(expression: Expression) -> str:
 
 
 def _shown_list(listed: Constants, candidates: Expression) -> str:
-    """The first candidates, and the number of the others."""
+    """The first candidates, without a cast of all, and the number of the others."""
+    if isinstance(candidates, Cast) and candidates.argument is listed:
+        candidates = listed
     first = ", ".join(show(one) for one in one_by_one(candidates, _MOST_SHOWN))
     others = len(listed) - _MOST_SHOWN
     return f"{first}, … {others:,} more" if others > 0 else first

@@ -158,9 +158,9 @@ def _candidates(listed: Sequence[Expression]) -> list[Literal] | None:
     if len(listed) == 1 and (written := constants_in(listed[0])) is not None:
         if len(written) > MOST_CANDIDATES:
             return None
-        result = candidates(listed[0])
-        if result.errors is None:
-            values = list(Constants.of(result.value, listed[0].type).literals())
+        values = list(
+            Constants.of(candidates(listed[0]).value, listed[0].type).literals()
+        )  # NULL: one that fails
     known = [value for value in values if value is not None and value.value is not None]
     return known if len(known) == len(values) <= MOST_CANDIDATES else None
 
