@@ -230,7 +230,7 @@ def to_text(table: pa.Table, limit: int | None = None) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without characters that would break the table or move the terminal's cursor, and no longer than anybody reads."""
+    """Without characters that would break the table or move the terminal's cursor, cut after a few thousand characters."""
     if len(text) > _LONGEST_SHOWN:
         return f"{_printable(text[:_LONGEST_SHOWN])}… ({len(text) - _LONGEST_SHOWN:,} characters more)"
     return text.translate(_CONTROL)
