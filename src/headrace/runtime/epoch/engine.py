@@ -17,6 +17,7 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.errors import StoreError, outcome_unless_known
 from headrace.observation import EpochObservation
+from headrace.operators.base.query_failures import QueryFailure
 from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
 from headrace.runtime.backfill.operator_progress import ArchiveEntry
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
@@ -422,12 +423,26 @@ class Engine:
             scans = scan_messages(self._task_messages(), work, self.executor.cores, self.tasks)
             receipts = self.executor.run(scans, self._state_messages(work, self.tasks))
             if failed := failures_of(receipts):
-                work = self.failing.without(work, failed)
+                work = self._without(work, failed)
             elif limits := least(receipts):
                 work = replace(work, punctuations={**work.punctuations, **limits})
             else:
                 self.failing.succeeded(work.operators)
                 return work, receipts
+
+    def _without(self, work: EpochWork, failed: Mapping[str, QueryFailure]) -> EpochWork:
+        """The rest of an epoch's work. Operators that cannot take over panes read the archive from the next epoch on."""
+        left = self.failing.without(work, failed)
+        if work.kind == "fill":
+            progress = {
+                name: self.backfill_planner.after_failure(
+                    self.manifest, self.plan, self.plan.operators[name], failed[name].reason
+                )
+                for name in work.operators
+                if name not in left.operators
+            }
+            self.manifest = replace(self.manifest, operators={**self.manifest.operators, **progress})
+        return left
 
     def _task_messages(self) -> TaskMessages:
         return TaskMessages(str(self.home.store.root), self._in_files().name, self.plan, self.manifest)
