@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time as stopwatch
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -122,7 +122,7 @@ class Engine:
             with outcome_unless_known("absent"):
                 self.find_out()
             refuse_if_overtaken(judged, self.home.catalog, entries)
-            if self._appended(tuple(self._born(entry) for entry in entries), append):
+            if self._appended(tuple(self._born(entries)), append):
                 return
         raise StoreError(
             f"other writers of the home {self.home.store.root} appended first, {_APPENDS} times",
@@ -140,24 +140,35 @@ class Engine:
             return False
         with outcome_unless_known("present"):
             home.refresh()
+            for entry in entries:
+                if BORN in entry:
+                    self.intake.drop_stream(entry["stream"]["name"])
             self.replan(made if home.catalog.position == after.position else None)
         home.in_doubt = False
         return True
 
     def find_out(self) -> None:
         """Read and plan the query log after an append whose outcome is not known."""
-        if self.home.in_doubt:
+        was_in_doubt = self.home.in_doubt
+        if was_in_doubt:
             self.home.find_out()
             self._planned = -1
         self.replan()
+        if was_in_doubt:
+            self.intake.resume(self.manifest)  # the entries may replace a stream
         self.home.in_doubt = False
 
-    def _born(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The entry, with the number of ingest records before it if it makes a new stream."""
-        if entry["do"] != "create_stream" or self.home.catalog.stream(entry["stream"]["name"]) is not None:
-            return entry
-        self.intake.drop_stream(entry["stream"]["name"])
-        return {**entry, BORN: self.home.ingest_log.length}
+    def _born(self, entries: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """The entries, with the number of ingest records before them where they make a new stream."""
+        dropped = set[str]()
+        for entry in entries:
+            if entry["do"] == "drop":
+                dropped.add(entry["name"].lower())
+            name = entry["stream"]["name"] if entry["do"] == "create_stream" else None
+            if name is None or (self.home.catalog.stream(name) is not None and name.lower() not in dropped):
+                yield entry
+            else:
+                yield {**entry, BORN: self.home.ingest_log.length}
 
     def replan(self, made: Replanned | None = None) -> None:
         """Make the epoch plan from the catalog, if that has changed; `made` is that plan when it was made already."""
