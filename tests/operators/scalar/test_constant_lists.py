@@ -170,6 +170,26 @@ def test_a_list_has_the_common_type_of_its_constants(kind: str, more: str) -> No
     assert listed is None or listed.type == common_type([typed(item) for item in items])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "b IN (i IN ({}))",
+        "b IN (i IN ({}), false)",
+        "i IN (CASE WHEN l IN ({}) THEN 1 ELSE 7 END)",
+        "(i IN ({})) IN (true)",
+        "i IN (abs(i)) AND i IN ({})",
+    ],
+)
+def test_a_list_inside_another_in_is_one_truth_value(text: str) -> None:
+    fast, slow = (
+        bind_expression(text.format(before + ", ".join(map(str, range(40)))), SCHEMA)
+        for before in ("", "/**/ ")
+    )
+    assert answer(fast) == answer(slow)
+    assert answer(fast)[0] == expected(fast)
+    assert (factor(fast) is None) == (factor(slow) is None)
+
+
 def test_candidates_after_the_one_that_is_equal_do_not_fail() -> None:
     items = ["'7'", "'12'", "'x'", *(f"'{each}'" for each in range(40))]
     values, failures = answer(bound("i", items))

@@ -141,8 +141,16 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def constants_in(candidates: Expression) -> Constants | None:
-    """The list of constants that an argument of `in` is computed from; None for a single candidate."""
-    return next((node for node in walk(candidates) if isinstance(node, Constants)), None)
+    """The list of constants that an argument of `in` is computed from; None for a single candidate.
+
+    A list inside another IN is that one's: it makes one truth value.
+    """
+    if isinstance(candidates, Constants):
+        return candidates
+    if isinstance(candidates, Call) and candidates.function == "in":
+        return None
+    lists = (constants_in(part) for part in children(candidates))
+    return next((listed for listed in lists if listed is not None), None)
 
 
 def one_by_one(candidates: Expression, most: int | None = None) -> Iterator[Expression]:

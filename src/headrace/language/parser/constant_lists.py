@@ -27,16 +27,18 @@ def constant_list(cursor: Cursor) -> ConstantList | None:
     """Pass the list at the cursor as one node; None, and nothing is passed, where it must be read constant by constant."""
     texts = pa.array(CONSTANT.findall(cursor.token.text), pa.string())
     texts = pc.if_else(pc.equal(pc.utf8_upper(texts), "NULL"), pa.scalar(None, pa.string()), texts)
-    for pattern, typed in _RULES:
-        if pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py() and texts.null_count < len(
-            texts
-        ):
-            try:
-                values, kind = typed(texts)
-            except pa.ArrowInvalid:  # a date or number that does not exist: the general parser says which
-                return None
-            return ConstantList(Constants.of(values, kind), cursor.advance().span)
-    return None
+    rules = (read for pattern, read in _RULES if _all_match(texts, pattern))
+    if texts.null_count == len(texts) or (read := next(rules, None)) is None:
+        return None
+    try:
+        values, kind = read(texts)
+    except pa.ArrowInvalid:  # a date or number that does not exist: the general parser names it
+        return None
+    return ConstantList(Constants.of(values, kind), cursor.advance().span)
+
+
+def _all_match(texts: pa.Array, pattern: str) -> bool:
+    return bool(pc.all(pc.match_substring_regex(texts, pattern)).as_py())
 
 
 def _integers(texts: pa.Array) -> Typed:

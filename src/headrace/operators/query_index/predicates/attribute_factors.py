@@ -154,13 +154,12 @@ def _among(inner: Expression, listed: Sequence[Expression]) -> Factor | None:
 
 def _candidates(listed: Sequence[Expression]) -> list[Literal] | None:
     """The candidates of IN; None for too many, and when one is NULL, fails, or is no constant."""
-    values = [constant(candidate) for candidate in listed]
-    if len(listed) == 1 and (written := constants_in(listed[0])) is not None:
-        if len(written) > MOST_CANDIDATES:
-            return None
-        values = list(
-            Constants.of(candidates(listed[0]).value, listed[0].type).literals()
-        )  # NULL: one that fails
+    if (written := constants_in(listed[0])) is None:
+        values = [constant(candidate) for candidate in listed[: MOST_CANDIDATES + 1]]
+    elif len(written) > MOST_CANDIDATES:
+        return None
+    else:  # one that fails is NULL
+        values = list(Constants.of(candidates(listed[0]).value, listed[0].type).literals())
     known = [value for value in values if value is not None and value.value is not None]
     return known if len(known) == len(values) <= MOST_CANDIDATES else None
 
