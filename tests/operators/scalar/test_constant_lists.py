@@ -96,6 +96,13 @@ def bound(column: str, items: Sequence[str], before: str = "", zone: str = "UTC"
 def answer(expression: Expression) -> tuple[list[bool | None], dict[int, str]]:
     columns = {name: ROWS.column(name).combine_chunks() for name in ROWS.column_names}
     result = evaluate(expression, columns, ROWS.num_rows)
+    alone = [
+        evaluate(expression, {name: part.slice(row, 1) for name, part in columns.items()}, 1)
+        for row in range(7)
+    ]
+    assert [each.values[0].as_py() for each in alone] == result.values.to_pylist(), (
+        "a list that is long for one row"
+    )
     return result.values.to_pylist(), {} if result.errors is None else dict(result.errors.reasons)
 
 
@@ -202,14 +209,19 @@ def test_candidates_after_the_one_that_is_equal_do_not_fail() -> None:
 def test_two_strings_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     import headrace.operators.scalar.evaluation.constant_lists as module
 
+    monkeypatch.setattr(module, "_LONGER", 0)
     constants, values = pa.array(["a", "b", "c"]), pa.array(["a", "z", None, "c", "b"])
-    assert module.lookup(constants)(values).tolist() == [True, False, False, True, True]
+    assert module.Lookup(constants).holds(values).tolist() == [True, False, False, True, True]
     null_hash = pa.array([-0x61C8864680B583EB])  # NULL has the hash of this number
-    assert module.lookup(null_hash)(pa.array([None, 1, -0x61C8864680B583EB])).tolist() == [False, False, True]
+    assert module.Lookup(null_hash).holds(pa.array([None, 1, -0x61C8864680B583EB])).tolist() == [
+        False,
+        False,
+        True,
+    ]
     real = module.hashes
     monkeypatch.setattr(module, "hashes", lambda column: real(column) * 0 + 1)
-    assert module.lookup(constants)(values).tolist() == [True, False, False, True, True]
-    assert module.lookup(constants[:1])(values).tolist() == [True, False, False, False, False]
+    assert module.Lookup(constants).holds(values).tolist() == [True, False, False, True, True]
+    assert module.Lookup(constants[:1]).holds(values).tolist() == [True, False, False, False, False]
 
 
 @pytest.mark.parametrize(

@@ -1,24 +1,26 @@
-"""`value IN (constants)` for long lists: a search among sorted hashes of the constants, made once per list.
+"""`value IN (constants)` for long lists.
 
-A batch then costs a search per row, however long the list; `pyarrow.compute.is_in` makes a hash table of the list per batch.
+`pyarrow.compute.is_in` makes a hash table of the list for every batch: the fastest way for a list that is not much longer than the
+batch. For longer ones a search among sorted hashes, made once for a list, costs the same for each row, however long the list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.operators.base.group_codes import hashes, normalise
+from headrace.operators.base.group_codes import Ints, hashes, normalise
 from headrace.operators.scalar.values.column_result import Compute, Frame, Result
 from headrace.operators.scalar.values.datum import Bools, column, valid
 from headrace.operators.scalar.values.row_errors import Errors, both
 
-Lookup: TypeAlias = Callable[[pa.Array], Bools]
-"""From values to whether each is one of the constants; NULL is none of them."""
+_LONGER: Final = 8
+"""A list is searched by hash from this many constants for each row of a batch on."""
 
 
 def among_constants(candidates: Result) -> Compute:
@@ -30,7 +32,7 @@ def among_constants(candidates: Result) -> Compute:
     if failure is not None:
         first = int(np.argmax(failure.mask))
         listed, reason = listed[:first], failure.reasons[first]
-    holds, has_null = lookup(listed.drop_null()), listed.null_count > 0
+    holds, has_null = Lookup(listed.drop_null()).holds, listed.null_count > 0
 
     def compute(frame: Frame, results: Sequence[Result]) -> Result:
         values, errors = column(results[0].value, frame.rows), results[0].errors
@@ -46,32 +48,39 @@ def among_constants(candidates: Result) -> Compute:
     return compute
 
 
-def lookup(constants: pa.Array) -> Lookup:
+class Lookup:
     """A search among constants that are not NULL."""
-    distinct = normalise(constants).unique()
-    kind = distinct.type
-    may_collide = not (pa.types.is_primitive(kind) or pa.types.is_null(kind)) or pa.types.is_decimal(kind)
-    keys = hashes(distinct)
-    order = np.argsort(keys)
-    keys, distinct = keys[order], distinct.take(pa.array(order))
-    if (
-        not len(keys) or (keys[1:] == keys[:-1]).any()
-    ):  # two constants of one hash: unlikely below a billion constants
-        return lambda values: _flags(pc.is_in(normalise(values), value_set=distinct, skip_nulls=True))
 
-    def searched(values: pa.Array) -> Bools:
+    def __init__(self, constants: pa.Array) -> None:
+        self._constants = normalise(constants).unique()
+        kind = self._constants.type
+        self._may_collide = not pa.types.is_primitive(kind) or pa.types.is_decimal(kind)
+
+    def holds(self, values: pa.Array) -> Bools:
+        """Whether each value is one of the constants; NULL is none of them."""
+        if len(self._constants) > _LONGER * len(values) and self._by_hash is not None:
+            return self._searched(values, *self._by_hash)
+        return _flags(pc.is_in(normalise(values), value_set=self._constants, skip_nulls=True))
+
+    @cached_property
+    def _by_hash(self) -> tuple[Ints, pa.Array] | None:
+        """Hashes in order, and their constants; None if two constants have one hash (unlikely below a billion of them)."""
+        keys = hashes(self._constants)
+        order = np.argsort(keys)
+        keys = keys[order]
+        return None if (keys[1:] == keys[:-1]).any() else (keys, self._constants.take(pa.array(order)))
+
+    def _searched(self, values: pa.Array, keys: Ints, constants: pa.Array) -> Bools:
         wanted, is_value = hashes(values), valid(values)
         at = np.searchsorted(keys, wanted)
         at[at == len(keys)] = 0
         found: Bools = keys[at] == wanted
         if is_value is not None:
             found &= is_value
-        if may_collide:
+        if self._may_collide:
             rows = np.flatnonzero(found)
-            found[rows] = _flags(pc.equal(values.take(pa.array(rows)), distinct.take(pa.array(at[rows]))))
+            found[rows] = _flags(pc.equal(values.take(pa.array(rows)), constants.take(pa.array(at[rows]))))
         return found
-
-    return searched
 
 
 def _flags(values: pa.Array) -> Bools:
