@@ -125,7 +125,7 @@ class BackfillPlanner:
     def after_failure(
         self, manifest: Manifest, plan: EpochPlan, operator: Operator, reason: str
     ) -> OperatorProgress:
-        """The progress of an operator that failed to take over panes: it reads the archive instead, as far as there is one.
+        """The progress of an operator that failed to take over panes: it reads the archive instead, if there is one.
 
         What fails then fails its query, as in any other backfill.
         """

@@ -45,13 +45,13 @@ class FailingQueries:
         if not isolated:
             return replace(work, isolated=work.isolated | failed.keys())
         left = tuple(name for name in work.operators if name not in isolated)
-        if work.kind == "fill":  # panes are handed over once: these operators read the archive instead
-            handed_over = [
+        if work.kind == "fill":  # panes are copied once: these operators read the archive instead
+            of_others = [
                 (split, weight)
                 for split, weight in work.splits
                 if split.pane_backfill is not None and split.pane_backfill.new_operator in left
             ]
-            return replace(work, operators=left, splits=tuple(handed_over))
+            return replace(work, operators=left, splits=tuple(of_others))
         for name, failure in isolated.items():
             self.attempts[name] = self.attempts.get(name, 0) + 1
             if work.final or self.attempts[name] >= ATTEMPTS:
