@@ -87,6 +87,7 @@ OPERATIONS: dict[str, Operation] = {
         "".join(f"CREATE QUERY new{n} AS {QUERIES['slide']};" for n in range(3))
     ),
     "create a stream": statement("CREATE STREAM another (v BIGINT) USING push"),
+    "replace a stream": statement("CREATE OR REPLACE STREAM p (w STRING, v BIGINT) USING push"),
     "create a relation": Operation(lambda run, hub: hub.execute(COPY.format(source=run.folder))),
     "drop a query": statement("DROP QUERY old", "there is no query 'old'"),
     "drop a stream": statement("DROP STREAM p", "there is no stream 'p'"),

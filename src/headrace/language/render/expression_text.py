@@ -12,7 +12,17 @@ from decimal import Decimal
 from typing import Final
 
 from headrace.algebra.expressions.aggregates import MAY_COMPARE, AggregateCall
-from headrace.algebra.expressions.expression import Call, Case, Cast, Column, Expression, Literal, columns_of
+from headrace.algebra.expressions.expression import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    Constants,
+    Expression,
+    Literal,
+    columns_of,
+    one_by_one,
+)
 from headrace.algebra.expressions.series import AT, PAIR, POSITION, STRUCTURES
 from headrace.algebra.query import SemijoinColumn
 from headrace.language.parser.literals import shown_instant
@@ -86,6 +96,8 @@ def render_expression(expression: Expression, columns: Mapping[str, str]) -> str
             return columns[expression.name]
         case Literal():
             return literal(expression)
+        case Constants():
+            return ", ".join(map(_listed, expression.literals()))
         case Cast():
             word = "TRY_CAST" if expression.safe else "CAST"
             return f"{word}({render_expression(expression.argument, columns)} AS {expression.type})"
@@ -137,15 +149,33 @@ def _case(case: Case, columns: Mapping[str, str]) -> str:
     return f"CASE {' '.join(parts)} ELSE {render_expression(case.otherwise, columns)} END"
 
 
+def _among(call: Call, columns: Mapping[str, str]) -> str:
+    """IN. The cast of a whole list is left out: it is to the type of the value, so it is made again when the text is read."""
+    value, *candidates = call.arguments
+    if len(candidates) == 1:
+        listed = candidates[0]
+        if isinstance(listed, Cast) and not listed.safe and isinstance(listed.argument, Constants):
+            listed = listed.argument
+        candidates = [listed] if isinstance(listed, Constants) else list(one_by_one(listed))
+    texts = ", ".join(render_expression(candidate, columns) for candidate in candidates)
+    return f"({render_expression(value, columns)} IN ({texts}))"
+
+
+def _listed(constant: Literal) -> str:
+    """A constant as lists of constants have it: a DECIMAL without its type, which follows from the list."""
+    value = constant.value
+    return "NULL" if value is None else f"{value:f}BD" if isinstance(value, Decimal) else literal(constant)
+
+
 def _call(call: Call, columns: Mapping[str, str]) -> str:
+    if call.function == "in":
+        return _among(call, columns)
     arguments = [render_expression(argument, columns) for argument in call.arguments]
     match call.function:
         case "not":
             return f"(NOT {arguments[0]})"
         case "isnull" | "isnotnull":
             return f"({arguments[0]} IS {'NOT ' if call.function == 'isnotnull' else ''}NULL)"
-        case "in":
-            return f"({arguments[0]} IN ({', '.join(arguments[1:])}))"
         case "negate":
             return f"negative({arguments[0]})"
         case "||":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time as stopwatch
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.errors import StoreError, outcome_unless_known
 from headrace.observation import EpochObservation
+from headrace.operators.base.query_failures import QueryFailure
 from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
 from headrace.runtime.backfill.operator_progress import ArchiveEntry
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
@@ -121,7 +122,7 @@ class Engine:
             with outcome_unless_known("absent"):
                 self.find_out()
             refuse_if_overtaken(judged, self.home.catalog, entries)
-            if self._appended(tuple(self._born(entry) for entry in entries), append):
+            if self._appended(tuple(self._born(entries)), append):
                 return
         raise StoreError(
             f"other writers of the home {self.home.store.root} appended first, {_APPENDS} times",
@@ -139,24 +140,35 @@ class Engine:
             return False
         with outcome_unless_known("present"):
             home.refresh()
+            for entry in entries:
+                if BORN in entry:
+                    self.intake.drop_stream(entry["stream"]["name"])
             self.replan(made if home.catalog.position == after.position else None)
         home.in_doubt = False
         return True
 
     def find_out(self) -> None:
         """Read and plan the query log after an append whose outcome is not known."""
-        if self.home.in_doubt:
+        was_in_doubt = self.home.in_doubt
+        if was_in_doubt:
             self.home.find_out()
             self._planned = -1
         self.replan()
+        if was_in_doubt:
+            self.intake.resume(self.manifest)  # the entries may replace a stream
         self.home.in_doubt = False
 
-    def _born(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The entry, with the number of ingest records before it if it makes a new stream."""
-        if entry["do"] != "create_stream" or self.home.catalog.stream(entry["stream"]["name"]) is not None:
-            return entry
-        self.intake.drop_stream(entry["stream"]["name"])
-        return {**entry, BORN: self.home.ingest_log.length}
+    def _born(self, entries: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """The entries, with the number of ingest records before them where they make a new stream."""
+        dropped = set[str]()
+        for entry in entries:
+            if entry["do"] == "drop":
+                dropped.add(entry["name"].lower())
+            name = entry["stream"]["name"] if entry["do"] == "create_stream" else None
+            if name is None or (self.home.catalog.stream(name) is not None and name.lower() not in dropped):
+                yield entry
+            else:
+                yield {**entry, BORN: self.home.ingest_log.length}
 
     def replan(self, made: Replanned | None = None) -> None:
         """Make the epoch plan from the catalog, if that has changed; `made` is that plan when it was made already."""
@@ -422,12 +434,26 @@ class Engine:
             scans = scan_messages(self._task_messages(), work, self.executor.cores, self.tasks)
             receipts = self.executor.run(scans, self._state_messages(work, self.tasks))
             if failed := failures_of(receipts):
-                work = self.failing.without(work, failed)
+                work = self._without(work, failed)
             elif limits := least(receipts):
                 work = replace(work, punctuations={**work.punctuations, **limits})
             else:
                 self.failing.succeeded(work.operators)
                 return work, receipts
+
+    def _without(self, work: EpochWork, failed: Mapping[str, QueryFailure]) -> EpochWork:
+        """The rest of an epoch's work. Operators that cannot take over panes read the archive from the next epoch on."""
+        left = self.failing.without(work, failed)
+        if work.kind == "fill":
+            progress = {
+                name: self.backfill_planner.after_failure(
+                    self.manifest, self.plan, self.plan.operators[name], failed[name].reason
+                )
+                for name in work.operators
+                if name not in left.operators
+            }
+            self.manifest = replace(self.manifest, operators={**self.manifest.operators, **progress})
+        return left
 
     def _task_messages(self) -> TaskMessages:
         return TaskMessages(str(self.home.store.root), self._in_files().name, self.plan, self.manifest)

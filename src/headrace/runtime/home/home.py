@@ -32,7 +32,8 @@ class Home:
     """Incarnation of the driver that writes through this object; 0 for a reader."""
     in_doubt: bool = False
     """Whether the query log may have entries that are not in the catalog or plan: an append was interrupted, or has failed."""
-    _born: dict[str, int] = field(default_factory=dict)
+    _born: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each stream: how many ingest records there were when it was created, and the position after its entry."""
     _appends: set[str] = field(default_factory=set)
     """Ids of the appends to the query log that are in the catalog."""
 
@@ -112,7 +113,7 @@ class Home:
                 catalog = catalog.apply_all(of_queries)
                 of_queries.clear()
                 if entry["do"] == "create_stream" and catalog.stream(entry["stream"]["name"]) is None:
-                    born[entry["stream"]["name"].lower()] = entry.get(BORN, 0)
+                    born[entry["stream"]["name"].lower()] = entry.get(BORN, 0), catalog.position + 1
                 catalog = catalog.apply(entry)
             if chunk.append is not None:
                 appends.add(chunk.append)
@@ -121,7 +122,11 @@ class Home:
 
     def born(self, stream: str) -> int:
         """Number of ingest records when the stream was created: earlier ones are of a dropped stream of the same name."""
-        return self._born.get(stream.lower(), 0)
+        return self._born.get(stream.lower(), (0, 0))[0]
+
+    def created(self, stream: str) -> int:
+        """The position in the query log after the entry that created the stream; another one is of another stream."""
+        return self._born.get(stream.lower(), (0, 0))[1]
 
     def latest(self) -> Manifest:
         """The newest manifest; an empty one for a new home."""

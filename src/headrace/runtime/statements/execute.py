@@ -209,12 +209,13 @@ class Statements:
         self._free(definition.name, existing, definition, replacing)
         require_name("stream", definition.name)
         require_usable(definition)
+        entries: list[dict[str, Any]] = [{"do": "create_stream", "stream": stream_to_json(definition)}]
         if existing is not None and _rows_of(existing) != _rows_of(definition):
             self._refuse_if_read("stream", definition.name)
-            self._pipeline.log({"do": "drop", "kind": "stream", "name": definition.name})
+            entries.insert(0, {"do": "drop", "kind": "stream", "name": definition.name})
         if not is_frame:
             self._check_source(definition)
-        self._pipeline.log({"do": "create_stream", "stream": stream_to_json(definition)})
+        self._pipeline.log(*entries)
         message = f"stream {definition.name} created"
         return Outcome("create", definition.name, message, warning=not_there_yet(definition))
 

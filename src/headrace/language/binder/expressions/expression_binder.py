@@ -22,6 +22,7 @@ from headrace.language.syntax.ast import (
     CastTo,
     Chain,
     Constant,
+    ConstantList,
     Exists,
     Expr,
     Extract,
@@ -157,6 +158,8 @@ class ExpressionBinder:
                 return value
             case Constant():
                 return Literal(node.value, node.type)
+            case ConstantList():
+                return node.constants
             case Infix():
                 if node.operator in _BITWISE:
                     self._no_bits(node.operator, node.span)

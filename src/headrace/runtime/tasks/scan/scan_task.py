@@ -229,10 +229,7 @@ class _ScanTask:
         of_unions = [scanner for scanners in self._unions.values() for scanner in scanners]
         for scanner in of_unions:
             scan_output.join(scanner.finish())
-        for fill in self._fills:
-            new_operator = self._plan.operators[fill.new_operator].over_panes
-            assert new_operator is not None
-            scan_output.add(new_operator, backfilled_panes(self._store, fill, new_operator))
+        failures = self._take_over_panes(scan_output)
         observations = {
             operator: OperatorObservation(
                 scanned.rows_in,
@@ -248,7 +245,8 @@ class _ScanTask:
             for operator, scanned in scan_output.scanned.items()
             if scanned.rejected
         }
-        failures = {name: failure for scanner in of_unions for name, failure in scanner.failures().items()}
+        for scanner in of_unions:
+            failures |= scanner.failures()
         for stream in self._streams.values():
             failures |= stream.failures()
         deltas = self._deltas(scan_output, failures)
@@ -263,6 +261,18 @@ class _ScanTask:
             failures=failures,
         )
         return _Folded(receipt, deltas, rejected)
+
+    def _take_over_panes(self, scan_output: ScanOutput) -> dict[str, QueryFailure]:
+        """Add the panes of other operators; returns the operators that cannot take them over, each by itself."""
+        failures = {}
+        for fill in self._fills:
+            new_operator = self._plan.operators[fill.new_operator].over_panes
+            assert new_operator is not None
+            try:
+                scan_output.add(new_operator, backfilled_panes(self._store, fill, new_operator))
+            except Exception as failure:  # noqa: BLE001 - of any kind: it is that operator's
+                failures[fill.new_operator] = QueryFailure(of_query(failure))
+        return failures
 
     def _deltas(self, scan_output: ScanOutput, failures: dict[str, QueryFailure]) -> Mapping[str, pa.Table]:
         """The deltas by section; the operators of a state too large to send are added to `failures`."""
