@@ -35,18 +35,25 @@ ENTRIES_AN_EPOCH = 40
 class UnsyncedStore(LocalStore):
     """Wrong on purpose: believes that what was written is durable."""
 
-    def _write_unfinished(self, path, parts, durable):
-        return super()._write_unfinished(path, parts, False)
+    def _write_unfinished(self, path, parts, syncs):
+        return super()._write_unfinished(path, parts, None)
+
+
+class HastyStore(LocalStore):
+    """Wrong on purpose: publishes a file without those that have to be durable before it."""
+
+    def put_if_absent(self, name, data, *, after=()):
+        return super().put_if_absent(name, data)
 
 
 class ReplacingStore(LocalStore):
     """Wrong on purpose: looks whether the name is free, then renames over it."""
 
-    def put_if_absent(self, name, data):
+    def put_if_absent(self, name, data, *, after=()):
         path = self.path(name)
         if self.exists(name):
             return False
-        unfinished, _ = self._write_unfinished(path, [data], True)
+        unfinished, _ = self._write_unfinished(path, [data], self._syncs(after))
         self._disk.rename(unfinished, path)
         return True
 
@@ -78,7 +85,6 @@ class Home:
         count = len(before.lists.get("results", RadixList()))
         entries = [{"n": n} for n in range(count, count + ENTRIES_AN_EPOCH)]
         grown = before.lists.get("results", RadixList()).append(entries, files.write)
-        self.store.sync([name, *files.unsynced])
         kept = before.state[-2:]
         after = replace(
             before,
@@ -88,7 +94,7 @@ class Home:
             lists={"results": grown.drop_before(ENTRIES_AN_EPOCH * (before.epoch - 2))},
             state=(*kept, StateRun(name, 0, 256, size)),
         )
-        log.publish(after)
+        log.publish(after, [name, *files.unsynced])
         return after
 
     def collect(self) -> object:
@@ -201,8 +207,11 @@ def test_any_part_of_what_was_not_synced_may_be_lost(data: st.DataObject) -> Non
         assert run_stopped(home, operation, fault, lambda number: number in lost) == []
 
 
-def test_a_store_that_never_syncs_is_caught_when_power_is_lost(tmp_path: Path) -> None:
-    home = prepared(tmp_path, UnsyncedStore)
+@pytest.mark.parametrize("kind", [UnsyncedStore, HastyStore])
+def test_a_store_that_does_not_sync_is_caught_when_power_is_lost(
+    kind: type[LocalStore], tmp_path: Path
+) -> None:
+    home = prepared(tmp_path, kind)
     assert run_stopped(home, "commit", None, lambda _: True) != []
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import SourceChanged
+from headrace.connectors.records.options import FILES
 from headrace.errors import StoreError, outcome_unless_known
 from headrace.observation import EpochObservation
 from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
@@ -72,6 +73,8 @@ class Engine:
     backlog_schedule: BacklogSchedule = field(default_factory=BacklogSchedule)
     holds: Callable[[], Mapping[str, int]] = dict
     """Operator → index of the first result that a client or sink has not received yet."""
+    on_published: Callable[[], None] = lambda: None
+    """Called as soon as an epoch is published."""
     unread: dict[str, SourceChanged] = field(default_factory=dict)
     """Operators whose backfill cannot read a file of a source in place, which was deleted or replaced.
 
@@ -86,7 +89,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.intake = Intake(self.home, self.clock)
-        self.housekeeping = Housekeeping(self.home, self.intake)
+        self.housekeeping = Housekeeping(self.home, self.intake, self.clock)
         self.backfill_planner = BackfillPlanner(self.home)
         self.take_over()
         self.collect()
@@ -96,9 +99,10 @@ class Engine:
 
         Raises `AlreadyPublished` when another driver has taken over from this one.
         """
-        self.manifest = self.published = self.home.manifests.takeover(self.home.incarnation or None)
-        self.home.taken_over(self.manifest.incarnation)
-        self.intake.resume(self.manifest)
+        with self.intake.lock:  # pushes wait, and then write as the new incarnation
+            self.manifest = self.published = self.home.manifests.takeover(self.home.incarnation or None)
+            self.home.taken_over(self.manifest.incarnation)
+            self.intake.resume(self.manifest)
         self._planned, self._saved = -1, NO_PLAN
         self.backfill_planner.due.clear()
         self.replan()
@@ -106,8 +110,8 @@ class Engine:
             self._publish(EpochWork("tick"), ())
 
     def collect(self) -> Collected:
-        """Remove files that are old enough and not needed; called at every start and every `Housekeeping.every` epochs."""
-        return self.housekeeping.collect(self.manifest.epoch, self._saved.files, self.clock())
+        """Remove all files that are old enough and not needed; called at every start."""
+        return self.housekeeping.collect(self._saved.files)
 
     # -- the catalog -------------------------------------------------------------------------------------------------
 
@@ -141,6 +145,7 @@ class Engine:
             home.refresh()
             self.replan(made if home.catalog.position == after.position else None)
         home.in_doubt = False
+        self.intake.news.set()
         return True
 
     def find_out(self) -> None:
@@ -155,8 +160,9 @@ class Engine:
         """The entry, with the number of ingest records before it if it makes a new stream."""
         if entry["do"] != "create_stream" or self.home.catalog.stream(entry["stream"]["name"]) is not None:
             return entry
-        self.intake.drop_stream(entry["stream"]["name"])
-        return {**entry, BORN: self.home.ingest_log.length}
+        with self.intake.lock:
+            self.intake.drop_stream(entry["stream"]["name"])
+            return {**entry, BORN: self.home.ingest_log.length}
 
     def replan(self, made: Replanned | None = None) -> None:
         """Make the epoch plan from the catalog, if that has changed; `made` is that plan when it was made already."""
@@ -188,13 +194,13 @@ class Engine:
 
     # -- one epoch ---------------------------------------------------------------------------------------------------
 
-    def step(self, *, live_first: bool = False) -> EpochObservation | None:
+    def step(self, *, live_first: bool = False, polls: bool = True) -> EpochObservation | None:
         """Run the next epoch; None when there is nothing to do.
 
-        Backfills go before new rows, or with `live_first` in the time that live epochs leave.
+        Backfills go before new rows, or with `live_first` in the time that live epochs leave. With `polls` sources are listed.
         """
         self.find_out()
-        self.intake.listen(self.plan.streams.values())
+        self.intake.listen(self.plan.streams.values() if polls else ())
         while (work := self._next_epoch(live_first)) is not None:
             try:
                 return self._run(work)
@@ -225,6 +231,13 @@ class Engine:
     def _round_robin(self) -> EpochWork | None:
         live = self._live() if self.replay_schedule.live_is_due else None
         return live or self._replay(self.replay_schedule.chunk()) or self._live()
+
+    def is_polled(self) -> bool:
+        """Whether epochs may become due by the clock, or by files, which wake no one."""
+        return any(
+            stream.using in (*FILES, "rate") or stream.progress.heartbeat is not None or stream.idle_timeout
+            for stream in self.plan.streams.values()
+        )
 
     def seal(self) -> EpochObservation:
         """End every stream for good: all windows close, and no rows are accepted any more.
@@ -386,8 +399,7 @@ class Engine:
         self.intake.consumed(work.taken)
         if suspended := self.failing.entries(self.home.catalog):
             self.log(*suspended)
-        if self.housekeeping.is_due(planned.epoch):
-            self.collect()
+        self.housekeeping.collect_if_due(self._saved.files)
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
         seen = observe(planned, work, receipts, self.plan, seconds, self.clock())
         self.replay_schedule.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
@@ -407,9 +419,10 @@ class Engine:
             files,
         )
         planned = retention.settled(planned, work.taken, self.plan, self.intake, files, self.holds)
-        self.home.store.sync([*commit.files_named(receipts), *files.unsynced])
-        self.home.manifests.publish(planned)
+        self.home.manifests.publish(planned, [*commit.files_named(receipts), *files.unsynced])
+        self.housekeeping.published(self.published, planned)
         self.manifest = self.published = planned
+        self.on_published()
         self.backfill_planner.published(self._in_files().name, self.plan)
         return planned
 

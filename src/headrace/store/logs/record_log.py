@@ -10,7 +10,7 @@ compares the id with its own (decision 17). Chunks of older versions have none.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -72,10 +72,10 @@ class RecordLog:
         """Ordinal of the first record that is not dropped."""
         return 0 if self._last_chunk() is None else self._first_chunk().first
 
-    def append(self, records: Sequence[Any], append: str | None = None) -> int:
+    def append(self, records: Sequence[Any], append: str | None = None, after: Iterable[str] = ()) -> int:
         """Append records, durably; the ordinal of the first. `AlreadyPublished` when another writer got in between.
 
-        `append` is the append's id, a new one by default; an append that is repeated under its id is there once. The
+        The files `after` are durable before. `append` is the append's id, a new one by default; an append that is repeated under its id is there once. The
         `outcome` of another `StoreError` is whether the records are there. If it is unknown and they are, the next append
         is refused as `AlreadyPublished`.
         """
@@ -90,7 +90,7 @@ class RecordLog:
         }
         data = seal(_KIND, _VERSION, body)
         try:
-            self._files.publish(chunk.number, data)
+            self._files.publish(chunk.number, data, after)
         except AlreadyPublished:
             if not self._is_there(chunk):
                 raise
