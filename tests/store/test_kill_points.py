@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from headrace.errors import AlreadyPublished, StoreError
 from headrace.store.files.container import parts
 from headrace.store.files.filesystem import LocalStore
-from headrace.store.logs.manifest import Manifest, ManifestLog, StateRun
+from headrace.store.logs.manifest import SUMMARISED, Manifest, ManifestLog, StateRun
 from headrace.store.logs.pins import Pin, put_pin, remove_pin
 from headrace.store.logs.radix_list import ListFiles, RadixList
 from headrace.store.logs.record_log import INGEST_LOG, RecordLog
@@ -91,6 +91,7 @@ class Home:
             epoch=before.epoch + 1,
             kind="epoch",
             ingest=ingest.length,
+            facts={SUMMARISED: {"upto": ingest.length}},
             lists={"results": grown.drop_before(ENTRIES_AN_EPOCH * (before.epoch - 2))},
             state=(*kept, StateRun(name, 0, 256, size)),
         )

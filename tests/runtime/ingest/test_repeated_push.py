@@ -22,8 +22,8 @@ from headrace.errors import AlreadyPublished, PushFailed, StoreError, UserError
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
-from headrace.store.logs.manifest import SUMMARISED
 from headrace.store.files.disk import Disk
+from headrace.store.logs.manifest import SUMMARISED
 from headrace.time import DAY, HOUR, now
 from tests.store.faults import FaultyDisk, SimulatedCrash, kill_points
 

@@ -176,14 +176,18 @@ class Intake:
 
     def _is_fresh(self, arrival: _Arrival) -> bool:
         """Whether a record has to be logged; if not it is done, or has an error."""
-        definition, current = arrival.definition, self.home.catalog.stream(arrival.record.stream)
         try:
-            if current is None or (current.using, current.schema) != (definition.using, definition.schema):
-                raise UserError(f"the stream '{definition.name}' was dropped meanwhile: nothing was pushed")
+            self._require_same_stream(arrival.definition)
             arrival.done = self._is_there(arrival.record)
         except UserError as error:
             arrival.error = error
         return not (arrival.done or arrival.error)
+
+    def _require_same_stream(self, definition: StreamDefinition) -> None:
+        """Raises `UserError` for a stream that was dropped since its definition was read."""
+        current = self.home.catalog.stream(definition.name)
+        if current is None or (current.using, current.schema) != (definition.using, definition.schema):
+            raise UserError(f"the stream '{definition.name}' was dropped meanwhile: nothing was pushed")
 
     def find_out(self, record: IngestRecord) -> WriteOutcome:
         """Whether a record whose append failed is in the log, durably."""
