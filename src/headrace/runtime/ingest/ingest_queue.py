@@ -152,7 +152,7 @@ class Intake:
 
     def _log_arrivals(self) -> None:
         """One append of what has arrived: the first record of each producer, those after it in the next append."""
-        arrived = {}
+        arrived: dict[tuple[str, str], _Arrival] = {}
         for _ in range(len(self._arrivals)):
             arrival = self._arrivals.popleft()
             if arrived.setdefault(arrival.producer, arrival) is not arrival:

@@ -153,10 +153,12 @@ class RecordLog:
             chunk = self._chunk(chunk.number + 1)
 
     def drop_before(self, ordinal: int) -> tuple[str, ...]:
-        """Delete chunks of which all records are before an ordinal; the deleted names."""
+        """Delete chunks of which all records are before an ordinal, and files below a gap; the deleted names."""
         last = self._last_chunk()
-        if last is None or ordinal <= self.start:
+        if last is None:
             return ()
+        if ordinal <= self.start:
+            return self._files.drop_below(self._first_number)
         keep = last.number if ordinal >= last.end else self._chunk_of(ordinal, last).number
         return self._files.drop_below(keep)
 
