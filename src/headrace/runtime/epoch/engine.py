@@ -29,7 +29,7 @@ from headrace.runtime.epoch.observe import observe
 from headrace.runtime.epoch.task_orders import TaskMessages, scan_messages, state_messages
 from headrace.runtime.home.home import BORN, Home
 from headrace.runtime.ingest import derived_input
-from headrace.runtime.ingest.admission import Admission, Pending
+from headrace.runtime.ingest.admission import Admission, Pending, gathered_at
 from headrace.runtime.ingest.idle_sources import clock_punctuations
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -81,6 +81,8 @@ class Engine:
     They wait while all others continue, until the home is opened again or a statement changes the plan.
     """
     failing: FailingQueries = field(default_factory=FailingQueries)
+    gathers_until: Instant | None = field(init=False, default=None)
+    """When the rows that wait for others to arrive (`latency` of their streams) are due; None where none do."""
     _saved: SavedPlan = field(init=False, default=NO_PLAN)
     _is_saved: bool = field(init=False, default=False)
     _planned: int = field(init=False, default=-1)
@@ -229,8 +231,8 @@ class Engine:
         return bool(self._emission_backlog())
 
     def _round_robin(self) -> EpochWork | None:
-        live = self._live() if self.replay_schedule.live_is_due else None
-        return live or self._replay(self.replay_schedule.chunk()) or self._live()
+        live = self._live(gathers=True) if self.replay_schedule.live_is_due else None
+        return live or self._replay(self.replay_schedule.chunk()) or self._live(gathers=True)
 
     def is_polled(self) -> bool:
         """Whether epochs may become due by the clock, or by files, which wake no one."""
@@ -292,13 +294,19 @@ class Engine:
     def _progress(self, stream: str) -> StreamProgress:
         return progress_of(self.manifest.stream(stream))
 
-    def _live(self) -> EpochWork | None:
-        """The next records of every stream; without any, a tick when punctuation or the catalog has changed."""
+    def _live(self, *, gathers: bool = False) -> EpochWork | None:
+        """The next records of every stream; without any, a tick when punctuation or the catalog has changed.
+
+        With `gathers` rows wait for others as long as their stream's `latency` allows.
+        """
+        due = FOREVER
         splits: list[tuple[Split, int]] = []
         taken: dict[str, tuple[int, ...]] = {}
         for name, definition in self.plan.streams.items():
-            chosen = self.admission.take(self._waiting(definition), definition)
+            waiting = self._waiting(definition)
+            chosen = self.admission.take(waiting, definition)
             if chosen:
+                due = min(due, gathered_at(definition, waiting, chosen))
                 splits += [
                     (Split(name, record.ordinal, record=record.record), record.weight) for record in chosen
                 ]
@@ -311,8 +319,13 @@ class Engine:
             name: at for name, at in min_punctuations.items() if at > self._progress(name).punctuation
         }
         changed = self.manifest.querylog != self.home.catalog.position
-        if not (splits or min_punctuations or changed or self._has_unheard_promises()):
-            return None
+        self.gathers_until = None
+        if not (min_punctuations or changed or self._has_unheard_promises()):
+            if not splits:
+                return None
+            if gathers and due > self.clock():
+                self.gathers_until = due
+                return None
         kind = "epoch" if splits else "tick"
         # An operator with an emission backlog takes its rows; it emits in epochs of its own.
         return EpochWork(

@@ -17,6 +17,7 @@ from typing import Final
 from headrace.observation import EpochFailure, EpochObservation
 from headrace.runtime.epoch.engine import Engine
 from headrace.runtime.epoch.supervisor import Retries, Supervisor
+from headrace.time import SECOND
 
 POLL_SECONDS: Final = 0.05
 """Between two readings of the clock, and two listings of files."""
@@ -171,4 +172,9 @@ class Loop:
 
     def _patience(self) -> float | None:
         """Seconds until something is due that does not wake the thread; None where nothing is."""
-        return max(0.0, self._next_poll - stopwatch.monotonic()) if self.engine.is_polled() else None
+        engine, waits = self.engine, []
+        if engine.is_polled():
+            waits.append(self._next_poll - stopwatch.monotonic())
+        if engine.gathers_until is not None:
+            waits.append((engine.gathers_until - engine.clock()) / SECOND)
+        return max(0.0, min(waits)) if waits else None
