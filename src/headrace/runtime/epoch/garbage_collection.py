@@ -61,6 +61,7 @@ class Housekeeping:
     clock: Clock
     every: int = 64
     grace: Duration = GRACE
+    readers: Duration = READERS
     _live: LiveNames = field(init=False)
     _steps: deque[tuple[Manifest, Manifest, Instant]] = field(init=False, default_factory=deque)
     """Each epoch since the last collection: the manifests before and after it, and when it was published."""
@@ -144,7 +145,7 @@ class Housekeeping:
         return tuple(name for name in unneeded if store.delete(name))
 
     def _is_over(self, names: _Retired, now: Instant) -> bool:
-        return now - names.at > min(READERS, self.grace)
+        return now - names.at > self.readers
 
     def _drop_ingest_records(self) -> None:
         summarised = self.home.latest().facts.get(SUMMARISED)
