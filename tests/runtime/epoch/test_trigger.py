@@ -279,3 +279,7 @@ def test_rows_wait_for_others_as_long_as_the_latency_allows(tmp_path: Path) -> N
             hub.push("p", [{"v": 3}])
         hub.catch_up()  # whoever asks for all there is does not wait
         assert [v for values in followed(hub) for v in values] == [0, 1, 2, 3]
+    with opened(tmp_path) as hub:
+        described = hub.execute("DESCRIBE EXTENDED p")[0].table
+        assert described is not None
+        assert {"property": "latency", "value": "1 HOUR"} in described.to_pylist()

@@ -1,4 +1,4 @@
-"""Collection of files that nothing needs any more, beside the epochs.
+"""Collection of files that nothing needs any more, while epochs run.
 
 - Every `Housekeeping.every` epochs what these epochs have made garbage (`retired_names`), old manifests and ingest chunks: at
   the cost of that garbage. While the loop runs, in a thread; else between two epochs.

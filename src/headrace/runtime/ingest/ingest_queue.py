@@ -37,7 +37,7 @@ _PER_FILE: Final[Duration] = SECOND // 1000
 
 @dataclass(slots=True)
 class _Arrival:
-    """A record that a thread hands in, with the files it names; `done` once it is in the log, or `error` says why not."""
+    """A record that a thread wants to append, with the files it names; `done` once it is in the log, else its `error`."""
 
     record: IngestRecord
     definition: StreamDefinition

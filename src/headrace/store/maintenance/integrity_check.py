@@ -95,7 +95,7 @@ def _gaps(store: Store, folder: str, needed: int | None) -> Iterator[Finding]:
 
 
 def _first_record(store: Store, name: str) -> int:
-    """The first record of a log that is not dropped; FOREVER of one that cannot be read, which is another finding."""
+    """The first record of a log that is not dropped; beyond all others if the log cannot be read, which is another finding."""
     try:
         return RecordLog(store, name).start
     except StoreError:
