@@ -198,6 +198,29 @@ def test_an_append_that_fails_fails_for_each_of_its_pushes(
         assert sorted(v for values in followed(hub) for v in values) == [0, 1, 2, 9, 9, 9]
 
 
+def test_an_append_that_took_effect_and_failed_acknowledges_each_of_its_pushes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first that asks finds the records of all; so must those that ask after it."""
+    with opened(tmp_path) as hub, ThreadPoolExecutor(3) as pool:
+        hub.execute(SCRIPT)
+        intake, append = hub.loop.engine.intake, RecordLog.append
+        with monkeypatch.context() as broken:
+
+            def forget(*args: Any, **how: Any) -> int:
+                append(*args, **how)
+                raise StoreError("no answer", outcome="unknown")
+
+            broken.setattr(RecordLog, "append", forget)
+            with intake.lock:
+                pushes = [pool.submit(hub.push, "p", [{"v": number}]) for number in range(3)]
+                while len(intake._arrivals) < 3:
+                    threading.Event().wait(0.001)
+            assert [each.result(LONG) for each in pushes] == [1, 1, 1]
+        hub.catch_up()
+        assert sorted(v for values in followed(hub) for v in values) == [0, 1, 2]
+
+
 def test_rows_of_a_stream_that_is_dropped_during_the_push_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
