@@ -23,6 +23,7 @@ from benchmarks.suite.epoch import epoch
 from benchmarks.suite.instants import instants
 from benchmarks.suite.invoke import invoke
 from benchmarks.suite.joins import joins, late_joins, skewed_joins
+from benchmarks.suite.latency import latency
 from benchmarks.suite.memory import memory
 from benchmarks.suite.psoup import figure_7, figure_9
 from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuation
@@ -64,6 +65,7 @@ SUITE = {
     "psoup": figure_7,
     "psoup-rate": figure_9,
     "epoch": epoch,
+    "latency": latency,
     "instants": instants,
     "memory": memory,
     "punctuation": punctuation,

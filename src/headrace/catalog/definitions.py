@@ -101,7 +101,8 @@ class StreamDefinition:
     None when arrival time is stamped. `punctuated_by` is the text of a boolean
     expression over the stream's columns. `archive`: "copy" (default), "in place" or "none". `retain`: the retention of the
     archive, in event time; None has no limit. `blocks`: the number of equal random parts of a run of the archive. `keep`: the
-    share of rows for queries WITH SHEDDING at CREATE; the current share is the catalog's `sample_rate_of`.
+    share of rows for queries WITH SHEDDING at CREATE; the current share is the catalog's `sample_rate_of`. `latency`: how long
+    rows may wait for others to be read in the same epoch.
     """
 
     name: str
@@ -120,6 +121,7 @@ class StreamDefinition:
     blocks: int = 1
     keep: float = 1.0
     time_expression: TimeExpression | None = None
+    latency: Duration = 0
 
     @property
     def event_time(self) -> str | None:

@@ -70,6 +70,7 @@ def stream_to_json(stream: StreamDefinition) -> dict[str, Any]:
         "retain": stream.retain,
         "blocks": stream.blocks,
         **({} if stream.keep == 1 else {"keep": stream.keep}),
+        **({"latency": stream.latency} if stream.latency else {}),
         **({} if stream.time_expression is None else {"time_expression": asdict(stream.time_expression)}),
         "progress": asdict(stream.progress),
         "deduplicate": None if stream.deduplicate is None else asdict(stream.deduplicate),

@@ -24,6 +24,8 @@ def render_stream(stream: StreamDefinition) -> str:
         options["blocks"] = str(stream.blocks)
     if stream.keep != 1:
         options["keep"] = f"{Decimal(repr(stream.keep)):f}"
+    if stream.latency:
+        options["latency"] = render_duration(stream.latency)
     text = f"CREATE STREAM {identifier(stream.name)} {_columns(stream.schema)} USING {identifier(stream.using)}{_options(options)}"
     if stream.time is not None:
         text += f" TIMESTAMP BY {identifier(stream.time)}"

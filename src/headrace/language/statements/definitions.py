@@ -71,6 +71,7 @@ def stream_of(cursor: Cursor, name: str, schema: Schema, using: str) -> StreamDe
     retain = taken(options, "retain")
     blocks = taken(options, "blocks")
     keep = taken(options, "keep")
+    latency = taken(options, "latency")
     _check_path(cursor, using, options)
     _by_whose_clocks(cursor, using, options, clauses.places)
     _check_order(cursor, using, options, clauses.places)
@@ -93,6 +94,7 @@ def stream_of(cursor: Cursor, name: str, schema: Schema, using: str) -> StreamDe
         1 if blocks is None else _blocks(cursor, blocks, archive, clauses.places["blocks"]),
         1.0 if keep is None else sample_rate_option(cursor, keep, clauses.places["keep"]),
         clauses.time if isinstance(clauses.time, TimeExpression) else None,
+        0 if latency is None else interval_option(cursor, "latency", latency, clauses.places["latency"]),
     )
 
 

@@ -38,6 +38,7 @@ class StreamOptions(TypedDict, total=False):
     retain: timedelta | str | None
     blocks: int | None
     keep: float | None
+    latency: timedelta | str | None
     clauses: str | None
 
 
@@ -187,5 +188,8 @@ _KEYWORDS: Final[Mapping[str, _Keyword]] = {
     "retain": _Keyword(_LENGTH, "timedelta(days=7)", _option("retain", _length_text), is_option=True),
     "blocks": _Keyword("a whole number", "16", _option("blocks", _number_text), is_option=True),
     "keep": _Keyword("a number above 0 and at most 1", "0.25", _option("keep", _number_text), is_option=True),
+    "latency": _Keyword(
+        _LENGTH, "timedelta(milliseconds=20)", _option("latency", _length_text), is_option=True
+    ),
     "clauses": _Keyword("clauses of CREATE STREAM as text", "'PROGRESS STEP INTERVAL 1 MINUTE'", _text),
 }

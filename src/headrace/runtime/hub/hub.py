@@ -200,13 +200,11 @@ class Hub(Pipeline):
         Durable on return. A call repeated with its producer and sequence counts once; `PushFailed` names both.
         """
         self.require_open()
-        with self.loop.lock:
-            return self._pushing.push(stream, rows, producer, sequence)
+        return self._pushing.push(stream, rows, producer, sequence)
 
     def pushed(self, stream: str, producer: str) -> int | None:
         """The greatest sequence of a producer whose rows are durable; None for one that is not retained."""
-        with self.loop.lock:
-            return self._pushing.pushed(stream, producer)
+        return self._pushing.pushed(stream, producer)
 
     # -- running -----------------------------------------------------------------------------------------------------
 

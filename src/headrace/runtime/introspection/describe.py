@@ -67,6 +67,8 @@ def _clauses(stream: StreamDefinition) -> Iterator[tuple[str, str | None]]:
         yield "heartbeat", f"HEARTBEAT EVERY {every} DELAY {delay}"
     if stream.idle_timeout is not None:
         yield "idle timeout", render_duration(stream.idle_timeout)
+    if stream.latency:
+        yield "latency", render_duration(stream.latency)
     if once is not None:
         within = f" WITHIN {render_duration(once.within)}" if once.within else ""
         yield "deduplication", f"DEDUPLICATE BY ({', '.join(once.keys)}){within}"
