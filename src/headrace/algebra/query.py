@@ -376,11 +376,6 @@ def find_window(node: Node) -> Windowed | None:
     return next((below for below in walk(node) if isinstance(below, Windowed)), None)
 
 
-def streams_of(query: Query) -> tuple[str, ...]:
-    """Names of the streams it reads, each once, in order of appearance."""
-    return tuple(dict.fromkeys(node.name for node in walk(query.root) if isinstance(node, StreamScan)))
-
-
 def per_row_window(window: Window) -> bool:
     """True for windows that each partition has separately."""
     return isinstance(window, RowsSlide | TupleSlide | Delta | Session)

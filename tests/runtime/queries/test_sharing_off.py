@@ -11,11 +11,11 @@ import pytest
 
 from headrace.catalog.definitions import QueryDefinition
 from headrace.catalog.journal import query_from_json, query_to_json
-from headrace.language.render.definition_text import render_query
 from headrace.operators.families.family import state_name
 from headrace.operators.sharing import scan_sharing
 from headrace.operators.sharing.scan_sharing import groups
 from headrace.runtime.hub.hub import Hub
+from tests.language.rendering.definition_text import render_query
 from tests.runtime.rig import Rig, answers, cut, expected, made_rows
 
 ONE_FILE = {"maxFilesPerTrigger": "1"}

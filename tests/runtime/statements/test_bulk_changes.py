@@ -10,12 +10,12 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import QueryDefinition
 from headrace.catalog.journal import query_from_json, query_to_json
 from headrace.errors import UserError
-from headrace.language.render.definition_text import render_query
-from headrace.language.statements.parse_statement import parse_statement
 from headrace.language.statements.statement import CreateQuery
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.time import DAY
+from tests.language.one_statement import parse_statement
+from tests.language.rendering.definition_text import render_query
 
 STREAM = "CREATE STREAM s (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at;"
 COUNT = "SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE]"

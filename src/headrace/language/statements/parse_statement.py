@@ -67,24 +67,6 @@ def parse_script(text: str, zone: str = "UTC") -> tuple[Statement, ...]:
     return tuple(statements)
 
 
-def parse_statement(text: str) -> Statement:
-    """The one statement of a text.
-
-    Raises `UserError` when there is none or more than one.
-    """
-    statements = parse_script(text)
-    if len(statements) == 1:
-        return statements[0]
-    cursor = Cursor(text)
-    if not statements:
-        raise cursor.error("expected a statement, found nothing", Span(0, len(text)), _STATEMENTS)
-    raise cursor.error(
-        "expected one statement, found another one",
-        statements[1].span,
-        "Run them one at a time, or as a script.",
-    )
-
-
 def _statement(cursor: Cursor) -> Statement:
     token = cursor.token
     parser = _PARSERS.get(token.upper)

@@ -99,21 +99,6 @@ def _pieces(text: str) -> Iterator[Token]:
                 yield _number(text, start, end)
 
 
-def differs_in_layout_only(one: str, other: str) -> bool:
-    """True when two texts differ in white space, comments and the case of bare words only.
-
-    Raises `UserError` as `tokens` does.
-    """
-    return _spelled(one) == _spelled(other)
-
-
-def _spelled(text: str) -> list[tuple[str, str]]:
-    return [
-        ("name", token.text.lower()) if token.kind in ("name", "quoted") else (token.kind, token.text)
-        for token in tokens(text)
-    ]
-
-
 def _is_raw(text: str, end: int, word: str) -> bool:
     """Whether a word that ends here begins a raw string."""
     return word in ("r", "R") and text.startswith(("'", '"'), end)

@@ -146,11 +146,6 @@ def _check_order(select: Select, text: str) -> None:
         waiting += parts_of(node)
 
 
-def without_side(query: Query) -> Query:
-    """An input without the column of its number."""
-    return _over_list(query, lambda columns: tuple(column for column in columns if column.name != SIDE))
-
-
 def _number(value: int, span: Span) -> Constant:
     return Constant(value, INT, f"{value}", span)
 
