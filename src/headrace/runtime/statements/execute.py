@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
-from headrace.catalog.journal import query_to_json, relation_to_json, settings_to_json, stream_to_json
+from headrace.catalog.journal import settings_to_json, to_json
 from headrace.connectors.records.options import settle
 from headrace.connectors.sources.listing import not_there_yet
 from headrace.connectors.sources.source_reader import read_all, require_usable
@@ -198,7 +198,7 @@ class Statements:
             self._pipeline.log({"do": "drop", "kind": "stream", "name": definition.name})
         if not is_frame:
             self._check_source(definition)
-        self._pipeline.log({"do": "create_stream", "stream": stream_to_json(definition)})
+        self._pipeline.log({"do": "create_stream", "stream": to_json(definition)})
         message = f"stream {definition.name} created"
         return Outcome("create", definition.name, message, warning=not_there_yet(definition))
 
@@ -248,7 +248,7 @@ class Statements:
         plan, store = self._pipeline.loop.engine.plan, self._pipeline.home.store
         refuse_if_joined_by_changelog(self._catalog, plan, store, definition.name, table)
         file = save_relation(store, definition.name, version, table)
-        self._pipeline.log({"do": "put_relation", "relation": relation_to_json(definition), "file": file})
+        self._pipeline.log({"do": "put_relation", "relation": to_json(definition), "file": file})
         return Outcome(
             "create", definition.name, f"relation {definition.name} {verb}, {table.num_rows:,} rows"
         )
@@ -293,7 +293,7 @@ class Statements:
         require_few_windows(definition, query)
         operator_of(catalog, CatalogQuery(definition, catalog.position))
         if definition != existing:
-            self._changes.log({"do": "put_query", "query": query_to_json(definition)}, query)
+            self._changes.log({"do": "put_query", "query": to_json(definition)}, query)
 
     def _alter(self, statement: stmt.AlterQuery) -> Outcome:
         existing = self._catalog.require_query(statement.name)
@@ -314,7 +314,7 @@ class Statements:
         definition = with_window(self._catalog, existing, statement)
         if definition != existing.definition:
             require_few_windows(definition, bind_text(self._catalog, definition.text, definition.zone))
-            self._pipeline.log({"do": "put_query", "query": query_to_json(definition)})
+            self._pipeline.log({"do": "put_query", "query": to_json(definition)})
         return Outcome("alter", definition.name, f"query {definition.name} has the window {statement.window}")
 
     def _without_readers(self, name: str) -> None:
