@@ -55,7 +55,7 @@ class BackfillPlanner:
         """Note that an epoch of a plan was published: its operators may be sources from now on."""
         self._sources.follow(plan_file, plan.operators)
 
-    def begun(
+    def progress_of_new(
         self, manifest: Manifest, published: Manifest, plan: EpochPlan, new_operators: Sequence[str]
     ) -> dict[str, OperatorProgress]:
         """The progress of new operators; `manifest` has that of streams, `published` that of source operators.
