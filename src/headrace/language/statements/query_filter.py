@@ -18,7 +18,7 @@ from headrace.language.syntax.cursor import Cursor
 Property = Choice["name", "owner", "tag", "state"]
 
 _PROPERTIES: Final[dict[str, Property]] = {"NAME": "name", "OWNER": "owner", "TAG": "tag", "STATE": "state"}
-_STATES: Final = ("registered", "backfilling", "emitting", "live", "paused", "failed")
+_STATES: Final = ("registered", "backfilling", "live", "paused", "failed")
 
 
 @dataclass(frozen=True, slots=True)
