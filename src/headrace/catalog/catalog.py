@@ -6,7 +6,7 @@ its present text. ALTER makes a new generation, RENAME and PAUSE keep it; a gene
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Final, TypeVar
@@ -89,11 +89,17 @@ class Catalog:
 
         Raises `UserError` with similar names.
         """
-        registered = self.query(name)
-        if registered is None:
-            names = [query.definition.name for query in self.queries.values()]
-            raise UserError(f"there is no query '{name}'", remedy=did_you_mean(name, names))
-        return registered
+        names = (query.definition.name for query in self.queries.values())
+        return _required("query", name, self.query(name), names)
+
+    def require_stream(self, name: str) -> StreamDefinition:
+        """The stream of that name, as `require_query`."""
+        return _required("stream", name, self.stream(name), (each.name for each in self.streams.values()))
+
+    def require_relation(self, name: str) -> StoredRelation:
+        """The relation of that name, as `require_query`."""
+        names = (relation.definition.name for relation in self.relations.values())
+        return _required("relation", name, self.relation(name), names)
 
     def kind_of(self, name: str) -> str | None:
         """'stream', 'relation' or 'query': names are unique over all three."""
@@ -174,6 +180,12 @@ class Catalog:
         room = {"stream": "streams", "relation": "relations"}[kind]
         rates = self.sample_rates if kind == "relation" else _without_key(self.sample_rates, name)
         return {room: _without_key(getattr(self, room), name), "sample_rates": rates}
+
+
+def _required(kind: str, name: str, found: _Value | None, names: Iterable[str]) -> _Value:
+    if found is None:
+        raise UserError(f"there is no {kind} '{name}'", remedy=did_you_mean(name, names))
+    return found
 
 
 def _without_key(values: Mapping[str, _Value], name: str) -> dict[str, _Value]:

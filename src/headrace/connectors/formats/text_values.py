@@ -333,3 +333,8 @@ def _offset(zone: str) -> int | None:
     if hours > 23 or minutes > 59 or seconds > 59:
         return None
     return -total if zone[0] == "-" else total
+
+
+def with_article(kind: Type) -> str:
+    """`an INT`, `a DOUBLE`: a type in a sentence."""
+    return f"{'an' if kind.name[0] in 'AEIOU' else 'a'} {kind}"

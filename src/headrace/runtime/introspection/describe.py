@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.catalog.definitions import QueryDefinition, StreamDefinition
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
-from headrace.time import BEGINNING, render_duration, render_instant
+from headrace.time import BEGINNING, Instant, render_duration, render_instant
 
 
 def progress_table(stream: StreamDefinition, committed: CommittedStream) -> pa.Table:
@@ -24,8 +24,8 @@ def query_progress_table(query: QueryDefinition, progress: OperatorProgress | No
     return _table(
         [
             ("query", " ".join(query.text.split())),
-            ("answered to", _instant(position.emitted_to)),
-            ("complete since", _instant(position.complete_since)),
+            ("answered to", known_instant(position.emitted_to)),
+            ("complete since", known_instant(position.complete_since)),
             ("filled from", position.backfilled_from or None),
             *([] if query.failure is None else [("suspended, since it failed", query.failure)]),
         ]
@@ -68,8 +68,7 @@ def _clauses(stream: StreamDefinition) -> Iterator[tuple[str, str | None]]:
     if stream.idle_timeout is not None:
         yield "idle timeout", render_duration(stream.idle_timeout)
     if once is not None:
-        within = f" WITHIN {render_duration(once.within)}" if once.within else ""
-        yield "deduplication", f"DEDUPLICATE BY ({', '.join(once.keys)}){within}"
+        yield "deduplication", f"DEDUPLICATE BY {once}"
 
 
 def _generator(stream: StreamDefinition) -> str:
@@ -87,11 +86,11 @@ def _generator(stream: StreamDefinition) -> str:
 
 def _progress_lines(stream: StreamDefinition, committed: CommittedStream) -> Iterator[tuple[str, str | None]]:
     """Committed progress of the stream, and its row counts."""
-    yield "punctuation", _instant(committed.punctuation)
-    yield "greatest event time", _instant(committed.greatest)
+    yield "punctuation", known_instant(committed.punctuation)
+    yield "greatest event time", known_instant(committed.greatest)
     for name, progress in sorted(committed.sources.items()):
         if name:
-            yield f"source {name}", _instant(progress.greatest)
+            yield f"source {name}", known_instant(progress.greatest)
     ahead = "promises in force" if stream.progress.patterns else "groups ahead of the stream"
     yield ahead, str(len(committed.groups))
     yield "rows", str(committed.rows)
@@ -108,5 +107,6 @@ def _progress_lines(stream: StreamDefinition, committed: CommittedStream) -> Ite
         yield "keys kept", str(sum(file.rows for file in committed.keys))
 
 
-def _instant(at: int) -> str | None:
+def known_instant(at: Instant) -> str | None:
+    """An instant as text; None for `BEGINNING`, of which nothing is known."""
     return None if at == BEGINNING else render_instant(at)

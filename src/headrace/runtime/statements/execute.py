@@ -254,12 +254,7 @@ class Statements:
         )
 
     def _refresh(self, statement: stmt.RefreshRelation) -> Outcome:
-        stored = self._catalog.relation(statement.name)
-        if stored is None:
-            names = [relation.definition.name for relation in self._catalog.relations.values()]
-            raise UserError(
-                f"there is no relation '{statement.name}'", remedy=did_you_mean(statement.name, names)
-            )
+        stored = self._catalog.require_relation(statement.name)
         return self._put_relation(stored.definition, stored.version + 1, "refreshed")
 
     def _create_query(self, statement: stmt.CreateQuery) -> Outcome:
@@ -342,12 +337,7 @@ class Statements:
 
     def _set_stream(self, statement: stmt.SetStream) -> Outcome:
         """In force from the next epoch on; earlier rows stay as they were sampled."""
-        existing = self._catalog.stream(statement.name)
-        if existing is None:
-            names = [stream.name for stream in self._catalog.streams.values()]
-            raise UserError(
-                f"there is no stream '{statement.name}'", remedy=did_you_mean(statement.name, names)
-            )
+        existing = self._catalog.require_stream(statement.name)
         if self._catalog.sample_rate_of(existing.name) != statement.keep:
             self._pipeline.log({"do": "keep", "name": existing.name, "keep": statement.keep})
         message = f"stream {existing.name} keeps {statement.keep:g} of its rows for queries WITH SHEDDING"
@@ -358,12 +348,11 @@ class Statements:
         existing, settings = self._catalog.require_query(statement.name).definition, statement.settings
         name = existing.name
         changed = replace(existing, **settings)
-        if any(getattr(changed, name) != getattr(existing, name) for name in _MAKES_STATE):
+        if any(getattr(changed, setting) != getattr(existing, setting) for setting in _MAKES_STATE):
             # Another way of storing an answer is another state, backfilled from the archive as for a new query.
             self._without_readers(name)
             self._put(changed)
-            return Outcome("alter", name, f"query {name} {bulk_changes.settings_report(settings)}")
-        if changed != existing:
+        elif changed != existing:
             self._changes.log({"do": "set", "name": name, "settings": settings_to_json(settings)})
         return Outcome("alter", name, f"query {name} {bulk_changes.settings_report(settings)}")
 
@@ -393,20 +382,18 @@ class Statements:
             (self._changes if kind == "query" else self._pipeline).log(entry)
 
     def _pause(self, statement: stmt.PauseQuery) -> Outcome:
-        existing = self._catalog.require_query(statement.name)
-        if not existing.definition.paused:
-            self._changes.log({"do": "pause", "name": existing.definition.name})
-        return Outcome("pause", existing.definition.name, f"query {existing.definition.name} paused")
+        name = self._set_paused(statement.name, paused=True)
+        return Outcome("pause", name, f"query {name} paused")
 
     def _resume(self, statement: stmt.ResumeQuery) -> Outcome:
-        existing = self._catalog.require_query(statement.name)
-        if existing.definition.paused:
-            self._changes.log({"do": "resume", "name": existing.definition.name})
-        return Outcome(
-            "resume",
-            existing.definition.name,
-            f"query {existing.definition.name} resumed, it catches up first",
-        )
+        name = self._set_paused(statement.name, paused=False)
+        return Outcome("resume", name, f"query {name} resumed, it catches up first")
+
+    def _set_paused(self, name: str, *, paused: bool) -> str:
+        definition = self._catalog.require_query(name).definition
+        if definition.paused is not paused:
+            self._changes.log({"do": "pause" if paused else "resume", "name": definition.name})
+        return definition.name
 
     def _all_queries(self, statement: stmt.AllQueries) -> Outcome:
         """Change all selected queries at once: a crash leaves all of them changed, or none."""
