@@ -23,7 +23,7 @@ from headrace.operators.base.operator import AT
 from headrace.operators.base.sort_ranks import sort_rank, zero_signs
 from headrace.operators.output.output_stage import HIDDEN
 from headrace.operators.time_windows.window_revisions import net
-from headrace.runtime.home.gc_control import no_cycles_sought
+from headrace.runtime.home.gc_control import collector_disabled
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.run_cache import batches_of, section_of
 from headrace.runtime.messages.result_entry import answered as entry_of
@@ -97,7 +97,7 @@ def retained_results(home: Home, operator: str, since: Instant | None = None) ->
     """The result rows of an operator that the newest epoch retains: at least those at or after `since`."""
 
     def opened(manifest: Manifest) -> list[Part]:
-        with no_cycles_sought(disabled=True):  # a file's index of its queries is many small lists
+        with collector_disabled(when=True):  # a file's index of its queries is many small lists
             return [
                 Part(facts[1], batches_of(home.store, entry["name"], operator))
                 for _, entry in retained_entries(home, manifest)

@@ -24,7 +24,7 @@ from headrace.language.statements.parse_statement import parse_script
 from headrace.language.statements.stream_keywords import stream_from_keywords
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.file_names import require_name
-from headrace.runtime.home.gc_control import MANY, no_cycles_sought
+from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.home.run_cache import save_relation
 from headrace.runtime.invoke.subwindow import answer_within
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_parsed, bind_text
@@ -83,7 +83,7 @@ class Statements:
 
     def execute(self, script: str) -> list[Outcome]:
         """All statements of a script, in order. A parse error anywhere stops it before the first takes effect."""
-        with no_cycles_sought(len(script) >= _LONG_SCRIPT):
+        with collector_disabled(len(script) >= _LONG_SCRIPT):
             return self.carry_out_all(parse_script(script, self._zone), script)
 
     def carry_out_all(self, statements: Iterable[stmt.Statement], script: str) -> list[Outcome]:
@@ -130,7 +130,7 @@ class Statements:
         if "" in selects:
             raise UserError("a name cannot be empty")
         many = len(selects) >= MANY
-        with no_cycles_sought(many), self._one_script, self._changes.all_or_none():
+        with collector_disabled(many), self._one_script, self._changes.all_or_none():
             self._changes.find_out()
             for name, select in selects.items():
                 try:
