@@ -20,7 +20,7 @@ from headrace.catalog.definitions import (
 )
 from headrace.catalog.journal import from_json, settings_from_json
 from headrace.catalog.registry import Edit, Registry
-from headrace.errors import CorruptStore, UserError, did_you_mean
+from headrace.errors import CorruptStore, UnknownName, did_you_mean
 
 _Value = TypeVar("_Value")
 _OF_QUERIES: Final = frozenset({"put_query", "pause", "resume", "rename", "retain", "set"})
@@ -184,7 +184,7 @@ class Catalog:
 
 def _required(kind: str, name: str, found: _Value | None, names: Iterable[str]) -> _Value:
     if found is None:
-        raise UserError(f"there is no {kind} '{name}'", remedy=did_you_mean(name, names))
+        raise UnknownName(f"there is no {kind} '{name}'", remedy=did_you_mean(name, names))
     return found
 
 
