@@ -55,16 +55,7 @@ def _clauses(stream: StreamDefinition) -> Iterator[tuple[str, str | None]]:
     rule, once = stream.progress, stream.deduplicate
     yield "progressing attribute", stream.event_time or "(time of arrival)"
     yield "progress", _generator(stream)
-    if rule.groups:
-        yield "group-wise", rule.group_clause
-    if rule.per or rule.folder:
-        what = f"({', '.join(rule.per)})" if rule.per else "FOLDER"
-        yield "sources", f"PROGRESS PER {what} EXPECT {rule.expected}"
-    if rule.step is not None:
-        yield "step", f"PROGRESS STEP {render_duration(rule.step)}"
-    if rule.heartbeat is not None:
-        every, delay = map(render_duration, rule.heartbeat)
-        yield "heartbeat", f"HEARTBEAT EVERY {every} DELAY {delay}"
+    yield from (clause for clause in rule.clauses() if clause[0] not in ("slack", "progress"))
     if stream.idle_timeout is not None:
         yield "idle timeout", render_duration(stream.idle_timeout)
     if once is not None:
