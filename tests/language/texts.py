@@ -14,8 +14,8 @@ BOUNDS = (" BEGIN '2020-01-01' END NOW", " BEGIN NOW - INTERVAL 2 DAYS END NOW")
 KEYS = ("auction", "price + 1", "bidder", "date_trunc('HOUR', at)", "auction % 2 = 0", "1")
 
 
-HELD = ("SELECT auction, price FROM bids [NOW]", "SELECT n, d FROM events [ROWS 3]", "SELECT DISTINCT bidder, 1 FROM bids [RANGE UNBOUNDED]", "SELECT auction, COUNT(*) AS n FROM bids [RANGE 1 HOUR] GROUP BY auction HAVING COUNT(*) > 1", "(SELECT n, n FROM counted c JOIN category ON n = id, bids [NOW] ORDER BY n LIMIT 2)".replace("n, n", "n, 2.5"), "SELECT NULL AS a, bidder FROM bids [ROWS 2]")  # fmt: skip
-LAST_EMITTED = ("SELECT auction, price FROM bids", "SELECT n, d FROM events WHERE ok", "SELECT n, auction FROM dear", "(SELECT auction, COUNT(*) AS n FROM bids [RANGE TUMBLING 1 HOUR] GROUP BY auction EMIT EMPTY)", "ISTREAM(SELECT n, d FROM events [ROWS 3])", "DSTREAM(SELECT DISTINCT bidder, 1 FROM bids [NOW])")  # fmt: skip
+RELATIONS = ("SELECT auction, price FROM bids [NOW]", "SELECT n, d FROM events [ROWS 3]", "SELECT DISTINCT bidder, 1 FROM bids [RANGE UNBOUNDED]", "SELECT auction, COUNT(*) AS n FROM bids [RANGE 1 HOUR] GROUP BY auction HAVING COUNT(*) > 1", "(SELECT n, n FROM counted c JOIN category ON n = id, bids [NOW] ORDER BY n LIMIT 2)".replace("n, n", "n, 2.5"), "SELECT NULL AS a, bidder FROM bids [ROWS 2]")  # fmt: skip
+STREAMED = ("SELECT auction, price FROM bids", "SELECT n, d FROM events WHERE ok", "SELECT n, auction FROM dear", "(SELECT auction, COUNT(*) AS n FROM bids [RANGE TUMBLING 1 HOUR] GROUP BY auction EMIT EMPTY)", "ISTREAM(SELECT n, d FROM events [ROWS 3])", "DSTREAM(SELECT DISTINCT bidder, 1 FROM bids [NOW])")  # fmt: skip
 
 
 @st.composite
@@ -25,7 +25,7 @@ def several_selects(draw: st.DrawFn) -> str:
     operators = (
         ("UNION ALL",) if streamed else ("UNION ALL", "UNION", "EXCEPT", "MINUS DISTINCT", "INTERSECT")
     )
-    single = st.sampled_from(LAST_EMITTED if streamed else HELD)
+    single = st.sampled_from(STREAMED if streamed else RELATIONS)
 
     def beside(members: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         return st.builds(

@@ -198,7 +198,7 @@ def effective(rig: Rig) -> list[str]:
     """What the query log says that has changed something, in order."""
     home = Home.at(rig.home)
     entries = enumerate(entry for chunk in home.query_log.chunks() for entry in chunk.records)
-    return [entry["do"] for ordinal, entry in entries if ordinal not in home.catalog.idle]
+    return [entry["do"] for ordinal, entry in entries if ordinal not in home.catalog.ignored_entries]
 
 
 @dataclass

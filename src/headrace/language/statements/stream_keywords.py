@@ -14,8 +14,8 @@ from typing import Any, Final, TypedDict
 from headrace.catalog.definitions import StreamDefinition
 from headrace.errors import UnsupportedQuery, UserError, did_you_mean
 from headrace.language.parser.literals import interval_text
+from headrace.language.parser.quoting import identifier, string
 from headrace.language.parser.type_names import TYPES
-from headrace.language.render.expression_text import identifier, string
 from headrace.language.statements.definitions import reserved, stream_of
 from headrace.language.syntax.cursor import Cursor
 from headrace.schema import Schema

@@ -100,7 +100,7 @@ def _pieces(text: str, at: int = 0) -> Iterator[Token]:
     while at < len(text):
         piece = _PIECE.match(text, at)
         if piece is None:
-            raise _nothing(text, at)
+            raise _unexpected(text, at)
         kind = piece.lastgroup or ""
         if kind == "comment":
             at = _after_comment(text, at)
@@ -164,7 +164,7 @@ def _quoted(text: str, at: int) -> Token:
     return _string(text, at) if first in "'\"" else _raw_string(text, at)
 
 
-def _nothing(text: str, at: int) -> UserError:
+def _unexpected(text: str, at: int) -> UserError:
     return UserError(
         f"no token begins with the character {text[at]!r}",
         span=Span(at, at + 1),

@@ -20,7 +20,7 @@ from headrace.operators.on_demand.selection import materializes_none
 from headrace.operators.sharing.pane_transfer import can_give, needed_from, transferred
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.backfill.operator_progress import beyond, initial_progress
-from headrace.runtime.backfill.pane_donors import PaneSources
+from headrace.runtime.backfill.pane_sources import PaneSources
 from headrace.runtime.backfill.replay import Archives
 from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -55,7 +55,7 @@ class BackfillPlanner:
         """Note that an epoch of a plan was published: its operators may be sources from now on."""
         self._sources.follow(plan_file, plan.operators)
 
-    def begun(
+    def progress_of_new(
         self, manifest: Manifest, published: Manifest, plan: EpochPlan, new_operators: Sequence[str]
     ) -> dict[str, OperatorProgress]:
         """The progress of new operators; `manifest` has that of streams, `published` that of source operators.

@@ -207,7 +207,9 @@ class Engine:
             progress = dict(progress)
             for name in dropped:
                 del progress[name]
-        initial_progress = self.backfill_planner.begun(self.manifest, self.published, self.plan, added)
+        initial_progress = self.backfill_planner.progress_of_new(
+            self.manifest, self.published, self.plan, added
+        )
         self.manifest = replace(self.manifest, operators={**progress, **initial_progress})
 
     def _in_files(self) -> SavedPlan:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headrace.catalog.catalog import Catalog, is_of_query
 from headrace.errors import AlreadyPublished, StoreError, outcome_unless_known
-from headrace.store.files.filesystem import LocalStore
+from headrace.store.files.filesystem import LocalStore, MissingFile
 from headrace.store.logs.manifest import Manifest, ManifestLog
 from headrace.store.logs.radix_list import RadixList
 from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.maintenance.home_format import require_format
 
+_Value = TypeVar("_Value")
 BORN: Final = "ingest"
 """In the query log's entry of a new stream: how many ingest records there were."""
 
@@ -131,6 +132,16 @@ class Home:
     def latest(self) -> Manifest:
         """The newest manifest; an empty one for a new home."""
         return self.manifests.latest() or Manifest(epoch=0, incarnation=0)
+
+    def at_newest_epoch(self, compute: Callable[[Manifest], _Value]) -> _Value:
+        """The value of the newest manifest; of the next one when files are collected while they are read."""
+        while True:
+            manifest = self.latest()
+            try:
+                return compute(manifest)
+            except MissingFile:
+                if self.latest().epoch == manifest.epoch:
+                    raise
 
     def entries(self, manifest: Manifest, name: str, start: int = 0) -> Sequence[Mapping[str, Any]]:
         """Entries of one of a manifest's lists, from an index on."""

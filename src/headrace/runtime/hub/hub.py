@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.algebra.windows.user_windows import UserWindow
 from headrace.catalog.definitions import QueryDefinition
-from headrace.catalog.journal import window_to_json
+from headrace.catalog.journal import to_json
 from headrace.language.statements.query_options import checked_owner, checked_tags
 from headrace.language.statements.statement import Form, Statement
 from headrace.language.statements.stream_keywords import StreamOptions
@@ -190,7 +190,7 @@ class Hub(Pipeline):
         """
         definition = user_windows.define(name, kind)
         if user_windows.is_new(self.catalog, definition):
-            self.log({"do": "put_window", "window": window_to_json(definition)})
+            self.log({"do": "put_window", "window": to_json(definition)})
 
     def push(
         self, stream: str, rows: pa.Table | Any, *, producer: str | None = None, sequence: int | None = None

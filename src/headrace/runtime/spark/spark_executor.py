@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.errors import EpochFailed, HeadraceError
-from headrace.runtime.home.gc_control import modules_not_sought
+from headrace.runtime.home.gc_control import freeze_modules
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.spark.session import was_interrupted
 from headrace.runtime.tasks.scan.scan_task import run_scan
@@ -139,7 +139,7 @@ def _owner(task: int) -> int:
 
 
 def _scan(messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    modules_not_sought()
+    freeze_modules()
     for message in messages:
         scan = pickle.loads(message)
         try:
@@ -150,7 +150,7 @@ def _scan(messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _advance(order: bytes, blobs: Sequence[bytes]) -> StateReceipt | _Failure:
-    modules_not_sought()
+    freeze_modules()
     failed = next((blob for blob in blobs if blob.startswith(_FAILED)), None)
     if failed is not None:
         return _Failure(pickle.loads(failed[len(_FAILED) :]))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pyspark.daemon import manager
 
 import headrace.runtime.spark.spark_executor  # noqa: F401 - what the functions of tasks are unpickled from
-from headrace.runtime.home.gc_control import modules_not_sought
+from headrace.runtime.home.gc_control import freeze_modules
 
 if __name__ == "__main__":
-    modules_not_sought()
+    freeze_modules()
     manager()

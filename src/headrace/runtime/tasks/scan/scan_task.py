@@ -28,7 +28,7 @@ from headrace.operators.families.harvest import ScanOutput, gathered
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.backfill.pane_backfill import backfilled_panes
 from headrace.runtime.home import file_names
-from headrace.runtime.home.gc_control import MANY, no_cycles_sought
+from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.home.reject_files import RejectWriter, read_refused
 from headrace.runtime.home.run_cache import load_relation
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -66,7 +66,7 @@ _MANY_ROWS: Final = 1 << 13
 def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
     """Read the message's splits; yield (state task, blob) for each state task, also without rows."""
     store = LocalStore(message.root)
-    with no_cycles_sought(len(message.operators) >= MANY):
+    with collector_disabled(len(message.operators) >= MANY):
         plan = load_plan(store, message.plan)
         task = _ScanTask(store, plan, message)
         started = time.perf_counter()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
-from headrace.language.render.expression_text import identifier, string
+from headrace.language.parser.quoting import identifier, string
 from headrace.schema import Schema
 from headrace.time import DAY, render_duration
 

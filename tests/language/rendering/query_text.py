@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.algebra.expressions.expression import Call, Expression, Literal, Named, columns_of
 from headrace.algebra.query import (
@@ -45,17 +45,17 @@ from headrace.algebra.windows.window import (
 )
 from headrace.errors import UnsupportedQuery
 from headrace.language.binder.expressions.scope import WINDOW_COLUMNS
-from headrace.language.binder.sources.set_operators import without_side
+from headrace.language.binder.sources.set_operators import SIDE
 from headrace.language.parser.literals import shown_instant
-from headrace.language.render.expression_text import (
-    identifier,
+from headrace.language.parser.quoting import identifier
+from headrace.schema import INT
+from headrace.time import Instant, render_duration
+from tests.language.rendering.expression_text import (
     render_aggregate,
     render_columns,
     render_expression,
     render_membership,
 )
-from headrace.schema import INT
-from headrace.time import Instant, render_duration
 
 
 def render(query: Query) -> str:
@@ -198,7 +198,7 @@ class _Text:
         operator = "UNION" if self.parts.distinct else "UNION ALL"
         if isinstance(condition, Call):
             operator = "EXCEPT" if condition.function == "=" else "INTERSECT"
-        texts = [render(without_side(member.query)) for member in operands if member.query is not None]
+        texts = [render(_without_side(member.query)) for member in operands if member.query is not None]
         return f" {operator} ".join(f"({text})" for text in texts)
 
     @property
@@ -301,6 +301,17 @@ class _Text:
         if top.limit is not None:
             clauses.append(f"LIMIT {top.limit}")
         return clauses
+
+
+def _without_side(query: Query) -> Query:
+    """An input of EXCEPT or INTERSECT without the column of its number."""
+
+    def changed(node: Node) -> Node:
+        if isinstance(node, Project):
+            return replace(node, columns=tuple(column for column in node.columns if column.name != SIDE))
+        return replace(node, source=changed(node.source))
+
+    return replace(query, root=changed(query.root))
 
 
 def _queries(scan: UnionAll) -> list[QueryScan]:

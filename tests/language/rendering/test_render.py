@@ -8,12 +8,12 @@ from hypothesis import given, note
 from headrace.catalog.definitions import QueryDefinition, StreamDefinition
 from headrace.errors import UserError
 from headrace.language.binder.query_binder import bind_query
-from headrace.language.render.definition_text import render_query, render_relation, render_stream
-from headrace.language.render.query_text import render
-from headrace.language.statements.parse_statement import parse_statement
 from headrace.language.statements.statement import CreateQuery, CreateRelation, CreateStream
 from headrace.time import HOUR, SECOND
 from tests.language.catalog import Catalog
+from tests.language.one_statement import parse_statement
+from tests.language.rendering.definition_text import render_query, render_relation, render_stream
+from tests.language.rendering.query_text import render
 from tests.language.texts import selects
 
 CATALOG = Catalog()

@@ -5,7 +5,6 @@ Everything is in parentheses, columns are qualified and constants carry their ty
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import date
 from decimal import Decimal
@@ -26,18 +25,9 @@ from headrace.algebra.expressions.expression import (
 from headrace.algebra.expressions.series import AT, PAIR, POSITION, STRUCTURES
 from headrace.algebra.query import SemijoinColumn
 from headrace.language.parser.literals import shown_instant
-from headrace.language.parser.primaries import RESERVED
+from headrace.language.parser.quoting import identifier, string
 from headrace.schema import INTERVAL
 
-_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KEYWORD_LIST: Final = """
-ALL ALTER ANTI CREATE CROSS CUMULATE DATE DESCRIBE DIV DROP DSTREAM EMPTY EXPLAIN FILTER HOP ILIKE
-INTERVAL INVOKE ISTREAM LANDMARK LATE LATERAL LEFT MINUS NATURAL NOW NULL NULLS OFFSET ORIGIN OVER
-PA PARTITION PAUSE QUERY RANGE RATTR REFRESH REGEXP REJECTS RELATION RESUME REVISIONS RIGHT RLIKE
-ROWS RSTREAM SATTR SEMI SESSION SHEDDING SHOW SLIDE STREAM TABLE TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ TRUE
-FALSE TUMBLE TUMBLING UNBOUNDED WA WATTR WINDOW X R
-"""
-_KEYWORDS: Final = RESERVED | frozenset(_KEYWORD_LIST.split())
 _INFIX: Final = frozenset(
     {
         "+",
@@ -77,16 +67,9 @@ def render_membership(semijoin: SemijoinColumn, columns: Mapping[str, str]) -> s
     source = f"{identifier(semijoin.right.name)} AS {identifier(semijoin.right.alias)}"
     where = "" if semijoin.condition is None else f" WHERE {render_expression(semijoin.condition, columns)}"
     if semijoin.test is None:
-        return f"(EXISTS (SELECT 1 FROM {source}{where}))"  # noqa: S608 - no database reads it
+        return f"(EXISTS (SELECT 1 FROM {source}{where}))"
     value, member = (render_expression(side, columns) for side in semijoin.test.arguments)
-    return f"({value} IN (SELECT {member} FROM {source}{where}))"  # noqa: S608
-
-
-def identifier(name: str) -> str:
-    """A name as it must be written: in backticks unless it is plain and no keyword."""
-    if _PLAIN.fullmatch(name) and name.upper() not in _KEYWORDS:
-        return name
-    return "`" + name.replace("`", "``") + "`"
+    return f"({value} IN (SELECT {member} FROM {source}{where}))"
 
 
 def render_expression(expression: Expression, columns: Mapping[str, str]) -> str:
@@ -210,8 +193,3 @@ def literal(constant: Literal) -> str:
             return f"INTERVAL {value!r} MICROSECONDS"
         case _:
             return f"{value!r}{_SUFFIXES[kind.name]}"
-
-
-def string(text: str) -> str:
-    """A string in quotes."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

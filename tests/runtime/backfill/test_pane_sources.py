@@ -12,7 +12,7 @@ from headrace.language.binder.query_binder import bind_query
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.lowering.lower import lower
 from headrace.runtime.backfill import pane_backfill
-from headrace.runtime.backfill.pane_donors import PaneSources
+from headrace.runtime.backfill.pane_sources import PaneSources
 from headrace.runtime.hub.opening import open_hub
 from headrace.time import SECOND
 from tests.language.catalog import Catalog
