@@ -151,6 +151,7 @@ ITS_OWN = {
     *("advance", "compact", "before_merge", "own_rows", "owners", "family_key", "without_family", "together"),
     *(
         "for_family",
+        "advance_family",
         "over_panes",
         "on_request",
         "routing_steps",

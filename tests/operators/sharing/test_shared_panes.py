@@ -104,7 +104,7 @@ def answers(operators: Sequence[Operator], queries: Sequence[Query], found: Scan
             ((cohort, _),) = cohorts([operator], {operator.id: advance})
             mine = {name: cohort.only(table, QueryRowCounts.of(table)) for name, table in deltas.items()}
             mine = {name: table for name, table in mine.items() if table.num_rows}
-            results = cohort.advance([], [mine], advance)[1][operator.id].results
+            results = cohort.advance([], [mine], advance).steps[operator.id].results
         answered.append(canonical(plain(results, wanted)))
     return answered
 

@@ -4,35 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.operators.aggregates.cell_table import KEY
-from headrace.operators.base.group_codes import flat, ints
-from headrace.operators.base.operator import Operator, Scanned, Sections
-from headrace.operators.families.cohort import together
-from headrace.operators.families.family import QueryRowCounts, number_of, state_name
-from headrace.operators.panes.adaptive_panes import SPARSE_OPEN
-
-if TYPE_CHECKING:
-    from headrace.operators.time_windows.pane_aggregate import PaneAggregate
-
-
-def numbered(operator: PaneAggregate, sections: Sections) -> Sections:
-    """An operator's deltas as rows of its family's state: with its number as the first group key."""
-    layouts = together((operator,)).layouts
-    number = number_of(operator.id)
-    schemas = {f"open{index}": layout.schema() for index, layout in enumerate(layouts)}
-    schemas[SPARSE_OPEN] = layouts[0].row_schema()
-    return {name: _with_query_number(schemas[name], table, number) for name, table in sections.items()}
-
-
-def _with_query_number(schema: pa.Schema, table: pa.Table, number: int) -> pa.Table:
-    columns = [flat(column) for column in table.columns]
-    query = pa.array(np.full(table.num_rows, number, np.int64))
-    return pa.table([*columns[:2], query, *columns[2:]], schema=schema)
+from headrace.operators.base.group_codes import ints
+from headrace.operators.base.operator import Operator, Scanned
+from headrace.operators.families.family import QueryRowCounts, state_name
 
 
 @dataclass(slots=True)

@@ -18,9 +18,9 @@ import pyarrow as pa
 from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Operator, Scanner
-from headrace.operators.families.cohort import over_panes
 from headrace.operators.families.family import state_name, with_stored_layout
 from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.families.pane_queries import over_panes
 from headrace.operators.on_demand.row_bitmaps import united
 from headrace.operators.on_demand.selection import Selection
 from headrace.operators.on_demand.shared_selections import BITS, SharedSelections

@@ -7,7 +7,7 @@ the distinct values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -25,15 +25,16 @@ from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import (
     Advance,
-    BaseOperator,
     EmittedCounts,
+    FamilyStep,
     Operator,
     Scanned,
     Sections,
-    StateOwner,
     Step,
 )
-from headrace.operators.families import cohort, harvest
+from headrace.operators.families import pane_queries
+from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.member import FamilyMember
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.panes.adaptive_panes import (
     EVERY_ROW,
@@ -63,7 +64,7 @@ _LEAST_PANES_FOR_BLOCKS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class PaneAggregate(BaseOperator):
+class PaneAggregate(FamilyMember):
     """`Finish(Aggregate(Windowed(TimeSlide | Landmark)))` of one query.
 
     `single_slot`: route all groups to one slot, for queries whose windows must be in one place. `range` is None for
@@ -151,34 +152,15 @@ class PaneAggregate(BaseOperator):
         """The operator that folds and stores its panes by itself."""
         return replace(self, family=None, has_own_panes=True)
 
-    @property
-    def family_key(self) -> str | None:
-        """The name of its family, if its query can have one."""
-        return self.family
-
-    def without_family(self) -> PaneAggregate:
-        """The operator with its own state: group punctuation is applied query by query, not family by family."""
-        return replace(self, family=None)
-
     def together(self, queries: Sequence[Operator]) -> PaneAggregate:
         """One aggregate for all queries of its family, grouped by query first."""
-        return self if self.family is None else cohort.together(cohort.over_panes(queries))
+        return self if self.family is None else pane_queries.together(pane_queries.over_panes(queries))
 
-    def for_family(self, deltas: Sections) -> Sections:
-        """Its deltas with its number as the first group key."""
-        return deltas if self.family is None else harvest.numbered(self, deltas)
-
-    def own_rows(self, tables: Sequence[pa.Table]) -> list[pa.Table]:
-        """Of its family's rows those with its number."""
-        return list(tables) if self.family is None else cohort.Cohort.of((self,)).own_rows(tables)
-
-    def owners(
-        self, queries: Sequence[Operator], advance_of: Callable[[Operator], Advance]
-    ) -> Sequence[tuple[StateOwner, Advance]]:
-        """The cohorts of its family."""
-        if self.family is None:
-            return [(self, advance_of(self))]
-        return cohort.cohorts(queries, {query.id: advance_of(query) for query in queries})
+    def advance_family(
+        self, cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> FamilyStep:
+        """Close the windows of all queries in one step."""
+        return pane_queries.advance_panes(cohort, runs, deltas, advance)
 
     @property
     def store(self) -> PaneStore:

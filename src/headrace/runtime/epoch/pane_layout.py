@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headrace.observation import OperatorObservation
-from headrace.operators.families.cohort import together
 from headrace.operators.families.family import ROW_LAYOUT_SUFFIX, state_name
+from headrace.operators.families.pane_queries import together
 from headrace.operators.panes.adaptive_panes import LEAST_GROUPS, Sizes, panes_pay, should_store_rows
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan

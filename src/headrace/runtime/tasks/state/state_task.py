@@ -20,7 +20,7 @@ from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT, Advance, Operator, Sections, Step
 from headrace.operators.base.query_failures import QueryFailure, of_query
-from headrace.operators.families.cohort import QueryStep, cohorts
+from headrace.operators.families.cohort import cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.harvest import gathered
 from headrace.operators.on_demand.selection import arrived
@@ -226,13 +226,15 @@ class StateTask:
                 }
                 for delta in self._deltas.get(name, ())
             ]
-            state, steps = cohort.advance(runs, deltas, advance)
-            for section, table in state.items():
+            family_step = cohort.advance(runs, deltas, advance)
+            for section, table in family_step.state.items():
                 made.setdefault(section, []).append(table)
                 rows += QueryRowCounts.of(table).among(cohort.numbers)
             self._ledger[name].rows_in += sum(table.num_rows for delta in deltas for table in delta.values())
-            for (operator, step), state_rows in zip(steps.items(), rows.tolist(), strict=True):
-                self._ledger[name].rows_out += self._collect(operator, step, state_rows)
+            for query, state_rows in zip(cohort.queries, rows.tolist(), strict=True):
+                self._ledger[name].rows_out += self._collect(
+                    query.id, family_step.steps[query.id], state_rows
+                )
         for section, tables in made.items():
             key = f"{name}/{section}"
             self._state[key] = gathered([self._state[key], *tables] if key in self._state else tables)
@@ -277,7 +279,7 @@ class StateTask:
         before = self._message.group_punctuations.get(operator.id, {})
         return group_advance(operator, self.plan.streams[operator.stream].progress, before, promised)
 
-    def _collect(self, operator: str, step: Step | QueryStep, state_rows: int) -> int:
+    def _collect(self, operator: str, step: Step, state_rows: int) -> int:
         """Collect an operator's results and measurements; returns the number of result rows."""
         results = 0
         if step.results is not None and step.results.num_rows:

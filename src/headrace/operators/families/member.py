@@ -1,0 +1,56 @@
+"""Base class of operators that may be in a family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from headrace.operators.base.operator import Advance, BaseOperator, Operator, Sections, StateOwner
+from headrace.operators.families.cohort import Cohort, cohorts
+from headrace.operators.families.family import number_of, numbered
+
+
+class FamilyMember(BaseOperator):
+    """An operator that stores its rows among those of its `family`, if it has one; see `headrace.operators.families`.
+
+    Subclasses are dataclasses with a field `family`, and define `together` and `advance_family`.
+    """
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+
+        @property
+        def family(self) -> str | None:
+            """The name of the state it shares with queries of its shape."""
+
+    @property
+    def family_key(self) -> str | None:
+        """The name of its family, if its query can have one."""
+        return self.family
+
+    def without_family(self) -> Operator:
+        """The operator with its own state."""
+        alone: Operator = replace(cast("Any", self), family=None)
+        return alone
+
+    def for_family(self, sections: Sections) -> Sections:
+        """Its sections with its number in each row."""
+        if self.family is None:
+            return sections
+        number = number_of(self.id)
+        return {name: numbered(table, number) for name, table in sections.items()}
+
+    def own_rows(self, tables: Sequence[pa.Table]) -> list[pa.Table]:
+        """Of its family's rows those with its number."""
+        return list(tables) if self.family is None else Cohort.of((self,)).own_rows(tables)
+
+    def owners(
+        self, queries: Sequence[Operator], advance_of: Callable[[Operator], Advance]
+    ) -> Sequence[tuple[StateOwner, Advance]]:
+        """The cohorts of its family."""
+        if self.family is None:
+            return [(self, advance_of(self))]
+        return cohorts(queries, {query.id: advance_of(query) for query in queries})
