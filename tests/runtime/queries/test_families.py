@@ -17,11 +17,18 @@ from tests.runtime.rig import Rig, answers, cut, expected, faults_once_tidy, mad
 
 ONE_FILE = {"maxFilesPerTrigger": "1"}
 SHAPES = (
-    "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 10 SECONDS SLIDE 4 SECONDS] {where} GROUP BY k {rest}",
-    "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 12 SECONDS SLIDE 3 SECONDS] {where} {rest}",
-    "SELECT k, MAX(y) AS n, SUM(x) AS total FROM s [LANDMARK SLIDE 5 SECONDS] {where} GROUP BY k {rest}",
-    "SELECT g, COUNT(DISTINCT k) AS n, SUM(x) AS total FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] {where} GROUP BY g {rest}",
+    "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [{window}] {where} GROUP BY k {rest}",
+    "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [{window}] {where} {rest}",
+    "SELECT k, MAX(y) AS n, SUM(x) AS total FROM s [{window}] {where} GROUP BY k {rest}",
+    "SELECT g, COUNT(DISTINCT k) AS n, SUM(x) AS total FROM s [{window}] {where} GROUP BY g {rest}",
 )
+WINDOWS = (
+    [f"RANGE {4 * n + 2} SECONDS SLIDE 4 SECONDS" for n in (0, 1, 2, 5)],
+    [f"RANGE {n} SECONDS SLIDE 1 SECONDS" for n in (1, 3, 9, 14, 25)],
+    [f"RANGE {3 * n} SECONDS SLIDE 3 SECONDS" for n in (1, 2, 4)],
+    ["LANDMARK SLIDE 5 SECONDS", "RANGE 5 SECONDS SLIDE 5 SECONDS", "RANGE 10 SECONDS SLIDE 5 SECONDS"],
+)
+"""Windows over the same panes, and a landmark."""
 WHERE = ("", "WHERE x > 0", "WHERE x BETWEEN -2 AND 6", "WHERE k = 'a'", "WHERE g IS NULL OR y < 0")
 REST = ("", "HAVING SUM(x) > 3", "HAVING 6 / SUM(x) > 1", "ORDER BY total DESC, n LIMIT 2")
 
@@ -34,8 +41,8 @@ def families(hub: Hub) -> dict[str, list[str]]:
     return found
 
 
-def text(shape: int, where: str, rest: str) -> str:
-    return SHAPES[shape].format(where=where, rest=rest)
+def text(shape: int, where: str, rest: str, window: str = "RANGE 10 SECONDS SLIDE 4 SECONDS") -> str:
+    return SHAPES[shape].format(where=where, rest=rest, window=window)
 
 
 def assert_each_as_alone(hub: Hub, files: list[list[dict[str, object]]]) -> None:
@@ -53,6 +60,7 @@ def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
     files = cut(rows, *range(8, 40, 8))
     rig = Rig(tmp_path_factory.mktemp("home"), ONE_FILE)
     shape = data.draw(st.integers(0, len(SHAPES) - 1))
+    windows = st.sampled_from(data.draw(st.sampled_from(WINDOWS)))
     made = 0
     with rig.hub(2, {}):
         pass
@@ -61,7 +69,8 @@ def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
         with rig.hub(data.draw(st.integers(1, 3))) as hub:
             present = [query.definition.name for query in hub.catalog.queries.values()]
             for _ in range(data.draw(st.integers(0, 3))):
-                wanted = text(shape, data.draw(st.sampled_from(WHERE)), data.draw(st.sampled_from(REST)))
+                where, rest = data.draw(st.sampled_from(WHERE)), data.draw(st.sampled_from(REST))
+                wanted = text(shape, where, rest, data.draw(windows))
                 hub.execute(f"CREATE QUERY m{made} AS {wanted}")
                 made += 1
             if present:

@@ -20,7 +20,8 @@ from headrace.operators.aggregates.cell_table import KEY
 from headrace.operators.base.group_codes import Ints, flat, ints
 from headrace.operators.panes.panes import HIGHEST
 
-_LEVEL: Final = 1 << 57
+_BITS: Final = 57
+_LEVEL: Final = 1 << _BITS
 _MIDDLE: Final = 1 << 56
 
 
@@ -32,6 +33,12 @@ def block_key(level: int, block: int) -> int:
 def pane_keys(panes: Ints) -> Ints:
     """The keys of level-0 blocks."""
     return panes + _MIDDLE
+
+
+def levels_and_blocks(keys: Ints) -> tuple[Ints, Ints]:
+    """The level and the number of the block of each key; the inverse of `block_key`."""
+    levels = keys >> _BITS
+    return levels, keys - levels * _LEVEL - _MIDDLE
 
 
 def between(tables: Iterable[pa.Table], low: int, high: int) -> list[pa.Table]:
@@ -88,6 +95,25 @@ def cover(first: int, stop: int, top: int) -> list[tuple[int, int]]:
         blocks.append((level, first >> level))
         first += 1 << level
     return blocks
+
+
+def covers(first: Ints, stop: Ints, tops: Ints) -> tuple[Ints, Ints]:
+    """`cover` of many intervals: the keys of blocks, and for each the index of its interval."""
+    keys, owners = [first[:0]], [first[:0]]
+    owner = np.arange(len(first))
+    level = 0
+    while len(owner):
+        at_top = tops == level
+        copies = np.where(at_top, stop - first, first & 1)
+        last = ~at_top & ((stop & 1) == 1) & (first + copies < stop)
+        left = np.repeat(np.arange(len(owner)), copies)
+        step = np.arange(len(left)) - np.repeat(np.cumsum(copies) - copies, copies)
+        keys += [first[left] + step + block_key(level, 0), stop[last] - 1 + block_key(level, 0)]
+        owners += [owner[left], owner[last]]
+        above = ~at_top & (first + copies < stop - last)
+        first, stop = (first + copies)[above] >> 1, (stop - last)[above] >> 1
+        owner, tops, level = owner[above], tops[above], level + 1
+    return np.concatenate(keys), np.concatenate(owners)
 
 
 def extent(tables: Sequence[pa.Table]) -> tuple[int, int] | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +51,7 @@ from headrace.operators.panes.pane_keys import block_key, pane_keys
 from headrace.operators.panes.pane_sealing import PaneStore
 from headrace.operators.panes.panes import Panes
 from headrace.operators.panes.subwindows import Subwindows
+from headrace.operators.panes.window_lengths import WindowLengths, top_level
 from headrace.operators.rows.row_pipeline import RowPipeline, RowStep, columns_read
 from headrace.operators.time_windows import group_punctuation, pane_display, pane_subwindow
 from headrace.operators.time_windows.group_punctuation import GroupAdvance
@@ -59,8 +59,6 @@ from headrace.operators.window_assembly.pane_emission_limit import emission_limi
 from headrace.operators.window_assembly.pane_extent import SEEN, extent_table, one_extent
 from headrace.operators.window_assembly.window_closing import close
 from headrace.time import BEGINNING, Duration, Instant
-
-_LEAST_PANES_FOR_BLOCKS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +96,8 @@ class PaneAggregate(FamilyMember):
     sheds: bool = False
     """Whether it reads the sample of rows that the stream keeps under shedding, with their weights, instead of all rows."""
     rule: str = ""
+    lengths: WindowLengths | None = field(default=None, compare=False)
+    """Of the windows of all queries that it is `together`, where these differ; `panes` and `range` are of the longest."""
 
     @property
     def answers_empty(self) -> bool:
@@ -165,7 +165,7 @@ class PaneAggregate(FamilyMember):
     @property
     def store(self) -> PaneStore:
         """The store of its closed panes."""
-        return PaneStore(self.panes, self.top_level, self.revisions, self.row_layout_limit)
+        return PaneStore(self.panes, self.top_level, self.revisions, self.row_layout_limit, self.lengths)
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -185,10 +185,7 @@ class PaneAggregate(FamilyMember):
     @property
     def top_level(self) -> int:
         """The highest level of blocks worth storing."""
-        per_window = self.panes.per_window
-        return (
-            0 if per_window is None or per_window < _LEAST_PANES_FOR_BLOCKS else per_window.bit_length() - 1
-        )
+        return top_level(self.panes.per_window)
 
     @property
     def emission_windows(self) -> Panes:
