@@ -278,6 +278,11 @@ class BaseOperator(StateOwner):
         """The name of its family, equal for all queries of its shape; None if it has its own state. See `FamilyMember`."""
         return None
 
+    @property
+    def former_state(self) -> str | None:
+        """Its state's name in an earlier version, its id if it had its own state; None if the name was the same."""
+        return None
+
     def without_family(self) -> Operator:
         """The operator with its own state."""
         return self

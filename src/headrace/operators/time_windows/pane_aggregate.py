@@ -33,6 +33,7 @@ from headrace.operators.base.operator import (
 )
 from headrace.operators.families import pane_queries
 from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.family import family_name
 from headrace.operators.families.member import FamilyMember
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.panes.adaptive_panes import (
@@ -151,6 +152,14 @@ class PaneAggregate(FamilyMember):
     def unshared(self) -> PaneAggregate:
         """The operator that folds and stores its panes by itself."""
         return replace(self, family=None, has_own_panes=True)
+
+    @property
+    def former_state(self) -> str | None:
+        """The family whose queries had windows of one range."""
+        if self.family is None:
+            return None
+        window = (self.stream, self.panes, self.range, self.window_alias)
+        return family_name((window, self.keys, self.aggregates))
 
     def together(self, queries: Sequence[Operator]) -> PaneAggregate:
         """One aggregate for all queries of its family, grouped by query first."""
