@@ -134,9 +134,12 @@ def numbers_in(table: pa.Table) -> Ints:
     return ints(table, FIRST_KEY if KEY in table.column_names else QUERY_NUMBER)
 
 
-def numbered(table: pa.Table, number: int) -> pa.Table:
-    """A table of one query's state as rows of its family's: of cells the number is the first key, else a column."""
-    column = pa.array(np.full(table.num_rows, number, np.int64))
+def numbered(table: pa.Table, number: int | Ints) -> pa.Table:
+    """A table of one query's state as rows of its family's: of cells the number is the first key, else a column.
+
+    `number` is that of all rows, or of each.
+    """
+    column = pa.array(np.broadcast_to(np.asarray(number, np.int64), table.num_rows))
     if KEY not in table.column_names:
         return table.append_column(QUERY_NUMBER, column)
     names, keys = table.column_names[2:], 0

@@ -23,7 +23,7 @@ from headrace.operators.window_assembly.assemble import closing, windows
 from headrace.operators.window_assembly.mixed_windows import mixed_windows
 from headrace.operators.window_assembly.pane_extent import SEEN, one_extent
 from headrace.schema import STAMP
-from headrace.time import BEGINNING, Instant
+from headrace.time import BEGINNING, Duration, Instant
 
 if TYPE_CHECKING:
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -170,10 +170,7 @@ def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> 
     distinct = [list(store_windows) for store_windows in others]
     for chunk in _with_empty(operator, plain, due):
         columns, failed = columns_of_cells(operator.grouped, chunk, distinct)
-        range_ = (
-            operator.range if lengths is None else lengths.ranges[lengths.places(chunk.keys[0].to_numpy())]
-        )
-        starts, ends = operator.panes.window_bounds(chunk.windows, range_)
+        starts, ends = operator.panes.window_bounds(chunk.windows, _ranges(operator, chunk))
         bounds = {"window_start": starts, "window_end": ends}
         for name, values in bounds.items():
             columns[f"{operator.window_alias}.{name}"] = pa.array(values).cast(STAMP)
@@ -182,6 +179,12 @@ def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> 
         columns[f"{operator.window_alias}.window_id"] = pa.array(chunk.windows)
         held = int(chunk.answer.cells[operator.layouts[0].partial_columns[0]][0].sum())
         yield Chunk(columns, chunk.windows, ends, failed, held)
+
+
+def _ranges(operator: PaneAggregate, chunk: WindowCells) -> Duration | Ints | None:
+    """The range of all windows, or of each."""
+    lengths = operator.lengths
+    return operator.range if lengths is None else lengths.ranges[lengths.places(chunk.keys[0].to_numpy())]
 
 
 def _only(store: Sealed, numbers: Ints) -> Sealed:
