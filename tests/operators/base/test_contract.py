@@ -162,6 +162,9 @@ ITS_OWN = {
     *(
         "for_family",
         "advance_family",
+        "in_family",
+        "extent",
+        "own_slot",
         "over_panes",
         "on_request",
         "routing_steps",

@@ -283,9 +283,23 @@ class BaseOperator(StateOwner):
         """Its state's name in an earlier version, its id if it had its own state; None if the name was the same."""
         return None
 
+    def in_family(self) -> Operator:
+        """The operator with the name of its family, if its query can have one."""
+        return self
+
     def without_family(self) -> Operator:
         """The operator with its own state."""
         return self
+
+    @property
+    def extent(self) -> int:
+        """The extent of its window, if queries of its family differ in it: microseconds, or a number of rows."""
+        return 0
+
+    @property
+    def own_slot(self) -> int:
+        """The slot of its rows that have no key."""
+        return 0
 
     def together(self, queries: Sequence[Operator]) -> Operator:
         """One operator over the state of these queries of its family; itself if it has its own state."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Column, Named
-from headrace.operators.base.group_codes import ints
-from headrace.operators.base.operator import QUERY_NUMBER
+from headrace.operators.base.batch import Rejected
+from headrace.operators.base.group_codes import Ints, flat, ints
+from headrace.operators.base.operator import QUERY_NUMBER, Operator, Step
+from headrace.operators.families.cohort import Cohort
+from headrace.operators.output.changelog import EmitMode, Items, Span, emit
 from headrace.operators.output.output_stage import Finish
 from headrace.schema import BIGINT
 
@@ -29,9 +33,56 @@ def plans_of(plans: Sequence[Finish]) -> dict[Finish, list[int]]:
     return places
 
 
-def by_query(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+def emit_by_query(cohort: Cohort, items: Items | None, span: Span, emit_mode: EmitMode) -> dict[str, Step]:
+    """What each query of a cohort emits of its items, which have its number among their columns."""
+    tables: dict[int, pa.Table] = {}
+    rejected: dict[int, tuple[Rejected, ...]] = {}
+    if items is not None and items.rows:
+        places = np.searchsorted(cohort.numbers, flat(items.columns[QUERY_NUMBER]).to_numpy())
+        for plan, sharers in plans_of([_plan(query) for query in cohort.queries]).items():
+            rows = (
+                slice(None)
+                if len(sharers) == len(cohort.queries)
+                else np.flatnonzero(np.isin(places, sharers))
+            )
+            of_plan = items if isinstance(rows, slice) else items.take(rows)
+            for place, table, bad in _emitted(plan, of_plan, places[rows], (span, emit_mode)):
+                tables[place], rejected[place] = table, bad
+    return {
+        query.id: Step({}, tables.get(place), rejected.get(place, ()))
+        for place, query in enumerate(cohort.queries)
+    }
+
+
+def _plan(query: Operator) -> Finish:
+    plan = query.finishing
+    assert plan is not None
+    return plan
+
+
+def _emitted(
+    plan: Finish, items: Items, places: Ints, how: tuple[Span, EmitMode]
+) -> Iterator[tuple[int, pa.Table | None, tuple[Rejected, ...]]]:
+    """By the place of the query: results and rejects; one query at a time if a row fails, to know whose it is."""
+    if not items.rows:
+        return
+    if plan.is_row_by_row:
+        table, bad = emit(
+            replace(plan, columns=(*plan.columns, NUMBER)),
+            replace(items, columns={**items.columns, QUERY_NUMBER: pa.array(places)}),
+            *how,
+        )
+        if not bad:
+            yield from ((place, part, ()) for place, part in by_query(table))
+            return
+    for place in np.unique(places).tolist():
+        table, bad = emit(plan, items.take(np.flatnonzero(places == place)), *how)
+        yield place, table, bad
+
+
+def by_query(table: pa.Table | None) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each query in their order, without the column of its index."""
-    if not table.num_rows:
+    if table is None or not table.num_rows:
         return
     indices = ints(table, QUERY_NUMBER)
     plain = table.drop_columns([QUERY_NUMBER])

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.operators.base.operator import Advance, BaseOperator, Operator, Sections, StateOwner
 from headrace.operators.families.cohort import Cohort, cohorts
-from headrace.operators.families.family import number_of, numbered
+from headrace.operators.families.family import family_name, is_numbered, number_of, numbered
 
 
 class FamilyMember(BaseOperator):
@@ -31,10 +31,32 @@ class FamilyMember(BaseOperator):
         """The name of its family, if its query can have one."""
         return self.family
 
+    @property
+    def shape(self) -> tuple[object, ...] | None:
+        """All that queries of its family have in common; None if it has none."""
+        return None
+
+    def in_family(self) -> Operator:
+        """The operator with the name of its family, if its query is in the query log and its shape allows it."""
+        shape = self.shape if is_numbered(self.id) else None
+        if shape is None:
+            return self
+        shared: Operator = replace(cast("Any", self), family=family_name((type(self).__name__, *shape)))
+        return shared
+
+    @property
+    def former_state(self) -> str | None:
+        """Its own: earlier versions had no families of its class."""
+        return None if self.family is None else self.id
+
     def without_family(self) -> Operator:
         """The operator with its own state."""
         alone: Operator = replace(cast("Any", self), family=None)
         return alone
+
+    def unshared(self) -> Operator:
+        """The operator with its own state."""
+        return self.without_family()
 
     def for_family(self, sections: Sections) -> Sections:
         """Its sections with its number in each row."""

@@ -7,18 +7,24 @@ row is retracted. `[ROWS n]` stores its rows and emits from them in one order, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.operators.aggregates.aggregate_calls import lift
-from headrace.operators.aggregates.cell_table import KEY, fresh_slots, gather, merge
+from headrace.operators.aggregates.cell_table import KEY, Gathered, fresh_slots, gather, merge
 from headrace.operators.aggregates.group_by import Grouped
-from headrace.operators.base.group_codes import Ints, flat, group, ints
-from headrace.operators.base.operator import SLOT, Advance, Sections, Step
+from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
+from headrace.operators.base.group_codes import SLOTS, Ints, flat, group, ints
+from headrace.operators.base.operator import SLOT, Advance, FamilyStep, Operator, Sections, Step
+from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.extents import Extents, only_slots
+from headrace.operators.families.family import unnumbered
+from headrace.operators.families.finishing import NUMBER, emit_by_query
+from headrace.operators.families.member import FamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
@@ -45,13 +51,15 @@ from headrace.schema import to_arrow
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 LAST_EMITTED: Final = "told"
+Slots: TypeAlias = np.ndarray | None
+"""Which of the 256 slots matter; None: all."""
 _PRESENT: Final = "__present"
 _UNTIL: Final = "__until"
 _EXPIRES: Final = "__expires"
 
 
 @dataclass(frozen=True, slots=True)
-class InstantAggregate(RowOperator):
+class InstantAggregate(FamilyMember, RowOperator):
     """`Finish(Aggregate(Windowed(TimeRange | Unbounded | Rows)))` of one query.
 
     `rows` defines how rows are scanned; its stored values are the inputs of `grouped`, routed by the group's keys or to
@@ -70,11 +78,54 @@ class InstantAggregate(RowOperator):
     sums_up: bool = True
     """Whether cells are summed by intervals of time; not if they are approximate and recomputed each time."""
     rule: str = ""
+    family: str | None = None
+    """The name of the state it shares with queries of its shape."""
+    queries: Extents | None = None
+    """Of an operator for several queries of a family: their extents. Their number is the first group key."""
 
     @property
     def is_global(self) -> bool:
         """True without GROUP BY: there is one row from the first instant on."""
-        return not self.grouped.keys
+        return len(self.grouped.keys) == (self.queries is not None)
+
+    @property
+    def extent(self) -> int:
+        """The length or the count of its window."""
+        return self.validity.extent
+
+    @property
+    def own_slot(self) -> int:
+        """The slot of all its rows, if they are not routed by keys."""
+        return self.rows.slot
+
+    @property
+    def shape(self) -> tuple[object, ...] | None:
+        """Windows of one kind, equal stored values, groups and aggregates."""
+        if uses_synopses(self.grouped.aggregates):
+            return None
+        rows = (self.rows.values, self.rows.routing)
+        return (
+            self.stream,
+            self.validity.kind,
+            rows,
+            self.grouped,
+            self.emit_mode,
+            self.needs_all,
+            self.sums_up,
+        )
+
+    @property
+    def extents(self) -> Extents:
+        """Of its queries, or its own."""
+        return self.queries or Extents.alone(self)
+
+    def together(self, queries: Sequence[Operator]) -> InstantAggregate:
+        """One operator for all queries of its family, grouped by query first."""
+        if self.family is None:
+            return self
+        grouped = Grouped((NUMBER, *self.grouped.keys), self.grouped.aggregates)
+        rows = replace(self.rows, by_query=True)
+        return replace(self, family=None, grouped=grouped, rows=rows, queries=Extents.of(queries))
 
     @property
     def folds(self) -> bool:
@@ -84,11 +135,11 @@ class InstantAggregate(RowOperator):
     @property
     def buckets(self) -> tuple[IntervalBlocks, ...]:
         """The blocks of each store's cells that neither enter nor leave in an epoch, if rows expire after a time."""
-        length = self.validity.length if self.sums_up else None
-        if not self.folds or length is None:
+        if not (self.sums_up and self.folds) or self.validity.length is None:
             return ()
+        extents = self.extents
         return tuple(
-            IntervalBlocks(layout, length, store) for store, layout in enumerate(self.grouped.layouts)
+            IntervalBlocks(layout, extents, store) for store, layout in enumerate(self.grouped.layouts)
         )
 
     @property
@@ -115,6 +166,8 @@ class InstantAggregate(RowOperator):
         now: Instant,
     ) -> pa.Table | None:
         """R(now) of the last `length`, as changes."""
+        if self.family is not None:
+            runs = [{name: unnumbered(table) for name, table in run.items()} for run in runs]
         return at_now(self, runs, length, now)
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> InstantScanner:
@@ -123,35 +176,67 @@ class InstantAggregate(RowOperator):
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit what changes at the instants below punctuation."""
+        state, items, span = self.changed(runs, deltas, advance)
+        if items is None:
+            return Step(state)
+        return Step(state, *emit(self.finish, items, span, self.emit_mode))
+
+    def advance_family(
+        self, cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> FamilyStep:
+        """The changes of all groups of all queries in one step, then emitted by query."""
+        state, items, span = self.together(cohort.queries).changed(runs, deltas, advance)
+        return FamilyStep(state, emit_by_query(cohort, items, span, self.emit_mode))
+
+    def changed(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> tuple[dict[str, pa.Table], Items | None, Span]:
+        """New state, and the rows of groups that have an event below punctuation, with the intervals in which they hold."""
         span = span_of(advance, self.emit_mode)
         state = _arrived(self, runs, deltas, span)
         if span.limit <= span.emitted_to:
-            return Step(state)
+            return state, None, span
         sections = [*runs, state] if self.buckets else [*runs, *deltas]
-        first = min((_earliest(section[FIRST]) for section in sections if FIRST in section), default=FOREVER)
-        timed = _folded(self, sections, span) if self.folds else _stored_rows(self, sections, span)
-        last_emitted = _last_emitted(self, runs, span)
+        first = self._first_instants(sections)
+        timed, slots = (
+            _folded(self, sections, span) if self.folds else (_stored_rows(self, sections, span), None)
+        )
+        last_emitted = _last_emitted(self, only_slots(_of(runs, LAST_EMITTED), slots), span)
         groups = coded(
             timed,
             [last_emitted.column(name) for name in self._key_names()],
             last_emitted.num_rows,
-            is_global=self.is_global,
+            self._permanent_groups(),
         )
-        codes, begin, end = groups.codes, timed.begin, timed.end
-        if self.is_global:
-            codes, begin, end = np.r_[codes, 0], np.r_[begin, first], np.r_[end, FOREVER]
+        codes = np.r_[groups.codes, groups.permanent]
+        begin = np.r_[timed.begin, first]
+        end = np.r_[timed.end, np.full(len(first), FOREVER)]
         intervals = intervals_of(codes, begin, end, span)
         for store in self.buckets:
             state.update(store.completed(runs, _of(sections, f"{CELLS}{store.store}"), span))
         if not intervals.count:
-            return Step(state)
-        if self.folds:
-            items, after = _by_last_emitted(self, groups, intervals, last_emitted, span)
-            state.update({LAST_EMITTED: after} if after.num_rows else {})
-        else:
-            items = _by_rows(self, groups, intervals, span, first)
-        results, rejected = emit(self.finish, items, span, self.emit_mode)
-        return Step(state, results, rejected)
+            return state, None, span
+        if not self.folds:
+            return state, _by_rows(self, groups, intervals, span, first), span
+        items, after = _by_last_emitted(self, groups, intervals, last_emitted, span)
+        state.update({LAST_EMITTED: after} if after.num_rows else {})
+        return state, items, span
+
+    def _permanent_groups(self) -> tuple[Sequence[pa.Array], int]:
+        """The keys of groups that are there also without rows, and how many there are: one for each query without GROUP BY."""
+        if not self.is_global:
+            return (), 0
+        return ([pa.array(self.queries.numbers)], self.queries.count) if self.queries else ((), 1)
+
+    def _first_instants(self, sections: Sequence[Sections]) -> Ints:
+        """The first instant of each query without GROUP BY."""
+        if not self.is_global:
+            return np.empty(0, np.int64)
+        extents = self.extents
+        first = np.full(extents.count, FOREVER)
+        for table in _of(sections, FIRST):
+            np.minimum.at(first, extents.places(table), ints(table, KEY))
+        return first
 
     def _key_names(self) -> list[str]:
         return [key.name for key in self.grouped.keys]
@@ -165,7 +250,9 @@ class InstantAggregate(RowOperator):
         """Fold what never expires; drop expired cells, and emitted rows that were emitted again since."""
         if section == FIRST:
             whole = pa.concat_tables(tables)
-            return whole.slice(int(np.argmin(ints(whole, KEY))), 1) if whole.num_rows else whole
+            places = self.extents.places(whole)
+            order = np.lexsort((ints(whole, KEY), places))
+            return whole.take(pa.array(order[np.r_[True, np.diff(places[order]) > 0][: len(order)]]))
         if section == LAST_EMITTED:
             whole = pa.concat_tables(tables)
             return whole.take(pa.array(_latest(self, whole, advance.emitted_to)))
@@ -173,7 +260,7 @@ class InstantAggregate(RowOperator):
             held = hold(self.rows, tables)
             waiting = held.at >= advance.emitted_to
             settled = np.flatnonzero(~waiting)
-            ends = self.validity.ends(held.where(~waiting), self.rows)
+            ends = self.validity.ends(held.where(~waiting), self.rows, self.extents)
             waiting[settled[ends >= advance.emitted_to]] = True
             return held.where(waiting).table
         if section.startswith(LIVE):
@@ -181,10 +268,6 @@ class InstantAggregate(RowOperator):
             return merge(layout, [_holding(self, table, advance.emitted_to) for table in tables])
         layout = self.grouped.layouts[int(section.removeprefix(CELLS))]
         return merge(layout, [_holding(self, table, advance.emitted_to) for table in tables])
-
-
-def _earliest(table: pa.Table) -> Instant:
-    return int(ints(table, KEY).min()) if table.num_rows else FOREVER
 
 
 def _arrived(
@@ -226,28 +309,54 @@ def _without_expiry(table: pa.Table) -> pa.Table:
     return table.set_column(0, KEY, pa.array(np.full(table.num_rows, BEGINNING)))
 
 
+def _settled(operator: InstantAggregate, table: pa.Table, span: Span) -> pa.Table:
+    """The cells below punctuation that hold at an instant of the span, or end there."""
+    holding = _holding(operator, table, span.emitted_to)
+    return holding.filter(pa.array(ints(holding, KEY) < span.limit))
+
+
 def _holding(operator: InstantAggregate, table: pa.Table, emitted_to: Instant) -> pa.Table:
     """The cells that hold at an instant at or after `emitted_to`, or end there."""
-    keys, length = ints(table, KEY), operator.validity.length
-    if length is None:
+    keys = ints(table, KEY)
+    if operator.validity.length is None:
         return table.filter(pa.array((keys == BEGINNING) | (keys >= emitted_to)))
-    return table.filter(pa.array(keys + length >= emitted_to))
+    return table.filter(pa.array(keys + operator.extents.of_rows(table) >= emitted_to))
 
 
-def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span) -> Timed:
-    """Cells folded per instant, with their intervals."""
-    gathered = []
-    for store, layout in enumerate(operator.grouped.layouts):
-        tables = _of(sections, f"{CELLS}{store}")
-        if operator.buckets:
-            gathered.append(gather(layout, operator.buckets[store].within(sections, tables, span)))
-            continue
-        tables = [_holding(operator, table, span.emitted_to) for table in tables]
-        gathered.append(
-            gather(layout, [table.filter(pa.array(ints(table, KEY) < span.limit)) for table in tables])
-        )
-    length = operator.validity.length
-    ends = [rows.blocks + length if length is not None else np.full(rows.rows, FOREVER) for rows in gathered]
+def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span) -> tuple[Timed, Slots]:
+    """Cells folded per instant, with their intervals; and the slots of groups that have an event, None for all."""
+    stores = range(len(operator.grouped.layouts))
+    cells = [_of(sections, f"{CELLS}{store}") for store in stores]
+    if operator.buckets:
+        tables = [blocks.edges(cells[blocks.store], span) for blocks in operator.buckets]
+        slots = _slots_in(operator, tables)
+        for blocks, some in zip(operator.buckets, tables, strict=True):
+            some.extend(only_slots(blocks.throughout(sections, cells[blocks.store], span), slots))
+    else:
+        tables = [[_settled(operator, table, span) for table in some] for some in cells]
+        fresh = [
+            [table.filter(pa.array(ints(table, KEY) >= span.emitted_to)) for table in some] for some in tables
+        ]
+        slots = _slots_in(operator, fresh) if operator.validity.for_ever else None
+        tables = [only_slots(some, slots) for some in tables]
+    return _timed(operator, tables), slots
+
+
+def _slots_in(operator: InstantAggregate, tables: Iterable[Sequence[pa.Table]]) -> Slots:
+    """The slots of rows, if groups in other slots do not matter."""
+    if operator.needs_all or operator.is_global:
+        return None
+    slots = np.zeros(SLOTS, bool)
+    for some in tables:
+        for table in some:
+            slots[ints(table, SLOT)] = True
+    return slots
+
+
+def _timed(operator: InstantAggregate, tables: Sequence[Sequence[pa.Table]]) -> Timed:
+    """Cells with their intervals; `tables` are those of each store."""
+    gathered = [gather(layout, some) for layout, some in zip(operator.grouped.layouts, tables, strict=True)]
+    ends = [_ends_of(operator, rows) for rows in gathered]
     keys = [tuple(key.take(pa.array(rows.groups.codes)) for key in rows.groups.keys) for rows in gathered]
     distinct = {
         argument: Valued(
@@ -262,6 +371,17 @@ def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span
     return Timed(keys[0], gathered[0].blocks, ends[0], gathered[0].answer, distinct)
 
 
+def _ends_of(operator: InstantAggregate, rows: Gathered) -> Ints:
+    """The instants at which cells expire."""
+    if operator.validity.length is None:
+        return np.full(rows.rows, FOREVER)
+    if operator.queries is None:
+        return rows.blocks + operator.validity.length
+    extents = operator.queries.values[operator.queries.places_of(rows.groups.keys[0].to_numpy())]
+    ends: Ints = rows.blocks + extents[rows.groups.codes]
+    return ends
+
+
 def _of(sections: Sequence[Sections], name: str) -> list[pa.Table]:
     return [section[name] for section in sections if name in section]
 
@@ -271,16 +391,17 @@ def _stored_rows(operator: InstantAggregate, sections: Sequence[Sections], span:
     held = hold(operator.rows, [section[ROWS] for section in sections if ROWS in section])
     held = held.where(held.at < span.limit)
     first, routed = operator.validity.partitions, operator.rows.routing is not None
-    keys = () if operator.needs_all else operator.rows.names[first : first + len(operator.grouped.keys)]
-    held = touched(
-        held, operator.validity.partition_columns(operator.rows, keys, routed=routed), span.emitted_to
-    )
+    last = first + len(operator.grouped.keys) - len(operator.rows.query_names)
+    keys = () if operator.needs_all else operator.rows.names[first:last]
+    separating = operator.validity.partition_columns(operator.rows, keys, routed=routed)
+    held = touched(held, separating, span.emitted_to)
     order = np.lexsort((held.position, held.at))
     held = Held(held.table.take(pa.array(order)), held.at[order], held.position[order], held.live[order])
-    ends = operator.validity.ends(held, operator.rows)
+    ends = operator.validity.ends(held, operator.rows, operator.extents)
     shown = operator.validity.shown(held, operator.rows) & (ends >= span.emitted_to)
     held, ends = held.where(shown), ends[shown]
-    values = [held.column(name) for name in operator.rows.names[operator.validity.partitions :]]
+    names = [*operator.rows.query_names, *operator.rows.names[operator.validity.partitions :]]
+    values = [held.column(name) for name in names]
     keys = tuple(values[: len(operator.grouped.keys)])
     arguments = dict(zip(operator.grouped.arguments, values[len(keys) :], strict=True))
     answer = lift(operator.grouped.layouts[0].partial_columns, arguments, np.arange(held.rows), held.rows)
@@ -314,7 +435,7 @@ def _by_last_emitted(
     if not operator.is_global:
         np.minimum.at(expires, groups.codes[there], timed.end[there])
     keys = [key.take(pa.array(intervals.group[last])) for key in groups.groups.keys]
-    slots = fresh_slots(keys, int(last.sum()), operator.rows.slot if operator.rows.routing is None else None)
+    slots = _slots_of_groups(operator, keys, int(last.sum()))
     bookkeeping = {
         SLOT: pa.array(slots),
         _PRESENT: pa.array(~failed[last]),
@@ -324,8 +445,19 @@ def _by_last_emitted(
     return items, pa.table({**_only(columns, last), **bookkeeping})
 
 
+def _slots_of_groups(operator: InstantAggregate, keys: Sequence[pa.Array], count: int) -> np.ndarray:
+    """The slots of groups: by their keys, or that of their query."""
+    routed_to = operator.rows.slot if operator.rows.routing is None else None
+    if operator.queries is None:
+        return fresh_slots(keys, count, routed_to)
+    if routed_to is None:
+        return fresh_slots(keys[1:], count, None)
+    slots: np.ndarray = operator.queries.slots[operator.queries.places_of(keys[0].to_numpy())]
+    return slots
+
+
 def _by_rows(
-    operator: InstantAggregate, groups: Coded, intervals: Intervals, span: Span, first: Instant
+    operator: InstantAggregate, groups: Coded, intervals: Intervals, span: Span, first: Ints
 ) -> Items:
     """Intervals between the rows of the last instant and those of the newest one."""
     columns, failed, number = of_intervals(operator.grouped, groups, intervals)
@@ -339,7 +471,9 @@ def _by_rows(
     )
     shown, stop = _until_event(operator, old_groups, intervals)
     if operator.is_global:
-        shown &= first < span.emitted_to
+        first_of_group = np.full(groups.groups.count, FOREVER)
+        first_of_group[groups.permanent] = first
+        shown &= first_of_group[old_groups] < span.emitted_to
     new, new_failed, new_groups = of_moment(
         operator.grouped,
         groups,
@@ -383,8 +517,7 @@ def _joined(parts: Sequence[tuple[Columns, Ints, Ints, np.ndarray]]) -> Items:
     return Items(columns, begin, end, failed if failed.any() else None)
 
 
-def _last_emitted(operator: InstantAggregate, runs: Sequence[Sections], span: Span) -> pa.Table:
-    tables = [run[LAST_EMITTED] for run in runs if LAST_EMITTED in run]
+def _last_emitted(operator: InstantAggregate, tables: Sequence[pa.Table], span: Span) -> pa.Table:
     if not tables:
         schema = pa.schema([pa.field(_PRESENT, pa.bool_())])
         for key in operator.grouped.keys:
