@@ -80,6 +80,11 @@ class Families:
             if number in merges:
                 self._merge(merges[number], tasks[number], live)
 
+    def merge_all(self) -> None:
+        """All runs as one, with the rows that the queries that are left need."""
+        last = len(self.history.streams["s"].punctuations)
+        self._merge(len(self.runs), 1, [query for query in self.queries if query.until > last])
+
     def end(self) -> None:
         """The end of the stream, for the queries that are left."""
         left = [query for query in self.queries if query.until > len(self.history.streams["s"].punctuations)]
