@@ -19,7 +19,14 @@ from headrace.operators.base.operator import Advance, Sections
 from headrace.operators.panes.adaptive_panes import SPARSE_OPEN, SPARSE_SEALED, in_order, settle
 from headrace.operators.panes.closed_panes import ClosedPanes
 from headrace.operators.panes.late_panes import into_blocks, settled_at
-from headrace.operators.panes.pane_keys import between, block_key, extent, levels_and_blocks, parted
+from headrace.operators.panes.pane_keys import (
+    between,
+    block_key,
+    extent,
+    levels_and_blocks,
+    levels_of,
+    parted,
+)
 from headrace.operators.panes.panes import HIGHEST, LOWEST, Panes
 from headrace.operators.panes.window_lengths import WindowLengths
 from headrace.time import BEGINNING, Instant
@@ -79,6 +86,8 @@ class PaneStore:
         live = self.live(made, settled_at(advance.punctuation, self.revisions))
 
         def ended() -> list[pa.Table]:
+            if not expired and before >= since:
+                return []
             return self._with_blocks(layout, self._merged(layout, expired), sealed, before, since)
 
         closed_panes = ClosedPanes([*sealed, *made], expired, ended)
@@ -123,9 +132,11 @@ class PaneStore:
         if horizon is None:
             return list(tables)
         live = [
-            table
-            for level in range(self.top + 1)
-            for table in between(tables, block_key(level, horizon >> level), block_key(level, HIGHEST))
+            part
+            for table in tables
+            for level in levels_of(table)
+            if level <= self.top
+            for part in between([table], block_key(level, horizon >> level), block_key(level, HIGHEST))
         ]
         return live if self.lengths is None else self._of_each(self.lengths, live, settled)
 

@@ -54,6 +54,14 @@ class WindowLengths:
         longest = max(distinct, key=lengths.__getitem__)
         return WindowLengths(longest, numbers[order], panes[order], tops[order], ranges[order])
 
+    @staticmethod
+    def uniform(panes: Panes) -> WindowLengths:
+        """The length of all windows, whatever their query."""
+        length = panes.per_window
+        assert length is not None
+        one, none = np.ones(1, np.int64), np.empty(0, np.int64)
+        return WindowLengths(panes, none, length * one, top_level(length) * one, 0 * one)
+
     def each(self) -> Iterator[tuple[Panes, Duration, Ints]]:
         """The panes of windows of each length, their range, and the numbers of its queries."""
         grid = self.grid
@@ -68,7 +76,7 @@ class WindowLengths:
         return len(np.unique(self.panes))
 
     def places(self, numbers: Ints) -> Ints:
-        """The index of the query of each of these numbers."""
+        """The index of the query of each of these numbers; 0 if all windows are equal."""
         places: Ints = np.searchsorted(self.numbers, numbers)
         return places
 

@@ -87,13 +87,11 @@ class _Wanted:
             rows, block = self._at_keys(keys)
             if len(rows):
                 found.append((table, rows))
-                parts.append((block, ints(table, FIRST_KEY)[rows]))
+                parts.append((block, self._lengths_of(table, rows)))
         if not found:
             return [], np.empty(0, np.int64)
-        block, number = (np.concatenate(column) for column in zip(*parts, strict=True))
-        code = (
-            block * (int(self.length_of_query.max()) + 1) + self.length_of_query[self.lengths.places(number)]
-        )
+        block, length = (np.concatenate(column) for column in zip(*parts, strict=True))
+        code = block * (int(self.length_of_query.max()) + 1) + length
         first, stop = (np.searchsorted(self.codes, code, side) for side in ("left", "right"))
         copies = stop - first
         source = np.repeat(np.arange(len(code)), copies)
@@ -105,6 +103,12 @@ class _Wanted:
             picked_tables += [table.take(pa.array(own))] if len(own) else []
             start += len(rows)
         return picked_tables, self.windows[triple]
+
+    def _lengths_of(self, table: pa.Table, rows: Ints) -> Ints:
+        """The index of the length of each row's query."""
+        if len(self.length_of_query) == 1:
+            return np.zeros(len(rows), np.int64)
+        return self.length_of_query[self.lengths.places(ints(table, FIRST_KEY)[rows])]
 
     def _at_keys(self, keys: Ints) -> tuple[Ints, Ints]:
         """The rows whose key is wanted, and the index of the key of each."""
