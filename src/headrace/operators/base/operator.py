@@ -280,7 +280,7 @@ class BaseOperator(StateOwner):
 
     @property
     def former_state(self) -> str | None:
-        """Its state's name in an earlier version, its id if it had its own state; None if the name was the same."""
+        """Its state's name in an earlier version; None if that was the same."""
         return None
 
     def in_family(self) -> Operator:

@@ -44,11 +44,6 @@ class FamilyMember(BaseOperator):
         shared: Operator = replace(cast("Any", self), family=family_name((type(self).__name__, *shape)))
         return shared
 
-    @property
-    def former_state(self) -> str | None:
-        """Its own: earlier versions had no families of its class."""
-        return None if self.family is None else self.id
-
     def without_family(self) -> Operator:
         """The operator with its own state."""
         alone: Operator = replace(cast("Any", self), family=None)
