@@ -137,3 +137,28 @@ def test_a_row_that_fails_for_one_member_is_told_to_that_member_alone(tmp_path: 
         refused = {name: refused.get(name, 0) for name in queries}
         assert refused == {"fine": 0, "fails": 2, "fails_too": 1}
         assert [row[1]["k"] for row in answers(hub)["fine"]] == ["a", "b"] * 2
+
+
+def test_a_query_of_another_range_joins_the_family_and_is_filled_from_its_panes(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, {**ONE_FILE, "archive": "none"})
+    files = cut(made_rows(9, 120), 60, 90)
+    ranges = {"before": 26, "longer": 14, "shorter": 6}
+    texts = {
+        name: text(0, "", "", f"RANGE {length} SECONDS SLIDE 4 SECONDS") for name, length in ranges.items()
+    }
+    with rig.hub(2, {"before": texts["before"]}) as hub:
+        rig.drop(files[0])
+        hub.catch_up()
+        for name in ("longer", "shorter"):
+            hub.execute(f"CREATE QUERY {name} AS {texts[name]}")
+        hub.catch_up()
+        assert [len(each) for each in families(hub).values()] == [3]
+        begun = {}
+        for name in ("longer", "shorter"):
+            operator = hub.operator_and_query(name)[0]
+            assert hub.home.latest().operators[operator.id].backfilled_from == "the panes of before"
+            begun[name] = hub.home.latest().operators[operator.id].emitted_to
+        rig.drop(*files[1:])
+        for name, found in answers(hub, hub.run_once()).items():
+            whole = expected(hub.operator_and_query(name)[1], files)
+            assert found == [row for row in whole if row[0] > begun.get(name, row[0] - 1)], name
