@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
 from headrace.algebra.expressions.expression import Expression
-from headrace.algebra.query import Filter, Node, Query, Windowed
+from headrace.algebra.query import Filter, Join, Node, Query, Windowed
 from headrace.algebra.windows.window import Window
 from headrace.operators.base.group_codes import SLOTS, ints
 from headrace.operators.base.operator import SLOT, Advance, Operator, Sections
@@ -34,6 +35,8 @@ def other_window(node: Node, window: Window, condition: Expression | None) -> No
     if isinstance(node, Windowed):
         windowed = replace(node, window=window)
         return windowed if condition is None else Filter(windowed, condition)
+    if isinstance(node, Join):
+        return replace(node, left=other_window(node.left, window, condition))
     return replace(node, source=other_window(node.source, window, condition))  # type: ignore[union-attr, call-arg]
 
 
@@ -201,7 +204,7 @@ class Families:
 
 def _slots(tasks: int) -> list[tuple[int, int]]:
     bounds = [SLOTS * task // tasks for task in range(tasks + 1)]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(pairwise(bounds))
 
 
 def _of(run: Mapping[str, pa.Table], state: str, slots: tuple[int, int]) -> dict[str, pa.Table]:

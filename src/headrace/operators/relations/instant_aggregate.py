@@ -31,7 +31,7 @@ from headrace.operators.output.row_operator import RowOperator
 from headrace.operators.panes.subwindows import Subwindows
 from headrace.operators.partials.encoding import rows_partial
 from headrace.operators.relations.instant_rows import Validity, span_of, touched
-from headrace.operators.relations.instant_scanner import InstantScanner
+from headrace.operators.relations.instant_scanner import InstantScanner, instant_deltas
 from headrace.operators.relations.instant_subwindow import CELLS, FIRST, at_now
 from headrace.operators.relations.interval_buckets import SECTION as LIVE
 from headrace.operators.relations.interval_buckets import IntervalBlocks, store_of
@@ -169,6 +169,30 @@ class InstantAggregate(FamilyMember, RowOperator):
         if self.family is not None:
             runs = [{name: unnumbered(table) for name, table in run.items()} for run in runs]
         return at_now(self, runs, length, now)
+
+    @property
+    def stored_names(self) -> list[str]:
+        """The stored values that `grouped` reads."""
+        return [*self.rows.query_names, *self.rows.names[self.validity.partitions :]]
+
+    @property
+    def family_rows(self) -> RowLayout | None:
+        """Its stored rows, from which cells are folded."""
+        return None if self.family is None else self.rows
+
+    def family_deltas(self, rows: pa.Table | None, first: Instant) -> Sections:
+        """The rows of all queries, folded together."""
+        return instant_deltas(self, rows, first)
+
+    def slots_of_groups(self, keys: Sequence[pa.Array], count: int) -> np.ndarray:
+        """The slots of groups: by their keys, or that of their query."""
+        routed_to = self.rows.slot if self.rows.routing is None else None
+        if self.queries is None:
+            return fresh_slots(keys, count, routed_to)
+        if routed_to is None:
+            return fresh_slots(keys[1:], count, None)
+        slots: np.ndarray = self.queries.slots[self.queries.places_of(keys[0].to_numpy())]
+        return slots
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> InstantScanner:
         """Folds a task's rows, or stores them."""
@@ -400,8 +424,7 @@ def _stored_rows(operator: InstantAggregate, sections: Sequence[Sections], span:
     ends = operator.validity.ends(held, operator.rows, operator.extents)
     shown = operator.validity.shown(held, operator.rows) & (ends >= span.emitted_to)
     held, ends = held.where(shown), ends[shown]
-    names = [*operator.rows.query_names, *operator.rows.names[operator.validity.partitions :]]
-    values = [held.column(name) for name in names]
+    values = [held.column(name) for name in operator.stored_names]
     keys = tuple(values[: len(operator.grouped.keys)])
     arguments = dict(zip(operator.grouped.arguments, values[len(keys) :], strict=True))
     answer = lift(operator.grouped.layouts[0].partial_columns, arguments, np.arange(held.rows), held.rows)
@@ -435,7 +458,7 @@ def _by_last_emitted(
     if not operator.is_global:
         np.minimum.at(expires, groups.codes[there], timed.end[there])
     keys = [key.take(pa.array(intervals.group[last])) for key in groups.groups.keys]
-    slots = _slots_of_groups(operator, keys, int(last.sum()))
+    slots = operator.slots_of_groups(keys, int(last.sum()))
     bookkeeping = {
         SLOT: pa.array(slots),
         _PRESENT: pa.array(~failed[last]),
@@ -443,17 +466,6 @@ def _by_last_emitted(
         _EXPIRES: pa.array(expires[intervals.group[last]]),
     }
     return items, pa.table({**_only(columns, last), **bookkeeping})
-
-
-def _slots_of_groups(operator: InstantAggregate, keys: Sequence[pa.Array], count: int) -> np.ndarray:
-    """The slots of groups: by their keys, or that of their query."""
-    routed_to = operator.rows.slot if operator.rows.routing is None else None
-    if operator.queries is None:
-        return fresh_slots(keys, count, routed_to)
-    if routed_to is None:
-        return fresh_slots(keys[1:], count, None)
-    slots: np.ndarray = operator.queries.slots[operator.queries.places_of(keys[0].to_numpy())]
-    return slots
 
 
 def _by_rows(

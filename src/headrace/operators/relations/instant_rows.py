@@ -206,7 +206,7 @@ class InstantRows(FamilyMember, RowOperator):
     def shape(self) -> tuple[object, ...]:
         """Windows of one kind, equal stored values, and whether they are DISTINCT or limited."""
         finish = (self.finish.distinct, self.finish.is_row_by_row, self._partition_columns())
-        return self.stream, self.validity.kind, self.rows.values, self.rows.routing, self.emit_mode, finish
+        return self.stream, self.validity.kind, self.rows.shape, self.emit_mode, finish
 
     def together(self, queries: Sequence[Operator]) -> InstantRows:
         """One operator for all queries of its family."""
@@ -214,6 +214,20 @@ class InstantRows(FamilyMember, RowOperator):
             return self
         rows = replace(self.rows, by_query=True)
         return replace(self, family=None, rows=rows, queries=Extents.of(queries))
+
+    @property
+    def own_slot(self) -> int:
+        """The slot of all its rows, if they are not routed by values."""
+        return self.rows.slot
+
+    @property
+    def family_rows(self) -> RowLayout | None:
+        """Its stored rows."""
+        return None if self.family is None else self.rows
+
+    def family_deltas(self, rows: pa.Table | None, first: Instant) -> Sections:  # noqa: ARG002
+        """The rows of all queries."""
+        return {} if rows is None else {ROWS: rows}
 
     @property
     def routing_steps(self) -> tuple[RowStep, ...]:
