@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.operators.families.family import QueryRowCounts, number_of
+from headrace.operators.families.member import FamilyMember
 from headrace.operators.sharing import scan_sharing
 from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.hub.hub import Hub
@@ -21,7 +22,16 @@ SHAPES = (
     "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 12 SECONDS SLIDE 3 SECONDS] {where} {rest}",
     "SELECT k, MAX(y) AS n, SUM(x) AS total FROM s [LANDMARK SLIDE 5 SECONDS] {where} GROUP BY k {rest}",
     "SELECT g, COUNT(DISTINCT k) AS n, SUM(x) AS total FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] {where} GROUP BY g {rest}",
+    "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE {extent} SECONDS] {where} GROUP BY k {rest}",
+    "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [RANGE {extent} SECONDS] {where} {rest}",
+    "SELECT g, COUNT(DISTINCT k) AS n, SUM(x) AS total FROM s [RANGE {extent} SECONDS] {where} GROUP BY g {rest}",
+    "SELECT k, MAX(y) AS n, SUM(x) AS total FROM s [PARTITION BY k ROWS {extent}] {where} GROUP BY k {rest}",
+    "SELECT k, MIN(x) AS n, SUM(x) AS total FROM s {where} GROUP BY k {rest}",
+    "SELECT k, x AS n, g AS total FROM s [ROWS {extent}] {where}",
+    "SELECT DISTINCT k, g FROM s [RANGE {extent} SECONDS] {where}",
 )
+AT_INSTANTS = range(4, len(SHAPES))
+EXTENTS = (1, 2, 3, 5, 8, 9, 30)
 WHERE = ("", "WHERE x > 0", "WHERE x BETWEEN -2 AND 6", "WHERE k = 'a'", "WHERE g IS NULL OR y < 0")
 REST = ("", "HAVING SUM(x) > 3", "HAVING 6 / SUM(x) > 1", "ORDER BY total DESC, n LIMIT 2")
 
@@ -34,8 +44,8 @@ def families(hub: Hub) -> dict[str, list[str]]:
     return found
 
 
-def text(shape: int, where: str, rest: str) -> str:
-    return SHAPES[shape].format(where=where, rest=rest)
+def text(shape: int, where: str, rest: str, extent: int = 5) -> str:
+    return SHAPES[shape].format(where=where, rest=rest, extent=extent)
 
 
 def assert_each_as_alone(hub: Hub, files: list[list[dict[str, object]]]) -> None:
@@ -43,7 +53,7 @@ def assert_each_as_alone(hub: Hub, files: list[list[dict[str, object]]]) -> None
         assert rows == expected(hub.operator_and_query(name)[1], files), name
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=24, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
@@ -61,7 +71,8 @@ def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
         with rig.hub(data.draw(st.integers(1, 3))) as hub:
             present = [query.definition.name for query in hub.catalog.queries.values()]
             for _ in range(data.draw(st.integers(0, 3))):
-                wanted = text(shape, data.draw(st.sampled_from(WHERE)), data.draw(st.sampled_from(REST)))
+                where, rest = data.draw(st.sampled_from(WHERE)), data.draw(st.sampled_from(REST))
+                wanted = text(shape, where, rest, data.draw(st.sampled_from(EXTENTS)))
                 hub.execute(f"CREATE QUERY m{made} AS {wanted}")
                 made += 1
             if present:
@@ -128,3 +139,24 @@ def test_a_row_that_fails_for_one_member_is_told_to_that_member_alone(tmp_path: 
         refused = {name: refused.get(name, 0) for name in queries}
         assert refused == {"fine": 0, "fails": 2, "fails_too": 1}
         assert [row[1]["k"] for row in answers(hub)["fine"]] == ["a", "b"] * 2
+
+
+@pytest.mark.parametrize("shape", AT_INSTANTS)
+def test_a_home_whose_queries_stored_their_rows_apart_goes_on_with_them_together(
+    shape: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = cut(made_rows(4, 60, disorder=3 * SECOND), 20, 40)
+    rig = Rig(tmp_path, ONE_FILE)
+    texts = {f"m{extent}": text(shape, "", "", extent) for extent in EXTENTS}
+    with monkeypatch.context() as before, rig.hub(2, {}) as hub:
+        before.setattr(FamilyMember, "in_family", lambda operator: operator)
+        hub.register_many(texts)
+        rig.drop(files[0])
+        hub.run_once()
+        assert list(families(hub)) == ["None"]
+    for file, tasks in zip(files[1:], (2, 3), strict=True):
+        rig.drop(file)
+        with rig.hub(tasks) as hub:
+            assert len(families(hub)) == 1
+            assert_each_as_alone(hub, files[: files.index(file) + 1])
+            assert not faults_once_tidy(hub)
