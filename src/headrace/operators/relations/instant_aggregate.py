@@ -19,7 +19,7 @@ from headrace.operators.aggregates.cell_table import KEY, Gathered, fresh_slots,
 from headrace.operators.aggregates.group_by import Grouped
 from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.group_codes import SLOTS, Ints, flat, group, ints
-from headrace.operators.base.operator import SLOT, Advance, FamilyStep, Operator, Sections, Step
+from headrace.operators.base.operator import QUERY_NUMBER, SLOT, Advance, FamilyStep, Operator, Sections, Step
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents, only_slots
 from headrace.operators.families.family import unnumbered
@@ -465,7 +465,10 @@ def _by_last_emitted(
         _UNTIL: pa.array(np.full(last.sum(), span.limit)),
         _EXPIRES: pa.array(expires[intervals.group[last]]),
     }
-    return items, pa.table({**_only(columns, last), **bookkeeping})
+    after = {**_only(columns, last), **bookkeeping}
+    if operator.queries is not None:  # its place in tables of queries that got a family later
+        after[QUERY_NUMBER] = after.pop(QUERY_NUMBER)
+    return items, pa.table(after)
 
 
 def _by_rows(
