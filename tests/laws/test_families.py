@@ -6,7 +6,7 @@ They are registered together and later, and dropped, while their state is in one
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
 from headrace.algebra.query import Emit, Query, find_window
-from headrace.algebra.windows.window import Rows, TimeRange, Unbounded, Window
+from headrace.algebra.windows.window import Rows, RowsSlide, TimeRange, Unbounded, Window, slides
 from tests.laws import strategies as some
 from tests.laws import streams
 from tests.laws.comparing import canonical
@@ -38,9 +38,15 @@ def rows_of(window: Window) -> st.SearchStrategy[Window]:
     return st.builds(Rows, st.integers(1, 6), st.just(window.partition))
 
 
+def slides_of(window: Window) -> st.SearchStrategy[Window]:
+    assert isinstance(window, RowsSlide)
+    return st.builds(replace, st.just(window), count=st.integers(1, 6))
+
+
 KINDS = {
     "ranges": Kind(st.builds(TimeRange, LENGTHS), lambda _: st.builds(TimeRange, LENGTHS)),
     "counts": Kind(st.builds(Rows, st.integers(1, 5), some.partitions()), rows_of),
+    "windows at every m-th row": Kind(some.rows_slides(), slides_of),
     "all rows": Kind(st.just(Unbounded()), lambda _: st.just(Unbounded())),
 }
 
@@ -50,7 +56,8 @@ def members(draw: st.DrawFn, kind: Kind, last: int) -> list[Registered]:
     window = draw(kind.first)
     base = some.queries(st.just(window), some.Shape())
     chosen = base.filter(is_said).filter(lambda q: not (aggregates(q) and rounds(q)))
-    chosen = chosen.filter(lambda q: not isinstance(q.root, Emit) or q.root.kind != "rstream")
+    if not slides(window):
+        chosen = chosen.filter(lambda q: not isinstance(q.root, Emit) or q.root.kind != "rstream")
     conditions = st.one_of(st.none(), some.predicates())
     return draw(families(chosen, kind.others(window), conditions, last))
 

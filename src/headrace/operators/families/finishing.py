@@ -39,7 +39,7 @@ def emit_by_query(cohort: Cohort, items: Items | None, span: Span, emit_mode: Em
     rejected: dict[int, tuple[Rejected, ...]] = {}
     if items is not None and items.rows:
         places = np.searchsorted(cohort.numbers, flat(items.columns[QUERY_NUMBER]).to_numpy())
-        for plan, sharers in plans_of([_plan(query) for query in cohort.queries]).items():
+        for plan, sharers in plans_of([plan_of(query) for query in cohort.queries]).items():
             rows = (
                 slice(None)
                 if len(sharers) == len(cohort.queries)
@@ -54,7 +54,8 @@ def emit_by_query(cohort: Cohort, items: Items | None, span: Span, emit_mode: Em
     }
 
 
-def _plan(query: Operator) -> Finish:
+def plan_of(query: Operator) -> Finish:
+    """The steps above a query's windows."""
     plan = query.finishing
     assert plan is not None
     return plan

@@ -19,12 +19,12 @@ from headrace.operators.aggregates.cell_table import KEY, Gathered, fresh_slots,
 from headrace.operators.aggregates.group_by import Grouped
 from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.group_codes import SLOTS, Ints, flat, group, ints
-from headrace.operators.base.operator import QUERY_NUMBER, SLOT, Advance, FamilyStep, Operator, Sections, Step
+from headrace.operators.base.operator import SLOT, Advance, FamilyStep, Operator, Sections, Step
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents, only_slots
-from headrace.operators.families.family import unnumbered
+from headrace.operators.families.family import number_last, unnumbered
 from headrace.operators.families.finishing import NUMBER, emit_by_query
-from headrace.operators.families.member import FamilyMember
+from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
@@ -59,7 +59,7 @@ _EXPIRES: Final = "__expires"
 
 
 @dataclass(frozen=True, slots=True)
-class InstantAggregate(FamilyMember, RowOperator):
+class InstantAggregate(RowFamilyMember, RowOperator):
     """`Finish(Aggregate(Windowed(TimeRange | Unbounded | Rows)))` of one query.
 
     `rows` defines how rows are scanned; its stored values are the inputs of `grouped`, routed by the group's keys or to
@@ -92,11 +92,6 @@ class InstantAggregate(FamilyMember, RowOperator):
     def extent(self) -> int:
         """The length or the count of its window."""
         return self.validity.extent
-
-    @property
-    def own_slot(self) -> int:
-        """The slot of all its rows, if they are not routed by keys."""
-        return self.rows.slot
 
     @property
     def shape(self) -> tuple[object, ...] | None:
@@ -174,11 +169,6 @@ class InstantAggregate(FamilyMember, RowOperator):
     def stored_names(self) -> list[str]:
         """The stored values that `grouped` reads."""
         return [*self.rows.query_names, *self.rows.names[self.validity.partitions :]]
-
-    @property
-    def family_rows(self) -> RowLayout | None:
-        """Its stored rows, from which cells are folded."""
-        return None if self.family is None else self.rows
 
     def family_deltas(self, rows: pa.Table | None, first: Instant) -> Sections:
         """The rows of all queries, folded together."""
@@ -465,10 +455,7 @@ def _by_last_emitted(
         _UNTIL: pa.array(np.full(last.sum(), span.limit)),
         _EXPIRES: pa.array(expires[intervals.group[last]]),
     }
-    after = {**_only(columns, last), **bookkeeping}
-    if operator.queries is not None:  # its place in tables of queries that got a family later
-        after[QUERY_NUMBER] = after.pop(QUERY_NUMBER)
-    return items, pa.table(after)
+    return items, number_last(pa.table({**_only(columns, last), **bookkeeping}))
 
 
 def _by_rows(

@@ -21,7 +21,7 @@ from headrace.operators.base.ranges import dense_ranks
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents
 from headrace.operators.families.finishing import emit_by_query
-from headrace.operators.families.member import FamilyMember
+from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit, unite
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
@@ -180,7 +180,7 @@ def span_of(advance: Advance, emit_mode: EmitMode) -> Span:
 
 
 @dataclass(frozen=True, slots=True)
-class InstantRows(FamilyMember, RowOperator):
+class InstantRows(RowFamilyMember, RowOperator):
     """`Finish(Windowed(TimeRange | Unbounded | Rows))` of one query."""
 
     id: str
@@ -214,20 +214,6 @@ class InstantRows(FamilyMember, RowOperator):
             return self
         rows = replace(self.rows, by_query=True)
         return replace(self, family=None, rows=rows, queries=Extents.of(queries))
-
-    @property
-    def own_slot(self) -> int:
-        """The slot of all its rows, if they are not routed by values."""
-        return self.rows.slot
-
-    @property
-    def family_rows(self) -> RowLayout | None:
-        """Its stored rows."""
-        return None if self.family is None else self.rows
-
-    def family_deltas(self, rows: pa.Table | None, first: Instant) -> Sections:  # noqa: ARG002
-        """The rows of all queries."""
-        return {} if rows is None else {ROWS: rows}
 
     @property
     def routing_steps(self) -> tuple[RowStep, ...]:

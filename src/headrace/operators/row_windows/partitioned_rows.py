@@ -9,8 +9,8 @@ partition, group).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,9 @@ from headrace.operators.aggregates.cell_table import Layout, WindowCells
 from headrace.operators.aggregates.group_by import Grouped, columns_of_cells, fold, nothing
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Groups, Ints, flat, group, slots_of
-from headrace.operators.base.operator import SLOT, Sections
+from headrace.operators.base.operator import SLOT, Operator, Sections
+from headrace.operators.families.extents import Extents
+from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
@@ -62,11 +64,25 @@ class PartitionedRows:
     emit_mode: EmitMode | None = None
     relations: tuple[str, ...] = ()
     rule: str = ""
+    family: str | None = None
+    """The name of the state it shares with queries of its shape."""
+    queries: Extents | None = None
+    """Of an operator for several queries of a family: their extents. Their number is the first part of a partition."""
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """All that queries of its family have in common, but for their windows."""
+        windows = (self.bounds_prefix, self.emit_empty, self.emit_mode, self.finish.is_row_by_row)
+        return self.stream, self.partitions, self.rows.shape, self.grouped, windows
+
+    def together(self, queries: Sequence[Operator]) -> PartitionedRows:
+        """The same for all queries of its family."""
+        return replace(self, rows=replace(self.rows, by_query=True), family=None, queries=Extents.of(queries))
 
     @property
     def parts(self) -> tuple[str, ...]:
         """Names of the stored partition values."""
-        return self.rows.names[: self.partitions]
+        return (*self.rows.query_names, *self.rows.names[: self.partitions])
 
     @property
     def by_part(self) -> Grouped:
@@ -94,7 +110,12 @@ class PartitionedRows:
 
     def slots(self, keys: Sequence[pa.Array], rows: int) -> np.ndarray:
         """The slots of partitions: as `RowLayout` routes their rows."""
-        return slots_of(keys, rows) if self.partitions else np.full(rows, self.rows.slot, np.int16)
+        if self.partitions:
+            return slots_of(keys[len(self.rows.query_names) :], rows)
+        if self.queries is None:
+            return np.full(rows, self.rows.slot, np.int16)
+        slots: np.ndarray = self.queries.slots[self.queries.places_of(keys[0].to_numpy())]
+        return slots
 
     def cells(self, rows: pa.Table, blocks: Ints, names: Sequence[str]) -> dict[str, pa.Table]:
         """Rows folded by (block, partition, group), one table per store; `names` are the stored values except those of
@@ -144,8 +165,8 @@ class PartitionedRows:
         return results, rejected
 
 
-class OverPartitions(RowOperator):
-    """An operator over `PartitionedRows`; subclasses define how their windows end."""
+class OverPartitions(RowFamilyMember, RowOperator):
+    """An operator over `PartitionedRows`; subclasses define how their windows end, and whether they have families."""
 
     __slots__ = ()
     spec: PartitionedRows
@@ -184,6 +205,16 @@ class OverPartitions(RowOperator):
     def rule(self) -> str:
         """The rule that chose it."""
         return self.spec.rule
+
+    @property
+    def family(self) -> str | None:
+        """The name of the state it shares with queries of its shape."""
+        return self.spec.family
+
+    def with_family(self, family: str | None) -> Operator:
+        """The operator with the name of a family, or without one."""
+        named: Operator = replace(cast("Any", self), spec=replace(self.spec, family=family))
+        return named
 
     @property
     def records(self) -> tuple[Any, ...]:

@@ -303,7 +303,7 @@ class StateTask:
     def latest(self, operator: Operator) -> pa.Table | None:
         """The latest closed windows in an operator's state."""
         with registered(callable_by_name(self.plan.functions)):
-            return operator.latest([sections for run in self._runs if (sections := run.of(operator.id))])
+            return operator.latest([sections for run in self._runs if (sections := _own(operator, run))])
 
     def order_results(self) -> None:
         """Sort results by instant, as they are written."""
@@ -466,6 +466,12 @@ class StateTask:
             facts = {query: _facts(table) for query, table in tables.items()}
             files.append(ResultsFile(name, retention_class, facts))
         return tuple(files)
+
+
+def _own(operator: Operator, run: TaskRun) -> Sections:
+    """An operator's rows of a run; sections without any are left out."""
+    rows = {name: operator.own_rows([table])[0] for name, table in run.of(state_name(operator)).items()}
+    return {name: table for name, table in rows.items() if table.num_rows}
 
 
 def _facts(table: pa.Table) -> tuple[int, int, int]:
