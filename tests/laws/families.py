@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from headrace.operators.base.group_codes import SLOTS, ints
 from headrace.operators.base.operator import SLOT, Advance, Operator, Sections
 from headrace.operators.families.cohort import cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
-from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.families.harvest import ScanOutput, gathered
 from headrace.operators.sharing.scan_sharing import scan_groups
 from headrace.planner.lowering.lower import lower
 from headrace.reference.history import History, StreamRow
@@ -81,6 +80,11 @@ class Families:
             if number in merges:
                 self._merge(merges[number], tasks[number], live)
 
+    def merge_all(self) -> None:
+        """All runs as one, with the rows that the queries that are left need."""
+        last = len(self.history.streams["s"].punctuations)
+        self._merge(len(self.runs), 1, [query for query in self.queries if query.until > last])
+
     def end(self) -> None:
         """The end of the stream, for the queries that are left."""
         left = [query for query in self.queries if query.until > len(self.history.streams["s"].punctuations)]
@@ -105,7 +109,7 @@ class Families:
             made: dict[str, list[pa.Table]] = {}
             for name, sharers in by_state.items():
                 self._advance(name, sharers, deltas, (low, high), punctuation, made, final=final)
-            run = {section: pa.concat_tables(tables) for section, tables in made.items()}
+            run = {section: gathered(tables) for section, tables in made.items()}
             self.runs += [run] if run else []
         for query in queries:
             query.emitted_to = punctuation
@@ -137,7 +141,7 @@ class Families:
         if operators[0].family_key is None:
             step = operators[0].advance(
                 [_of(run, name, slots) for run in self.runs],
-                [_of({s: pa.concat_tables(t) for s, t in delta.items()}, name, slots) for delta in deltas],
+                [_of({s: gathered(t) for s, t in delta.items()}, name, slots) for delta in deltas],
                 advance_of(queries[0]),
             )
             steps, state = {operators[0].id: step}, step.state
@@ -151,10 +155,7 @@ class Families:
 
             family = cohort.advance(
                 [own(_of(run, name, slots)) for run in self.runs],
-                [
-                    own(_of({s: pa.concat_tables(t) for s, t in delta.items()}, name, slots))
-                    for delta in deltas
-                ],
+                [own(_of({s: gathered(t) for s, t in delta.items()}, name, slots)) for delta in deltas],
                 advance,
             )
             self._collect(name, by_id, family.steps, family.state, made)
@@ -204,7 +205,7 @@ class Families:
 
 def _slots(tasks: int) -> list[tuple[int, int]]:
     bounds = [SLOTS * task // tasks for task in range(tasks + 1)]
-    return list(pairwise(bounds))
+    return list(zip(bounds[:-1], bounds[1:], strict=True))
 
 
 def _of(run: Mapping[str, pa.Table], state: str, slots: tuple[int, int]) -> dict[str, pa.Table]:

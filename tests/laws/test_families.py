@@ -6,7 +6,7 @@ They are registered together and later, and dropped, while their state is in one
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -31,6 +31,9 @@ class Kind:
 
     first: st.SearchStrategy[Window]
     others: Callable[[Window], st.SearchStrategy[Window]]
+    shape: some.Shape = field(default_factory=some.Shape)
+    aggregate: bool = False
+    """Whether only aggregates have families."""
 
 
 def rows_of(window: Window) -> st.SearchStrategy[Window]:
@@ -54,7 +57,7 @@ KINDS = {
 @st.composite
 def members(draw: st.DrawFn, kind: Kind, last: int) -> list[Registered]:
     window = draw(kind.first)
-    base = some.queries(st.just(window), some.Shape())
+    base = some.queries(st.just(window), kind.shape).filter(lambda q: aggregates(q) or not kind.aggregate)
     chosen = base.filter(is_said).filter(lambda q: not (aggregates(q) and rounds(q)))
     if not slides(window):
         chosen = chosen.filter(lambda q: not isinstance(q.root, Emit) or q.root.kind != "rstream")
