@@ -54,6 +54,14 @@ def emit_by_query(cohort: Cohort, items: Items | None, span: Span, emit_mode: Em
     }
 
 
+def with_number(plan: Finish) -> Finish:
+    """The plan with the query's number as its last column."""
+    regroup = plan.regroup
+    if regroup is not None:  # a window is of one query
+        regroup = replace(regroup, bounds=(*regroup.bounds, QUERY_NUMBER))
+    return replace(plan, columns=(*plan.columns, NUMBER), regroup=regroup)
+
+
 def plan_of(query: Operator) -> Finish:
     """The steps above a query's windows."""
     plan = query.finishing
@@ -69,7 +77,7 @@ def _emitted(
         return
     if plan.is_row_by_row:
         table, bad = emit(
-            replace(plan, columns=(*plan.columns, NUMBER)),
+            with_number(plan),
             replace(items, columns={**items.columns, QUERY_NUMBER: pa.array(places)}),
             *how,
         )

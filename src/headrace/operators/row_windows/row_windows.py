@@ -33,7 +33,7 @@ from headrace.operators.base.operator import (
 from headrace.operators.base.ranges import dense_ranks, repeated
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import number_last
-from headrace.operators.families.finishing import NUMBER, by_query, plan_of, plans_of
+from headrace.operators.families.finishing import by_query, plan_of, plans_of, with_number
 from headrace.operators.output.changelog import Emitted, consolidated
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.row_windows.partitioned_rows import OverPartitions, PartitionedRows
@@ -236,8 +236,7 @@ def _answers(
     chunks = list(_windows(operator, ranked, series))
     for plan, places in plans_of([plan_of(query) for query in cohort.queries]).items():
         own = [_of_queries(chunk, cohort.numbers[places]) for chunk in chunks]
-        numbered = replace(plan, columns=(*plan.columns, NUMBER))
-        results, rejected = _finished(operator, ranked, series, own, numbered)
+        results, rejected = _finished(operator, ranked, series, own, with_number(plan))
         if not rejected:
             for number, table in by_query(results):
                 yield int(np.searchsorted(cohort.numbers, number)), table, ()
