@@ -19,9 +19,11 @@ from headrace.algebra.expressions.expression import Named
 from headrace.operators.aggregates.cell_table import Layout, WindowCells
 from headrace.operators.aggregates.group_by import Grouped, columns_of_cells, fold, nothing
 from headrace.operators.base.batch import Rejected
-from headrace.operators.base.group_codes import Groups, Ints, flat, group, slots_of
-from headrace.operators.base.operator import SLOT, Operator, Sections
+from headrace.operators.base.group_codes import Groups, Ints, flat, group, ints, slots_of
+from headrace.operators.base.operator import QUERY_NUMBER, SLOT, WINDOW, Operator, Sections, Step
+from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents
+from headrace.operators.families.finishing import NUMBER, by_query, plan_of, plans_of
 from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode
 from headrace.operators.output.output_stage import Finish
@@ -75,6 +77,18 @@ class PartitionedRows:
         windows = (self.bounds_prefix, self.emit_empty, self.emit_mode, self.finish.is_row_by_row)
         return self.stream, self.partitions, self.rows.shape, self.grouped, windows
 
+    @property
+    def answer_shape(self) -> tuple[object, ...]:
+        """The columns of the answer, which is stored: equal for queries of its family."""
+        columns = tuple((column.name, column.expression.type) for column in self.finish.columns)
+        return columns, tuple(key.expression.type for key in self.finish.sort)
+
+    def lengths(self, numbers: Sequence[pa.Array], alone: int) -> Ints | int:
+        """The extent of the query of each row, whose number is the first of `numbers`; `alone` if there is one query."""
+        if self.queries is None:
+            return alone
+        return self.queries.values[self.queries.places_of(numbers[0].to_numpy())]
+
     def together(self, queries: Sequence[Operator]) -> PartitionedRows:
         """The same for all queries of its family."""
         return replace(self, rows=replace(self.rows, by_query=True), family=None, queries=Extents.of(queries))
@@ -89,9 +103,11 @@ class PartitionedRows:
         """The aggregation with the partition as its first keys."""
         assert self.grouped is not None
         partition = (
-            Named(f"__{name}", value) for name, value in zip(self.parts, self.rows.partition, strict=False)
+            Named(f"__{name}", value)
+            for name, value in zip(self.rows.names[: self.partitions], self.rows.partition, strict=False)
         )
-        return Grouped((*partition, *self.grouped.keys), self.grouped.aggregates)
+        number = (NUMBER,) if self.queries is not None else ()
+        return Grouped((*number, *partition, *self.grouped.keys), self.grouped.aggregates)
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -121,9 +137,10 @@ class PartitionedRows:
         """Rows folded by (block, partition, group), one table per store; `names` are the stored values except those of
         the window.
         """
-        values, folded = [flat(rows.column(name)) for name in names], dict[str, pa.Table]()
+        values = [flat(rows.column(name)) for name in (*self.rows.query_names, *names)]
+        folded: dict[str, pa.Table] = {}
         for store, table in zip(self.stores, fold(self.by_part, blocks, values, self.rows.slot), strict=True):
-            keys = [flat(table.column(f"k{part}")) for part in range(self.partitions)]
+            keys = [flat(table.column(f"k{part}")) for part, _ in enumerate(self.parts)]
             slots = pa.array(self.slots(keys, table.num_rows))
             folded[store] = table.set_column(table.column_names.index(SLOT), SLOT, slots)
         return folded
@@ -156,13 +173,59 @@ class PartitionedRows:
     ) -> tuple[pa.Table, tuple[Rejected, ...]]:
         """The results of windows that end now; the answer of each partition's last one is added to `state`."""
         results, rejected = finished(self.finish, self.bounds_prefix, ends, shown, chunks)
-        state[LAST] = last_of_each(ends, results, self.slots)
+        return self._with_last(ends, results, runs, state), rejected
+
+    def answered_by_query(
+        self,
+        cohort: Cohort,
+        ends: Ends,
+        shown: Shown,
+        chunks: Iterator[Chunk],
+        runs: Sequence[Sections],
+        state: dict[str, pa.Table],
+    ) -> dict[str, Step]:
+        """The same for the windows of several queries: those with equal plans together, if no row fails."""
+        places = np.searchsorted(cohort.numbers, ends.keys[0].to_numpy())
+        all_chunks, tables = list(chunks), list[pa.Table]()
+        rejected: dict[int, tuple[Rejected, ...]] = {}
+        for plan, sharers in plans_of([plan_of(query) for query in cohort.queries]).items():
+            table, bad = finished(plan, self.bounds_prefix, ends, shown, _of(all_chunks, places, sharers))
+            if not bad:
+                tables.append(table)
+                continue
+            for place in sharers:
+                own = _of(all_chunks, places, [place])
+                table, rejected[place] = finished(plan, self.bounds_prefix, ends, shown, own)
+                tables.append(table)
+        results = self._with_last(ends, pa.concat_tables(tables), runs, state)
+        owners = pa.array(places[ints(results, WINDOW)])
+        by_place = dict(by_query(results.append_column(QUERY_NUMBER, owners)))
+        return {
+            query.id: Step({}, by_place.get(place), rejected.get(place, ()))
+            for place, query in enumerate(cohort.queries)
+        }
+
+    def _with_last(
+        self, ends: Ends, results: pa.Table, runs: Sequence[Sections], state: dict[str, pa.Table]
+    ) -> pa.Table:
+        """The results, or their differences; the last ones of each partition are added to `state`."""
+        several = self.queries is not None
+        state[LAST] = last_of_each(ends, results, self.slots, by_query=several)
         if self.emit_mode is not None:
             results = window_differences(
                 ends, results, [run[LAST] for run in runs if LAST in run], self.emit_mode
             )
-            state[LAST_EMITTED] = last_of_each(ends, results, self.slots)
-        return results, rejected
+            state[LAST_EMITTED] = last_of_each(ends, results, self.slots, by_query=several)
+        return results
+
+
+def _of(chunks: Sequence[Chunk], places: Ints, chosen: Sequence[int]) -> Iterator[Chunk]:
+    """The rows of windows of some queries; `places` are those of the windows' queries."""
+    for windows, columns, failed in chunks:
+        rows = np.flatnonzero(np.isin(places[windows], chosen))
+        picked = pa.array(rows)
+        taken = {name: flat(column).take(picked) for name, column in columns.items()}
+        yield windows[rows], taken, None if failed is None else failed[rows]
 
 
 class OverPartitions(RowFamilyMember, RowOperator):
@@ -228,4 +291,4 @@ class OverPartitions(RowFamilyMember, RowOperator):
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
         """The last window of each partition that has ended, as INVOKE returns it; None if there is none."""
-        return latest_emitted(runs, self.spec.emit_mode, self.spec.partitions)
+        return latest_emitted(runs, self.spec.emit_mode)
