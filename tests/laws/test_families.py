@@ -14,7 +14,16 @@ from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
 from headrace.algebra.query import Emit, Query, find_window
-from headrace.algebra.windows.window import Rows, RowsSlide, TimeRange, TupleSlide, Unbounded, Window, slides
+from headrace.algebra.windows.window import (
+    Rows,
+    RowsSlide,
+    Session,
+    TimeRange,
+    TupleSlide,
+    Unbounded,
+    Window,
+    slides,
+)
 from tests.laws import strategies as some
 from tests.laws import streams
 from tests.laws.comparing import canonical
@@ -52,12 +61,18 @@ def ranges_of(window: Window) -> st.SearchStrategy[Window]:
     return st.builds(replace, st.just(window), range=lengths)
 
 
+def gaps_of(window: Window) -> st.SearchStrategy[Window]:
+    assert isinstance(window, Session)
+    gaps = st.sampled_from((1, some.TICK, 2 * some.TICK, 5 * some.TICK, 100 * some.TICK))
+    return st.builds(replace, st.just(window), gap=gaps)
+
+
 KINDS = {
     "ranges": Kind(st.builds(TimeRange, LENGTHS), lambda _: st.builds(TimeRange, LENGTHS)),
     "counts": Kind(st.builds(Rows, st.integers(1, 5), some.partitions()), rows_of),
     "windows at every m-th row": Kind(some.rows_slides(), slides_of),
     "windows that end at rows": Kind(some.tuple_slides(), ranges_of),
-    "sessions": Kind(some.sessions(), st.just),
+    "sessions": Kind(some.sessions(), gaps_of),
     "delta windows": Kind(some.deltas(), st.just),
     "all rows": Kind(st.just(Unbounded()), lambda _: st.just(Unbounded())),
 }

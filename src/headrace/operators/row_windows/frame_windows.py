@@ -47,12 +47,21 @@ class FrameWindows(OverPartitions):
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """Frames cut alike in equal partitions, with answers of the same columns."""
-        return *self.spec.shape, self.spec.answer_shape, self.cutter
+        """Frames of one kind in equal partitions, with answers of the same columns."""
+        return *self.spec.shape, self.spec.answer_shape, type(self.cutter).__name__, *self.cutter.shape
+
+    @property
+    def extent(self) -> int:
+        """The gap of sessions."""
+        return self.cutter.extent
 
     def together(self, queries: Sequence[Operator]) -> FrameWindows:
         """One operator for all queries of its family: their number is the first part of a partition."""
-        return self if self.family is None else replace(self, spec=self.spec.together(queries))
+        if self.family is None:
+            return self
+        spec = self.spec.together(queries)
+        assert spec.queries is not None
+        return replace(self, spec=spec, cutter=self.cutter.together(spec.queries))
 
     @property
     def context(self) -> Context:
