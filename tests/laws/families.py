@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -205,7 +206,7 @@ class Families:
 
 def _slots(tasks: int) -> list[tuple[int, int]]:
     bounds = [SLOTS * task // tasks for task in range(tasks + 1)]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(pairwise(bounds))
 
 
 def _of(run: Mapping[str, pa.Table], state: str, slots: tuple[int, int]) -> dict[str, pa.Table]:

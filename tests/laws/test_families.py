@@ -6,7 +6,7 @@ They are registered together and later, and dropped, while their state is in one
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -14,7 +14,17 @@ from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
 from headrace.algebra.query import Emit, Query, find_window
-from headrace.algebra.windows.window import Rows, TimeRange, TimeSlide, Unbounded, Window
+from headrace.algebra.windows.window import (
+    Rows,
+    RowsSlide,
+    Session,
+    TimeRange,
+    TimeSlide,
+    TupleSlide,
+    Unbounded,
+    Window,
+    slides,
+)
 from tests.laws import strategies as some
 from tests.laws import streams
 from tests.laws.comparing import canonical
@@ -50,10 +60,31 @@ def over_same_panes(window: Window) -> st.SearchStrategy[Window]:
     return lengths.map(lambda length: TimeSlide(length, window.slide, window.anchor))
 
 
+def slides_of(window: Window) -> st.SearchStrategy[Window]:
+    assert isinstance(window, RowsSlide)
+    return st.builds(replace, st.just(window), count=st.integers(1, 6))
+
+
+def ranges_of(window: Window) -> st.SearchStrategy[Window]:
+    assert isinstance(window, TupleSlide)
+    lengths = st.sampled_from((1, 2, some.TICK, 2 * some.TICK, 5 * some.TICK, 100 * some.TICK))
+    return st.builds(replace, st.just(window), range=lengths)
+
+
+def gaps_of(window: Window) -> st.SearchStrategy[Window]:
+    assert isinstance(window, Session)
+    gaps = st.sampled_from((1, some.TICK, 2 * some.TICK, 5 * some.TICK, 100 * some.TICK))
+    return st.builds(replace, st.just(window), gap=gaps)
+
+
 KINDS = {
     "slides": Kind(some.time_slides(), over_same_panes, some.Shape(emits=False), aggregate=True),
     "ranges": Kind(st.builds(TimeRange, LENGTHS), lambda _: st.builds(TimeRange, LENGTHS)),
     "counts": Kind(st.builds(Rows, st.integers(1, 5), some.partitions()), rows_of),
+    "windows at every m-th row": Kind(some.rows_slides(), slides_of),
+    "windows that end at rows": Kind(some.tuple_slides(), ranges_of),
+    "sessions": Kind(some.sessions(), gaps_of),
+    "delta windows": Kind(some.deltas(), st.just),
     "all rows": Kind(st.just(Unbounded()), lambda _: st.just(Unbounded())),
 }
 
@@ -63,7 +94,8 @@ def members(draw: st.DrawFn, kind: Kind, last: int) -> list[Registered]:
     window = draw(kind.first)
     base = some.queries(st.just(window), kind.shape).filter(lambda q: aggregates(q) or not kind.aggregate)
     chosen = base.filter(is_said).filter(lambda q: not (aggregates(q) and rounds(q)))
-    chosen = chosen.filter(lambda q: not isinstance(q.root, Emit) or q.root.kind != "rstream")
+    if not slides(window):
+        chosen = chosen.filter(lambda q: not isinstance(q.root, Emit) or q.root.kind != "rstream")
     conditions = st.one_of(st.none(), some.predicates())
     return draw(families(chosen, kind.others(window), conditions, last))
 

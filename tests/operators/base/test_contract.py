@@ -163,6 +163,8 @@ ITS_OWN = {
         "for_family",
         "advance_family",
         "in_family",
+        "family_rows",
+        "family_deltas",
         "extent",
         "own_slot",
         "over_panes",

@@ -9,9 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.operators.families.family import QueryRowCounts, number_of
+from headrace.operators.families.member import FamilyMember
 from headrace.operators.sharing import scan_sharing
 from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.plan import bound_queries
 from headrace.time import SECOND
 from tests.runtime.rig import Rig, answers, cut, expected, faults_once_tidy, made_rows
 
@@ -21,6 +23,13 @@ SHAPES = (
     "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [{window}] {where} {rest}",
     "SELECT k, MAX(y) AS n, SUM(x) AS total FROM s [{window}] {where} GROUP BY k {rest}",
     "SELECT g, COUNT(DISTINCT k) AS n, SUM(x) AS total FROM s [{window}] {where} GROUP BY g {rest}",
+    "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE {extent} SECONDS] {where} GROUP BY k {rest}",
+    "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [RANGE {extent} SECONDS] {where} {rest}",
+    "SELECT g, COUNT(DISTINCT k) AS n, SUM(x) AS total FROM s [RANGE {extent} SECONDS] {where} GROUP BY g {rest}",
+    "SELECT k, MAX(y) AS n, SUM(x) AS total FROM s [PARTITION BY k ROWS {extent}] {where} GROUP BY k {rest}",
+    "SELECT k, MIN(x) AS n, SUM(x) AS total FROM s {where} GROUP BY k {rest}",
+    "SELECT k, x AS n, g AS total FROM s [ROWS {extent}] {where}",
+    "SELECT DISTINCT k, g FROM s [RANGE {extent} SECONDS] {where}",
 )
 WINDOWS = (
     [f"RANGE {4 * n + 2} SECONDS SLIDE 4 SECONDS" for n in (0, 1, 2, 5)],
@@ -29,6 +38,8 @@ WINDOWS = (
     ["LANDMARK SLIDE 5 SECONDS", "RANGE 5 SECONDS SLIDE 5 SECONDS", "RANGE 10 SECONDS SLIDE 5 SECONDS"],
 )
 """Windows over the same panes, and a landmark."""
+AT_INSTANTS = range(4, len(SHAPES))
+EXTENTS = (1, 2, 3, 5, 8, 9, 30)
 WHERE = ("", "WHERE x > 0", "WHERE x BETWEEN -2 AND 6", "WHERE k = 'a'", "WHERE g IS NULL OR y < 0")
 REST = ("", "HAVING SUM(x) > 3", "HAVING 6 / SUM(x) > 1", "ORDER BY total DESC, n LIMIT 2")
 
@@ -41,8 +52,10 @@ def families(hub: Hub) -> dict[str, list[str]]:
     return found
 
 
-def text(shape: int, where: str, rest: str, window: str = "RANGE 10 SECONDS SLIDE 4 SECONDS") -> str:
-    return SHAPES[shape].format(where=where, rest=rest, window=window)
+def text(
+    shape: int, where: str, rest: str, extent: int = 5, window: str = "RANGE 10 SECONDS SLIDE 4 SECONDS"
+) -> str:
+    return SHAPES[shape].format(where=where, rest=rest, extent=extent, window=window)
 
 
 def assert_each_as_alone(hub: Hub, files: list[list[dict[str, object]]]) -> None:
@@ -50,7 +63,7 @@ def assert_each_as_alone(hub: Hub, files: list[list[dict[str, object]]]) -> None
         assert rows == expected(hub.operator_and_query(name)[1], files), name
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=24, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
@@ -70,7 +83,7 @@ def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
             present = [query.definition.name for query in hub.catalog.queries.values()]
             for _ in range(data.draw(st.integers(0, 3))):
                 where, rest = data.draw(st.sampled_from(WHERE)), data.draw(st.sampled_from(REST))
-                wanted = text(shape, where, rest, data.draw(windows))
+                wanted = text(shape, where, rest, data.draw(st.sampled_from(EXTENTS)), data.draw(windows))
                 hub.execute(f"CREATE QUERY m{made} AS {wanted}")
                 made += 1
             if present:
@@ -144,7 +157,8 @@ def test_a_query_of_another_range_joins_the_family_and_is_filled_from_its_panes(
     files = cut(made_rows(9, 120), 60, 90)
     ranges = {"before": 26, "longer": 14, "shorter": 6}
     texts = {
-        name: text(0, "", "", f"RANGE {length} SECONDS SLIDE 4 SECONDS") for name, length in ranges.items()
+        name: text(0, "", "", window=f"RANGE {length} SECONDS SLIDE 4 SECONDS")
+        for name, length in ranges.items()
     }
     with rig.hub(2, {"before": texts["before"]}) as hub:
         rig.drop(files[0])
@@ -162,3 +176,26 @@ def test_a_query_of_another_range_joins_the_family_and_is_filled_from_its_panes(
         for name, found in answers(hub, hub.run_once()).items():
             whole = expected(hub.operator_and_query(name)[1], files)
             assert found == [row for row in whole if row[0] > begun.get(name, row[0] - 1)], name
+
+
+@pytest.mark.parametrize("shape", AT_INSTANTS)
+def test_a_home_whose_queries_stored_their_rows_apart_goes_on_with_them_together(
+    shape: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = cut(made_rows(4, 60, disorder=3 * SECOND), 20, 40)
+    rig = Rig(tmp_path, ONE_FILE)
+    texts = {f"m{extent}": text(shape, "", "", extent) for extent in EXTENTS}
+    with monkeypatch.context() as before, rig.hub(2, {}) as hub:
+        before.setattr(FamilyMember, "in_family", lambda operator: operator)
+        hub.register_many(texts)
+        rig.drop(files[0])
+        hub.run_once()
+        assert list(families(hub)) == ["None"]
+    bound_queries._lowered.clear()
+    for file, tasks in zip(files[1:], (2, 3), strict=True):
+        rig.drop(file)
+        with rig.hub(tasks) as hub:
+            assert len(families(hub)) == 1
+            assert "None" not in families(hub)
+            assert_each_as_alone(hub, files[: files.index(file) + 1])
+            assert not faults_once_tidy(hub)

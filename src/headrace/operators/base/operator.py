@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.operators.panes.panes import Panes
     from headrace.operators.panes.subwindows import Subwindows
     from headrace.operators.rows.row_pipeline import RowStep
+    from headrace.operators.rows.row_state import RowLayout
     from headrace.operators.time_windows.group_punctuation import GroupAdvance
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
@@ -308,6 +309,18 @@ class BaseOperator(StateOwner):
     def for_family(self, sections: Sections) -> Sections:
         """Sections of its own, such as its deltas, as rows of its family's state."""
         return sections
+
+    @property
+    def family_rows(self) -> RowLayout | None:
+        """What it stores of each row, if rows of its family are scanned together."""
+        return None
+
+    def family_deltas(self, rows: pa.Table | None, first: Instant) -> Sections:
+        """Of an operator for several queries: the deltas of their stored rows, which have their number.
+
+        `first` is the first instant of all rows that were scanned; FOREVER without rows.
+        """
+        return {}
 
     def advance_family(
         self, cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance

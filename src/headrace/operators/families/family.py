@@ -150,6 +150,14 @@ def numbered(table: pa.Table, number: int | Ints) -> pa.Table:
     )
 
 
+def number_last(table: pa.Table) -> pa.Table:
+    """The table with the column of the number, if it has one, where `numbered` adds it."""
+    names = table.column_names
+    if QUERY_NUMBER not in names:
+        return table
+    return table.select([*(name for name in names if name != QUERY_NUMBER), QUERY_NUMBER])
+
+
 def unnumbered(table: pa.Table) -> pa.Table:
     """The inverse, for a table with rows of one query."""
     if KEY not in table.column_names:

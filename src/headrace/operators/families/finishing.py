@@ -39,7 +39,7 @@ def emit_by_query(cohort: Cohort, items: Items | None, span: Span, emit_mode: Em
     rejected: dict[int, tuple[Rejected, ...]] = {}
     if items is not None and items.rows:
         places = np.searchsorted(cohort.numbers, flat(items.columns[QUERY_NUMBER]).to_numpy())
-        for plan, sharers in plans_of([_plan(query) for query in cohort.queries]).items():
+        for plan, sharers in plans_of([plan_of(query) for query in cohort.queries]).items():
             rows = (
                 slice(None)
                 if len(sharers) == len(cohort.queries)
@@ -54,7 +54,16 @@ def emit_by_query(cohort: Cohort, items: Items | None, span: Span, emit_mode: Em
     }
 
 
-def _plan(query: Operator) -> Finish:
+def with_number(plan: Finish) -> Finish:
+    """The plan with the query's number as its last column."""
+    regroup = plan.regroup
+    if regroup is not None:  # a window is of one query
+        regroup = replace(regroup, bounds=(*regroup.bounds, QUERY_NUMBER))
+    return replace(plan, columns=(*plan.columns, NUMBER), regroup=regroup)
+
+
+def plan_of(query: Operator) -> Finish:
+    """The steps above a query's windows."""
     plan = query.finishing
     assert plan is not None
     return plan
@@ -68,7 +77,7 @@ def _emitted(
         return
     if plan.is_row_by_row:
         table, bad = emit(
-            replace(plan, columns=(*plan.columns, NUMBER)),
+            with_number(plan),
             replace(items, columns={**items.columns, QUERY_NUMBER: pa.array(places)}),
             *how,
         )

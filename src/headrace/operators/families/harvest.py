@@ -39,7 +39,7 @@ class ScanOutput:
         for number, rows in zip(
             query_row_counts.numbers.tolist(), query_row_counts.rows.tolist(), strict=True
         ):
-            self.delta_rows[f"q{number}"] = rows
+            self.delta_rows[f"q{number}"] = self.delta_rows.get(f"q{number}", 0) + rows
 
     def join(self, other: ScanOutput) -> None:
         """Add what scanners of other operators made."""

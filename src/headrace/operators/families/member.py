@@ -11,6 +11,8 @@ import pyarrow as pa
 from headrace.operators.base.operator import Advance, BaseOperator, Operator, Sections, StateOwner
 from headrace.operators.families.cohort import Cohort, cohorts
 from headrace.operators.families.family import family_name, is_numbered, number_of, numbered
+from headrace.operators.rows.row_state import ROWS, RowLayout
+from headrace.time import Instant
 
 
 class FamilyMember(BaseOperator):
@@ -41,13 +43,16 @@ class FamilyMember(BaseOperator):
         shape = self.shape if is_numbered(self.id) else None
         if shape is None:
             return self
-        shared: Operator = replace(cast("Any", self), family=family_name((type(self).__name__, *shape)))
-        return shared
+        return self.with_family(family_name((type(self).__name__, *shape)))
+
+    def with_family(self, family: str | None) -> Operator:
+        """The operator with the name of a family, or without one."""
+        named: Operator = replace(cast("Any", self), family=family)
+        return named
 
     def without_family(self) -> Operator:
         """The operator with its own state."""
-        alone: Operator = replace(cast("Any", self), family=None)
-        return alone
+        return self.with_family(None)
 
     def unshared(self) -> Operator:
         """The operator with its own state."""
@@ -71,3 +76,28 @@ class FamilyMember(BaseOperator):
         if self.family is None:
             return [(self, advance_of(self))]
         return cohorts(queries, {query.id: advance_of(query) for query in queries})
+
+
+class RowFamilyMember(FamilyMember):
+    """An operator that stores rows, or folds what it stores of them: rows of its family are scanned together."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+
+        @property
+        def rows(self) -> RowLayout:
+            """The layout of stored rows."""
+
+    @property
+    def own_slot(self) -> int:
+        """The slot of all its rows, if they are not routed by values."""
+        return self.rows.slot
+
+    @property
+    def family_rows(self) -> RowLayout | None:
+        """What it stores of each row."""
+        return None if self.family is None else self.rows
+
+    def family_deltas(self, rows: pa.Table | None, first: Instant) -> Sections:  # noqa: ARG002
+        """The rows of all queries."""
+        return {} if rows is None else {ROWS: rows}

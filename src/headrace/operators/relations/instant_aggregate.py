@@ -22,16 +22,16 @@ from headrace.operators.base.group_codes import SLOTS, Ints, flat, group, ints
 from headrace.operators.base.operator import SLOT, Advance, FamilyStep, Operator, Sections, Step
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents, only_slots
-from headrace.operators.families.family import unnumbered
+from headrace.operators.families.family import number_last, unnumbered
 from headrace.operators.families.finishing import NUMBER, emit_by_query
-from headrace.operators.families.member import FamilyMember
+from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
 from headrace.operators.panes.subwindows import Subwindows
 from headrace.operators.partials.encoding import rows_partial
 from headrace.operators.relations.instant_rows import Validity, span_of, touched
-from headrace.operators.relations.instant_scanner import InstantScanner
+from headrace.operators.relations.instant_scanner import InstantScanner, instant_deltas
 from headrace.operators.relations.instant_subwindow import CELLS, FIRST, at_now
 from headrace.operators.relations.interval_buckets import SECTION as LIVE
 from headrace.operators.relations.interval_buckets import IntervalBlocks, store_of
@@ -59,7 +59,7 @@ _EXPIRES: Final = "__expires"
 
 
 @dataclass(frozen=True, slots=True)
-class InstantAggregate(FamilyMember, RowOperator):
+class InstantAggregate(RowFamilyMember, RowOperator):
     """`Finish(Aggregate(Windowed(TimeRange | Unbounded | Rows)))` of one query.
 
     `rows` defines how rows are scanned; its stored values are the inputs of `grouped`, routed by the group's keys or to
@@ -92,11 +92,6 @@ class InstantAggregate(FamilyMember, RowOperator):
     def extent(self) -> int:
         """The length or the count of its window."""
         return self.validity.extent
-
-    @property
-    def own_slot(self) -> int:
-        """The slot of all its rows, if they are not routed by keys."""
-        return self.rows.slot
 
     @property
     def shape(self) -> tuple[object, ...] | None:
@@ -169,6 +164,25 @@ class InstantAggregate(FamilyMember, RowOperator):
         if self.family is not None:
             runs = [{name: unnumbered(table) for name, table in run.items()} for run in runs]
         return at_now(self, runs, length, now)
+
+    @property
+    def stored_names(self) -> list[str]:
+        """The stored values that `grouped` reads."""
+        return [*self.rows.query_names, *self.rows.names[self.validity.partitions :]]
+
+    def family_deltas(self, rows: pa.Table | None, first: Instant) -> Sections:
+        """The rows of all queries, folded together."""
+        return instant_deltas(self, rows, first)
+
+    def slots_of_groups(self, keys: Sequence[pa.Array], count: int) -> np.ndarray:
+        """The slots of groups: by their keys, or that of their query."""
+        routed_to = self.rows.slot if self.rows.routing is None else None
+        if self.queries is None:
+            return fresh_slots(keys, count, routed_to)
+        if routed_to is None:
+            return fresh_slots(keys[1:], count, None)
+        slots: np.ndarray = self.queries.slots[self.queries.places_of(keys[0].to_numpy())]
+        return slots
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> InstantScanner:
         """Folds a task's rows, or stores them."""
@@ -400,8 +414,7 @@ def _stored_rows(operator: InstantAggregate, sections: Sequence[Sections], span:
     ends = operator.validity.ends(held, operator.rows, operator.extents)
     shown = operator.validity.shown(held, operator.rows) & (ends >= span.emitted_to)
     held, ends = held.where(shown), ends[shown]
-    names = [*operator.rows.query_names, *operator.rows.names[operator.validity.partitions :]]
-    values = [held.column(name) for name in names]
+    values = [held.column(name) for name in operator.stored_names]
     keys = tuple(values[: len(operator.grouped.keys)])
     arguments = dict(zip(operator.grouped.arguments, values[len(keys) :], strict=True))
     answer = lift(operator.grouped.layouts[0].partial_columns, arguments, np.arange(held.rows), held.rows)
@@ -435,25 +448,14 @@ def _by_last_emitted(
     if not operator.is_global:
         np.minimum.at(expires, groups.codes[there], timed.end[there])
     keys = [key.take(pa.array(intervals.group[last])) for key in groups.groups.keys]
-    slots = _slots_of_groups(operator, keys, int(last.sum()))
+    slots = operator.slots_of_groups(keys, int(last.sum()))
     bookkeeping = {
         SLOT: pa.array(slots),
         _PRESENT: pa.array(~failed[last]),
         _UNTIL: pa.array(np.full(last.sum(), span.limit)),
         _EXPIRES: pa.array(expires[intervals.group[last]]),
     }
-    return items, pa.table({**_only(columns, last), **bookkeeping})
-
-
-def _slots_of_groups(operator: InstantAggregate, keys: Sequence[pa.Array], count: int) -> np.ndarray:
-    """The slots of groups: by their keys, or that of their query."""
-    routed_to = operator.rows.slot if operator.rows.routing is None else None
-    if operator.queries is None:
-        return fresh_slots(keys, count, routed_to)
-    if routed_to is None:
-        return fresh_slots(keys[1:], count, None)
-    slots: np.ndarray = operator.queries.slots[operator.queries.places_of(keys[0].to_numpy())]
-    return slots
+    return items, number_last(pa.table({**_only(columns, last), **bookkeeping}))
 
 
 def _by_rows(

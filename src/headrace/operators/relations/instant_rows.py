@@ -21,7 +21,7 @@ from headrace.operators.base.ranges import dense_ranks
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents
 from headrace.operators.families.finishing import emit_by_query
-from headrace.operators.families.member import FamilyMember
+from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit, unite
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
@@ -180,7 +180,7 @@ def span_of(advance: Advance, emit_mode: EmitMode) -> Span:
 
 
 @dataclass(frozen=True, slots=True)
-class InstantRows(FamilyMember, RowOperator):
+class InstantRows(RowFamilyMember, RowOperator):
     """`Finish(Windowed(TimeRange | Unbounded | Rows))` of one query."""
 
     id: str
@@ -206,7 +206,7 @@ class InstantRows(FamilyMember, RowOperator):
     def shape(self) -> tuple[object, ...]:
         """Windows of one kind, equal stored values, and whether they are DISTINCT or limited."""
         finish = (self.finish.distinct, self.finish.is_row_by_row, self._partition_columns())
-        return self.stream, self.validity.kind, self.rows.values, self.rows.routing, self.emit_mode, finish
+        return self.stream, self.validity.kind, self.rows.shape, self.emit_mode, finish
 
     def together(self, queries: Sequence[Operator]) -> InstantRows:
         """One operator for all queries of its family."""

@@ -77,6 +77,11 @@ class RowLayout:
         return tuple(f"c{index}" for index in range(len(self.values)))
 
     @property
+    def shape(self) -> tuple[object, ...]:
+        """All of it but the rows that are stored, and their slot: equal for queries of a family."""
+        return self.partition, self.stored, self.counts_all, self.routing, self.change
+
+    @property
     def query_names(self) -> tuple[str, ...]:
         """The name of the column of the query's number, if there is one."""
         return (QUERY_NUMBER,) if self.by_query else ()

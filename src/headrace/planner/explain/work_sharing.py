@@ -118,6 +118,9 @@ def _fold_label(how: SharingKind, operators: Sequence[Operator]) -> str:
     if how == "routed":
         filters = {first_filter(operator) for operator in operators}
         return f"match {len(filters):,} conditions in one index, and give each query its rows"
+    if how == "rows":
+        distinct = len({operator.row_steps for operator in operators})
+        return f"keep rows for {first.title} of a family, once for each of {distinct:,} conditions"
     if not scan_group:
         return f"keep rows{_filter_and_joins(first)} for {first.title}"
     by = ", ".join(show(key.expression) for key in scan_group[0].keys) or "nothing (one group)"
