@@ -23,7 +23,7 @@ from headrace.operators.base.operator import SLOT, Advance, FamilyStep, Operator
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents, only_slots
 from headrace.operators.families.family import number_last, unnumbered
-from headrace.operators.families.finishing import NUMBER, emit_by_query
+from headrace.operators.families.finishing import NUMBER, emit_items
 from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit
 from headrace.operators.output.output_stage import Finish
@@ -46,7 +46,7 @@ from headrace.operators.relations.interval_groups import (
 )
 from headrace.operators.relations.interval_segments import Intervals, intervals_of
 from headrace.operators.rows.row_pipeline import RowStep
-from headrace.operators.rows.row_state import ROWS, Held, RowLayout, hold
+from headrace.operators.rows.row_state import ROWS, RowLayout, hold
 from headrace.schema import to_arrow
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
@@ -200,7 +200,7 @@ class InstantAggregate(RowFamilyMember, RowOperator):
     ) -> FamilyStep:
         """The changes of all groups of all queries in one step, then emitted by query."""
         state, items, span = self.together(cohort.queries).changed(runs, deltas, advance)
-        return FamilyStep(state, emit_by_query(cohort, items, span, self.emit_mode))
+        return FamilyStep(state, emit_items(cohort, items, span, self.emit_mode))
 
     def changed(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
@@ -410,7 +410,7 @@ def _stored_rows(operator: InstantAggregate, sections: Sequence[Sections], span:
     separating = operator.validity.partition_columns(operator.rows, keys, routed=routed)
     held = touched(held, separating, span.emitted_to)
     order = np.lexsort((held.position, held.at))
-    held = Held(held.table.take(pa.array(order)), held.at[order], held.position[order], held.live[order])
+    held = held.take(order)
     ends = operator.validity.ends(held, operator.rows, operator.extents)
     shown = operator.validity.shown(held, operator.rows) & (ends >= span.emitted_to)
     held, ends = held.where(shown), ends[shown]
