@@ -25,10 +25,11 @@ from headrace.algebra.windows.window import (
     Window,
     slides,
 )
+from headrace.reference.history import History, record
 from tests.laws import strategies as some
 from tests.laws import streams
 from tests.laws.comparing import canonical
-from tests.laws.driving import described, plain
+from tests.laws.driving import described, epochs, plain
 from tests.laws.families import Families, Registered, families
 from tests.laws.test_laws import SCHEMAS, aggregates, expected, is_said, rounds
 
@@ -100,11 +101,26 @@ def members(draw: st.DrawFn, kind: Kind, last: int) -> list[Registered]:
     return draw(families(chosen, kind.others(window), conditions, last))
 
 
+@st.composite
+def moving(draw: st.DrawFn) -> History:
+    """A history in which punctuation follows the rows, so that they expire and windows close from epoch to epoch."""
+    gaps = st.sampled_from((0, 0, 1, some.TICK // 2, some.TICK, some.TICK, 4 * some.TICK))
+    rows: list[dict[str, Any]] = []
+    at = draw(st.integers(-3, 3)) * some.TICK
+    for values in draw(st.lists(streams.values(), min_size=6, max_size=24)):
+        at += draw(gaps)
+        rows.append({**values, "at": at})
+    cuts = sorted(draw(st.lists(st.integers(1, len(rows) - 1), min_size=1, max_size=5)))
+    parts = [rows[start:end] for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
+    names = draw(streams.histories()).relations
+    return History({"s": record(parts, "at", draw(st.sampled_from((0, 0, some.TICK))))}, names)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None)
 @given(data=st.data())
 def test_each_query_of_a_family_answers_as_the_reference_does(kind: str, data: st.DataObject) -> None:
-    history = data.draw(streams.histories(with_late=False), "history")
+    history = data.draw(st.one_of(moving(), moving(), streams.histories()), "history")
     count = len(history.streams["s"].punctuations)
     queries = data.draw(members(KINDS[kind], count - 1), "queries")
     check(queries, history, data)
@@ -112,10 +128,7 @@ def test_each_query_of_a_family_answers_as_the_reference_does(kind: str, data: s
 
 def check(queries: list[Registered], history: Any, data: st.DataObject) -> None:
     count = len(history.streams["s"].punctuations)
-    cut = [
-        data.draw(streams.splits([r for r in history.streams["s"].rows if r.epoch == number + 1]), "splits")
-        for number in range(count)
-    ]
+    cut = [data.draw(streams.splits(epoch), "splits") for epoch in epochs(history.streams["s"])]
     tasks = data.draw(st.lists(st.integers(1, 3), min_size=count, max_size=count), "tasks")
     merges = data.draw(st.dictionaries(st.integers(0, count - 1), st.integers(1, 4), max_size=3), "merges")
     driven = Families(queries, history, SCHEMAS)

@@ -16,7 +16,7 @@ from headrace.algebra.query import Aggregate, Node, Project, Query, Windowed
 from headrace.algebra.windows.window import TimeRange
 from headrace.operators.aggregates.cell_table import Layout, gather
 from headrace.operators.families.extents import Extents
-from headrace.operators.relations import instant_aggregate
+from headrace.operators.relations import instant_cells
 from headrace.operators.relations.instant_aggregate import InstantAggregate
 from headrace.operators.relations.interval_buckets import IntervalBlocks
 from headrace.operators.testing.local_driver import drive
@@ -118,7 +118,7 @@ def gathered_in_an_epoch(length: int, monkeypatch: pytest.MonkeyPatch) -> tuple[
 
     operator = lower("q", grouped(length, "g"), "q")
     with monkeypatch.context() as patch:
-        patch.setattr(instant_aggregate, "gather", counting)
+        patch.setattr(instant_cells, "gather", counting)
         batches = [[batch(epoch, SCHEMA)] for epoch in epochs(stream)]
         drive(
             operator,

@@ -199,3 +199,46 @@ def test_a_home_whose_queries_stored_their_rows_apart_goes_on_with_them_together
             assert "None" not in families(hub)
             assert_each_as_alone(hub, files[: files.index(file) + 1])
             assert not faults_once_tidy(hub)
+
+
+CROWDS = (
+    "SELECT k, x AS n FROM base WHERE x > {n} - 5",
+    "SELECT k, COUNT(*) AS n FROM base WHERE x > {n} - 5 GROUP BY k",
+    "SELECT k, x AS n FROM s [RANGE {n} SECONDS] WHERE g IN (SELECT id FROM names)",
+    "SELECT names.name, COUNT(*) AS n FROM s [ROWS {n}] JOIN names ON s.g = names.id GROUP BY names.name",
+    "SELECT k, PERCENTILE(x, 0.5) AS n FROM s [RANGE {n} SECONDS] GROUP BY k HAVING 6 / SUM(x) > 0",
+    "SELECT k, SUM(x) AS n FROM s [ROWS 4 SLIDE {n}] GROUP BY k HAVING 6 / SUM(x) > 0",
+    "SELECT k, SUM(x) AS n FROM s [RANGE {n} SECONDS SLIDE 2 ROWS PA k] GROUP BY k HAVING 6 / SUM(x) > 0",
+    "SELECT k, SUM(x) AS n FROM s [PARTITION BY k SESSION {n} SECONDS] GROUP BY k HAVING 6 / SUM(x) > 0",
+)
+"""Some with a HAVING that fails on some rows, of some of the queries only."""
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_crowd_answers_and_rejects_as_each_query_does_alone(
+    crowd: str, tasks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = cut(made_rows(6, 60, disorder=3 * SECOND), 15, 30, 45)
+    texts = {f"m{extent}": crowd.format(n=extent) for extent in EXTENTS}
+    texts |= {"copy": crowd.format(n=3), "other": crowd.format(n=3).replace("6 /", "8 /")}
+    seen = []
+    for together in (True, False):
+        bound_queries._lowered.clear()
+        with monkeypatch.context() as alone:
+            if not together:
+                alone.setattr(FamilyMember, "in_family", lambda operator: operator)
+            rig = Rig(tmp_path / str(together), ONE_FILE)
+            with rig.hub(tasks, {}) as hub:
+                hub.execute("CREATE QUERY base AS SELECT k, g, x FROM s [RANGE 9 SECONDS]")
+                hub.register_many(texts)
+                sizes = [len(queries) for name, queries in families(hub).items() if name != "None"]
+                assert (max(sizes, default=0) >= len(texts) // 8) == together
+                for file in files:
+                    rig.drop(file)
+                    hub.run_once()
+                answered = answers(hub, hub.run_once())
+                rejected = {name: hub.status()["rejected"].get(name, 0) for name in texts}
+                seen.append(({name: answered[name] for name in texts}, rejected))
+    bound_queries._lowered.clear()
+    assert seen[0] == seen[1]

@@ -318,7 +318,7 @@ class BaseOperator(StateOwner):
     def family_deltas(self, rows: pa.Table | None, first: Instant) -> Sections:
         """Of an operator for several queries: the deltas of their stored rows, which have their number.
 
-        `first` is the first instant of all rows that were scanned; FOREVER without rows.
+        `first` is the first instant of all rows that were scanned, the last of time without rows.
         """
         return {}
 

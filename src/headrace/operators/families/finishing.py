@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,7 +14,7 @@ from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, flat, ints
 from headrace.operators.base.operator import QUERY_NUMBER, Operator, Step
 from headrace.operators.families.cohort import Cohort
-from headrace.operators.output.changelog import EmitMode, Items, Span, emit
+from headrace.operators.output.changelog import EmitMode, Emitted, Items, Span, emit
 from headrace.operators.output.output_stage import Finish
 from headrace.schema import BIGINT
 
@@ -33,25 +33,36 @@ def plans_of(plans: Sequence[Finish]) -> dict[Finish, list[int]]:
     return places
 
 
-def emit_by_query(cohort: Cohort, items: Items | None, span: Span, emit_mode: EmitMode) -> dict[str, Step]:
-    """What each query of a cohort emits of its items, which have its number among their columns."""
-    tables: dict[int, pa.Table] = {}
+def emit_by_query(cohort: Cohort, numbers: Ints, emit: Callable[[Finish, Ints], Emitted]) -> dict[str, Step]:
+    """What each query of a cohort emits of rows with these numbers; `emit` gives it for a plan and some of the rows.
+
+    Queries with an equal plan are emitted together, and one by one if a row fails, to know whose it is.
+    """
+    tables: dict[int, pa.Table | None] = {}
     rejected: dict[int, tuple[Rejected, ...]] = {}
-    if items is not None and items.rows:
-        places = np.searchsorted(cohort.numbers, flat(items.columns[QUERY_NUMBER]).to_numpy())
-        for plan, sharers in plans_of([plan_of(query) for query in cohort.queries]).items():
-            rows = (
-                slice(None)
-                if len(sharers) == len(cohort.queries)
-                else np.flatnonzero(np.isin(places, sharers))
-            )
-            of_plan = items if isinstance(rows, slice) else items.take(rows)
-            for place, table, bad in _emitted(plan, of_plan, places[rows], (span, emit_mode)):
-                tables[place], rejected[place] = table, bad
+    for plan, places in plans_of([plan_of(query) for query in cohort.queries]).items():
+        rows = np.flatnonzero(np.isin(numbers, cohort.numbers[places]))
+        if not len(rows):
+            continue
+        table, bad = emit(with_number(plan), rows) if plan.is_row_by_row else (None, ())
+        if plan.is_row_by_row and not bad:
+            tables |= {int(np.searchsorted(cohort.numbers, number)): part for number, part in by_query(table)}
+            continue
+        for place in places:
+            own = rows[numbers[rows] == cohort.numbers[place]]
+            tables[place], rejected[place] = emit(plan, own) if len(own) else (None, ())
     return {
         query.id: Step({}, tables.get(place), rejected.get(place, ()))
         for place, query in enumerate(cohort.queries)
     }
+
+
+def emit_items(cohort: Cohort, items: Items | None, span: Span, emit_mode: EmitMode) -> dict[str, Step]:
+    """The same of items, which have the query's number among their columns."""
+    if items is None or not items.rows:
+        return {query.id: Step() for query in cohort.queries}
+    numbers = flat(items.columns[QUERY_NUMBER]).to_numpy()
+    return emit_by_query(cohort, numbers, lambda plan, rows: emit(plan, items.take(rows), span, emit_mode))
 
 
 def with_number(plan: Finish) -> Finish:
@@ -67,26 +78,6 @@ def plan_of(query: Operator) -> Finish:
     plan = query.finishing
     assert plan is not None
     return plan
-
-
-def _emitted(
-    plan: Finish, items: Items, places: Ints, how: tuple[Span, EmitMode]
-) -> Iterator[tuple[int, pa.Table | None, tuple[Rejected, ...]]]:
-    """By the place of the query: results and rejects; one query at a time if a row fails, to know whose it is."""
-    if not items.rows:
-        return
-    if plan.is_row_by_row:
-        table, bad = emit(
-            with_number(plan),
-            replace(items, columns={**items.columns, QUERY_NUMBER: pa.array(places)}),
-            *how,
-        )
-        if not bad:
-            yield from ((place, part, ()) for place, part in by_query(table))
-            return
-    for place in np.unique(places).tolist():
-        table, bad = emit(plan, items.take(np.flatnonzero(places == place)), *how)
-        yield place, table, bad
 
 
 def by_query(table: pa.Table | None) -> Iterator[tuple[int, pa.Table]]:

@@ -7,29 +7,29 @@ row is retracted. `[ROWS n]` stores its rows and emits from them in one order, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.operators.aggregates.aggregate_calls import lift
-from headrace.operators.aggregates.cell_table import KEY, Gathered, fresh_slots, gather, merge
+from headrace.operators.aggregates.cell_table import KEY, fresh_slots, merge
 from headrace.operators.aggregates.group_by import Grouped
 from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
-from headrace.operators.base.group_codes import SLOTS, Ints, flat, group, ints
+from headrace.operators.base.group_codes import Ints, flat, group, ints
 from headrace.operators.base.operator import SLOT, Advance, FamilyStep, Operator, Sections, Step
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents, only_slots
 from headrace.operators.families.family import number_last, unnumbered
-from headrace.operators.families.finishing import NUMBER, emit_by_query
+from headrace.operators.families.finishing import NUMBER, emit_items
 from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
 from headrace.operators.panes.subwindows import Subwindows
-from headrace.operators.partials.encoding import rows_partial
+from headrace.operators.relations.instant_cells import arrived, folded, holding, tables_of
 from headrace.operators.relations.instant_rows import Validity, span_of, touched
 from headrace.operators.relations.instant_scanner import InstantScanner, instant_deltas
 from headrace.operators.relations.instant_subwindow import CELLS, FIRST, at_now
@@ -46,13 +46,11 @@ from headrace.operators.relations.interval_groups import (
 )
 from headrace.operators.relations.interval_segments import Intervals, intervals_of
 from headrace.operators.rows.row_pipeline import RowStep
-from headrace.operators.rows.row_state import ROWS, Held, RowLayout, hold
+from headrace.operators.rows.row_state import ROWS, RowLayout, hold
 from headrace.schema import to_arrow
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 LAST_EMITTED: Final = "told"
-Slots: TypeAlias = np.ndarray | None
-"""Which of the 256 slots matter; None: all."""
 _PRESENT: Final = "__present"
 _UNTIL: Final = "__until"
 _EXPIRES: Final = "__expires"
@@ -200,22 +198,22 @@ class InstantAggregate(RowFamilyMember, RowOperator):
     ) -> FamilyStep:
         """The changes of all groups of all queries in one step, then emitted by query."""
         state, items, span = self.together(cohort.queries).changed(runs, deltas, advance)
-        return FamilyStep(state, emit_by_query(cohort, items, span, self.emit_mode))
+        return FamilyStep(state, emit_items(cohort, items, span, self.emit_mode))
 
     def changed(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
     ) -> tuple[dict[str, pa.Table], Items | None, Span]:
         """New state, and the rows of groups that have an event below punctuation, with the intervals in which they hold."""
         span = span_of(advance, self.emit_mode)
-        state = _arrived(self, runs, deltas, span)
+        state = arrived(self, runs, deltas, span)
         if span.limit <= span.emitted_to:
             return state, None, span
         sections = [*runs, state] if self.buckets else [*runs, *deltas]
         first = self._first_instants(sections)
         timed, slots = (
-            _folded(self, sections, span) if self.folds else (_stored_rows(self, sections, span), None)
+            folded(self, sections, span) if self.folds else (_stored_rows(self, sections, span), None)
         )
-        last_emitted = _last_emitted(self, only_slots(_of(runs, LAST_EMITTED), slots), span)
+        last_emitted = _last_emitted(self, only_slots(tables_of(runs, LAST_EMITTED), slots), span)
         groups = coded(
             timed,
             [last_emitted.column(name) for name in self._key_names()],
@@ -227,7 +225,7 @@ class InstantAggregate(RowFamilyMember, RowOperator):
         end = np.r_[timed.end, np.full(len(first), FOREVER)]
         intervals = intervals_of(codes, begin, end, span)
         for store in self.buckets:
-            state.update(store.completed(runs, _of(sections, f"{CELLS}{store.store}"), span))
+            state.update(store.completed(runs, tables_of(sections, f"{CELLS}{store.store}"), span))
         if not intervals.count:
             return state, None, span
         if not self.folds:
@@ -248,7 +246,7 @@ class InstantAggregate(RowFamilyMember, RowOperator):
             return np.empty(0, np.int64)
         extents = self.extents
         first = np.full(extents.count, FOREVER)
-        for table in _of(sections, FIRST):
+        for table in tables_of(sections, FIRST):
             np.minimum.at(first, extents.places(table), ints(table, KEY))
         return first
 
@@ -279,125 +277,9 @@ class InstantAggregate(RowFamilyMember, RowOperator):
             return held.where(waiting).table
         if section.startswith(LIVE):
             layout = self.grouped.layouts[store_of(section)]
-            return merge(layout, [_holding(self, table, advance.emitted_to) for table in tables])
+            return merge(layout, [holding(self, table, advance.emitted_to) for table in tables])
         layout = self.grouped.layouts[int(section.removeprefix(CELLS))]
-        return merge(layout, [_holding(self, table, advance.emitted_to) for table in tables])
-
-
-def _arrived(
-    operator: InstantAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], span: Span
-) -> dict[str, pa.Table]:
-    """The state of the new rows; of rows that never expire, one cell per group of all that is settled now."""
-    state: dict[str, pa.Table] = {}
-    for name in sorted({name for delta in deltas for name in delta}):
-        state[name] = pa.concat_tables([delta[name] for delta in deltas if name in delta])
-    for blocks in operator.buckets:
-        if (
-            name := f"{CELLS}{blocks.store}"
-        ) in state:  # in order of instants, so that any interval is a slice
-            state[name] = merge(blocks.layout, [state[name]])
-    if not operator.folds or operator.validity.length is not None:
-        return state
-    for store, layout in enumerate(operator.grouped.layouts):
-        name = f"{CELLS}{store}"
-        older = [
-            table.filter(pa.array(_within(table, span)))
-            for run in runs
-            if (table := run.get(name)) is not None
-        ]
-        fresh = state.pop(name, layout.schema().empty_table())
-        settled = [*older, fresh.filter(pa.array(ints(fresh, KEY) < span.limit))]
-        waiting = fresh.filter(pa.array(ints(fresh, KEY) >= span.limit))
-        made = [_without_expiry(merge(layout, settled)), waiting]
-        if sum(table.num_rows for table in made):
-            state[name] = merge(layout, made)
-    return state
-
-
-def _within(table: pa.Table, span: Span) -> np.ndarray:
-    within: np.ndarray = span.holds(ints(table, KEY)) & (ints(table, KEY) != BEGINNING)
-    return within
-
-
-def _without_expiry(table: pa.Table) -> pa.Table:
-    return table.set_column(0, KEY, pa.array(np.full(table.num_rows, BEGINNING)))
-
-
-def _settled(operator: InstantAggregate, table: pa.Table, span: Span) -> pa.Table:
-    """The cells below punctuation that hold at an instant of the span, or end there."""
-    holding = _holding(operator, table, span.emitted_to)
-    return holding.filter(pa.array(ints(holding, KEY) < span.limit))
-
-
-def _holding(operator: InstantAggregate, table: pa.Table, emitted_to: Instant) -> pa.Table:
-    """The cells that hold at an instant at or after `emitted_to`, or end there."""
-    keys = ints(table, KEY)
-    if operator.validity.length is None:
-        return table.filter(pa.array((keys == BEGINNING) | (keys >= emitted_to)))
-    return table.filter(pa.array(keys + operator.extents.of_rows(table) >= emitted_to))
-
-
-def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span) -> tuple[Timed, Slots]:
-    """Cells folded per instant, with their intervals; and the slots of groups that have an event, None for all."""
-    stores = range(len(operator.grouped.layouts))
-    cells = [_of(sections, f"{CELLS}{store}") for store in stores]
-    if operator.buckets:
-        tables = [blocks.edges(cells[blocks.store], span) for blocks in operator.buckets]
-        slots = _slots_in(operator, tables)
-        for blocks, some in zip(operator.buckets, tables, strict=True):
-            some.extend(only_slots(blocks.throughout(sections, cells[blocks.store], span), slots))
-    else:
-        tables = [[_settled(operator, table, span) for table in some] for some in cells]
-        fresh = [
-            [table.filter(pa.array(ints(table, KEY) >= span.emitted_to)) for table in some] for some in tables
-        ]
-        slots = _slots_in(operator, fresh) if operator.validity.for_ever else None
-        tables = [only_slots(some, slots) for some in tables]
-    return _timed(operator, tables), slots
-
-
-def _slots_in(operator: InstantAggregate, tables: Iterable[Sequence[pa.Table]]) -> Slots:
-    """The slots of rows, if groups in other slots do not matter."""
-    if operator.needs_all or operator.is_global:
-        return None
-    slots = np.zeros(SLOTS, bool)
-    for some in tables:
-        for table in some:
-            slots[ints(table, SLOT)] = True
-    return slots
-
-
-def _timed(operator: InstantAggregate, tables: Sequence[Sequence[pa.Table]]) -> Timed:
-    """Cells with their intervals; `tables` are those of each store."""
-    gathered = [gather(layout, some) for layout, some in zip(operator.grouped.layouts, tables, strict=True)]
-    ends = [_ends_of(operator, rows) for rows in gathered]
-    keys = [tuple(key.take(pa.array(rows.groups.codes)) for key in rows.groups.keys) for rows in gathered]
-    distinct = {
-        argument: Valued(
-            keys[store][:-1],
-            keys[store][-1],
-            gathered[store].blocks,
-            ends[store],
-            gathered[store].answer.cells[rows_partial()][0],
-        )
-        for store, argument in enumerate(operator.grouped.distinct_arguments, start=1)
-    }
-    return Timed(keys[0], gathered[0].blocks, ends[0], gathered[0].answer, distinct)
-
-
-def _ends_of(operator: InstantAggregate, rows: Gathered) -> Ints:
-    """The instants at which cells expire."""
-    if operator.validity.length is None:
-        return np.full(rows.rows, FOREVER)
-    if operator.queries is None:
-        return rows.blocks + operator.validity.length
-    extents = operator.queries.values[operator.queries.places_of(rows.groups.keys[0].to_numpy())]
-    ends: Ints = rows.blocks + extents[rows.groups.codes]
-    return ends
-
-
-def _of(sections: Sequence[Sections], name: str) -> list[pa.Table]:
-    return [section[name] for section in sections if name in section]
+        return merge(layout, [holding(self, table, advance.emitted_to) for table in tables])
 
 
 def _stored_rows(operator: InstantAggregate, sections: Sequence[Sections], span: Span) -> Timed:
@@ -410,7 +292,7 @@ def _stored_rows(operator: InstantAggregate, sections: Sequence[Sections], span:
     separating = operator.validity.partition_columns(operator.rows, keys, routed=routed)
     held = touched(held, separating, span.emitted_to)
     order = np.lexsort((held.position, held.at))
-    held = Held(held.table.take(pa.array(order)), held.at[order], held.position[order], held.live[order])
+    held = held.take(order)
     ends = operator.validity.ends(held, operator.rows, operator.extents)
     shown = operator.validity.shown(held, operator.rows) & (ends >= span.emitted_to)
     held, ends = held.where(shown), ends[shown]

@@ -20,7 +20,7 @@ from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sect
 from headrace.operators.base.ranges import dense_ranks
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents
-from headrace.operators.families.finishing import emit_by_query
+from headrace.operators.families.finishing import emit_items
 from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit, unite
 from headrace.operators.output.output_stage import Finish
@@ -232,7 +232,7 @@ class InstantRows(RowFamilyMember, RowOperator):
     ) -> FamilyStep:
         """The same for all queries in one step, then emitted by query."""
         state, items, span = self.together(cohort.queries).changed(runs, deltas, advance)
-        return FamilyStep(state, emit_by_query(cohort, items, span, self.emit_mode))
+        return FamilyStep(state, emit_items(cohort, items, span, self.emit_mode))
 
     def changed(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance

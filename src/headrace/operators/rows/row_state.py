@@ -204,6 +204,10 @@ class Held:
             else Held(self.table.filter(pa.array(keep)), self.at[keep], self.position[keep], self.live[keep])
         )
 
+    def take(self, rows: Ints) -> Held:
+        """Rows by index, in that order."""
+        return Held(self.table.take(pa.array(rows)), self.at[rows], self.position[rows], self.live[rows])
+
     def column(self, name: str) -> pa.Array:
         """A stored column."""
         return flat(self.table.column(name))
