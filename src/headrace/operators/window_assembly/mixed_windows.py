@@ -16,7 +16,6 @@ import pyarrow as pa
 from headrace.operators.aggregates.cell_table import (
     FIRST_KEY,
     KEY,
-    Gathered,
     Layout,
     WindowCells,
     gather,
@@ -24,8 +23,7 @@ from headrace.operators.aggregates.cell_table import (
 )
 from headrace.operators.base.group_codes import Ints, compact, ints, picked
 from headrace.operators.panes.closed_panes import ClosedPanes
-from headrace.operators.panes.pane_keys import covers, levels_and_blocks
-from headrace.operators.panes.panes import HIGHEST
+from headrace.operators.panes.pane_keys import covers
 from headrace.operators.panes.window_lengths import WindowLengths
 
 _WINDOWS_AT_ONCE: Final = 64
@@ -45,22 +43,12 @@ def mixed_windows(
 def _combined(layout: Layout, tables: Sequence[pa.Table], window: Ints, due: range) -> WindowCells:
     """The cells of tables whose rows belong to windows; `window` counts from the first of `due`."""
     rows = gather(layout, tables)
-    count, order = rows.groups.count, _by_first_row(rows)
-    rank = np.empty(count, np.int64)
-    rank[order] = np.arange(count)
-    codes, live = compact(window * count + rank[rows.groups.codes], len(due) * count)
+    count = rows.groups.count
+    codes, live = compact(window * count + rows.groups.codes, len(due) * count)
     answer = reduce_answer(layout, rows.answer, codes, len(live))
     window_index, group_index = np.divmod(live, count)
-    keys = tuple(picked(key, order[group_index]) for key in rows.groups.keys)
+    keys = tuple(picked(key, group_index) for key in rows.groups.keys)
     return WindowCells(window_index + due.start, keys, answer)
-
-
-def _by_first_row(rows: Gathered) -> Ints:
-    """The groups in the order of their first blocks in time."""
-    levels, blocks = levels_and_blocks(rows.blocks)
-    first = np.full(rows.groups.count, HIGHEST)
-    np.minimum.at(first, rows.groups.codes, blocks << levels)
-    return np.argsort(first, kind="stable")
 
 
 @dataclass(frozen=True, slots=True)
