@@ -24,12 +24,12 @@ from headrace.operators.sharing import shared_panes
 from headrace.operators.window_assembly import window_closing
 from headrace.planner.lowering.lower import lower
 from headrace.reference.history import History, StreamRow, record
-from headrace.schema import BIGINT, DOUBLE
+from headrace.schema import BIGINT, BOOLEAN, DOUBLE
 from tests.laws import strategies as some
 from tests.laws.comparing import canonical
 from tests.laws.driving import described, plain
 from tests.laws.families import Families, Registered
-from tests.laws.strategies import SCAN, TICK, column
+from tests.laws.strategies import SCAN, TICK, column, literal
 from tests.laws.test_laws import SCHEMAS, expected
 
 CALLS = (
@@ -123,6 +123,29 @@ def test_windows_of_many_lengths_answer_and_store_as_each_alone(data: st.DataObj
             assert canonical(answer) == canonical(expected(asked.query, history, final=True)), (
                 asked.operator.id
             )
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_a_query_that_is_behind_keeps_the_rows_of_its_own_windows(short: int) -> None:
+    rows = [{"k": str(n), "g": 0, "x": n, "y": 0.5, "at": n * TICK // 2} for n in range(80)]
+    history = History({"s": record([rows[:40], rows[40:]], "at")}, {"names": ()})
+    lengths = (2 * TICK, 30 * TICK)
+    wheres = (None, some.call("<", column("x"), literal(1000, BIGINT), kind=BOOLEAN))
+    asked = [
+        query(TimeSlide(length, TICK), where, ["k"], CALLS[0])
+        for length, where in zip(lengths, wheres, strict=True)
+    ]
+    queries = [Registered(each, lower(f"q{n}", each, f"q{n}"), 0, 1 << 30) for n, each in enumerate(asked)]
+    cuts = [_splits([row for row in history.streams["s"].rows if row.epoch == epoch]) for epoch in (1, 2)]
+    driven = Families(queries, history, SCHEMAS, stores_rows=True)
+    driven.run(cuts, [1, 1], {})
+    queries[short].emitted_to -= TICK  # as if it were paused; the other's windows have other lengths
+    driven.merge_all()
+    stored = [sum(rows_stored(driven, each).values()) for each in queries]
+    assert stored[1] > 10 * stored[0] > 0
+    driven.end()
+    answer = [row for part in queries[1 - short].results for row in plain(part, asked[1 - short])]
+    assert canonical(answer) == canonical(expected(asked[1 - short], history, final=True))
 
 
 def _splits(rows: Sequence[StreamRow]) -> list[list[StreamRow]]:

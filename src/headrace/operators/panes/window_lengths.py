@@ -46,10 +46,10 @@ class WindowLengths:
         lengths = {panes: panes.per_window or 0 for panes in distinct}
         if len(distinct) < 2 or not all(lengths.values()):
             return None
-        numbers, rows = np.array([number for number, _, _ in windows], np.int64), list(windows)
-        panes = np.array([lengths[panes] for _, panes, _ in rows], np.int64)
+        numbers = np.array([number for number, _, _ in windows], np.int64)
+        panes = np.array([lengths[panes] for _, panes, _ in windows], np.int64)
         tops = np.array([top_level(length) for length in panes.tolist()], np.int64)
-        ranges = np.array([range_ for _, _, range_ in rows], np.int64)
+        ranges = np.array([range_ for _, _, range_ in windows], np.int64)
         order = np.argsort(numbers)
         longest = max(distinct, key=lengths.__getitem__)
         return WindowLengths(longest, numbers[order], panes[order], tops[order], ranges[order])
@@ -76,8 +76,8 @@ class WindowLengths:
         return len(np.unique(self.panes))
 
     def places(self, numbers: Ints) -> Ints:
-        """The index of the query of each of these numbers; 0 if all windows are equal."""
-        places: Ints = np.searchsorted(self.numbers, numbers)
+        """The index of the query of each of these numbers: of any query, if it was dropped or all windows are equal."""
+        places: Ints = np.minimum(np.searchsorted(self.numbers, numbers), max(0, len(self.numbers) - 1))
         return places
 
     def still_needed(self, numbers: Ints, levels: Ints, blocks: Ints, window: int) -> np.ndarray:
