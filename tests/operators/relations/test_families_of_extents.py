@@ -25,6 +25,8 @@ WINDOWS: dict[str, list[Window]] = {
     "ends at rows": [TupleSlide(n * TICK, 3, K) for n in (1, 4, 20)],
     "sessions": [Session(n * TICK // 2, K) for n in (1, 2, 4)],
 }
+IDS = ("q0", "q4", "q6", "q7")
+"""Their slots are of different tasks."""
 KEYS = {"by k": ("k",), "by k and g": ("k", "g"), "of all": ()}
 
 
@@ -64,8 +66,8 @@ def test_each_answers_as_alone(windows: str, keys: str, rows: bool) -> None:
     past = history()
     wanted = [query(window, KEYS[keys], rows=rows) for window in WINDOWS[windows]]
     queries = [
-        Registered(each, lower(f"q{n}", each, f"q{n}"), 9 if n == 2 else 0, 1 << 30)
-        for n, each in enumerate(wanted)
+        Registered(each, lower(id_, each, id_), 9 if id_ == "q6" else 0, 1 << 30)
+        for id_, each in zip(IDS, wanted, strict=False)
     ]
     assert len({each.operator.family_key for each in queries}) == 1
     assert queries[0].operator.family_key is not None
