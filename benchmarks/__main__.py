@@ -24,6 +24,7 @@ from benchmarks.suite.instants import instants
 from benchmarks.suite.invoke import invoke
 from benchmarks.suite.joins import joins, late_joins, skewed_joins
 from benchmarks.suite.latency import latency
+from benchmarks.suite.many_ranges import many_ranges
 from benchmarks.suite.memory import memory
 from benchmarks.suite.psoup import figure_7, figure_9
 from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuation
@@ -47,6 +48,7 @@ SUITE = {
     "sliding": sliding,
     "shared": shared,
     "ranges": ranges,
+    "many-ranges": many_ranges,
     "buffering": buffering,
     "band": band,
     "blocks": blocks,

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from headrace.language.render.expression_text import render_expression
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,6 @@ from headrace.errors import UserError
 from headrace.language.binder.expressions.expression_binder import bind_expression
 from headrace.language.binder.query_binder import bind_query
 from headrace.language.parser.literals import number
-from headrace.language.render.expression_text import render_expression
 from headrace.language.syntax.lexer import FEWEST, tokens
 from headrace.operators.query_index.predicates.attribute_factors import MOST_CANDIDATES, factor
 from headrace.operators.query_index.predicates.normal_form import normal

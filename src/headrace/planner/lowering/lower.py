@@ -61,7 +61,7 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
     """
     lowering = Lowering(name, query, _meant(query), operator_id)
     rule = first_of(LOWERINGS, lowering)
-    return rule.build(replace(lowering, rule=rule.name))
+    return rule.build(replace(lowering, rule=rule.name)).in_family()
 
 
 def _meant(query: Query) -> Shape:

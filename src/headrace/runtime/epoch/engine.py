@@ -21,6 +21,7 @@ from headrace.errors import StoreError, outcome_unless_known
 from headrace.observation import EpochObservation
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
+from headrace.runtime.backfill.former_states import under_current_names
 from headrace.runtime.backfill.operator_progress import ArchiveEntry
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
 from headrace.runtime.backfill.replay import Archives
@@ -111,6 +112,7 @@ class Engine:
         self.backfill_planner.due.clear()
         self.replan()
         if self.published.plan and not is_readable(self.home.store, self.published.plan):
+            self.manifest = under_current_names(self.home.store, self.manifest, self.plan)
             self._publish(EpochWork("tick"), ())
 
     def collect(self) -> Collected:

@@ -67,10 +67,13 @@ def _sections(home: Home, manifest: Manifest, operator: Operator) -> Iterator[Se
     """The operator's state in each run; of a family's state only its own rows."""
     prefix = f"{state_name(operator)}/"
     for run in manifest.state:
-        tables = {
-            name.removeprefix(prefix): table
-            for name, table in open_run(home.store, run.name).items()
-            if name.startswith(prefix)
-        }
+        tables = _named(open_run(home.store, run.name), prefix)
         rows = {name: operator.own_rows([table])[0] for name, table in tables.items()}
         yield {name: table for name, table in rows.items() if table.num_rows}
+        if operator.family_key is not None:  # state that it stored before it had a family
+            yield operator.for_family(_named(open_run(home.store, run.name), f"{operator.id}/"))
+
+
+def _named(sections: Sections, prefix: str) -> dict[str, pa.Table]:
+    """The sections whose names have a prefix, without it."""
+    return {name.removeprefix(prefix): table for name, table in sections.items() if name.startswith(prefix)}
