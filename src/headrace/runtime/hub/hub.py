@@ -328,6 +328,7 @@ class Hub(Pipeline):
             self.open_sinks.close()
         finally:
             self.is_closed = True
+            self.loop.engine.executor.close()
             self._closing.close()
 
     def on_close(self, action: Callable[[], object]) -> None:
