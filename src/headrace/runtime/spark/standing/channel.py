@@ -21,14 +21,14 @@ _HEADER: Final = struct.Struct(">QqQ")
 _NONCE_BYTES: Final = 32
 _HANDSHAKE_SECONDS: Final = 5.0
 _LOST_SECONDS: Final = 15
-"""A host that does not acknowledge for this long is lost, as far as the system can see."""
+"""A host that acknowledges nothing for this long counts as lost."""
 
 BEAT: Final = -1
 """Tag of an empty frame that shows that its sender is alive."""
 
 
 class ConnectionLost(ConnectionError):
-    """The process at the other end has ended, closed the connection, or is not who it should be."""
+    """The process at the other end has ended, closed the connection, or does not know the secret."""
 
 
 class Frame(NamedTuple):
@@ -164,7 +164,7 @@ class Channel:
 
 
 def transfer(channels: Iterable[Channel], seconds: float | None) -> list[tuple[Channel, Frame]]:
-    """Send and receive what is possible on these channels, after waiting at most `seconds` for any of it (None: for ever).
+    """Send and receive what is possible on these channels, after waiting at most `seconds` for any of it (None: without limit).
 
     Raises `ConnectionLost` when one of them has ended.
     """
@@ -189,7 +189,7 @@ def finish_sending(channels: Sequence[Channel]) -> None:
     """Hand all queued bytes to the system. Frames that arrive meanwhile would be out of turn: raises `ConnectionLost`."""
     while any(channel.is_sending for channel in channels):
         if transfer(channels, None):
-            raise ConnectionLost("a frame that nobody waits for")
+            raise ConnectionLost("a frame that was not expected")
 
 
 def next_frame(channel: Channel, seconds: float) -> Frame:
@@ -219,7 +219,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def _notice_lost_hosts(connection: socket.socket) -> None:
-    """Let the system end a connection whose host is lost: no packet of it says so."""
+    """Let the system end a connection whose host is lost, which sends no packet about it."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", 5),

@@ -1,7 +1,7 @@
 """The driver's side of standing tasks: one long barrier job of Spark, and the connections to its tasks.
 
-A barrier job gets all of its cores at once or none, and tells each task on which hosts the others are. Whatever goes wrong ends
-the job as a whole: tasks end when their connections do, and Spark kills those that do not.
+A barrier job gets all of its cores at once or none. Whatever goes wrong ends the job as a whole: tasks end when their connections
+do, and Spark kills those that do not.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class StandingJob:
                 self._job.join()
 
     def _meet(self) -> None:
-        """Accept all tasks, tell each the addresses of all, and wait until they are connected to each other."""
+        """Accept all tasks, send each the addresses of all, and wait until they are connected to each other."""
         until = time.monotonic() + START_SECONDS
         joined: dict[int, tuple[Channel, tuple[str, int]]] = {}
         self._listener.settimeout(_POLL_SECONDS)

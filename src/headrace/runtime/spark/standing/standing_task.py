@@ -22,6 +22,7 @@ from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, S
 from headrace.runtime.spark.standing.channel import (
     Channel,
     ConnectionLost,
+    Frame,
     finish_sending,
     next_frame,
     transfer,
@@ -72,6 +73,7 @@ class StandingTask:
         self.host = LOOPBACK
         if not self.invitation.local:
             self.host = context.getTaskInfos()[self.index].address.rpartition(":")[0]
+        self._early: list[Frame] = []  # blobs of tasks that began the next epoch sooner
         with suppress(OSError):
             self._stay()
         yield self.index
@@ -80,11 +82,13 @@ class StandingTask:
         with ExitStack() as opened:
             self._join(opened)
             channels, patience = [self.driver, *self.peers.values()], self.invitation.patience
-            while time.monotonic() - self.driver.heard < patience:
-                for channel, frame in transfer(channels, patience):
-                    if channel is not self.driver:
-                        raise ConnectionLost("a blob before its epoch")
+            idle_since = time.monotonic()
+            while time.monotonic() - max(idle_since, self.driver.heard) < patience:
+                frames = transfer(channels, patience)
+                self._early += [frame for channel, frame in frames if channel is not self.driver]
+                for frame in (frame for channel, frame in frames if channel is self.driver):
                     self.run(frame.round, pickle.loads(frame.data))
+                    idle_since = time.monotonic()
 
     def _join(self, opened: ExitStack) -> None:
         """Connect to the driver, then to all other tasks: to lower ones, accepting higher ones."""
@@ -133,13 +137,17 @@ class StandingTask:
 
     def exchange(self, number: int, awaited: int, blobs: Mapping[int, list[bytes]]) -> None:
         """Receive as many blobs of other tasks as are `awaited` while the own ones are sent."""
-        peers = list(self.peers.values())
-        while awaited or any(peer.is_sending for peer in peers):
-            for channel, frame in transfer([self.driver, *peers], None):
-                if channel is self.driver or frame.round != number:
-                    raise ConnectionLost("a frame of another epoch")
+        peers, frames = list(self.peers.values()), self._early
+        self._early = []
+        while True:
+            for frame in frames:
+                if frame.round != number:
+                    raise ConnectionLost("a blob of another epoch")
                 blobs[frame.tag].append(frame.data)
-                awaited -= 1
+            awaited -= len(frames)
+            if not (awaited or any(peer.is_sending for peer in peers)):
+                return
+            frames = [frame for _, frame in transfer([*peers, self.driver], None)]
 
     def advance(self, message: StateMessage, blobs: Sequence[bytes]) -> StateReceipt | Failure:
         """The receipt of one state task."""

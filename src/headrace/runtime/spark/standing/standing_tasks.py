@@ -52,7 +52,10 @@ class StandingTasks:
             )
         self.use = chosen
         self._context = context
+        self.epochs = 0
+        """Epochs that were run in standing tasks."""
         self._job: StandingJob | None = None
+        self._started: list[StandingJob] = []
         self._slots = 0
         self._pace = Pace()
 
@@ -74,9 +77,12 @@ class StandingTasks:
                 "  Nothing of the epoch counts. Its worker was killed from outside, or out of memory."
             ) from error
         except NotForeseen:
+            self._pace.failed(time.monotonic())
+            self.end()
             return None
         if receipts is not None:
             self._pace.succeeded()
+            self.epochs += 1
         return receipts
 
     def saw(self, scans: Sequence[ScanMessage], began: float) -> None:
@@ -91,9 +97,8 @@ class StandingTasks:
 
     def close(self) -> None:
         """End the standing tasks, and wait until Spark has their cores again."""
-        job = self._job
         self.end()
-        if job is not None:
+        for job in self._started:
             job.join(_JOIN_SECONDS)
 
     def _job_for(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> StandingJob | None:
@@ -121,8 +126,8 @@ class StandingTasks:
         """Start a standing job, if there are cores for it."""
         with _starting:
             self._slots = slots_of(self._context)
-            tasks = min(states, self._slots // 2)
-            if tasks < 1 or _held() + tasks >= self._slots:
+            tasks = tasks_for(states, self._slots, _held())
+            if tasks < 1:
                 return
             with suppress(Py4JError, PySparkException, OSError):  # it cannot have one: jobs do without
                 self._job = StandingJob(
@@ -132,7 +137,17 @@ class StandingTasks:
                     silence_seconds=self.silence_seconds,
                     task=self.task,
                 )
+                self._started = [*(job for job in self._started if job.holds_cores), self._job]
                 _jobs.append(self._job)
+
+
+def tasks_for(states: int, slots: int, held: int) -> int:
+    """The number of standing tasks for so many state tasks; 0 when there are no cores for them.
+
+    `held` of the `slots` are held by standing tasks of other hubs.
+    """
+    tasks = min(states, slots // 2)
+    return tasks if held + tasks < slots else 0
 
 
 def slots_of(context: SparkContext) -> int:
