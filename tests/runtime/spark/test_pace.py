@@ -41,6 +41,11 @@ def test_three_small_and_short_epochs_in_a_row_are_frequent(
     assert paced(*epochs).is_due(now) is is_due
 
 
+@pytest.mark.parametrize(("took", "was_long"), [(0.5, False), (0.51, True)])
+def test_an_epoch_with_few_rows_may_take_long(took: float, was_long: bool) -> None:
+    assert paced((0.0, 9.0, True), (10.0, 10.0 + took, True)).was_long is was_long
+
+
 def test_each_failure_in_a_row_doubles_the_wait() -> None:
     pace, waits = Pace(), []
     for _ in range(9):

@@ -36,6 +36,8 @@ class Pace:
     """After a failure standing tasks are not started before."""
     failures: int = 0
     successes: int = 0
+    was_long: bool = False
+    """Whether the last epoch took long, in spite of few rows."""
 
     def is_due(self, now: float) -> bool:
         """Whether standing tasks should be started with the small epoch that begins now."""
@@ -45,7 +47,8 @@ class Pace:
     def saw(self, *, small: bool, began: float, ended: float) -> None:
         """Count an epoch."""
         often = began - self.ended <= _OFTEN_SECONDS
-        small = small and ended - began <= _LONG_SECONDS
+        self.was_long = ended - began > _LONG_SECONDS
+        small = small and not self.was_long
         self.in_a_row = (self.in_a_row + 1 if often else 1) if small else 0
         self.ended = ended
 

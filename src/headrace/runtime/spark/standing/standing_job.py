@@ -172,6 +172,8 @@ class StandingJob:
         try:
             with suppress(OSError, EOFError, pickle.UnpicklingError):
                 self._meet()
+            if not self._ready.is_set():
+                self.end()
             while not self._over.wait(self._idle):
                 with self._lock:
                     if time.monotonic() - self._used >= self._idle:
@@ -192,7 +194,6 @@ class StandingJob:
         self._listener.settimeout(_POLL_SECONDS)
         while len(joined) < self.tasks:
             if self._over.is_set() or time.monotonic() > until:
-                self.end()
                 return
             with suppress(TimeoutError, ConnectionLost):
                 channel = Channel.accepted(self._listener.accept()[0], self._secret)

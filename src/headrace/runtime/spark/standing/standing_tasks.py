@@ -110,7 +110,7 @@ class StandingTasks:
             if not self._job.was_ready:
                 self._pace.failed(now)
             self._job = None
-        if not always and not is_small(scans):
+        if not always and (self._pace.was_long or not is_small(scans)):
             if self._job is not None and max(len(scans), len(states)) > self._slots - _held():
                 self.end()
             return None
