@@ -147,6 +147,19 @@ def test_a_home_goes_on_at_other_numbers_of_tasks_and_with_jobs_between(
         assert_as_the_reference(hub, files)
 
 
+def test_a_blob_that_arrives_before_its_epochs_message_is_read_is_taken(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    class Late(StandingTask):
+        def _join(self, opened: Any) -> None:
+            super()._join(opened)
+            time.sleep(0.7 * self.index)
+
+    rig = Rig(tmp_path, ONE_FILE)
+    rig.drop(*FILES)
+    assert_answers(rig, executor(spark, Late), failures=0)
+
+
 def test_a_query_registered_late_has_its_backfill_too(spark: SparkSession, tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
@@ -358,6 +371,18 @@ def test_idle_tasks_give_their_cores_back_and_come_again(spark: SparkSession, tm
     assert active_jobs(spark) == 0
 
 
+def test_tasks_whose_driver_is_stopped_end_by_themselves(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing_job, "_PATIENCE", 2)
+    job = standing_job.StandingJob(spark.sparkContext, 2, idle_seconds=1, silence_seconds=20)
+    assert job.wait()
+    with job._lock:  # the driver does nothing
+        assert job.holds_cores
+        waited(lambda: not job.holds_cores)
+    job.join(20)
+
+
 def test_a_task_that_dies_between_epochs_costs_no_attempt(spark: SparkSession, tmp_path: Path) -> None:
     mark = tmp_path / "process"
 
@@ -391,6 +416,7 @@ def test_a_large_epoch_takes_the_cores_and_small_frequent_ones_get_tasks_again(
                 made.standing._job.wait()
         epochs, job = made.standing.epochs, made.standing._job
         assert epochs > 0
+        assert spark.sparkContext.parallelize(range(4), 2).count() == 4  # a core is left
         assert job is not None
         monkeypatch.setattr(pace, "SMALL_ROWS", 0)
         rig.drop(ROWS[8:9])
