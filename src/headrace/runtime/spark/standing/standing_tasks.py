@@ -124,21 +124,21 @@ class StandingTasks:
 
     def _start(self, states: int) -> None:
         """Start a standing job, if there are cores for it."""
-        with _starting:
+        # Errors: the session cannot have one. Jobs do without.
+        with _starting, suppress(Py4JError, PySparkException, OSError):
             self._slots = slots_of(self._context)
             tasks = tasks_for(states, self._slots, _held())
             if tasks < 1:
                 return
-            with suppress(Py4JError, PySparkException, OSError):  # it cannot have one: jobs do without
-                self._job = StandingJob(
-                    self._context,
-                    tasks,
-                    idle_seconds=self.idle_seconds,
-                    silence_seconds=self.silence_seconds,
-                    task=self.task,
-                )
-                self._started = [*(job for job in self._started if job.holds_cores), self._job]
-                _jobs.append(self._job)
+            self._job = StandingJob(
+                self._context,
+                tasks,
+                idle_seconds=self.idle_seconds,
+                silence_seconds=self.silence_seconds,
+                task=self.task,
+            )
+            self._started = [*(job for job in self._started if job.holds_cores), self._job]
+            _jobs.append(self._job)
 
 
 def tasks_for(states: int, slots: int, held: int) -> int:
@@ -146,8 +146,7 @@ def tasks_for(states: int, slots: int, held: int) -> int:
 
     `held` of the `slots` are held by standing tasks of other hubs.
     """
-    tasks = min(states, slots // 2)
-    return tasks if held + tasks < slots else 0
+    return max(0, min(states, slots // 2, slots - 1 - held))
 
 
 def slots_of(context: SparkContext) -> int:
