@@ -74,7 +74,9 @@ def test_a_beat_does_not_cut_a_frame_in_two() -> None:
     data = b"x" * (16 << 20)
     other.send(1, 2, data)
     assert other.is_sending
+    queued = len(other._outgoing)
     other.beat()
+    assert len(other._outgoing) == queued
     sending = threading.Thread(target=lambda: channel.finish_sending([other]))
     sending.start()
     assert next_frame(one, 20) == Frame(1, 2, data)

@@ -19,6 +19,7 @@ from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.errors import EpochFailed, UserError
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.spark.spark_executor import SparkExecutor
 from headrace.runtime.spark.standing import pace, standing_job, standing_tasks
 from headrace.runtime.spark.standing.standing_task import StandingTask
@@ -145,6 +146,21 @@ def test_a_home_goes_on_at_other_numbers_of_tasks_and_with_jobs_between(
             hub.catch_up()
     with Hub(rig.home, executor(spark), tasks=2) as hub:
         assert_as_the_reference(hub, files)
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 5])
+def test_several_scans_of_an_epoch_are_divided_and_exchanged_both_ways(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tasks: int
+) -> None:
+    monkeypatch.setattr(EpochWork, "tasks", lambda work, cores: max(1, len(work.splits)))
+    rig = Rig(tmp_path)
+    rig.drop(*cut(ROWS, 12, 20, 41, 50))
+    with Hub(rig.home, executor(spark), tasks=tasks) as hub:
+        hub.execute(rig.script(QUERIES | SEVERAL))
+        assert_as_the_reference(hub, [ROWS])
+        assert hub.status()["failures"]["count"] == 0
+        assert hub.status()["streams"]["s"]["rows"] == len(ROWS)
+        assert len(list((rig.home / "archive" / "s").iterdir())) >= 3  # one a scan task
 
 
 def test_a_blob_that_arrives_before_its_epochs_message_is_read_is_taken(
@@ -353,7 +369,10 @@ def waited(condition: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.02)
 
 
-def test_idle_tasks_give_their_cores_back_and_come_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_idle_tasks_give_their_cores_back_and_come_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing_job, "_PATIENCE", 1000)
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(FILES[0])
     made = executor(spark, idle_seconds=0.3)
