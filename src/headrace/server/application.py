@@ -9,8 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
 
 from fastapi import Depends, FastAPI
+from fastapi.responses import FileResponse
+from fastapi.staticfiles import StaticFiles
 
 from headrace import __version__
 from headrace.runtime.home.lru_cache import Recent
@@ -21,6 +25,12 @@ from headrace.server.metrics import HubMetrics, Measured
 from headrace.server.problems import add_handlers
 from headrace.server.repetition import Repetitions
 from headrace.server.routes import followers, observation, queries, statements, streams
+
+CONSOLE: Final = Path(__file__).with_name("console")
+_ONLY_OURS: Final = (
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
+)
+"""What a browser may load for the console: files of this server."""
 
 
 def application(hub: Hub, access: Access, publications: Publications) -> FastAPI:
@@ -52,5 +62,12 @@ def application(hub: Hub, access: Access, publications: Publications) -> FastAPI
     for routes in (statements, queries, followers, streams, observation):
         app.include_router(routes.router, dependencies=[Depends(access)])
     app.state.access = access
+    app.mount("/console", StaticFiles(directory=CONSOLE), name="console")
+    app.add_api_route("/", _console, include_in_schema=False)
     app.include_router(followers.socket_router)
     return app
+
+
+def _console() -> FileResponse:
+    """The console's page. It has no facts of the home: its requests have a token where one is needed."""
+    return FileResponse(CONSOLE / "index.html", headers={"Content-Security-Policy": _ONLY_OURS})
