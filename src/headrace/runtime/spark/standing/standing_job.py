@@ -174,7 +174,7 @@ class StandingJob:
                 self._meet()
             if not self._ready.is_set():
                 self.end()
-            while not self._over.wait(self._idle):
+            while not self._over.wait(max(0.0, self._used + self._idle - time.monotonic())):
                 with self._lock:
                     if time.monotonic() - self._used >= self._idle:
                         self._close()
