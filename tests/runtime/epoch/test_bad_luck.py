@@ -113,20 +113,24 @@ def test_a_home_that_may_not_be_written_is_told(tmp_path: Path) -> None:
 
 
 class Harmed(SparkExecutor):
-    """What its tasks do first is for the test to say; it runs in the workers."""
+    """What its tasks do first is for the test to say; it runs in the workers, every epoch as a job of its own."""
 
     harm = staticmethod(lambda: None)
 
-    def _job(self, scans: Any, orders: dict[int, bytes]) -> Any:
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__(spark, standing="never")
+
+    def _job(self, scans: Any, states: Any) -> Any:
         harm = self.harm
 
         def scan(messages: Any) -> Any:
             harm()
             yield from spark_executor._scan(messages)
 
+        pickled = {state.task: spark_executor.pickle.dumps(state) for state in states}
         parts = self._context.parallelize([spark_executor.pickle.dumps(each) for each in scans], len(scans))
-        blobs = parts.mapPartitions(scan).partitionBy(len(orders), spark_executor._owner)
-        return blobs.mapPartitionsWithIndex(spark_executor._State(orders)).collect()
+        blobs = parts.mapPartitions(scan).partitionBy(len(pickled), spark_executor._owner)
+        return blobs.mapPartitionsWithIndex(spark_executor._State(pickled)).collect()
 
 
 @pytest.mark.spark

@@ -31,6 +31,10 @@ class Executor(Protocol):
         """Restart after a failed epoch what the failure may have stopped, a JVM; returns whether that was needed."""
         ...
 
+    def close(self) -> None:
+        """Release what it holds between epochs: its hub is closed."""
+        ...
+
 
 class LocalExecutor:
     """All tasks in this process, one after the other, without a JVM. For tests, `hr.test` and small inputs."""
@@ -48,3 +52,6 @@ class LocalExecutor:
     def revive(self) -> bool:
         """False: only this process could be lost."""
         return False
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -329,7 +329,8 @@ class Hub(Pipeline):
             self.open_sinks.close()
         finally:
             self.is_closed = True
-            self._closing.close()
+            with self._closing:
+                self.loop.engine.executor.close()
 
     def on_close(self, action: Callable[[], object]) -> None:
         """Call `action` when the hub is closed (the last registered first)."""

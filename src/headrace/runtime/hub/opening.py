@@ -31,7 +31,8 @@ def open_hub(
 ) -> Hub:
     """Open (or make) the home in a folder and become its writer.
 
-    `spark`: use this session instead of an own one. `cores`: of the own session (default: all). `local`: run without Spark
+    `spark`: use this session instead of an own one; its setting `spark.headrace.standingTasks` (`auto`, `never`, `always`) is
+    the use of standing tasks for small epochs (decision 22). `cores`: of the own session (default: all). `local`: run without Spark
     or a JVM, in this process, for tests and small inputs. `brief`: start faster, for short runs. `tasks`: state tasks an
     epoch (default: one a core); it may differ each time. `synopsis_bytes`: the limit of the synopses of all queries together,
     for one group each (default: none); queries registered now that leave WITHIN out get the least error that fits.
