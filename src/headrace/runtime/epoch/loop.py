@@ -126,6 +126,8 @@ class Loop:
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
+                if not self.engine.executor.ready(_IDLE_SECONDS):
+                    continue  # without the lock: statements and pushes do not wait for the start of Spark
                 if self._supervised_step(lambda: not self._stop.is_set(), live_first=True) is None:
                     self._stop.wait(_IDLE_SECONDS)
         except BaseException as error:  # noqa: BLE001 - raised by stop() and to those who wait

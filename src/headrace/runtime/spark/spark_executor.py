@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
@@ -23,6 +23,8 @@ from pyspark.sql import SparkSession
 from headrace.errors import EpochFailed, HeadraceError
 from headrace.runtime.home.gc_control import modules_not_sought
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
+from headrace.runtime.spark.given_session import GivenSession
+from headrace.runtime.spark.own_session import OwnSession
 from headrace.runtime.spark.session import was_interrupted
 from headrace.runtime.tasks.scan.scan_task import run_scan
 from headrace.runtime.tasks.state.state_task import run_state
@@ -57,15 +59,19 @@ class _Failure:
 class SparkExecutor:
     """Runs epochs on a Spark session."""
 
-    def __init__(self, spark: SparkSession, renew: Callable[[], SparkSession] | None = None) -> None:
-        """`renew` replaces the session when its JVM is lost; without it that is up to the session's owner."""
-        self._renew = renew
-        self._use(spark)
+    def __init__(self, session: GivenSession | OwnSession) -> None:
+        """An own session may still be starting: what needs it waits for it, and raises why it did not start."""
+        self._session = session
+        self.cores = session.cores
 
-    def _use(self, spark: SparkSession) -> None:
-        self.spark = spark
-        self._context: SparkContext = spark.sparkContext
-        self.cores = self._context.defaultParallelism
+    @property
+    def spark(self) -> SparkSession:
+        """The session, for DataFrames."""
+        return self._session.spark
+
+    @property
+    def _context(self) -> SparkContext:
+        return self._session.context
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
         """One job; with nothing to scan, one stage.
@@ -73,8 +79,9 @@ class SparkExecutor:
         Raises a task's own error, and `EpochFailed` with the task's message when Spark gave up on it.
         """
         before = sys.exception()
+        context = self._context
         try:
-            with _our_python(self._context):
+            with _our_python(context):
                 ended = self._job(scans, {state.task: pickle.dumps(state, protocol=5) for state in states})
         except Exception as error:
             if was_interrupted(error, before):
@@ -90,20 +97,28 @@ class SparkExecutor:
         return [receipt for receipt in ended if not isinstance(receipt, _Failure)]
 
     def revive(self) -> bool:
-        """Start another session if the JVM of this one is gone; whether it did.
+        """Start another session if the JVM of this one is gone, or it did not start; whether it did.
 
         Raises `EpochFailed` when the session was passed by a program.
         """
         if self._is_alive():
             return False
-        if self._renew is None:
-            raise EpochFailed(
-                "the JVM of the Spark session that was passed is gone\n"
-                "  Make another session and open the home with it: the home is complete, and continues where it was.",
-                lasting=True,
-            )
-        self._use(self._renew())
+        self._session.renew()
         return True
+
+    def ready(self, seconds: float) -> bool:
+        """Wait so long for a session that is starting; whether `run` would not wait for it."""
+        return self._session.ready(seconds)
+
+    def give_up(self) -> None:
+        """End the start of a session that is under way: what waits for it raises `SessionFailed`."""
+        self._session.give_up()
+
+    def as_status(self) -> dict[str, Any]:
+        """Plain values: whether the session is starting, ready or has failed to start, and why."""
+        failure = self._session.failure()
+        state = "failed" if failure is not None else "ready" if self.ready(0) else "starting"
+        return {"engine": "spark", "state": state, "error": None if failure is None else str(failure)}
 
     def _is_alive(self) -> bool:
         try:
