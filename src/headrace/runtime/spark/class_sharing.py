@@ -31,26 +31,33 @@ nice -n 19 "$@" -Xshare:dump -XX:SharedClassListFile="$LIST" -XX:SharedArchiveFi
 
 @dataclass(frozen=True, slots=True)
 class ClassSharing:
-    """The archive of one Java with one PySpark, and the list that a session writes when there is none."""
+    """The archive of one Java with one PySpark (None: this user has no cache folder), and the list of a session without one."""
 
     java: Java
-    archive: Path
+    archive: Path | None
     list: Path
+    is_recording: bool
+    """Whether the session writes the list of its classes, as there is no archive."""
 
     def options(self) -> tuple[str, ...]:
         """Options of a JVM: to use the archive, or else to write the list."""
-        if self.archive.exists():
-            return (f"-XX:SharedArchiveFile={self.archive}",)
-        return (f"-XX:DumpLoadedClassList={self.list}",)
+        if self.is_recording:
+            return (f"-XX:DumpLoadedClassList={self.list}",)
+        return (f"-XX:SharedArchiveFile={self.archive}",) if self.archive is not None else ()
 
     def make(self) -> bool:
         """Start to make the archive in a process that outlives this one; False if there is no list or one is being made.
 
         For after the JVM that wrote the list has ended.
         """
-        folder = self.archive.parent
-        if self.archive.exists() or not self.list.exists() or _is_being_made(self.archive):
+        if (
+            self.archive is None
+            or not self.list.exists()
+            or self.archive.exists()
+            or _is_being_made(self.archive)
+        ):
             return False
+        folder = self.archive.parent
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _remove_old(folder)
         listed = self.archive.with_suffix(f".{os.getpid()}.classes")
@@ -69,12 +76,11 @@ class ClassSharing:
         return True
 
 
-def class_sharing(java: Java, scratch: Path) -> ClassSharing | None:
-    """The archive for a Java and the installed PySpark, in the cache folder of this user; None where there is no such folder."""
+def class_sharing(java: Java, scratch: Path) -> ClassSharing:
+    """The archive for a Java and the installed PySpark, in the cache folder of this user."""
     folder = cache_folder()
-    if folder is None:
-        return None
-    return ClassSharing(java, folder / f"spark-{_fingerprint(java)}.jsa", scratch / "classes")
+    archive = None if folder is None else folder / f"spark-{_fingerprint(java)}.jsa"
+    return ClassSharing(java, archive, scratch / "classes", archive is not None and not archive.exists())
 
 
 def cache_folder() -> Path | None:

@@ -105,12 +105,13 @@ class DriverJvm:
         try:
             self.process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
-            self.kill()
+            self.process.kill()
+            self.process.wait()
 
     def kill(self) -> None:
         """End it at once: for one in which nothing has run yet."""
         self.process.kill()
-        self.process.wait()
+        self.process.communicate()
 
     def _said(self) -> str:
         lines = self._output.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-_LAST_LINES:]
@@ -126,8 +127,9 @@ def spark_home() -> Path:
 
 
 def spark_jars() -> list[Path]:
-    """The jars of PySpark, in an order that is the same in every process."""
-    return sorted((spark_home() / "jars").glob("*.jar"))
+    """The jars of PySpark, in an order that is the same in every process; slf4j first, as `spark-submit` has it."""
+    jars = (spark_home() / "jars").glob("*.jar")
+    return sorted(jars, key=lambda jar: (not jar.name.startswith("slf4j-api"), jar.name))
 
 
 def environment() -> dict[str, str]:

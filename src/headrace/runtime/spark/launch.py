@@ -21,11 +21,14 @@ from headrace.errors import HeadraceError
 from headrace.runtime.spark.class_sharing import ClassSharing, class_sharing
 from headrace.runtime.spark.java import find_java
 from headrace.runtime.spark.jvm import DriverJvm, environment
+from headrace.runtime.spark.nursery import NURSERY, Nursery
 
 _LOOPBACK: Final = "127.0.0.1"
 _ATTEMPTS: Final = 4  # of a task; plain local[n] never retries one
 _LONGEST_SOCKET_FOLDER = 60  # a socket's whole path may have 103 bytes (macOS) or 107; its name takes 43
 _SOCKET_PREFIX: Final = "headrace-"
+_SOCKETS: Final = "spark.python.unix.domain.socket.dir"
+_OF_WORKERS: Final = "spark.executorEnv."
 
 KEPT_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
@@ -86,7 +89,8 @@ class Launched:
 
     jvm: DriverJvm
     settings: Mapping[str, str]
-    sharing: ClassSharing | None
+    sharing: ClassSharing
+    nursery: Nursery | None
     _folders: ExitStack = field(default_factory=ExitStack)
 
     def end(self) -> None:
@@ -96,6 +100,8 @@ class Launched:
 
     def release(self) -> None:
         """The same after the JVM has ended."""
+        if self.nursery is not None:
+            self.nursery.end()
         self._folders.close()
         _TAKEN.release()
 
@@ -131,14 +137,31 @@ def launch(
         settings = {**named, **_FIXED, **_placed(scratch, cores, folders), **(extra or {})}
         sharing = class_sharing(java, scratch)
         options = [f"-Xmx{heap}", *_java_options(scratch, brief=brief)]
-        options += sharing.options() if sharing is not None else ()
+        options += sharing.options()
         options += [f"-D{name}={value}" for name, value in settings.items()]
-        jvm = DriverJvm(java, options, environment(), scratch)
+        variables = environment()
+        nursery = _nursery(settings, variables, scratch)
+        jvm = DriverJvm(java, options, variables, scratch)
     except BaseException:
         folders.close()
         _TAKEN.release()
         raise
-    return Launched(jvm, settings, sharing, folders)
+    return Launched(jvm, settings, sharing, nursery, folders)
+
+
+def _nursery(settings: Mapping[str, str], variables: dict[str, str], scratch: Path) -> Nursery | None:
+    """The process that workers are forked from, which `variables` of the JVM will name; None without short paths for sockets."""
+    if (folder := settings.get(_SOCKETS)) is None:
+        return None
+    path = Path(folder, "nursery")
+    given = {
+        name.removeprefix(_OF_WORKERS): value
+        for name, value in settings.items()
+        if name.startswith(_OF_WORKERS)
+    }
+    started = Nursery(path, {**variables, **given}, scratch / "spark.out")
+    variables[NURSERY] = str(path)
+    return started
 
 
 def _has_context() -> bool:
@@ -197,7 +220,7 @@ def _socket_settings(scratch: Path, folders: ExitStack) -> dict[str, str]:
     enabled = "spark.python.unix.domain.socket.enabled"
     if folder is None:
         return {enabled: "false"}
-    return {enabled: "true", "spark.python.unix.domain.socket.dir": str(folder)}
+    return {enabled: "true", _SOCKETS: str(folder)}
 
 
 def _socket_folder(scratch: Path, folders: ExitStack) -> Path | None:

@@ -6,6 +6,7 @@ import os
 import tempfile
 import threading
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,7 @@ class _Start:
 
     def __init__(self, home: Path, cores: int, *, brief: bool) -> None:
         self.context: Future[SparkContext] = Future()
-        self._given_up = False
+        self._given_up = self._is_warm = False
         home.mkdir(parents=True, exist_ok=True)
         # Java may have left unfinished files when it was killed: that is no reason to fail.
         self._scratch = tempfile.TemporaryDirectory(
@@ -84,14 +85,19 @@ class _Start:
         self._thread.start()
 
     def _run(self) -> None:
-        from headrace.runtime.spark.session import begin  # noqa: PLC0415 - while Java starts
+        from headrace.runtime.spark.session import begin, sql_session, warm  # noqa: PLC0415 - while Java starts
 
         try:
             context = begin(self._launched)
         except BaseException as failure:  # noqa: BLE001 - raised again where the context is asked for
             self.context.set_exception(SessionFailed(_GIVEN_UP) if self._given_up else failure)
-        else:
-            self.context.set_result(context)
+            return
+        self.context.set_result(context)
+        with suppress(Exception):  # whatever it is, the first epoch meets it too, and reports it
+            warm(context)
+            self._is_warm = True
+            if self._launched.sharing.is_recording:
+                sql_session(context)  # its classes are to be in the list too
 
     def give_up(self) -> None:
         if not self.context.done():
@@ -100,11 +106,11 @@ class _Start:
 
     def close(self) -> None:
         self.give_up()
-        self._thread.join()
         if self.context.exception() is None:
             from headrace.runtime.spark.session import close  # noqa: PLC0415 - it was imported by the start
 
             close(self._launched, self.context.result())
-            if self._launched.sharing is not None:
+            self._thread.join()
+            if self._is_warm:
                 self._launched.sharing.make()
         self._scratch.cleanup()

@@ -7,8 +7,9 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,7 @@ from headrace.runtime.spark.jvm import DriverJvm, SessionFailed
 from headrace.runtime.spark.launch import Launched, launch
 
 _END_SECONDS: Final = 15
+_HOLD_SECONDS: Final = 0.02
 _GATEWAY: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 
 
@@ -74,6 +76,18 @@ def begin(launched: Launched) -> SparkContext:
     _keep_py4j_silent()
     _keep_accumulators_silent(context)
     return context
+
+
+def warm(context: SparkContext) -> None:
+    """Have Spark fork a worker for each core, before an epoch needs them."""
+    cores = context.defaultParallelism
+    context.parallelize(range(cores), cores).mapPartitions(_hold).count()
+
+
+def _hold(rows: Iterable[int]) -> Iterable[int]:
+    """Keep a worker while the others get theirs: one that is free would be used again."""
+    time.sleep(_HOLD_SECONDS)
+    return rows
 
 
 def sql_session(context: SparkContext) -> SparkSession:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
@@ -23,11 +23,13 @@ from pyspark.sql import SparkSession
 from headrace.errors import EpochFailed, HeadraceError
 from headrace.runtime.home.gc_control import modules_not_sought
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
-from headrace.runtime.spark.given_session import GivenSession
-from headrace.runtime.spark.own_session import OwnSession
 from headrace.runtime.spark.session import was_interrupted
 from headrace.runtime.tasks.scan.scan_task import run_scan
 from headrace.runtime.tasks.state.state_task import run_state
+
+if TYPE_CHECKING:
+    from headrace.runtime.spark.given_session import GivenSession
+    from headrace.runtime.spark.own_session import OwnSession
 
 _FAILED: Final = b"\xff" * 8
 """Prefix of a blob that is a scan task's error: the length that other blobs begin with is never negative."""
