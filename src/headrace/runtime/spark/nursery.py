@@ -33,6 +33,6 @@ class Nursery:
             )
 
     def end(self) -> None:
-        """End it, for after the JVM: its daemons end with that."""
-        self._process.kill()
+        """End it and what was forked from it, for after the JVM; returns when it has ended."""
+        self._process.terminate()
         self._process.communicate()

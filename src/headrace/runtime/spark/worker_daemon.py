@@ -14,9 +14,10 @@ import select
 import signal
 import socket
 import sys
+import traceback
 from contextlib import suppress
 from types import FrameType
-from typing import Final
+from typing import Final, NoReturn
 
 from headrace.runtime.spark.nursery import NURSE, NURSERY
 
@@ -41,38 +42,50 @@ def _import_pipeline() -> None:
 
 
 def _nurse(path: str) -> None:
-    """Import the pipeline, and fork a daemon for each connection until standard input ends."""
+    """Import the pipeline, and fork a daemon for each connection until standard input ends or SIGTERM; end them then."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen()  # who comes during the imports waits
         _import_pipeline()
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        while True:
-            ready, _, _ = select.select([0, listening.fileno()], [], [])
-            if 0 in ready:
-                return
-            with listening.accept()[0] as waiting:
-                if os.fork() == 0:
-                    listening.close()
-                    _adopted(waiting)
+        daemons: list[int] = []
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+        try:
+            while 0 not in select.select([0, listening.fileno()], [], [])[0]:
+                with listening.accept()[0] as waiting:
+                    daemon = os.fork()
+                    if daemon == 0:
+                        listening.close()
+                        _adopted(waiting)
+                    daemons.append(daemon)
+        finally:
+            for daemon in daemons:  # of what has ended the number is not used again: nobody has asked for its end
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(daemon, signal.SIGKILL)  # a worker that was just forked is deaf to its daemon's SIGHUP
 
 
-def _adopted(waiting: socket.socket) -> None:
+def _adopted(waiting: socket.socket) -> NoReturn:
     """Be the daemon of the process at the other end: with its pipes, its environment and its arguments.
 
     The connection stays open until all workers have ended: its end is what the other process waits for.
     """
-    _, pipes, _, _ = socket.recv_fds(waiting, 1, len(_STANDARD))
-    for pipe, standard in zip(pipes, _STANDARD, strict=True):
-        os.dup2(pipe, standard)
-        os.close(pipe)
-    with waiting.makefile("rb") as message:
-        environment, sys.argv = json.load(message)
-    os.environ.clear()
-    os.environ.update(environment)
-    waiting.sendall(os.getpid().to_bytes(8))
-    _daemon()
-    sys.exit()
+    code: int | str | None = 1
+    try:
+        os.setpgid(0, 0)
+        _, pipes, _, _ = socket.recv_fds(waiting, 1, len(_STANDARD))
+        for pipe, standard in zip(pipes, _STANDARD, strict=True):
+            os.dup2(pipe, standard)
+            os.close(pipe)
+        with waiting.makefile("rb") as message:
+            environment, sys.argv = json.load(message)
+        os.environ.clear()
+        os.environ.update(environment)
+        waiting.sendall(os.getpid().to_bytes(8))
+        _daemon()
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:  # noqa: BLE001 - nothing of the nursery may run in this process
+        traceback.print_exc()
+    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
 
 
 def _adopt(path: str | None) -> bool:
