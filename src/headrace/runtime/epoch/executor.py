@@ -40,7 +40,7 @@ class Executor(Protocol):
         ...
 
     def as_status(self) -> dict[str, Any]:
-        """Plain values: the engine, its state (starting, ready or failed), and the error of a start that failed."""
+        """Plain values: the engine, its state (idle, starting, ready or failed), and the error of a start that failed."""
         ...
 
 

@@ -30,6 +30,7 @@ def open_hub(
     tasks: int | None = None,
     synopsis_bytes: int | None = None,
     state_bytes: int | None = None,
+    start: bool = True,
 ) -> Hub:
     """Open (or make) the home in a folder and become its writer.
 
@@ -41,7 +42,7 @@ def open_hub(
     their answers, see `headrace.runtime.hub.state_budget`.
 
     It returns at once, and an own session starts in the background: statements, `push` and all that reads need none, the first
-    epoch waits for it, and raises why it did not start.
+    epoch waits for it, and raises why it did not start. Without `start` it starts when an epoch needs it.
 
     Raises `HomeInUse` when another process writes this home, and `NoJava` when there is no Java that Spark can run on.
     """
@@ -55,7 +56,9 @@ def open_hub(
         if not local and spark is None:
             with HomeLock(path):  # a home in use is refused now, not after Spark has started
                 _sweep(path)
-            own_session = OwnSession(path, cores, brief=brief)  # Java starts while the rest is imported
+            own_session = OwnSession(
+                path, cores, brief=brief, start=start
+            )  # Java starts while the rest is imported
             opened.callback(own_session.close)
         from headrace.runtime.hub.hub import Hub  # noqa: PLC0415
 

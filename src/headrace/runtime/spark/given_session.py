@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -31,8 +31,9 @@ class GivenSession:
         """True: it has started."""
         return True
 
-    def failure(self) -> None:
-        """None: it has started."""
+    def as_status(self) -> dict[str, Any]:
+        """Plain values: it is ready."""
+        return {"engine": "spark", "state": "ready", "error": None}
 
     def give_up(self) -> None:
         """Do nothing: no start is under way."""

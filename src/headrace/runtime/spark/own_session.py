@@ -8,7 +8,7 @@ import threading
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.runtime.home.file_names import SPARK_SCRATCH
 from headrace.runtime.spark.jvm import SessionFailed
@@ -24,16 +24,28 @@ _GIVEN_UP = "the start of Spark was given up"
 class OwnSession:
     """A session with a scratch folder in the home. A session that follows another gets a folder of its own."""
 
-    def __init__(self, home: Path, cores: int | None, *, brief: bool) -> None:
-        """Start the JVM, and do not wait for it. Raises `SessionAlreadyOpen` and `NoJava`."""
+    def __init__(self, home: Path, cores: int | None, *, brief: bool, start: bool = True) -> None:
+        """Start the JVM and do not wait for it, or without `start` leave it to the first use.
+
+        Raises `SessionAlreadyOpen` and `NoJava`.
+        """
         self._home, self._brief = home, brief
         self.cores = cores or usable_cores()
-        self._start = _Start(home, self.cores, brief=brief)
+        self._lock = threading.Lock()
+        self._start: _Start | None = None
+        if start:
+            self._started()
+
+    def _started(self) -> _Start:
+        with self._lock:
+            if self._start is None:
+                self._start = _Start(self._home, self.cores, brief=self._brief)
+            return self._start
 
     @property
     def context(self) -> SparkContext:
         """Its Spark context, as soon as there is one. Raises `SessionFailed` if it did not start."""
-        return self._start.context.result()
+        return self._started().context.result()
 
     @property
     def spark(self) -> SparkSession:
@@ -44,25 +56,34 @@ class OwnSession:
 
     def ready(self, seconds: float) -> bool:
         """Wait so long for the start to end, well or not; whether it has."""
-        return bool(wait([self._start.context], seconds).done)
+        return bool(wait([self._started().context], seconds).done)
 
-    def failure(self) -> BaseException | None:
-        """Why it did not start; None while it may yet."""
-        return self._start.context.exception() if self._start.context.done() else None
+    def as_status(self) -> dict[str, Any]:
+        """Plain values: whether it is idle, starting, ready or has failed to start, and why."""
+        failure = None
+        if self._start is None:
+            state = "idle"
+        elif not self._start.context.done():
+            state = "starting"
+        else:
+            failure = self._start.context.exception()
+            state = "ready" if failure is None else "failed"
+        return {"engine": "spark", "state": state, "error": None if failure is None else str(failure)}
 
-    def renew(self) -> SparkContext:
-        """Another session in place of one whose JVM is gone, or that did not start."""
+    def renew(self) -> None:
+        """Start another session in place of one whose JVM is gone, or that did not start."""
         self.close()
-        self._start = _Start(self._home, self.cores, brief=self._brief)
-        return self.context
+        self._start = None
 
     def give_up(self) -> None:
         """End a start that is under way: those who wait for it get `SessionFailed`. A session that has started is left."""
-        self._start.give_up()
+        if self._start is not None:
+            self._start.give_up()
 
     def close(self) -> None:
         """End the session or its start, and delete its folder."""
-        self._start.close()
+        if self._start is not None:
+            self._start.close()
 
 
 class _Start:

@@ -117,10 +117,8 @@ class SparkExecutor:
         self._session.give_up()
 
     def as_status(self) -> dict[str, Any]:
-        """Plain values: whether the session is starting, ready or has failed to start, and why."""
-        failure = self._session.failure()
-        state = "failed" if failure is not None else "ready" if self.ready(0) else "starting"
-        return {"engine": "spark", "state": state, "error": None if failure is None else str(failure)}
+        """Plain values: whether the session is idle, starting, ready or has failed to start, and why."""
+        return self._session.as_status()
 
     def _is_alive(self) -> bool:
         try:

@@ -58,9 +58,13 @@ def _nurse(path: str) -> None:
                         _adopted(waiting)
                     daemons.append(daemon)
         finally:
-            for daemon in daemons:  # of what has ended the number is not used again: nobody has asked for its end
+            for (
+                daemon
+            ) in daemons:  # of what has ended the number is not used again: nobody has asked for its end
                 with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(daemon, signal.SIGKILL)  # a worker that was just forked is deaf to its daemon's SIGHUP
+                    os.killpg(
+                        daemon, signal.SIGKILL
+                    )  # a worker that was just forked is deaf to its daemon's SIGHUP
 
 
 def _adopted(waiting: socket.socket) -> NoReturn:
