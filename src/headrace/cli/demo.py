@@ -13,13 +13,12 @@ import pyarrow as pa
 from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts, let_arrow_finish
 from headrace.connectors.formats.result_writer import to_text
-from headrace.errors import HeadraceError
 from headrace.examples.flights import prepare
 from headrace.language.statements.parse_statement import parse_script
 from headrace.runtime.delivery.output_files import is_answer
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.introspection.loss_report import loss_report
+from headrace.server.opening import open_hub
 from headrace.time import Instant
 
 _DATA: Final = "demo-data"
@@ -50,18 +49,17 @@ def run_demo(home: Path, *, cores: int | None = None, local: bool = False, quiet
     prepare(home / _DATA)
     if not local:
         screen.line.message("Starting Spark")
-    with Interrupts() as stop, open_hub(home, cores=cores, local=local, brief=True) as hub:
+    with (
+        Interrupts() as stop,
+        stop.giving_up(screen.line.warning),
+        open_hub(home, cores=cores, local=local, brief=True) as hub,
+    ):
         stop.when_requested(hub.give_up_start)
         let_arrow_finish()
         hub.on_epoch(screen.line.update)
         hub.on_failure(screen.line.failed)
-        try:
-            return _Demo(hub, home, screen, stop).run()
-        except HeadraceError as failure:
-            if not stop.stop:
-                raise
-            screen.line.warning(f"Stopped; what was under way is given up ({failure})")
-            return 0
+        return _Demo(hub, home, screen, stop).run()
+    return 0
 
 
 @dataclass(slots=True)

@@ -13,9 +13,9 @@ from typing import Final
 
 from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts
-from headrace.errors import HeadraceError, UserError
+from headrace.errors import UserError
 from headrace.language.statements.parse_statement import parse_script
-from headrace.runtime.hub.opening import open_hub
+from headrace.server.opening import open_hub
 
 DEFAULT_HOME: Final = Path("headrace-home")
 
@@ -44,7 +44,7 @@ def run_script(options: RunOptions, stop: Interrupts) -> int:
     text = _read(options.script)
     screen = Screen.standard(options.style, quiet=options.quiet)
     try:
-        with ExitStack() as stack:
+        with stop.giving_up(screen.line.warning), ExitStack() as stack:
             statements = parse_script(text)
             home, persistent = _home(options, stack)
             screen.line.message(
@@ -60,12 +60,7 @@ def run_script(options: RunOptions, stop: Interrupts) -> int:
             return ScriptRun(options, hub, screen, stop, text, persistent=persistent).run(statements)
     except UserError as error:
         raise _in_script(error, options.script, text) from None
-    except HeadraceError as failure:
-        # A signal to a whole group ends Spark's processes too. Nothing of the epoch was published: the home is whole.
-        if not stop.stop:
-            raise
-        screen.line.warning(f"Stopped; what was under way is given up, the next run repeats it ({failure})")
-        return stop.exit_code if options.once else 0
+    return stop.exit_code if options.once else 0
 
 
 def _home(options: RunOptions, stack: ExitStack) -> tuple[Path, bool]:

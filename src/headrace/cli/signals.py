@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
+
+from headrace.errors import HeadraceError, UserError
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _CONVENTION: Final = 128  # a shell's exit code for a process that a signal ended, less the signal's number
@@ -52,6 +55,21 @@ class Interrupts:
         self._actions.append(action)
         if self.stop:
             action()
+
+    @contextmanager
+    def giving_up(self, warn: Callable[[str], None]) -> Iterator[None]:
+        """Once a signal has come, warn of the failure of what was under way, and do not raise it.
+
+        A signal to a whole group ends Spark's processes too. Nothing of the epoch was published: the home is whole.
+        """
+        try:
+            yield
+        except UserError:
+            raise
+        except HeadraceError as failure:
+            if not self.stop:
+                raise
+            warn(f"Stopped; what was under way is given up, the next run repeats it ({failure})")
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
