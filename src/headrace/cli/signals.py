@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
@@ -56,20 +56,9 @@ class Interrupts:
         if self.stop:
             action()
 
-    @contextmanager
-    def giving_up(self, warn: Callable[[str], None]) -> Iterator[None]:
-        """Once a signal has come, warn of the failure of what was under way, and do not raise it.
-
-        A signal to a whole group ends Spark's processes too. Nothing of the epoch was published: the home is whole.
-        """
-        try:
-            yield
-        except UserError:
-            raise
-        except HeadraceError as failure:
-            if not self.stop:
-                raise
-            warn(f"Stopped; what was under way is given up, the next run repeats it ({failure})")
+    def giving_up(self, warn: Callable[[str], None]) -> GivingUp:
+        """A `with` block of what a signal may end; see `GivingUp`."""
+        return GivingUp(self, warn)
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -86,6 +75,28 @@ class Interrupts:
         if self._requested.is_set():
             os._exit(_CONVENTION + number)  # the second signal; the JVM ends when the pipe to it breaks
         self.request(number)
+
+
+@dataclass(frozen=True, slots=True)
+class GivingUp:
+    """Inside a `with` block, once a signal has come, the failure of what was under way is a warning, and not raised.
+
+    A signal to a whole group ends Spark's processes too. Nothing of the epoch was published: the home is whole.
+    """
+
+    stop: Interrupts
+    warn: Callable[[str], None]
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not self.stop.stop or not isinstance(error, HeadraceError) or isinstance(error, UserError):
+            return False
+        self.warn(f"Stopped; what was under way is given up, the next run repeats it ({error})")
+        return True
 
 
 def let_arrow_finish() -> None:
