@@ -147,6 +147,28 @@ def test_a_hub_works_while_java_starts_and_an_interrupt_leaves_nothing(tmp_path:
     assert list((tmp_path / "home").glob("spark-*")) == []
 
 
+def test_a_running_hub_takes_statements_and_rows_while_java_starts_and_can_be_stopped(tmp_path: Path) -> None:
+    java = a_java_that_leaves_a_mark(tmp_path)
+    program = OPEN_AND_RUN + (
+        "import time\n"
+        "with hub:\n"
+        "    hub.start()\n"
+        "    time.sleep(0.3)\n"
+        "    hub.register('SELECT k FROM s', 'r')\n"
+        "    hub.push('s', [{'k': 2, 'at': __import__('datetime').datetime(2024, 1, 1)}])\n"
+        "    hub.stop()\n"
+        "    print(hub.status()['epoch'], hub.status()['engine']['state'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "home")],
+        env={**environment(local=False), "JAVA_HOME": str(java)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "starting 0\n0 starting\n", "")
+
+
 @pytest.mark.parametrize(("once", "code"), [(True, 143), (False, 0)])
 def test_a_signal_while_java_starts_ends_a_run_and_what_it_started(
     tmp_path: Path, once: bool, code: int
