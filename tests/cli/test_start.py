@@ -185,6 +185,10 @@ def test_a_signal_while_java_starts_ends_a_run_and_what_it_started(
         start_new_session=True,
     )
     family = when_started(running, tmp_path / "started")
+    assert running.stderr is not None
+    while "registered" not in running.stderr.readline():
+        assert running.poll() is None
+    time.sleep(1.5)  # into the first epoch, which waits for Spark
     running.terminate()
     out, err = running.communicate(timeout=60)
     assert (running.returncode, out) == (code, ""), err
