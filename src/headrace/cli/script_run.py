@@ -60,7 +60,7 @@ class ScriptRun:
         elif done:
             self._follow()
         else:
-            self._screen.line.warning("Stopped before it began; the next run goes on.")
+            self._screen.line.warning("Stopped before the first epoch; the next run continues.")
         self._print_loss_report()
         if self._options.once and not done:
             self._screen.line.warning("Stopped before all input was read; no answers are shown.")
