@@ -187,9 +187,11 @@ def _connected(jvm: DriverJvm) -> JavaGateway:
     before = {name: os.environ.get(name) for name in _GATEWAY}
     _set_environment(dict(zip(_GATEWAY, (str(address.port), address.secret), strict=True)))
     try:
-        return launch_gateway()
+        gateway = launch_gateway()
     finally:
         _set_environment(before)
+    gateway.proc = jvm.process  # as of a JVM that PySpark has started
+    return gateway
 
 
 def _set_environment(values: Mapping[str, str | None]) -> None:
