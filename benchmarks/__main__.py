@@ -36,6 +36,7 @@ from benchmarks.suite.shedding import shedding
 from benchmarks.suite.sketches import sketches
 from benchmarks.suite.skew import late_union, skew
 from benchmarks.suite.slack import band, blocks
+from benchmarks.suite.startup import startup
 from benchmarks.suite.synopses import synopses
 from benchmarks.suite.two_level import two_level
 from benchmarks.suite.updates import updates
@@ -44,6 +45,7 @@ from benchmarks.suite.windows import shared, sliding, tumbling
 
 SUITE = {
     "default": default,
+    "startup": startup,
     "tumbling": tumbling,
     "sliding": sliding,
     "shared": shared,

@@ -23,6 +23,7 @@ from benchmarks.suite.epoch import ROWS_AN_EPOCH
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.messages.task_messages import StateMessage, StateReceipt
+from headrace.runtime.spark.given_session import GivenSession
 from headrace.runtime.spark.spark_executor import SparkExecutor
 from headrace.runtime.spark.standing.standing_job import StandingJob
 from headrace.runtime.spark.standing.standing_task import StandingTask
@@ -155,7 +156,9 @@ class Contenders:
         tasks = spark.sparkContext.defaultParallelism
         self.hubs = {
             "epoch": own,
-            "standing": Hub(scratch / "standing", SparkExecutor(spark, standing="always"), tasks=tasks),
+            "standing": Hub(
+                scratch / "standing", SparkExecutor(GivenSession(spark), standing="always"), tasks=tasks
+            ),
             "local": Hub(scratch / "local", LocalExecutor(), tasks=tasks),
         }
         own.loop.engine.executor.standing.use = "never"

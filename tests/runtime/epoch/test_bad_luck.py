@@ -21,6 +21,7 @@ from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.spark import spark_executor
+from headrace.runtime.spark.given_session import GivenSession
 from headrace.runtime.spark.spark_executor import SparkExecutor
 from headrace.time import DAY, SECOND, now
 from tests.runtime.rig import QUERIES, Rig, assert_as_the_reference, cut, made_rows, rows_late_rejected
@@ -137,7 +138,7 @@ class Harmed(SparkExecutor):
 def test_a_killed_worker_costs_a_retry_and_no_row(spark: SparkSession, tmp_path: Path) -> None:
     rig, marks = Rig(tmp_path, ONE_FILE), str(tmp_path / "killed")
     rig.drop(*cut(GOOD, 20))
-    executor = Harmed(spark)
+    executor = Harmed(GivenSession(spark))
 
     def die_once() -> None:
         try:
@@ -160,7 +161,7 @@ def test_a_worker_that_always_dies_fails_the_epoch_with_a_reason_and_nothing_is_
 ) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(GOOD)
-    executor = Harmed(spark)
+    executor = Harmed(GivenSession(spark))
     executor.harm = lambda: os.kill(os.getpid(), signal.SIGKILL)
     with Hub(rig.home, executor, tasks=2, retries=Retries(())) as hub:
         hub.execute(rig.script(FEW))
@@ -180,7 +181,7 @@ def test_an_error_nobody_expected_reaches_the_user_in_the_tasks_own_words(
 ) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(GOOD)
-    executor = Harmed(spark)
+    executor = Harmed(GivenSession(spark))
 
     def fail() -> None:
         raise ModuleNotFoundError("No module named 'something'")
@@ -200,7 +201,7 @@ def test_a_users_mistake_found_in_a_task_is_not_retried_and_keeps_its_type(
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(GOOD)
     tried = tmp_path / "tried"
-    executor = Harmed(spark)
+    executor = Harmed(GivenSession(spark))
 
     def note() -> None:
         with open(tried, "a") as file:  # noqa: PTH123 - runs in a worker

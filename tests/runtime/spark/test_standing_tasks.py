@@ -20,6 +20,7 @@ from headrace.errors import EpochFailed, UserError
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.messages.epoch_work import EpochWork
+from headrace.runtime.spark.given_session import GivenSession
 from headrace.runtime.spark.spark_executor import SparkExecutor
 from headrace.runtime.spark.standing import pace, standing_job, standing_tasks
 from headrace.runtime.spark.standing.standing_task import StandingTask
@@ -50,7 +51,7 @@ def threads() -> list[str]:
 def executor(
     spark: SparkSession, task: type[StandingTask] = StandingTask, **settings: float
 ) -> SparkExecutor:
-    made = SparkExecutor(spark, standing="always")
+    made = SparkExecutor(GivenSession(spark), standing="always")
     made.standing.task = task
     for name, value in settings.items():
         setattr(made.standing, name, value)
@@ -140,7 +141,7 @@ def test_a_home_goes_on_at_other_numbers_of_tasks_and_with_jobs_between(
     files = cut(ROWS, *range(10, 60, 10))
     for number, file in enumerate(files):
         rig.drop(file)
-        made = SparkExecutor(spark, standing="never" if number % 3 == 2 else "always")
+        made = SparkExecutor(GivenSession(spark), standing="never" if number % 3 == 2 else "always")
         with Hub(rig.home, made, tasks=1 + number % 4) as hub:
             hub.execute(rig.script(QUERIES) if number == 0 else "")
             hub.catch_up()
@@ -425,7 +426,7 @@ def test_a_large_epoch_takes_the_cores_and_small_frequent_ones_get_tasks_again(
 ) -> None:
     monkeypatch.setattr(standing_tasks, "tasks_for", TASKS_FOR)
     rig = Rig(tmp_path, ONE_FILE)
-    made = SparkExecutor(spark)
+    made = SparkExecutor(GivenSession(spark))
     with Hub(rig.home, made, tasks=3) as hub:
         hub.execute(rig.script({"some": QUERIES["some"]}))
         for number in range(8):
@@ -492,11 +493,11 @@ def test_ctrl_c_in_the_middle_of_an_epoch_ends_the_tasks(spark: SparkSession, tm
 def test_a_session_can_do_without_and_a_wrong_setting_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
-    made = SparkExecutor(spark, standing="never")
+    made = SparkExecutor(GivenSession(spark), standing="never")
     assert_answers(rig, made, failures=0)
     assert made.standing.epochs == 0
     with pytest.raises(UserError, match=r"standingTasks is 'sometimes'.*\n?.*auto, never, always"):
-        SparkExecutor(spark, standing="sometimes")  # type: ignore[arg-type]
+        SparkExecutor(GivenSession(spark), standing="sometimes")  # type: ignore[arg-type]
 
 
 def test_an_epoch_whose_task_dies_every_time_fails_with_a_reason(spark: SparkSession, tmp_path: Path) -> None:

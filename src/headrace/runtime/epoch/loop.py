@@ -156,6 +156,8 @@ class Loop:
         try:
             with self.engine.housekeeping.in_background():
                 while proceed():
+                    if not self.engine.executor.ready(POLL_SECONDS):
+                        continue  # without the lock: statements and pushes do not wait for the start of Spark
                     news.clear()
                     if self._supervised_step(proceed, live_first=True, polls=self._is_poll_due()) is None:
                         news.wait(self._patience())

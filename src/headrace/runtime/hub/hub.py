@@ -272,6 +272,10 @@ class Hub(Pipeline):
         finally:
             self.loop.stop()
 
+    def give_up_start(self) -> None:
+        """End the start of Spark, if it is under way: an epoch that waits for it fails. For a program that was asked to stop."""
+        self.loop.engine.executor.give_up()
+
     def sink(
         self,
         query: str,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
@@ -23,6 +23,10 @@ from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, S
 from headrace.runtime.spark.session import was_interrupted
 from headrace.runtime.spark.standing.standing_tasks import StandingTasks, Use
 from headrace.runtime.spark.task_functions import Failure, advance, scan, without_failures
+
+if TYPE_CHECKING:
+    from headrace.runtime.spark.given_session import GivenSession
+    from headrace.runtime.spark.own_session import OwnSession
 
 _PASSING: Final = (
     "OSError",
@@ -45,35 +49,43 @@ _WORDS: Final = 8
 class SparkExecutor:
     """Runs epochs on a Spark session."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        renew: Callable[[], SparkSession] | None = None,
-        *,
-        standing: Use | None = None,
-    ) -> None:
-        """`renew` replaces the session when its JVM is lost; without it that is up to the session's owner.
+    def __init__(self, session: GivenSession | OwnSession, *, standing: Use | None = None) -> None:
+        """An own session may still be starting: what needs it waits for it, and raises why it did not start.
 
         `standing`: the use of standing tasks, by default the session's setting `spark.headrace.standingTasks`.
         """
-        self._renew, self._use_of_standing = renew, standing
-        self._use(spark)
+        self._session, self._use_of_standing = session, standing
+        self._standing: StandingTasks | None = None
+        if session.as_status()["state"] == "ready":
+            self._standing = StandingTasks(session.context, standing)
+        self.cores = session.cores
 
-    def _use(self, spark: SparkSession) -> None:
-        self.spark = spark
-        self._context: SparkContext = spark.sparkContext
-        self.cores = self._context.defaultParallelism
-        self.standing = StandingTasks(self._context, self._use_of_standing)
+    @property
+    def spark(self) -> SparkSession:
+        """The session, for DataFrames."""
+        return self._session.spark
+
+    @property
+    def standing(self) -> StandingTasks:
+        """The standing tasks of the session, which has started then."""
+        if self._standing is None:
+            self._standing = StandingTasks(self._context, self._use_of_standing)
+        return self._standing
+
+    @property
+    def _context(self) -> SparkContext:
+        return self._session.context
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
         """An epoch, in standing tasks or as a job; with nothing to scan, the job has one stage.
 
         Raises a task's own error, and `EpochFailed` with the task's message when Spark gave up on it.
         """
-        before, began = sys.exception(), time.monotonic()
+        before, standing = sys.exception(), self.standing
+        began = time.monotonic()
         try:
             with _our_python(self._context):
-                receipts = self.standing.run(scans, states)
+                receipts = standing.run(scans, states)
                 if receipts is None:
                     receipts = without_failures(self._job(scans, states))
         except Exception as error:
@@ -84,29 +96,38 @@ class SparkExecutor:
             if not isinstance(error, Py4JJavaError | PySparkException):
                 raise
             raise _epoch_failure(error) from error
-        self.standing.saw(scans, began)
+        standing.saw(scans, began)
         return receipts
 
     def close(self) -> None:
         """End the standing tasks."""
-        self.standing.close()
+        if self._standing is not None:
+            self._standing.close()
 
     def revive(self) -> bool:
-        """Start another session if the JVM of this one is gone; whether it did.
+        """Start another session if the JVM of this one is gone, or it did not start; whether it did.
 
         Raises `EpochFailed` when the session was passed by a program.
         """
         if self._is_alive():
             return False
-        if self._renew is None:
-            raise EpochFailed(
-                "the JVM of the Spark session that was passed is gone\n"
-                "  Make another session and open the home with it: the home is complete, and continues where it was.",
-                lasting=True,
-            )
-        self.standing.end()
-        self._use(self._renew())
+        if self._standing is not None:
+            self._standing.end()
+            self._standing = None
+        self._session.renew()
         return True
+
+    def ready(self, seconds: float) -> bool:
+        """Wait so long for a session that is starting; whether `run` would not wait for it."""
+        return self._session.ready(seconds)
+
+    def give_up(self) -> None:
+        """End the start of a session that is under way: what waits for it raises `SessionFailed`."""
+        self._session.give_up()
+
+    def as_status(self) -> dict[str, Any]:
+        """Plain values: whether the session is idle, starting, ready or has failed to start, and why."""
+        return self._session.as_status()
 
     def _is_alive(self) -> bool:
         try:
