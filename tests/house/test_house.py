@@ -351,7 +351,7 @@ PICKLES = {
     "runtime/plan/user_code.py": "what users register",
     "runtime/epoch/executor.py": "messages in flight, as they would go to another process",
     "runtime/spark/spark_executor.py": "messages in flight, through Spark",
-    "runtime/spark/task_functions.py": "errors in flight, in place of blobs",
+    "runtime/spark/standing/task_functions.py": "errors in flight, in place of blobs",
     "runtime/spark/standing/standing_job.py": "messages and receipts in flight, to and from standing tasks",
     "runtime/spark/standing/standing_task.py": "the same, at the other end",
     "runtime/messages/exchange_blob.py": "receipts in flight, from a scan task to a state task",

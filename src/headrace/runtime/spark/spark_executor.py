@@ -22,7 +22,7 @@ from headrace.errors import EpochFailed
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.spark.session import was_interrupted
 from headrace.runtime.spark.standing.standing_tasks import StandingTasks, Use
-from headrace.runtime.spark.task_functions import Failure, advance, scan, without_failures
+from headrace.runtime.spark.standing.task_functions import Failure, advance, scan, without_failures
 
 if TYPE_CHECKING:
     from headrace.runtime.spark.given_session import GivenSession

@@ -21,7 +21,7 @@ from pyspark import SparkContext
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.spark.standing.channel import Channel, ConnectionLost, next_frame, transfer
 from headrace.runtime.spark.standing.standing_task import LOOPBACK, Invitation, Round, StandingTask
-from headrace.runtime.spark.task_functions import Failure
+from headrace.runtime.spark.standing.task_functions import Failure
 
 START_SECONDS: Final = 30.0
 """The job is given up when its tasks have not met by then: the cores are not free."""

@@ -27,7 +27,7 @@ from headrace.runtime.spark.standing.channel import (
     next_frame,
     transfer,
 )
-from headrace.runtime.spark.task_functions import Failure, advance, failed_scan, scan
+from headrace.runtime.spark.standing.task_functions import Failure, advance, failed_scan, scan
 
 LOOPBACK: Final = "127.0.0.1"
 _JOINING_SECONDS: Final = 30.0

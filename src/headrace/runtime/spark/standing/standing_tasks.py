@@ -22,7 +22,7 @@ from headrace.runtime.spark.standing.channel import ConnectionLost
 from headrace.runtime.spark.standing.pace import Pace, is_small
 from headrace.runtime.spark.standing.standing_job import StandingJob
 from headrace.runtime.spark.standing.standing_task import NotForeseen, StandingTask
-from headrace.runtime.spark.task_functions import without_failures
+from headrace.runtime.spark.standing.task_functions import without_failures
 
 Use: TypeAlias = Literal["auto", "never", "always"]
 """`auto`: for small and frequent epochs; `always`: for every epoch that can have them, waiting for their start."""
