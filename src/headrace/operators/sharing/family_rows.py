@@ -6,8 +6,9 @@ with the number of each query; many different first filters are found by one ind
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,9 @@ from headrace.operators.families.harvest import ScanOutput
 from headrace.operators.rows.row_state import ROWS, RowLayout, RowScanner
 from headrace.operators.sharing.routed_scans import MOST_SEPARATE_FILTERS, RoutedRows, first_filter
 from headrace.time import FOREVER, Instant
+
+ROWS_AT_ONCE: Final = 1 << 20
+"""Rows that are repeated for queries at once: some 50 MB."""
 
 
 @dataclass(slots=True)
@@ -69,7 +73,7 @@ class FamilyRows:
 
     def finish(self) -> ScanOutput:
         """The deltas of all queries as one table per section, and what was scanned for each."""
-        output, tables = ScanOutput(), list[pa.Table]()
+        output, scanned_rows = ScanOutput(), list[tuple[pa.Table, list[Operator]]]()
         for name, sharers in self.sharers.items():
             scanned = self.scanners[name].finish()
             if self.routed is not None:
@@ -78,12 +82,28 @@ class FamilyRows:
             output.scanned |= dict.fromkeys((query.id for query in sharers), replace(scanned, deltas={}))
             output.delta_rows |= dict.fromkeys((query.id for query in sharers), 0)
             if ROWS in scanned.deltas:
-                tables.append(_repeated(scanned.deltas[ROWS], sharers))
+                scanned_rows.append((scanned.deltas[ROWS], sharers))
         family = self.cohort.queries[0].together(self.cohort.queries)
-        deltas = family.family_deltas(pa.concat_tables(tables) if tables else None, self.first)
-        for section, table in deltas.items():
-            output.put(f"{state_name(self.cohort.queries[0])}/{section}", table)
+        portions = (family.family_deltas(rows, FOREVER) for rows in _portions(scanned_rows))
+        for deltas in (*portions, family.family_deltas(None, self.first)):
+            for section, table in deltas.items():
+                output.put(f"{state_name(self.cohort.queries[0])}/{section}", table)
         return output
+
+
+def _portions(scanned: list[tuple[pa.Table, list[Operator]]]) -> Iterator[pa.Table]:
+    """The rows of all queries, in tables of about `ROWS_AT_ONCE`."""
+    tables, count = list[pa.Table](), 0
+    for rows, sharers in scanned:
+        at_once = max(1, ROWS_AT_ONCE // rows.num_rows)
+        for start in range(0, len(sharers), at_once):
+            tables.append(_repeated(rows, sharers[start : start + at_once]))
+            count += tables[-1].num_rows
+            if count >= ROWS_AT_ONCE:
+                yield pa.concat_tables(tables)
+                tables, count = [], 0
+    if tables:
+        yield pa.concat_tables(tables)
 
 
 def _layout(query: Operator) -> RowLayout:
