@@ -281,7 +281,7 @@ def test_a_query_that_fails_is_named_the_others_answer_and_the_run_exits_with_1(
     def full(*_):
         raise pa.lib.ArrowCapacityError("array cannot contain more than 2147483646 bytes")
 
-    monkeypatch.setattr(TupleSlides, "advance", full)
+    monkeypatch.setattr(TupleSlides, "ended", full)
     put(tmp_path / "bids", "1.csv", bid(1, 2, 150), bid(90, 7, 150))
     bad = "CREATE QUERY bad AS SELECT COUNT(*) AS n FROM bids [RANGE 5 SECONDS SLIDE 1 ROW];"
     more = ("--output", tmp_path / "out") if output else ()

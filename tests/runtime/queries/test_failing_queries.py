@@ -36,27 +36,27 @@ def _full() -> pa.ArrowException:
 @pytest.fixture
 def broken_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Arrow raises where results outgrow a column, without the gigabytes: from second 100 on, as windows close."""
-    advance = TupleSlides.advance
+    ended = TupleSlides.ended
 
     def fails(self: Any, runs: Any, deltas: Any, step: Advance) -> Any:
         if min(step.punctuation, step.max_event_time) >= 100 * SECOND:
             raise _full()
-        return advance(self, runs, deltas, step)
+        return ended(self, runs, deltas, step)
 
-    monkeypatch.setattr(TupleSlides, "advance", fails)
+    monkeypatch.setattr(TupleSlides, "ended", fails)
 
 
 @pytest.fixture
 def broken_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same at the end of the stream."""
-    advance = TupleSlides.advance
+    ended = TupleSlides.ended
 
     def fails(self: Any, runs: Any, deltas: Any, step: Advance) -> Any:
         if step.final:
             raise _full()
-        return advance(self, runs, deltas, step)
+        return ended(self, runs, deltas, step)
 
-    monkeypatch.setattr(TupleSlides, "advance", fails)
+    monkeypatch.setattr(TupleSlides, "ended", fails)
 
 
 @pytest.fixture
