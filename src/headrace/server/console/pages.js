@@ -58,7 +58,7 @@ export function queries(main, signal) {
   const search = element("input", { type: "search", placeholder: "part of a name", "aria-label": "Search queries by name" });
   const tag = element("input", { type: "search", placeholder: "tag", "aria-label": "Tag of the queries", size: 12 });
   const list = element("div", { "aria-live": "polite" });
-  const more = element("button", { type: "button", onclick: () => load(next) }, "More");
+  const more = element("button", { type: "button", onclick: () => show(next) }, "More");
   let next = null, shownQueries = [], turn = 0;
   async function load(after) {
     const wanted = new URLSearchParams({ limit: 100, after: after ?? "" });
@@ -74,9 +74,10 @@ export function queries(main, signal) {
       ["text", (query) => element("code", {}, query.text), "text"]], shownQueries));
     more.hidden = next === null;
   }
-  for (const input of [search, tag]) input.addEventListener("input", () => load(null));
+  const show = (after) => load(after).catch((error) => { if (!signal.aborted) list.replaceChildren(problem(error)); });
+  for (const input of [search, tag]) input.addEventListener("input", () => show(null));
   main.append(element("h1", {}, "Queries"), element("div", { class: "bar" }, search, tag, element("a", { href: "#/editor" }, "Register another")), element("section", { class: "card" }, list, more));
-  load(null);
+  show(null);
 }
 
 export async function query(main, signal, name) {
@@ -101,7 +102,7 @@ export async function query(main, signal, name) {
     const now = await json(`${path}/answer`, { signal });
     answer.replaceChildren(now.warning ? element("p", { class: "paused" }, now.warning) : "", rowsTable("The current answer", now.rows.slice(0, 100)));
   });
-  text(`${path}/explain?format=svg`).then((svg) => picture.append(drawing(svg))).catch((error) => picture.append(problem(error)));
+  text(`${path}/explain?format=svg`).then((svg) => picture.append(drawing(svg)), (error) => picture.append(problem(error)));
   const recent = [];
   follow(name, null, (event) => {
     recent.unshift(...event.rows.slice(-20).reverse().map((row) => ({ epoch: event.epoch, ...row })));
