@@ -62,6 +62,8 @@ class Families:
     schemas: Mapping[str, Schema]
     runs: list[dict[str, pa.Table]] = field(default_factory=list)
     max_event_time: Instant = BEGINNING
+    stores_rows: bool = False
+    """Whether panes store rows of small groups, where their queries scan by themselves."""
 
     def run(
         self, cuts: Sequence[Sequence[Sequence[StreamRow]]], tasks: Sequence[int], merges: Mapping[int, int]
@@ -118,7 +120,9 @@ class Families:
     def _scanned(self, queries: Sequence[Registered], split: Sequence[StreamRow]) -> ScanOutput:
         relations = {name: table(rows, self.schemas[name]) for name, rows in self.history.relations.items()}
         output = ScanOutput()
-        for group in scan_groups([query.operator for query in queries], relations):
+        operators = [query.operator for query in queries]
+        states = {state_name(operator) for operator in operators} if self.stores_rows else ()
+        for group in scan_groups(operators, relations, states):
             group.add(batch(split, self.schemas["s"]))
             output.join(group.finish())
         return output

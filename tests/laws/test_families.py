@@ -19,6 +19,7 @@ from headrace.algebra.windows.window import (
     RowsSlide,
     Session,
     TimeRange,
+    TimeSlide,
     TupleSlide,
     Unbounded,
     Window,
@@ -51,6 +52,15 @@ def rows_of(window: Window) -> st.SearchStrategy[Window]:
     return st.builds(Rows, st.integers(1, 6), st.just(window.partition))
 
 
+def over_same_panes(window: Window) -> st.SearchStrategy[Window]:
+    """Windows of the same slide and phase: their ranges differ by multiples of the slide."""
+    assert isinstance(window, TimeSlide)
+    longer = st.sampled_from((0, 1, 2, 3, 8, 20)).map(lambda n: window.range + n * window.slide)
+    shortest = window.range % window.slide or window.slide
+    lengths = st.one_of(longer, st.just(shortest))
+    return lengths.map(lambda length: TimeSlide(length, window.slide, window.anchor))
+
+
 def slides_of(window: Window) -> st.SearchStrategy[Window]:
     assert isinstance(window, RowsSlide)
     return st.builds(replace, st.just(window), count=st.integers(1, 6))
@@ -69,6 +79,7 @@ def gaps_of(window: Window) -> st.SearchStrategy[Window]:
 
 
 KINDS = {
+    "slides": Kind(some.time_slides(), over_same_panes, some.Shape(emits=False), aggregate=True),
     "ranges": Kind(st.builds(TimeRange, LENGTHS), lambda _: st.builds(TimeRange, LENGTHS)),
     "counts": Kind(st.builds(Rows, st.integers(1, 5), some.partitions()), rows_of),
     "windows at every m-th row": Kind(some.rows_slides(), slides_of),

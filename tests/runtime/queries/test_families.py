@@ -19,10 +19,10 @@ from tests.runtime.rig import Rig, answers, cut, expected, faults_once_tidy, mad
 
 ONE_FILE = {"maxFilesPerTrigger": "1"}
 SHAPES = (
-    "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 10 SECONDS SLIDE 4 SECONDS] {where} GROUP BY k {rest}",
-    "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 12 SECONDS SLIDE 3 SECONDS] {where} {rest}",
-    "SELECT k, MAX(y) AS n, SUM(x) AS total FROM s [LANDMARK SLIDE 5 SECONDS] {where} GROUP BY k {rest}",
-    "SELECT g, COUNT(DISTINCT k) AS n, SUM(x) AS total FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] {where} GROUP BY g {rest}",
+    "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [{window}] {where} GROUP BY k {rest}",
+    "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [{window}] {where} {rest}",
+    "SELECT k, MAX(y) AS n, SUM(x) AS total FROM s [{window}] {where} GROUP BY k {rest}",
+    "SELECT g, COUNT(DISTINCT k) AS n, SUM(x) AS total FROM s [{window}] {where} GROUP BY g {rest}",
     "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE {extent} SECONDS] {where} GROUP BY k {rest}",
     "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [RANGE {extent} SECONDS] {where} {rest}",
     "SELECT g, COUNT(DISTINCT k) AS n, SUM(x) AS total FROM s [RANGE {extent} SECONDS] {where} GROUP BY g {rest}",
@@ -31,6 +31,13 @@ SHAPES = (
     "SELECT k, x AS n, g AS total FROM s [ROWS {extent}] {where}",
     "SELECT DISTINCT k, g FROM s [RANGE {extent} SECONDS] {where}",
 )
+WINDOWS = (
+    [f"RANGE {4 * n + 2} SECONDS SLIDE 4 SECONDS" for n in (0, 1, 2, 5)],
+    [f"RANGE {n} SECONDS SLIDE 1 SECONDS" for n in (1, 3, 9, 14, 25)],
+    [f"RANGE {3 * n} SECONDS SLIDE 3 SECONDS" for n in (1, 2, 4)],
+    ["LANDMARK SLIDE 5 SECONDS", "RANGE 5 SECONDS SLIDE 5 SECONDS", "RANGE 10 SECONDS SLIDE 5 SECONDS"],
+)
+"""Windows over the same panes, and a landmark."""
 AT_INSTANTS = range(4, len(SHAPES))
 EXTENTS = (1, 2, 3, 5, 8, 9, 30)
 WHERE = ("", "WHERE x > 0", "WHERE x BETWEEN -2 AND 6", "WHERE k = 'a'", "WHERE g IS NULL OR y < 0")
@@ -45,8 +52,10 @@ def families(hub: Hub) -> dict[str, list[str]]:
     return found
 
 
-def text(shape: int, where: str, rest: str, extent: int = 5) -> str:
-    return SHAPES[shape].format(where=where, rest=rest, extent=extent)
+def text(
+    shape: int, where: str, rest: str, extent: int = 5, window: str = "RANGE 10 SECONDS SLIDE 4 SECONDS"
+) -> str:
+    return SHAPES[shape].format(where=where, rest=rest, extent=extent, window=window)
 
 
 def assert_each_as_alone(hub: Hub, files: list[list[dict[str, object]]]) -> None:
@@ -64,6 +73,7 @@ def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
     files = cut(rows, *range(8, 40, 8))
     rig = Rig(tmp_path_factory.mktemp("home"), ONE_FILE)
     shape = data.draw(st.integers(0, len(SHAPES) - 1))
+    windows = st.sampled_from(data.draw(st.sampled_from(WINDOWS)))
     made = 0
     with rig.hub(2, {}):
         pass
@@ -73,7 +83,7 @@ def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
             present = [query.definition.name for query in hub.catalog.queries.values()]
             for _ in range(data.draw(st.integers(0, 3))):
                 where, rest = data.draw(st.sampled_from(WHERE)), data.draw(st.sampled_from(REST))
-                wanted = text(shape, where, rest, data.draw(st.sampled_from(EXTENTS)))
+                wanted = text(shape, where, rest, data.draw(st.sampled_from(EXTENTS)), data.draw(windows))
                 hub.execute(f"CREATE QUERY m{made} AS {wanted}")
                 made += 1
             if present:
@@ -140,6 +150,32 @@ def test_a_row_that_fails_for_one_member_is_told_to_that_member_alone(tmp_path: 
         refused = {name: refused.get(name, 0) for name in queries}
         assert refused == {"fine": 0, "fails": 2, "fails_too": 1}
         assert [row[1]["k"] for row in answers(hub)["fine"]] == ["a", "b"] * 2
+
+
+def test_a_query_of_another_range_joins_the_family_and_is_filled_from_its_panes(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, {**ONE_FILE, "archive": "none"})
+    files = cut(made_rows(9, 120), 60, 90)
+    ranges = {"before": 26, "longer": 14, "shorter": 6}
+    texts = {
+        name: text(0, "", "", window=f"RANGE {length} SECONDS SLIDE 4 SECONDS")
+        for name, length in ranges.items()
+    }
+    with rig.hub(2, {"before": texts["before"]}) as hub:
+        rig.drop(files[0])
+        hub.catch_up()
+        for name in ("longer", "shorter"):
+            hub.execute(f"CREATE QUERY {name} AS {texts[name]}")
+        hub.catch_up()
+        assert [len(each) for each in families(hub).values()] == [3]
+        begun = {}
+        for name in ("longer", "shorter"):
+            operator = hub.operator_and_query(name)[0]
+            assert hub.home.latest().operators[operator.id].backfilled_from == "the panes of before"
+            begun[name] = hub.home.latest().operators[operator.id].emitted_to
+        rig.drop(*files[1:])
+        for name, found in answers(hub, hub.run_once()).items():
+            whole = expected(hub.operator_and_query(name)[1], files)
+            assert found == [row for row in whole if row[0] > begun.get(name, row[0] - 1)], name
 
 
 @pytest.mark.parametrize("shape", AT_INSTANTS)

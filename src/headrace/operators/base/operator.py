@@ -279,6 +279,11 @@ class BaseOperator(StateOwner):
         """The name of its family, equal for all queries of its shape; None if it has its own state. See `FamilyMember`."""
         return None
 
+    @property
+    def former_state(self) -> str | None:
+        """Its state's name in an earlier version; None if that was the same."""
+        return None
+
     def in_family(self) -> Operator:
         """The operator with the name of its family, if its query can have one."""
         return self

@@ -20,26 +20,24 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Column
-from headrace.operators.aggregates.cell_table import KEY
+from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY
 from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import QUERY_NUMBER, Operator
+from headrace.operators.panes.panes import Panes
 
 if TYPE_CHECKING:
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
 ROW_LAYOUT_SUFFIX: Final = "/rows"
 """Suffix of a state's name in `row_layout_states`: all its rows are stored as rows as they arrive, without folding."""
-
-FIRST_KEY: Final = "k0"
-"""The name of the column of the query's number in tables of cells: there it is the first group key."""
 
 _NUMBERED: Final = re.compile(r"q(\d+)")
 
@@ -50,7 +48,8 @@ def in_family(operator: PaneAggregate) -> PaneAggregate:
         return operator
     if uses_synopses(operator.aggregates):
         return operator
-    window = (operator.stream, operator.panes, operator.range, operator.window_alias)
+    panes = operator.panes
+    window = (operator.stream, panes.grid, panes.back is None, operator.window_alias)
     shape = (window, operator.keys, operator.aggregates)
     is_plain = all(isinstance(key.expression, Column) for key in operator.keys) and all(
         (item.call.share, item.call.most, item.call.half_life) == (None, None, None)
@@ -77,7 +76,10 @@ _of_plain: Final = lru_cache(4096)(family_name)
 
 
 _shared_shapes: Final[dict[str, PaneAggregate]] = {}
-"""The first operator of each family: its panes, keys and aggregates are those of all."""
+"""The first operator of each family: its keys and aggregates are those of all."""
+
+_shared_panes: Final[dict[Panes, Panes]] = {}
+"""Equal panes as one object."""
 
 _shared_finishes: Final[dict[object, PaneAggregate]] = {}
 """The first operator with each finish in a family."""
@@ -87,7 +89,8 @@ _MOST_SHARED: Final = 4096
 
 def _with_shared_parts(operator: PaneAggregate) -> PaneAggregate:
     """The operator, with parts equal to those of its family as the same objects: less to store and to send."""
-    for shared in (_shared_shapes, _shared_finishes):
+    shared: dict[Any, Any]
+    for shared in (_shared_shapes, _shared_finishes, _shared_panes):
         if len(shared) >= _MOST_SHARED:
             shared.clear()
     above = operator.finish
@@ -99,7 +102,7 @@ def _with_shared_parts(operator: PaneAggregate) -> PaneAggregate:
     by_finish = _shared_finishes.setdefault(finish, operator)
     return replace(
         operator,
-        panes=by_family.panes,
+        panes=_shared_panes.setdefault(operator.panes, operator.panes),
         keys=by_family.keys,
         aggregates=by_family.aggregates,
         finish=by_finish.finish,
@@ -131,9 +134,12 @@ def numbers_in(table: pa.Table) -> Ints:
     return ints(table, FIRST_KEY if KEY in table.column_names else QUERY_NUMBER)
 
 
-def numbered(table: pa.Table, number: int) -> pa.Table:
-    """A table of one query's state as rows of its family's: of cells the number is the first key, else a column."""
-    column = pa.array(np.full(table.num_rows, number, np.int64))
+def numbered(table: pa.Table, number: int | Ints) -> pa.Table:
+    """A table of one query's state as rows of its family's: of cells the number is the first key, else a column.
+
+    `number` is that of all rows, or of each.
+    """
+    column = pa.array(np.broadcast_to(np.asarray(number, np.int64), table.num_rows))
     if KEY not in table.column_names:
         return table.append_column(QUERY_NUMBER, column)
     names, keys = table.column_names[2:], 0

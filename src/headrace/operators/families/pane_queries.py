@@ -22,8 +22,10 @@ from headrace.operators.base.operator import (
     Step,
 )
 from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.family import number_of
 from headrace.operators.families.finishing import NUMBER, by_query, plans_of
 from headrace.operators.output.output_stage import Finish, finish
+from headrace.operators.panes.window_lengths import WindowLengths
 from headrace.operators.window_assembly.window_closing import Chunk, ClosedWindows, close
 
 if TYPE_CHECKING:
@@ -31,8 +33,16 @@ if TYPE_CHECKING:
 
 
 def together(queries: Sequence[PaneAggregate]) -> PaneAggregate:
-    """One aggregate for all queries: grouped by the query's number first."""
-    return replace(queries[0], keys=(NUMBER, *queries[0].keys))
+    """One aggregate for all queries: grouped by the query's number first, with the longest of their windows."""
+    merged = replace(queries[0], keys=(NUMBER, *queries[0].keys))
+    lengths = None
+    if any(query.panes is not queries[0].panes for query in queries):
+        lengths = WindowLengths.of(
+            [(number_of(query.id), query.panes, query.range or 0) for query in queries]
+        )
+    if lengths is None:
+        return merged
+    return replace(merged, panes=lengths.grid, range=int(lengths.ranges.max()), lengths=lengths)
 
 
 def over_panes(queries: Sequence[Operator]) -> list[PaneAggregate]:
@@ -45,19 +55,26 @@ def advance_panes(
 ) -> FamilyStep:
     """The step of a cohort of aggregates over panes."""
     queries = over_panes(cohort.queries)
-    closed = close(together(queries), runs, deltas, advance)
+    merged = together(queries)
+    closed = close(merged, runs, deltas, advance)
     results, rejected, counts = _finished(queries, cohort.numbers, closed)
+    longest = merged.panes.back
     steps = {
         query.id: Step(
             {},
             results.get(index),
             tuple(rejected.get(index, ())),
-            closed.open_windows,
+            _open_windows(closed.open_windows, longest, query.panes.back),
             emitted_counts=counts,
         )
         for index, query in enumerate(queries)
     }
     return FamilyStep(closed.state, steps)
+
+
+def _open_windows(of_longest: int, longest: int | None, slides: int | None) -> int:
+    """The number of open windows of `slides` slides, from that of the longest over the same panes."""
+    return of_longest if longest is None or slides is None else max(0, of_longest - longest + slides)
 
 
 class _Finishing:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.aggregates.cell_table import KEY
+from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY
 from headrace.operators.aggregates.group_by import fold
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import flat
 from headrace.operators.base.operator import SLOT, Scanned, Sections
-from headrace.operators.families.family import FIRST_KEY
 from headrace.operators.relations.instant_subwindow import CELLS, FIRST
 from headrace.operators.rows.row_state import ROWS, RowScanner, hold
 from headrace.time import FOREVER, Instant

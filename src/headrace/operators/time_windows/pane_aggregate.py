@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +33,7 @@ from headrace.operators.base.operator import (
 )
 from headrace.operators.families import pane_queries
 from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.family import family_name
 from headrace.operators.families.member import FamilyMember
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.panes.adaptive_panes import (
@@ -52,6 +52,7 @@ from headrace.operators.panes.pane_keys import block_key, pane_keys
 from headrace.operators.panes.pane_sealing import PaneStore
 from headrace.operators.panes.panes import Panes
 from headrace.operators.panes.subwindows import Subwindows
+from headrace.operators.panes.window_lengths import WindowLengths, top_level
 from headrace.operators.rows.row_pipeline import RowPipeline, RowStep, columns_read
 from headrace.operators.time_windows import group_punctuation, pane_display, pane_subwindow
 from headrace.operators.time_windows.group_punctuation import GroupAdvance
@@ -59,8 +60,6 @@ from headrace.operators.window_assembly.pane_emission_limit import emission_limi
 from headrace.operators.window_assembly.pane_extent import SEEN, extent_table, one_extent
 from headrace.operators.window_assembly.window_closing import close
 from headrace.time import BEGINNING, Duration, Instant
-
-_LEAST_PANES_FOR_BLOCKS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +97,8 @@ class PaneAggregate(FamilyMember):
     sheds: bool = False
     """Whether it reads the sample of rows that the stream keeps under shedding, with their weights, instead of all rows."""
     rule: str = ""
+    lengths: WindowLengths | None = field(default=None, compare=False)
+    """Of the windows of all queries that it is `together`, where these differ; `panes` and `range` are of the longest."""
 
     @property
     def answers_empty(self) -> bool:
@@ -152,6 +153,14 @@ class PaneAggregate(FamilyMember):
         """The operator that folds and stores its panes by itself."""
         return replace(self, family=None, has_own_panes=True)
 
+    @property
+    def former_state(self) -> str | None:
+        """The family whose queries had windows of one range."""
+        if self.family is None:
+            return None
+        window = (self.stream, self.panes, self.range, self.window_alias)
+        return family_name((window, self.keys, self.aggregates))
+
     def together(self, queries: Sequence[Operator]) -> PaneAggregate:
         """One aggregate for all queries of its family, grouped by query first."""
         return self if self.family is None else pane_queries.together(pane_queries.over_panes(queries))
@@ -165,7 +174,7 @@ class PaneAggregate(FamilyMember):
     @property
     def store(self) -> PaneStore:
         """The store of its closed panes."""
-        return PaneStore(self.panes, self.top_level, self.revisions, self.row_layout_limit)
+        return PaneStore(self.panes, self.top_level, self.revisions, self.row_layout_limit, self.lengths)
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -185,10 +194,7 @@ class PaneAggregate(FamilyMember):
     @property
     def top_level(self) -> int:
         """The highest level of blocks worth storing."""
-        per_window = self.panes.per_window
-        return (
-            0 if per_window is None or per_window < _LEAST_PANES_FOR_BLOCKS else per_window.bit_length() - 1
-        )
+        return top_level(self.panes.per_window)
 
     @property
     def emission_windows(self) -> Panes:

@@ -155,7 +155,7 @@ def _states(stream: str, readers: Iterable[Operator]) -> Iterator[WorkItem]:
     for reader in readers:
         keeping.setdefault(state_name(reader), []).append(reader)
     for name, operators in keeping.items():
-        label = operators[0].state_label
+        label = operators[0].together(operators).state_label
         yield WorkItem("state", name, _truncated(label), tuple(reader.id for reader in operators), stream)
 
 

@@ -124,14 +124,18 @@ def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manif
 
     A stream of the same name starts from scratch.
     """
-    remaining = {name for name, committed in old.streams.items() if committed.born == home.born(name)}
+    remaining = {
+        name
+        for name, committed in old.streams.items()
+        if committed.born == home.born(name) and committed.created in (0, home.created(name))
+    }
     remaining &= set(plan.streams)
     dropped = {f"{kind}:{name}" for name in set(old.streams) - remaining for kind in ("archive", "rejects")}
     streams = {name: committed for name, committed in old.streams.items() if name in remaining}
     for name in sorted(
         set(plan.streams) - remaining, key=lambda name: plan.streams[name].using == union_streams.USING
     ):
-        streams[name] = CommittedStream(born=home.born(name))
+        streams[name] = CommittedStream(born=home.born(name), created=home.created(name))
         if plan.streams[name].using == union_streams.USING:
             archive_of = lambda stream: old.lists.get(f"archive:{stream}", RadixList())  # noqa: E731
             until = union_replay.length_of_new(plan.streams[name], archive_of, home.store.read)

@@ -38,7 +38,7 @@ def with_row_layout_states(
         if operator is not None and operator.family and operator.adapts:
             state = state_name(operator)
             total = measured[state][1].plus(observation) if state in measured else observation
-            measured[state] = operator, total
+            measured[state] = _longest(operator, measured.get(state, (operator,))[0]), total
     chosen = set(previous)
     for state, (operator, observation) in measured.items():
         if observation.groups < LEAST_GROUPS:
@@ -61,3 +61,8 @@ def with_row_layout_states(
         chosen = {name for name in chosen if name.removesuffix(ROW_LAYOUT_SUFFIX) in states}
     others = {name: value for name, value in facts.items() if name != ROW_LAYOUT}
     return {**others, ROW_LAYOUT: sorted(chosen)} if chosen else others
+
+
+def _longest(*queries: PaneAggregate) -> PaneAggregate:
+    """The query of a family with the longest windows, which gain most from panes."""
+    return max(queries, key=lambda query: query.panes.per_window or 0)

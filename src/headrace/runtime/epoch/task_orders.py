@@ -40,6 +40,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
         for name, committed in manifest.streams.items()
         if committed.keys
     }
+    weight = sum(weight for _, weight in work.splits)
     return [
         ScanMessage(
             orders.root,
@@ -56,6 +57,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             keys,
             states_in_row_layout(manifest),
             work.isolated,
+            weight,
         )
         for task, splits in enumerate(together(packed(work.splits, work.tasks(cores)), deduplicated))
     ]

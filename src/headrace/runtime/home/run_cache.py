@@ -13,7 +13,8 @@ from headrace.runtime.home.lru_cache import Recent
 from headrace.store.files.container import Container, parts
 from headrace.store.files.filesystem import Store
 
-_KEPT: Final = 128
+_KEPT: Final = 1024
+"""Values of a few hundred runs: a task of small epochs has about eight runs of up to ten sections, a standing task several tasks."""
 _cache: Final[Recent[tuple[str, str], Any]] = Recent(_KEPT)
 """Immutable values by (home, file name): files are never rewritten, so no entry is stale."""
 

@@ -18,7 +18,6 @@ from headrace.runtime.invoke import current_answer
 from headrace.runtime.invoke.answer_caveats import caveats_of
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.results import result_log
-from headrace.store.files.filesystem import MissingFile
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Duration
 
@@ -29,20 +28,17 @@ def answer_within(home: Home, operator: Operator, query: Query, length: Duration
     Raises `UserError` where the query does not store such a window.
     """
     if length is None:
-        return current_answer.answer_to_show(home, operator, query)
+        return current_answer.displayed_answer(home, operator, query)
     check(operator, length)
     if length == full_length(operator):
-        return current_answer.answer_to_show(home, operator, query)
-    while True:
-        manifest = home.latest()
-        try:
-            table = _computed(home, manifest, operator, query, length)
-        except MissingFile:
-            if home.latest().epoch == manifest.epoch:
-                raise
-            continue
-        table = caveats_of(home, manifest, operator, query, table, length).on(table)
-        return result_log.visible(result_log.ordered(table, operator.sort, query.schema.names), query)
+        return current_answer.displayed_answer(home, operator, query)
+
+    def answered(manifest: Manifest) -> pa.Table:
+        table = _computed(home, manifest, operator, query, length)
+        return caveats_of(home, manifest, operator, query, table, length).on(table)
+
+    table = home.at_newest_epoch(answered)
+    return result_log.visible(result_log.ordered(table, operator.sort, query.schema.names), query)
 
 
 def _computed(home: Home, manifest: Manifest, operator: Operator, query: Query, length: Duration) -> pa.Table:

@@ -50,7 +50,7 @@ class CommittedStream:
     stream was created. `slack_needed`: how far the latest row was below the punctuation, in microseconds. `arrived`: when
     the stream last had rows, by the clock. `groups`: punctuations of single groups, beyond the stream's. `retained_since`: the
     event time from which on the archive has every row. `until`: of a union of streams, the position of a reader that has
-    read the whole archive.
+    read the whole archive. `created`: the position of its creation in the query log; 0 if an earlier version committed it.
     """
 
     next: int = 0
@@ -70,6 +70,7 @@ class CommittedStream:
     keys: tuple[KeysFile, ...] = ()
     retained_since: Instant = BEGINNING
     until: int = 0
+    created: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, without the optional facts that are not known."""

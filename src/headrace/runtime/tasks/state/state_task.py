@@ -28,7 +28,7 @@ from headrace.operators.on_demand.shared_selections import BITS
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.operators.time_windows.group_punctuation import GroupAdvance
 from headrace.runtime.home import file_names
-from headrace.runtime.home.gc_control import MANY, no_cycles_sought
+from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.home.reject_files import encode_query_rejects
 from headrace.runtime.home.run_cache import bytes_by_state, bytes_of_run, close_state_runs
 from headrace.runtime.messages.exchange_blob import ScanBlob, deltas_by_state, in_order
@@ -78,7 +78,7 @@ _LIVE_SHARE = 0.6
 def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
     """Advance every operator over this task's slots."""
     started = time.perf_counter()
-    with no_cycles_sought(len(message.emitted_to) >= MANY):
+    with collector_disabled(len(message.emitted_to) >= MANY):
         task = StateTask(message, in_order(blobs))
         limits = {} if task.failures else task.emission_limits()
         if not (limits or task.failures):
