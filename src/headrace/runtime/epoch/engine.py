@@ -25,21 +25,22 @@ from headrace.runtime.epoch import commit, retention
 from headrace.runtime.epoch.executor import Executor
 from headrace.runtime.epoch.garbage_collection import Housekeeping
 from headrace.runtime.epoch.observe import observe
+from headrace.runtime.epoch.rounds import Epoch, LeftOut
 from headrace.runtime.epoch.task_orders import TaskMessages, scan_messages, state_messages
 from headrace.runtime.home.home import BORN, Home
 from headrace.runtime.ingest import derived_input
-from headrace.runtime.ingest.admission import Admission, Pending
+from headrace.runtime.ingest.admission import Admission
 from headrace.runtime.ingest.idle_sources import clock_punctuations
 from headrace.runtime.ingest.ingest_queue import Intake
+from headrace.runtime.ingest.level_input import Due, LevelInput
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
-from headrace.runtime.messages.stream_progress import StreamProgress
-from headrace.runtime.messages.task_messages import Split, StateMessage, StateReceipt
+from headrace.runtime.messages.task_messages import Participants, Split, StateReceipt
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.epoch_planner import Replanned, make_plan, plan_after
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
+from headrace.runtime.plan.plan_index import index_of
 from headrace.runtime.plan.stale_statements import refuse_if_idle, refuse_if_overtaken
-from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.emission_backlog import BacklogSchedule, emission_backlog
 from headrace.runtime.progress.failing_queries import FailingQueries, failures_of
 from headrace.runtime.progress.group_progress import has_unheard_promises
@@ -83,6 +84,12 @@ class Engine:
     _planned: int = field(init=False, default=-1)
     _heard: int = field(init=False, default=-1)
     """The epoch after which no operator had a promise for groups left to emit by."""
+    _pauses: tuple[int, frozenset[str]] = field(init=False, default=(-1, frozenset()))
+    """Paused queries, as of a position in the query log."""
+    _due: Due = field(init=False, default_factory=Due)
+    _accepted: str = field(init=False, default="")
+    """The last execution that was published."""
+    _executions: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self.intake = Intake(self.home, self.clock)
@@ -100,10 +107,13 @@ class Engine:
         self.home.taken_over(self.manifest.incarnation)
         self.intake.resume(self.manifest)
         self._planned, self._saved = -1, NO_PLAN
+        self._accepted, self._due = "", Due()
         self.backfill_planner.due.clear()
         self.replan()
         if self.published.plan and not is_readable(self.home.store, self.published.plan):
-            self._publish(EpochWork("tick"), ())
+            epoch = Epoch(self.manifest, EpochWork("tick"), "", ListFiles(self.home.store))
+            epoch.take(epoch.work, (), "", self._planned_after(epoch, epoch.work, ()))
+            self._publish(epoch)
 
     def collect(self) -> Collected:
         """Remove files that are old enough and not needed; called at every start and every `Housekeeping.every` epochs."""
@@ -172,12 +182,9 @@ class Engine:
         progress, operators = self.manifest.operators, self.plan.operators
         changed = progress.keys() ^ operators.keys() if made.changed is None else made.changed
         added = sorted(name for name in changed if name in operators and name not in progress)
-        if dropped := [name for name in changed if name in progress and name not in operators]:
-            progress = dict(progress)
-            for name in dropped:
-                del progress[name]
+        dropped = [name for name in changed if name in progress and name not in operators]
         initial_progress = self.backfill_planner.begun(self.manifest, self.published, self.plan, added)
-        self.manifest = replace(self.manifest, operators={**progress, **initial_progress})
+        self.manifest = replace(self.manifest, operators=progress.changed(initial_progress, dropped))
 
     def _in_files(self) -> SavedPlan:
         """The plan's files, written at first use: registrations between two epochs make one version."""
@@ -194,18 +201,18 @@ class Engine:
         Backfills go before new rows, or with `live_first` in the time that live epochs leave.
         """
         self.find_out()
-        self.intake.listen(self.plan.streams.values())
+        self.intake.listen(index_of(self.plan).sources)
         while (work := self._next_epoch(live_first)) is not None:
             try:
                 return self._run(work)
             except SourceChanged as change:
                 if work.kind != "replay":
                     raise
-                self.unread |= dict.fromkeys(work.operators, change)
+                self.unread |= dict.fromkeys(work.operators.named, change)
         return None
 
     def _next_epoch(self, live_first: bool) -> EpochWork | None:
-        work = self.backfill_planner.next_epoch(self.manifest.operators)
+        work = self.backfill_planner.next_epoch(self.manifest)
         if work is None:
             backlog = self._emission_backlog()
             work = self.backlog_schedule.next_epoch(backlog)
@@ -216,7 +223,7 @@ class Engine:
         return work
 
     def _emission_backlog(self) -> dict[str, Instant]:
-        return emission_backlog(self._live_operators(), self.plan, self.manifest)
+        return emission_backlog(self._participants(self.manifest).named, self.plan, self.manifest)
 
     def has_emission_backlog(self) -> bool:
         """True while an operator that has read all input has closed windows to emit."""
@@ -231,36 +238,50 @@ class Engine:
 
         A query over another one ends after it, when it has read its last results.
         """
-        if (due := self.backfill_planner.next_epoch(self.manifest.operators)) is not None:
+        if (due := self.backfill_planner.next_epoch(self.manifest)) is not None:
             self._run(due)
-        for ending, ended in provisional_results.in_order(self.plan, self._live_operators()):
+        live = self._participants(self.manifest).of(self.plan.operators)
+        self.manifest = commit.each_by_itself(self.manifest)
+        for ending, ended in provisional_results.in_order(self.plan, live):
             min_punctuations = dict.fromkeys(ended, FOREVER)
+            taking_part = Participants(frozenset(ending))
             seen = self._run(
-                EpochWork("seal", operators=ending, min_punctuations=min_punctuations, final=True)
+                EpochWork("seal", operators=taking_part, min_punctuations=min_punctuations, final=True)
             )
             while (work := self.backlog_schedule.epoch_now(self._emission_backlog())) is not None:
                 seen = self._run(work)
-            while self.has_unread_results() and (work := self._live()) is not None:
+            while (work := self._unread()) is not None:
                 self._run(work)
         return seen
 
     def closing(self) -> provisional_results.Closing:
         """The results of operators if the streams ended here, by operator. Nothing is published (provisional)."""
-        work = EpochWork("closing", operators=self._live_operators(), final=True)
-        return provisional_results.close(self.home.store, self.plan, self._state_messages(work, 1)[0])
+        live = frozenset(self._participants(self.manifest).of(self.plan.operators))
+        work = EpochWork("closing", operators=Participants(live), final=True)
+        (message,) = state_messages(self._task_messages(self.manifest), work, 1, whole=True)
+        return provisional_results.close(self.home.store, self.plan, message)
 
-    def _live_operators(self) -> tuple[str, ...]:
-        paused, backfilling = self._paused(), self._backfilling()
-        if not paused and not backfilling:
-            return tuple(self.plan.operators)
-        return tuple(
-            name
-            for name in self.plan.operators
-            if derived_streams.owner_of(name) not in paused and name not in backfilling
-        )
+    def _participants(
+        self, manifest: Manifest, level: int = 0, left_out: frozenset[str] = frozenset()
+    ) -> Participants:
+        """The operators that take part in a round: not paused, backfilling or left out. Those that follow are not named."""
+        index, absent, named = index_of(self.plan), set(left_out), set[str]()
+        for owner in self._paused():
+            absent.update(index.owned_by.get(owner, ()))
+        for name, progress in manifest.operators.moving.items():
+            if name in self.plan.operators and name not in absent:
+                stream = self.plan.operators[name].stream
+                is_live = progress.replayed >= manifest.length_of(stream)
+                takes_part = is_live and index.clock_of(stream).level >= level
+                (named if takes_part else absent).add(name)
+        return Participants(frozenset(named), True, frozenset(absent))
 
-    def _paused(self) -> set[str]:
-        return {q.operator_id for q in self.home.catalog.queries.values() if q.definition.paused}
+    def _paused(self) -> frozenset[str]:
+        catalog = self.home.catalog
+        if self._pauses[0] != catalog.position:
+            paused = (query.operator_id for query in catalog.queries.values() if query.definition.paused)
+            self._pauses = catalog.position, frozenset(paused)
+        return self._pauses[1]
 
     @property
     def _archives(self) -> Archives:
@@ -268,44 +289,40 @@ class Engine:
 
     def _backfilling(self) -> dict[str, int]:
         """Operators that have not folded all of their stream's archive, with their positions."""
-        lengths = {name: self._archives.length(name) for name in self.plan.streams}
-        progress = self.manifest.operators
         return {
-            name: progress[name].replayed
-            for name, operator in self.plan.operators.items()
-            if progress[name].replayed < lengths[operator.stream]
+            name: progress.replayed
+            for name, progress in self.manifest.operators.moving.items()
+            if name in self.plan.operators
+            and progress.replayed < self.manifest.length_of(self.plan.operators[name].stream)
         }
 
-    def _progress(self, stream: str) -> StreamProgress:
-        return progress_of(self.manifest.stream(stream))
-
     def _live(self) -> EpochWork | None:
-        """The next records of every stream; without any, a tick when punctuation or the catalog has changed."""
+        """The next records of every source; without any, a tick when punctuation or the catalog has changed."""
         splits: list[tuple[Split, int]] = []
         taken: dict[str, tuple[int, ...]] = {}
-        for name, definition in self.plan.streams.items():
-            chosen = self.admission.take(self._waiting(definition), definition)
+        sources = index_of(self.plan).sources
+        for definition in sources:
+            name = definition.name
+            chosen = self.admission.take(self.intake.waiting(name), definition)
             if chosen:
                 splits += [
                     (Split(name, record.ordinal, record=record.record), record.weight) for record in chosen
                 ]
                 taken[name] = tuple(record.ordinal for record in chosen)
-        min_punctuations = clock_punctuations(
-            self.intake, self.plan.streams.values(), self.manifest, taken, self.clock()
-        )
-        min_punctuations |= self._result_punctuations(taken)
+        min_punctuations = clock_punctuations(self.intake, sources, self.manifest, taken, self.clock())
         min_punctuations = {
-            name: at for name, at in min_punctuations.items() if at > self._progress(name).punctuation
+            name: at for name, at in min_punctuations.items() if at > self.manifest.stream(name).punctuation
         }
         changed = self.manifest.querylog != self.home.catalog.position
-        if not (splits or min_punctuations or changed or self._has_unheard_promises()):
+        is_due = bool(splits or min_punctuations) or changed
+        if not (is_due or self.has_unread_results() or self._has_unheard_promises()):
             return None
         kind = "epoch" if splits else "tick"
         # An operator with an emission backlog takes its rows; it emits in epochs of its own.
         return EpochWork(
             kind,
             tuple(splits),
-            self._live_operators(),
+            self._participants(self.manifest),
             punctuations=self._emission_backlog(),
             min_punctuations=min_punctuations,
             taken=taken,
@@ -315,41 +332,29 @@ class Engine:
         """Whether a query has read the archive after a promise for a group, whose closed windows it has not emitted yet."""
         if self._heard != self.manifest.epoch:
             backlog = self._emission_backlog()
-            live = (name for name in self._live_operators() if name not in backlog)
+            live = (name for name in self._participants(self.manifest).named if name not in backlog)
             if has_unheard_promises(live, self.plan, self.manifest):
                 return True
             self._heard = self.manifest.epoch
         return False
 
-    def _waiting(self, stream: StreamDefinition) -> Sequence[Pending]:
-        if stream.using == derived_streams.USING:
-            return derived_input.waiting(self.home, self.manifest, stream)
-        return self.intake.waiting(stream.name)
-
     def has_unread_results(self) -> bool:
         """True while a query has results, or a later punctuation, that the queries over it have not read."""
-        min_punctuations = self._result_punctuations({})
-        of_queries = [
-            stream for stream in self.plan.streams.values() if stream.using == derived_streams.USING
-        ]
-        return any(self._waiting(stream) for stream in of_queries) or any(
-            at > self._progress(name).punctuation for name, at in min_punctuations.items()
+        level_input = self._level_input(self.manifest, self.manifest)
+        return bool(level_input.punctuations()) or any(
+            derived_input.waiting(self.home, self.manifest, stream) for stream in level_input.unsettled()
         )
 
-    def _result_punctuations(self, taken: Mapping[str, tuple[int, ...]]) -> dict[str, Instant]:
-        """Punctuations of the result streams of which this epoch reads the last run."""
-        min_punctuations = {}
-        for name, stream in self.plan.streams.items():
-            if stream.using == derived_streams.USING:
-                unread = [
-                    pending.ordinal
-                    for pending in self._waiting(stream)
-                    if pending.ordinal not in taken.get(name, ())
-                ]
-                if not unread and derived_streams.operator_of(stream) in self.manifest.operators:
-                    emitted_to = self.manifest.operators[derived_streams.operator_of(stream)].emitted_to
-                    min_punctuations[name] = derived_streams.result_punctuation(stream, emitted_to)
-        return min_punctuations
+    def _unread(self) -> EpochWork | None:
+        """An epoch that reads the results that are unread while streams end."""
+        if not self.has_unread_results():
+            return None
+        level_input = self._level_input(self.manifest, self.manifest)
+        live = Participants(self._participants(self.manifest).named)
+        return level_input.work_of_all(live, self._emission_backlog())
+
+    def _level_input(self, began: Manifest, manifest: Manifest) -> LevelInput:
+        return LevelInput(self.home, index_of(self.plan), began, manifest)
 
     def _records(
         self, stream: StreamDefinition, chunk: Sequence[ArchiveEntry]
@@ -380,57 +385,88 @@ class Engine:
 
     def _run(self, work: EpochWork) -> EpochObservation:
         started = stopwatch.perf_counter()
-        work, receipts = self._execute(work)
+        epoch = self._execute(work)
         executed = stopwatch.perf_counter()
-        planned = self._publish(work, receipts)
-        self.intake.consumed(work.taken)
+        planned = self._publish(epoch)
+        self.intake.consumed(epoch.work.taken)
         if suspended := self.failing.entries(self.home.catalog):
             self.log(*suspended)
         if self.housekeeping.is_due(planned.epoch):
             self.collect()
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
-        seen = observe(planned, work, receipts, self.plan, seconds, self.clock())
+        seen = observe(planned, epoch.work, epoch.receipts, self.plan, seconds, self.clock())
         self.replay_schedule.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
         return seen
 
-    def _publish(self, work: EpochWork, receipts: Sequence[StateReceipt]) -> Manifest:
+    def _publish(self, epoch: Epoch) -> Manifest:
         """Publish the manifest of an epoch, under the newest plan."""
-        files = ListFiles(self.home.store)
-        planned = commit.next_manifest(
-            self.manifest,
-            work,
-            receipts,
-            self.plan,
-            self._in_files().files,
-            self.home.catalog.position,
-            self.clock(),
-            files,
-        )
-        planned = retention.settled(planned, work.taken, self.plan, self.intake, files, self.holds)
-        self.home.store.sync([*commit.files_named(receipts), *files.unsynced])
+        files, taken = epoch.files, epoch.work.taken
+        planned = retention.settled(epoch.manifest, taken, self.plan, self.intake, files, self.holds)
+        planned = planned.with_base(files.write)
+        self.home.store.sync([*commit.files_named(epoch.receipts), *files.unsynced])
         self.home.manifests.publish(planned)
         self.manifest = self.published = planned
+        self._accepted = epoch.execution
         self.backfill_planner.published(self._in_files().name, self.plan)
         return planned
 
-    def _execute(self, work: EpochWork) -> tuple[EpochWork, list[StateReceipt]]:
-        """Run an epoch; returns the work done, and the receipts.
-
-        It runs again with less for operators with too many windows, and without those that failed.
-        """
+    def _execute(self, work: EpochWork) -> Epoch:
+        """Run an epoch, level by level; operators that fail above the first level are left out of all of it."""
         while True:
-            scans = scan_messages(self._task_messages(), work, self.executor.cores, self.tasks)
-            receipts = self.executor.run(scans, self._state_messages(work, self.tasks))
+            epoch = Epoch(self.manifest, work, self._accepted, ListFiles(self.home.store))
+            self._accepted = ""
+            try:
+                self._round(epoch, work)
+                if epoch.work.kind != "seal" and not epoch.work.alone:
+                    self._upper_rounds(epoch)
+            except LeftOut as failed:
+                work = replace(work, operators=epoch.work.operators.without(failed.operators))
+            else:
+                return epoch
+
+    def _upper_rounds(self, epoch: Epoch) -> None:
+        """The rounds of an epoch for queries over queries, which read what the rounds before have made."""
+        index, left_out = index_of(self.plan), epoch.work.operators.absent
+        for level in range(1, index.levels + 1):
+            taking_part = self._participants(epoch.manifest, level, left_out)
+            moved = index.downstream(epoch.named)
+            work = self._level_input(epoch.began, epoch.manifest).work(level, taking_part, moved, self._due)
+            if work is not None:
+                backlog = {name: at for name, at in epoch.backlog.items() if name in taking_part.named}
+                self._round(epoch, replace(work, punctuations=backlog))
+
+    def _round(self, epoch: Epoch, work: EpochWork) -> None:
+        """Run a round; it runs again with less for operators with too many windows, and without those that failed."""
+        while True:
+            orders = self._task_messages(epoch.manifest, epoch)
+            scans = scan_messages(orders, work, self.executor.cores, self.tasks)
+            receipts = self.executor.run(scans, state_messages(orders, work, self.tasks))
             if failed := failures_of(receipts):
-                work = self.failing.without(work, failed)
+                without = self.failing.without(work, failed)
+                if work.level and without.operators != work.operators:
+                    raise LeftOut(without.operators.absent - work.operators.absent)
+                work = without
             elif limits := least(receipts):
                 work = replace(work, punctuations={**work.punctuations, **limits})
             else:
                 self.failing.succeeded(work.operators)
-                return work, receipts
+                self._due.follow(receipts)
+                epoch.take(work, receipts, orders.execution, self._planned_after(epoch, work, receipts))
+                return
 
-    def _task_messages(self) -> TaskMessages:
-        return TaskMessages(str(self.home.store.root), self._in_files().name, self.plan, self.manifest)
+    def _planned_after(self, epoch: Epoch, work: EpochWork, receipts: Sequence[StateReceipt]) -> Manifest:
+        done = commit.Round(epoch.began, epoch.manifest, work, receipts)
+        position, plan_files = self.home.catalog.position, self._in_files().files
+        return commit.next_manifest(done, self.plan, plan_files, position, self.clock(), epoch.files)
 
-    def _state_messages(self, work: EpochWork, tasks: int) -> list[StateMessage]:
-        return state_messages(self._task_messages(), work, tasks)
+    def _task_messages(self, manifest: Manifest, epoch: Epoch | None = None) -> TaskMessages:
+        self._executions += 1
+        return TaskMessages(
+            str(self.home.store.root),
+            self._in_files().name,
+            self.plan,
+            manifest,
+            manifest if epoch is None else epoch.began,
+            f"{self.manifest.incarnation}.{self._executions}",
+            "" if epoch is None else epoch.execution,
+        )

@@ -73,7 +73,10 @@ class RetentionPass:
             lists["results"] = listed.drop_before(min(after.values(), default=0))
         if not self.sums:
             facts.pop(SUMS)
-        return replace(self.manifest, lists=self._without_old_rejects(lists), facts=facts)
+        lists = self._without_old_rejects(lists)
+        changed = {name: listed for name, listed in lists.items() if listed is not self.manifest.lists[name]}
+        gone = self.manifest.lists.keys() - lists.keys()
+        return replace(self.manifest, lists=self.manifest.lists.changed(changed, gone), facts=facts)
 
     def _first_retained(self, listed: RadixList, retention_class: str, start: int) -> int:
         """Index of the first entry of a class that has to stay; relations' changes before it are added up."""
@@ -89,7 +92,7 @@ class RetentionPass:
         return first if self._added_up(old) else start
 
     def _is_needed(self, operator: str, facts: tuple[int, int, int], index: int) -> bool:
-        progress = self.manifest.operators.get(operator)
+        progress = self.manifest.find_operator(operator)
         if progress is None or operator not in self.plan.operators:
             return False
         retention, emitted_to = self.plan.retention_of(operator), progress.emitted_to

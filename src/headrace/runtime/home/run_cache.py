@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from headrace.runtime.home.lru_cache import Recent
 from headrace.store.files.container import Container, parts
 from headrace.store.files.filesystem import Store
 
+_Value = TypeVar("_Value")
 _KEPT: Final = 128
 _cache: Final[Recent[tuple[str, str], Any]] = Recent(_KEPT)
 """Immutable values by (home, file name): files are never rewritten, so no entry is stale."""
@@ -77,6 +78,12 @@ def bytes_of_run(store: Store, name: str) -> Mapping[str, int]:
     """Bytes of each state in a run."""
     sizes: Mapping[str, int] = _cached(store, f"{name}#bytes", lambda: bytes_by_state(open_run(store, name)))
     return sizes
+
+
+def of_run(store: Store, name: str, what: str, compute: Callable[[], _Value]) -> _Value:
+    """A value computed from a run, as long as the run is open; `what` names the kind of value."""
+    value: _Value = _cached(store, f"{name}#{what}", compute)
+    return value
 
 
 def bytes_by_state(sections: Mapping[str, pa.Table]) -> dict[str, int]:

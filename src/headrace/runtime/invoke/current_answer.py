@@ -98,7 +98,7 @@ def _stored_answer(
         return _joined(parts if ending is None else [*parts, ending], query)
     window = find_window(query.root)
     assert window is not None
-    emitted_to = manifest.operators[operator.id].emitted_to
+    emitted_to = manifest.operator(operator.id).emitted_to
     if isinstance(window.window, TimeSlide | Landmark):
         latest = _latest_window(home, manifest, operator, query, window.window, emitted_to)
         return result_log.net_rows(latest)
@@ -114,7 +114,7 @@ def _while_backfilling(home: Home, manifest: Manifest, operator: Operator, query
     """
     if query.emission != "relation" or not any(isinstance(node, Bounds) for node in walk(query.root)):
         return None
-    progress = manifest.operators.get(operator.id)
+    progress = manifest.find_operator(operator.id)
     catalog_query = home.catalog.query(operator.query)
     end = home.list_of(manifest, f"archive:{operator.stream}").length
     if (
@@ -197,7 +197,7 @@ def _message(home: Home, manifest: Manifest, operator: Operator) -> StateMessage
     committed = manifest.stream(operator.stream)
     if manifest.plan is None or committed.greatest == BEGINNING:
         return None
-    emitted_to = manifest.operators[operator.id].emitted_to
+    emitted_to = manifest.operator(operator.id).emitted_to
     return StateMessage(
         root=str(home.store.root),
         plan=manifest.plan,

@@ -41,13 +41,11 @@ def changes_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) 
     chain = (operator, *below(plan, operator))
     if any(id_ not in manifest.operators for id_ in chain):
         return None
-    streams = {
-        name: progress_of(committed) for name, committed in manifest.streams.items() if name in plan.streams
-    }
+    streams = {name: progress_of(manifest.stream(name)) for name in manifest.streams if name in plan.streams}
     now = union_progress.nows(plan.streams, streams, streams).get(plan.operators[operator].stream, BEGINNING)
     if now == BEGINNING:
         return None
-    emitted_to = {id_: manifest.operators[id_].emitted_to for id_ in chain}
+    emitted_to = {id_: manifest.operator(id_).emitted_to for id_ in chain}
     message = StateMessage(
         root=str(home.store.root),
         plan=manifest.plan or "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import SLOT, Operator, Sections
 from headrace.operators.families.family import QueryRowCounts, number_of
-from headrace.runtime.home.run_cache import open_run, query_row_counts_of
+from headrace.runtime.home.run_cache import of_run, open_run, query_row_counts_of
 from headrace.runtime.messages.exchange_blob import by_state
 from headrace.runtime.messages.task_messages import RunRef
 from headrace.store.files.filesystem import Store
@@ -55,9 +55,16 @@ class TaskRun:
         """The sections of one state."""
         return self._by_state.get(state, {})
 
+    @property
+    def states(self) -> Collection[str]:
+        """The states with rows."""
+        return self._by_state.keys()
+
     @cached_property
     def _by_state(self) -> Mapping[str, Sections]:
-        return by_state(self.sections)
+        if not self.covers_task:
+            return by_state(self.sections)
+        return of_run(self.store, self.ref.name, "states", lambda: by_state(self.sections))
 
 
 def query_numbers_of(owners: Mapping[str, Sequence[Operator]]) -> dict[str, Ints | None]:
