@@ -57,7 +57,7 @@ def next_manifest(
     before, work, receipts = done.before, done.work, done.receipts
     scans = scans_of(receipts)
     seen = {} if work.is_replay else stream_receipts(scans, plan)
-    progress = progress_before(before, plan, work)
+    progress = progress_before(done.began, before, plan, work)
     progress_after = after_scans(plan.streams, progress, seen)
     lists: dict[str, RadixList] = {}
     if not work.is_replay:

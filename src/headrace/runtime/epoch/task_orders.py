@@ -43,7 +43,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
     plan, manifest = orders.plan, orders.manifest
     owners = tuple(low for low, _ in bounds_of_slots(tasks, SLOTS))
     streams = {split.stream: plan.streams[split.stream] for split, _ in work.splits}
-    committed = {name: manifest.stream(name) for name in streams}
+    committed = {name: orders.began.stream(name) for name in streams}
     deduplicated = {name for name, stream in streams.items() if stream.deduplicate and not work.is_replay}
     return [
         ScanMessage(
@@ -82,6 +82,9 @@ def state_messages(
         assert progress is not None
         emitted_to[name] = progress.emitted_to
     resting = {name: emitted for name, emitted in own.operators.items() if name not in emitted_to}
+    for name in work.operators.absent - resting.keys():
+        if (left_out := orders.began.find_operator(name)) is not None:
+            resting[name] = left_out.emitted_to
     groups = {name: manifest.operators[name].group_punctuations for name in emitted_to}
     runs = [RunRef.of(run) for run in manifest.state]
     live = frozenset(run.name for run in runs)
@@ -94,7 +97,7 @@ def state_messages(
             low,
             high,
             tuple(run for run in runs if run.low < high and low < run.high),
-            progress_before(manifest, plan, work, whole=whole),
+            progress_before(orders.began, manifest, plan, work, whole=whole),
             emitted_to,
             work.punctuations,
             work.final,
@@ -130,12 +133,18 @@ def own_progress(manifest: Manifest, plan: EpochPlan) -> Origin:
 
 
 def progress_before(
-    manifest: Manifest, plan: EpochPlan, work: EpochWork, *, whole: bool = False
+    began: Manifest, manifest: Manifest, plan: EpochPlan, work: EpochWork, *, whole: bool = False
 ) -> dict[str, StreamProgress]:
-    """The progress in the messages to an epoch's tasks: of every stream that does not follow others, or advances in the round."""
-    names = plan.streams if whole else {**manifest.streams.moving, **work.min_punctuations, **work.taken}
+    """The progress in the messages to a round's tasks, as in the manifest before it: of every stream that does not follow others.
+
+    Of the streams of results that the round reads, it is that when the epoch began: no row of theirs is late.
+    """
+    read = {**work.min_punctuations, **work.taken}
+    names = plan.streams if whole else {**manifest.streams.moving, **read}
     return {
-        name: progress_of(manifest.stream(name), work.min_punctuations.get(name, BEGINNING))
+        name: progress_of(
+            (began if name in read else manifest).stream(name), work.min_punctuations.get(name, BEGINNING)
+        )
         for name in names
         if name in plan.streams
     }

@@ -131,7 +131,7 @@ def visits(
         named = message.punctuation.keys() | message.isolated
         states = own | deltas.keys() | {state_name(index.plan.operators[name]) for name in named}
         states |= {state_name(reader) for name in message.moved for reader in index.readers.get(name, ())}
-        clocks = (clock for clock in agenda.heaps if clock.level <= message.level)
+        clocks = (clock for clock in agenda.heaps if clock.level == message.level)
         states.update(agenda.due({clock: progress.punctuation_of(clock) for clock in clocks}))
     visited = {}
     for name in index.in_order(states):
