@@ -85,7 +85,7 @@ class Home:
             epoch=before.epoch + 1,
             kind="epoch",
             ingest=ingest.length,
-            lists={"results": grown.drop_before(ENTRIES_AN_EPOCH * (before.epoch - 2))},
+            lists=before.lists.changed({"results": grown.drop_before(ENTRIES_AN_EPOCH * (before.epoch - 2))}),
             state=(*kept, StateRun(name, 0, 256, size)),
         )
         log.publish(after)

@@ -179,7 +179,7 @@ def _append(
     entries: Sequence[Mapping[str, Any]],
     files: ListFiles,
 ) -> None:
-    listed = lists.get(name) or before.lists.get(name) or RadixList()
+    listed = lists[name] if name in lists else before.lists.get(name, RadixList())
     lists[name] = listed.append(entries, files.write)
 
 

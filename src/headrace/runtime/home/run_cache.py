@@ -74,12 +74,6 @@ def query_row_counts_of(store: Store, name: str, section: str) -> QueryRowCounts
     return query_row_counts
 
 
-def bytes_of_run(store: Store, name: str) -> Mapping[str, int]:
-    """Bytes of each state in a run."""
-    sizes: Mapping[str, int] = _cached(store, f"{name}#bytes", lambda: bytes_by_state(open_run(store, name)))
-    return sizes
-
-
 def of_run(store: Store, name: str, what: str, compute: Callable[[], _Value]) -> _Value:
     """A value computed from a run, as long as the run is open; `what` names the kind of value."""
     value: _Value = _cached(store, f"{name}#{what}", compute)

@@ -7,7 +7,6 @@ are new; they count once the driver has published their names.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,7 +29,7 @@ from headrace.operators.time_windows.group_punctuation import GroupAdvance
 from headrace.runtime.home import file_names
 from headrace.runtime.home.gc_control import MANY, no_cycles_sought
 from headrace.runtime.home.reject_files import encode_query_rejects
-from headrace.runtime.home.run_cache import bytes_by_state, bytes_of_run, close_state_runs
+from headrace.runtime.home.run_cache import bytes_by_state, close_state_runs
 from headrace.runtime.messages.exchange_blob import ScanBlob, deltas_by_state, in_order
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.messages.task_messages import (
@@ -427,15 +426,12 @@ class StateTask:
 
     def _work(self) -> dict[str, WorkObservation]:
         """Time of each state that was visited or merged, and its bytes: in runs that stay, and in this epoch's."""
-        stored = Counter(bytes_by_state(self._state))
-        for run in self._runs:
-            if run.ref.name not in self._replaced:
-                sizes = (
-                    bytes_of_run(self._store, run.ref.name)
-                    if run.covers_task
-                    else bytes_by_state(run.sections)
-                )
-                stored.update({name: sizes[name] for name in self._ledger.keys() & sizes.keys()})
+        fresh = bytes_by_state(self._state)
+        staying = [run for run in self._runs if run.ref.name not in self._replaced]
+        stored = {
+            name: fresh.get(name, 0) + sum(table.nbytes for run in staying for table in run.of(name).values())
+            for name in self._ledger
+        }
         return self._ledger.seen("state", stored)
 
     def _write_state(self) -> RunRef:
