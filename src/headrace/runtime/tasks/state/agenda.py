@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final
 
-from headrace.operators.base.operator import Operator
+from headrace.operators.base.operator import Operator, Sections
 from headrace.operators.families.family import state_name
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.messages.stream_progress import Clock
@@ -37,11 +37,14 @@ class Agenda:
     """The execution that left it."""
     checked: set[str] = field(default_factory=set)
     """Runs without many rows of dropped queries."""
+    born: int = 0
+    visited: dict[str, int] = field(default_factory=dict)
+    """The epoch in which each state was last visited, since epoch `born`."""
 
     @staticmethod
-    def of(index: PlanIndex) -> Agenda:
-        """An agenda with every state due at once."""
-        agenda = Agenda(index)
+    def of(index: PlanIndex, epoch: int) -> Agenda:
+        """An agenda with every state due at once, in this epoch."""
+        agenda = Agenda(index, born=epoch)
         agenda.schedule(dict.fromkeys(index.by_state, BEGINNING))
         return agenda
 
@@ -77,6 +80,10 @@ class Agenda:
                     del self.due_at[state]
                     yield state
 
+    def rests_since(self, state: str, epoch: int) -> bool:
+        """Whether a state was not visited after an epoch: what was needed of it then still is."""
+        return self.born <= epoch and self.visited.get(state, 0) <= epoch
+
     def next_due(self) -> dict[Clock, Instant]:
         """The first instant at which a state of each clock is due."""
         first = {}
@@ -99,7 +106,7 @@ def agenda_for(index: PlanIndex, message: StateMessage) -> Agenda:
     """
     agenda = _agendas.get(_slots(message))
     if agenda is None or not message.after or agenda.execution != message.after:
-        return Agenda.of(index)
+        return Agenda.of(index, message.epoch)
     agenda.execution = ""
     return agenda.under(index)
 
@@ -115,7 +122,7 @@ def _slots(message: StateMessage) -> tuple[str, int, int]:
 
 
 def visits(
-    progress: RoundProgress, agenda: Agenda | None, deltas: Mapping[str, object]
+    progress: RoundProgress, agenda: Agenda | None, deltas: Mapping[str, Sequence[Sections]]
 ) -> dict[str, list[Operator]]:
     """The states to visit in a round, in the plan's order, with the operators that take part.
 
@@ -129,7 +136,8 @@ def visits(
         states = set(index.by_state)
     else:
         named = message.punctuation.keys() | message.isolated
-        states = own | deltas.keys() | {state_name(index.plan.operators[name]) for name in named}
+        states = own | {state_name(index.plan.operators[name]) for name in named}
+        states |= {name for name, parts in deltas.items() if any(map(_has_rows, parts))}
         states |= {state_name(reader) for name in message.moved for reader in index.readers.get(name, ())}
         clocks = (clock for clock in agenda.heaps if clock.level == message.level)
         states.update(agenda.due({clock: progress.punctuation_of(clock) for clock in clocks}))
@@ -138,7 +146,13 @@ def visits(
         taking_part = [operator for operator in index.by_state[name] if progress.takes_part(operator.id)]
         if taking_part:
             visited[name] = taking_part
+    if agenda is not None:
+        agenda.visited.update(dict.fromkeys(visited, message.epoch))
     return visited
+
+
+def _has_rows(sections: Sections) -> bool:
+    return any(table.num_rows for table in sections.values())
 
 
 def due_in(progress: RoundProgress, operators: Sequence[Operator], due_after: Instant) -> Instant:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import KeysView, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,6 +32,14 @@ class TaskRun:
         """Rows of all sections."""
         return sum(table.num_rows for table in self.sections.values())
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of all sections, in memory."""
+        if not self.covers_task:
+            return sum(table.nbytes for table in self.sections.values())
+        total = lambda: sum(table.nbytes for table in self.sections.values())  # noqa: E731 - computed once
+        return of_run(self.store, self.ref.name, "bytes", total)
+
     def share_of_others(self, alive: Mapping[str, Ints | None]) -> float:
         """The share of the rows that belongs to operators that are not `alive`, a result of `query_numbers_of`."""
         rows, dead = self.rows, 0
@@ -56,7 +64,7 @@ class TaskRun:
         return self._by_state.get(state, {})
 
     @property
-    def states(self) -> Collection[str]:
+    def states(self) -> KeysView[str]:
         """The states with rows."""
         return self._by_state.keys()
 

@@ -336,18 +336,30 @@ class StateTask:
         return [(name, by_state[name]) for name in self._index.in_order(states)]
 
     def _are_obsolete(self, runs: Sequence[TaskRun]) -> bool:
-        """Whether a merge of these runs would keep little of them."""
-        needed = 0
+        """Whether a merge of these runs would keep little of them; states that rest since they were written need all."""
+        obsolete, since = 0, min(run.ref.epoch for run in runs)
         for name, operators in self._stored_in(runs):
+            if self._agenda is not None and self._agenda.rests_since(name, since):
+                continue
             with self._ledger.timed(name):
                 owners = self._owning(operators)
                 try:
-                    ready = before_merge(owners, sections_of(runs, name))
-                    needed += sum(table.nbytes for _, table in self._needed(operators, owners, ready))
+                    sections = sections_of(runs, name)
+                    stored = sum(table.nbytes for tables in sections.values() for table in tables)
+                    ready = before_merge(owners, sections)
+                    needed = sum(table.nbytes for _, table in self._needed(operators, owners, ready))
+                    obsolete += stored - needed
                 except Exception as failure:  # noqa: BLE001 - the merge records whose it is
                     of_query(failure)
                     return False
-        return needed < _LIVE_SHARE * sum(table.nbytes for run in runs for table in run.sections.values())
+        stored = sum(run.bytes for run in runs)
+        others = sum(
+            table.nbytes
+            for run in runs
+            for name in run.states - self._index.by_state.keys()
+            for table in run.of(name).values()
+        )
+        return stored - others - obsolete < _LIVE_SHARE * stored
 
     def _owning(self, operators: Sequence[Operator]) -> Owners:
         """The owners of one state; rows of each expire by its own advance, and rows of dropped queries have no owner."""
