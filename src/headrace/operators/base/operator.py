@@ -289,9 +289,10 @@ class BaseOperator(StateOwner):
         """The least punctuation at which `advance` would change or emit anything without new rows, after this advance.
 
         `runs` are its state after it, with rows that expired; too early an instant costs a visit, too late an answer. FOREVER:
-        none. By default the next one.
+        none, as where it has no rows. By default the next one.
         """
-        return min(advance.punctuation + 1, FOREVER)
+        has_rows = any(table.num_rows for run in runs for table in run.values())
+        return min(advance.punctuation + 1, FOREVER) if has_rows else FOREVER
 
     # Emission limits
 

@@ -26,7 +26,6 @@ from headrace.operators.families.family import QUERY_NUMBER, STORED_QUERY_NUMBER
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.window_assembly.window_closing import Chunk, ClosedWindows, close
 from headrace.schema import BIGINT
-from headrace.time import Instant
 
 if TYPE_CHECKING:
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -90,10 +89,6 @@ class Cohort(StateOwner):
             for index, query in enumerate(self.queries)
         }
         return closed.state, steps
-
-    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
-        """See `Operator.due_after`."""
-        return together(self.queries).due_after(runs, advance)
 
     def before_merge(
         self, sections: Mapping[str, Sequence[pa.Table]], advance: Advance

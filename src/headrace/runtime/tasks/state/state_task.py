@@ -200,7 +200,8 @@ class StateTask:
                 for delta in self._deltas.get(name, ())
             ]
             state, steps = cohort.advance(runs, deltas, advance)
-            due_after = min(due_after, cohort.due_after([*runs, state], advance))
+            together = cohort.queries[0].together(cohort.queries)
+            due_after = min(due_after, together.due_after([*runs, state], advance))
             for section, table in state.items():
                 made.setdefault(section, []).append(table)
                 rows += QueryRowCounts.of(table).among(cohort.numbers)
