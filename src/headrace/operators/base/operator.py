@@ -288,8 +288,8 @@ class BaseOperator(StateOwner):
     def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
         """The least punctuation at which `advance` would change or emit anything without new rows, after this advance.
 
-        `runs` are its state after it, with rows that expired; too early an instant costs a visit, too late an answer. FOREVER:
-        none, as where it has no rows. By default the next one.
+        `runs` are its state after it, with rows that expired; too early an instant costs a visit, too late an answer. Without
+        rows there is none: the end of time. By default the next one.
         """
         has_rows = any(table.num_rows for run in runs for table in run.values())
         return min(advance.punctuation + 1, FOREVER) if has_rows else FOREVER

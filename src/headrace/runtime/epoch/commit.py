@@ -17,9 +17,9 @@ from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import ScanReceipt, StateReceipt, StreamReceipt, stream_receipts
 from headrace.runtime.plan import derived_streams, union_streams
-from headrace.runtime.plan.plan_index import index_of
 from headrace.runtime.progress.committed_progress import committed_progress, progress_of
 from headrace.runtime.progress.group_progress import groups_after
+from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.progress.punctuation import after_scans
 from headrace.runtime.tasks.scan.deduplicate import retained_files
 from headrace.store.logs.committed import CommittedStream, OperatorProgress

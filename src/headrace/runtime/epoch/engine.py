@@ -25,7 +25,6 @@ from headrace.runtime.epoch import commit, retention
 from headrace.runtime.epoch.executor import Executor
 from headrace.runtime.epoch.garbage_collection import Housekeeping
 from headrace.runtime.epoch.observe import observe
-from headrace.runtime.epoch.rounds import Epoch, LeftOut
 from headrace.runtime.epoch.task_orders import TaskMessages, scan_messages, state_messages
 from headrace.runtime.home.home import BORN, Home
 from headrace.runtime.ingest import derived_input
@@ -39,11 +38,12 @@ from headrace.runtime.messages.task_messages import Participants, Split, StateRe
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.epoch_planner import Replanned, make_plan, plan_after
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
-from headrace.runtime.plan.plan_index import index_of
 from headrace.runtime.plan.stale_statements import refuse_if_idle, refuse_if_overtaken
 from headrace.runtime.progress.emission_backlog import BacklogSchedule, emission_backlog
 from headrace.runtime.progress.failing_queries import FailingQueries, failures_of
 from headrace.runtime.progress.group_progress import has_unheard_promises
+from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.progress.rounds import Epoch, LeftOut
 from headrace.runtime.tasks.state import provisional_results
 from headrace.runtime.tasks.state.emission_limits import least
 from headrace.store.logs.manifest import Manifest

@@ -15,7 +15,7 @@ from headrace.operators.families.family import ROW_LAYOUT_SUFFIX, state_name
 from headrace.operators.panes.adaptive_panes import LEAST_GROUPS, Sizes, panes_pay, should_store_rows
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
-from headrace.runtime.plan.plan_index import index_of
+from headrace.runtime.progress.plan_index import index_of
 from headrace.store.logs.manifest import Manifest
 
 ROW_LAYOUT: Final = "adapting"

@@ -18,7 +18,7 @@ from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.messages.task_messages import Participants, Split, StateReceipt
 from headrace.runtime.plan import derived_streams
-from headrace.runtime.plan.plan_index import PlanIndex
+from headrace.runtime.progress.plan_index import PlanIndex
 from headrace.store.logs.committed import NEW_STREAM
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Instant

@@ -1,7 +1,7 @@
 """The frontier of an epoch: the punctuation of every stream, from those of the sources and of operators that lag.
 
-The progress of an internal stream follows: a union is as far as the last of its inputs, results as far as their operator has
-emitted, and a live operator as far as the stream that it reads. So it is computed for the streams that are asked for.
+The progress of an internal stream follows: the punctuation of a union is the least of its inputs', that of results what their
+operator has emitted up to, and a live operator emits up to that of its stream. It is computed for the streams that are read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.plan import derived_streams, union_streams
-from headrace.runtime.plan.plan_index import PlanIndex
+from headrace.runtime.progress import union_progress
+from headrace.runtime.progress.plan_index import PlanIndex
 from headrace.time import BEGINNING, Instant
 
 
@@ -54,7 +55,16 @@ class Frontier:
         planned = self.index.plan.operators.get(operator)
         return BEGINNING if planned is None else self.punctuation(planned.stream)
 
-    def progress(self, stream: str) -> StreamProgress:
-        """The progress of a stream; of one that follows others, its punctuation."""
+    def now(self, stream: str) -> Instant:
+        """The maximum event time of a stream; of a union, and of a relation's changes, that of the streams they are made of."""
         known = self.streams.get(stream)
-        return StreamProgress(self.punctuation(stream)) if known is None else known
+        if known is not None:
+            return known.max_event_time
+        definition = self.index.plan.streams.get(stream)
+        made_of = () if definition is None else union_progress.made_of(definition)
+        return max(map(self.now, made_of), default=BEGINNING)
+
+    def progress(self, stream: str) -> StreamProgress:
+        """The progress of a stream; of one that follows others, its punctuation and NOW."""
+        known = self.streams.get(stream)
+        return StreamProgress(self.punctuation(stream), self.now(stream)) if known is None else known

@@ -16,9 +16,9 @@ from headrace.operators.base.operator import Operator
 from headrace.operators.time_windows.group_punctuation import BoundsOf, GroupAdvance
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.key_text import named
-from headrace.runtime.plan.plan_index import index_of
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pattern_bounds import bounds_of
+from headrace.runtime.progress.plan_index import index_of
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
 

@@ -90,7 +90,7 @@ class Layers(Mapping[str, _Record], Generic[_Record]):
 def needs_base(layers: Iterable[Layers[Any]]) -> bool:
     """Whether the changes are so many that a new base pays: each is written with every manifest until then.
 
-    A base of n records is written after the square root of n changes, up to a factor: the cost of both grows alike.
+    A base of n records is written after the square root of n changes, up to a factor: so both cost about the same.
     """
     parts = list(layers)
     changes, records = sum(part.changes for part in parts), sum(len(part.base) for part in parts)

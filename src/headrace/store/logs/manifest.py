@@ -70,7 +70,7 @@ class Manifest:
     def stream(self, name: str) -> CommittedStream:
         """The progress of a stream; `NEW_STREAM` where nothing is committed.
 
-        A union is as far as the last of its inputs, the results of an operator as far as that has emitted.
+        The punctuation of a union is the least of its inputs', that of results what their operator has emitted up to.
         """
         record = self.streams.get(name, NEW_STREAM)
         if not record.follows:

@@ -40,8 +40,8 @@ from headrace.runtime.messages.task_messages import (
     Split,
 )
 from headrace.runtime.plan.plan_files import load_plan
-from headrace.runtime.plan.plan_index import index_of
 from headrace.runtime.plan.user_functions import callable_by_name
+from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.tasks.scan.archive_writer import Archiving
 from headrace.runtime.tasks.scan.column_pruning import columns_of, columns_read
 from headrace.runtime.tasks.scan.deduplicate import encode_keys, max_event_time_of, open_keys

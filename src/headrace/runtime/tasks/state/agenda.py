@@ -18,7 +18,7 @@ from headrace.operators.families.family import state_name
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.messages.task_messages import StateMessage
-from headrace.runtime.plan.plan_index import PlanIndex
+from headrace.runtime.progress.plan_index import PlanIndex
 from headrace.runtime.tasks.state.round_progress import RoundProgress
 from headrace.time import BEGINNING, FOREVER, Instant
 
@@ -156,7 +156,7 @@ def _has_rows(sections: Sections) -> bool:
 
 
 def due_in(progress: RoundProgress, operators: Sequence[Operator], due_after: Instant) -> Instant:
-    """When a visited state is due again, by its clock; `due_after` is the first instant for its operators, all advanced alike.
+    """When a visited state is due again, by its clock; `due_after` is the first instant for its operators, which advance together.
 
     At once where their progress is not that of their stream yet.
     """

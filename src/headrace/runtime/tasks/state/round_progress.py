@@ -9,8 +9,8 @@ from headrace.operators.base.operator import Advance, Operator
 from headrace.runtime.messages.stream_progress import Clock, StreamProgress
 from headrace.runtime.messages.task_messages import StateMessage
 from headrace.runtime.plan import union_streams
-from headrace.runtime.plan.plan_index import PlanIndex
 from headrace.runtime.progress.frontier import Frontier
+from headrace.runtime.progress.plan_index import PlanIndex
 from headrace.time import FOREVER, Instant
 
 

@@ -41,9 +41,9 @@ from headrace.runtime.messages.task_messages import (
     stream_receipts,
 )
 from headrace.runtime.plan.plan_files import load_plan
-from headrace.runtime.plan.plan_index import index_of
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.progress.group_progress import group_advance
+from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.progress.punctuation import after_scans
 from headrace.runtime.results.time_merge import PIECE, by_instant
 from headrace.runtime.tasks.state.agenda import agenda_for, due_in, leave, visits
