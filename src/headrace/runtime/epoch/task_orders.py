@@ -103,7 +103,7 @@ def state_messages(
             work.final,
             resting,
             {name: promised for name, promised in groups.items() if promised},
-            live=live,
+            live=None if work.level else live,
             isolated=work.isolated,
             followers=work.operators.followers,
             level=work.level,

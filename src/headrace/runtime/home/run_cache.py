@@ -15,6 +15,8 @@ from headrace.store.files.filesystem import Store
 
 _Value = TypeVar("_Value")
 _KEPT: Final = 128
+_SMALL: Final = 1 << 16
+"""Bytes of runs that are kept in memory when they are written."""
 _cache: Final[Recent[tuple[str, str], Any]] = Recent(_KEPT)
 """Immutable values by (home, file name): files are never rewritten, so no entry is stale."""
 
@@ -43,7 +45,16 @@ def open_run(store: Store, name: str) -> dict[str, pa.Table]:
 
 def section_of(store: Store, name: str, section: str) -> pa.Table:
     """One section of a run, memory-mapped; the others, of which a run of results may have ten thousand, are not opened."""
+    fresh = _cache.get((str(store.root), f"{name}#fresh"))
+    if fresh is not None:
+        return fresh[section]
     return _container(store, name).table(section)
+
+
+def remember(store: Store, name: str, sections: Mapping[str, pa.Table]) -> None:
+    """Keep the sections of a small run that was just written, for queries over queries that read it at once."""
+    if sum(table.nbytes for table in sections.values()) <= _SMALL:
+        _cache.put((str(store.root), f"{name}#fresh"), dict(sections))
 
 
 def batches_of(store: Store, name: str, section: str) -> Callable[[], Iterator[pa.RecordBatch]]:

@@ -1,6 +1,6 @@
 """The relation of a query over relations, or over pairs, at NOW, computed from its operators level by level.
 
-An operator's results are read by the next one an epoch later, and only below punctuation; INVOKE returns an answer over all
+An operator's results are read by the next one only below punctuation; INVOKE returns an answer over all
 committed rows, up to the maximum event time. So every operator is advanced up to that, with the results of the others that
 it has not read yet. Nothing is written.
 """

@@ -1,6 +1,6 @@
 """Streams of query results, which other queries read.
 
-Rows that a query committed in one epoch are input of its readers in the next. A window result has the event time
+Rows that a query emits are input of its readers in the same epoch, in a later round. A window result has the event time
 window_end - 1 microsecond, any other row its instant. The stream's punctuation is the instant up to which the query has
 emitted: no later result has an earlier time, so readers' windows close with the query's own. Windows that end at rows are
 emitted after punctuation has passed their end: one that ends at the punctuation is not emitted yet, so their stream's

@@ -29,7 +29,7 @@ from headrace.operators.time_windows.group_punctuation import GroupAdvance
 from headrace.runtime.home import file_names
 from headrace.runtime.home.gc_control import MANY, no_cycles_sought
 from headrace.runtime.home.reject_files import encode_query_rejects
-from headrace.runtime.home.run_cache import bytes_by_state, close_state_runs
+from headrace.runtime.home.run_cache import bytes_by_state, close_state_runs, remember
 from headrace.runtime.messages.exchange_blob import ScanBlob, deltas_by_state, in_order
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.messages.task_messages import (
@@ -463,6 +463,8 @@ class StateTask:
         for retention_class, tables in sorted(classes.items()):
             name = file_names.results_run(self._message.epoch, self._message.task)
             self._store.write_once(name, parts(tables, compressed=True, piece=PIECE), durable=False)
+            if not self._index.results_of.keys().isdisjoint(tables):
+                remember(self._store, name, tables)
             facts = {query: _facts(table) for query, table in tables.items()}
             files.append(ResultsFile(name, retention_class, facts))
         return tuple(files)
