@@ -78,8 +78,8 @@ def test_a_new_base_is_made_when_changes_are_many() -> None:
     layers = Layers[int](lambda *_: True).changed({f"q{number}": 1 for number in range(10_000)})
     assert needs_base([layers])
     layers = layers.over(layers.at_rest())
-    assert not needs_base([layers.changed({f"q{number}": 2 for number in range(350)})])
-    assert needs_base([layers.changed({f"q{number}": 2 for number in range(450)})])
+    assert not needs_base([layers.changed({f"q{number}": 2 for number in range(190)})])
+    assert needs_base([layers.changed({f"q{number}": 2 for number in range(210)})])
 
 
 def test_progress_follows_through_levels_and_unions() -> None:

@@ -5,6 +5,7 @@ They are in a file that many manifests name, the *base*, so that ten thousand qu
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -61,6 +62,10 @@ class Records:
             operators_from_json(value["operators"]),
             {name: RadixList.from_json(radix_list) for name, radix_list in value["lists"].items()},
         )
+
+    def text(self) -> str:
+        """The JSON values as text: a manifest has it as one value, so records that did not change are not encoded again."""
+        return json.dumps(self.as_json(), separators=(",", ":"))
 
     def encode(self) -> bytes:
         """The bytes of a base's file."""

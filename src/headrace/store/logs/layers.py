@@ -94,4 +94,4 @@ def needs_base(layers: Iterable[Layers[Any]]) -> bool:
     """
     parts = list(layers)
     changes, records = sum(part.changes for part in parts), sum(len(part.base) for part in parts)
-    return changes > max(_LEAST, 4 * int((records + changes) ** 0.5))
+    return changes > max(_LEAST, 2 * int((records + changes) ** 0.5))

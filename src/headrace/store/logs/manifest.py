@@ -6,6 +6,7 @@ drivers that try epoch n one succeeds. A driver first publishes a takeover; from
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -27,6 +28,16 @@ KEPT: Final = 8
 
 _KIND: Final = "manifest"
 _VERSION: Final = 1
+
+
+@dataclass(slots=True)
+class _Encoded:
+    """The overlays of the manifest that was encoded last, and their text; replaced at once, as threads share it."""
+
+    last: tuple[tuple[object, object, object], str] = ((None, None, None), "")
+
+
+_encoded: Final = _Encoded()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +153,7 @@ class Manifest:
         }
         if self.base or any(part.changes for part in layers):
             gone = [sorted(part.gone) for part in layers]
-            overlay = Records(self.streams.overlay, self.operators.overlay, self.lists.overlay)
-            value["at_rest"] = {"base": self.base, "gone": gone, **overlay.as_json()}
+            value["at_rest"] = {"base": self.base, "gone": gone, "overlay": self._overlay()}
         return value
 
     @staticmethod
@@ -154,7 +164,7 @@ class Manifest:
         moving = Records.from_json(attributes)
         attributes["state"] = tuple(StateRun(*run) for run in attributes["state"])
         name = "" if at_rest is None else at_rest["base"]
-        overlay = Records() if at_rest is None else Records.from_json(at_rest)
+        overlay = Records() if at_rest is None else Records.from_json(json.loads(at_rest["overlay"]))
         gone = ((), (), ()) if at_rest is None else at_rest["gone"]
         streams, operators, lists = (frozenset(names) for names in gone)
         below = base(name) if name else Records()
@@ -166,6 +176,14 @@ class Manifest:
         )
         attributes["lists"] = Layers(NO_LISTS.is_at_rest, moving.lists, overlay.lists, below.lists, lists)
         return Manifest(**attributes, base=name)
+
+    def _overlay(self) -> str:
+        """The records at rest that changed after the base, as text; that of the last manifest is kept."""
+        overlays = self.streams.overlay, self.operators.overlay, self.lists.overlay
+        last = _encoded.last
+        if any(one is not other for one, other in zip(last[0], overlays, strict=True)):
+            _encoded.last = last = overlays, Records(*overlays).text()
+        return last[1]
 
     def encode(self) -> bytes:
         """The bytes of the manifest's file."""

@@ -66,6 +66,8 @@ from headrace.time import FOREVER, Instant
 
 _DEAD_SHARE = 0.2
 """A run is rewritten when more than this share of its rows belongs to dropped queries."""
+_MOST_REVIEWED = 256
+"""States of which a review computes what they need; of more, a sample."""
 _LIVE_SHARE = 0.6
 """Runs are rewritten when, on review, less than this share of them is still needed."""
 
@@ -337,11 +339,17 @@ class StateTask:
         return [(name, by_state[name]) for name in self._index.in_order(states)]
 
     def _are_obsolete(self, runs: Sequence[TaskRun]) -> bool:
-        """Whether a merge of these runs would keep little of them; states that rest since they were written need all."""
-        obsolete, since = 0, min(run.ref.epoch for run in runs)
-        for name, operators in self._stored_in(runs):
-            if self._agenda is not None and self._agenda.rests_since(name, since):
-                continue
+        """Whether a merge of these runs would keep little of them.
+
+        States that rest since the runs were written need all of it; of many others a sample is looked up.
+        """
+        since = min(run.ref.epoch for run in runs)
+        states = self._stored_in(runs)
+        if self._agenda is not None:
+            states = [state for state in states if not self._agenda.rests_since(state[0], since)]
+        every = -(-len(states) // _MOST_REVIEWED) or 1
+        obsolete = 0
+        for name, operators in states[self._message.epoch % every :: every]:
             with self._ledger.timed(name):
                 owners = self._owning(operators)
                 try:
@@ -349,18 +357,19 @@ class StateTask:
                     stored = sum(table.nbytes for tables in sections.values() for table in tables)
                     ready = before_merge(owners, sections)
                     needed = sum(table.nbytes for _, table in self._needed(operators, owners, ready))
-                    obsolete += stored - needed
+                    obsolete += every * (stored - needed)
                 except Exception as failure:  # noqa: BLE001 - the merge records whose it is
                     of_query(failure)
                     return False
-        stored = sum(run.bytes for run in runs)
-        others = sum(
-            table.nbytes
+        dropped = [
+            table
             for run in runs
             for name in run.states - self._index.by_state.keys()
             for table in run.of(name).values()
-        )
-        return stored - others - obsolete < _LIVE_SHARE * stored
+        ]
+        stored = sum(run.bytes for run in runs)
+        needed = stored - obsolete - sum(table.nbytes for table in dropped)
+        return needed < _LIVE_SHARE * stored
 
     def _owning(self, operators: Sequence[Operator]) -> Owners:
         """The owners of one state; rows of each expire by its own advance, and rows of dropped queries have no owner."""
