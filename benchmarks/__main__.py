@@ -29,6 +29,7 @@ from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuat
 from benchmarks.suite.queries import queries
 from benchmarks.suite.query_index import query_index
 from benchmarks.suite.ranges import ranges
+from benchmarks.suite.server import server
 from benchmarks.suite.shedding import shedding
 from benchmarks.suite.sketches import sketches
 from benchmarks.suite.skew import late_union, skew
@@ -80,6 +81,7 @@ SUITE = {
     "sketches": sketches,
     "shedding": shedding,
     "standing": standing,
+    "server": server,
 }
 EXPERIMENTS = {
     "E1": "buffering",

@@ -9,11 +9,12 @@ from headrace.errors import HeadraceError, UserError
 if TYPE_CHECKING:
     from headrace.algebra.windows.contract_check import check_window
     from headrace.algebra.windows.user_windows import LinearWindow, UserWindow
-    from headrace.runtime.delivery.client import Client, connect
+    from headrace.runtime.delivery.client import Client
     from headrace.runtime.hub.hub import Hub
-    from headrace.runtime.hub.opening import open_hub as open  # noqa: A004 - hr.open("home")
     from headrace.runtime.hub.query_handle import QueryHandle
     from headrace.runtime.hub.trial import test
+    from headrace.server.opening import connect
+    from headrace.server.opening import open_hub as open  # noqa: A004 - hr.open("home")
 
 __version__ = "0.1.0"
 __all__ = [
@@ -36,10 +37,10 @@ _PLACES = {
     "LinearWindow": ("headrace.algebra.windows.user_windows", "LinearWindow"),
     "UserWindow": ("headrace.algebra.windows.user_windows", "UserWindow"),
     "check_window": ("headrace.algebra.windows.contract_check", "check_window"),
-    "connect": ("headrace.runtime.delivery.client", "connect"),
+    "connect": ("headrace.server.opening", "connect"),
     "Hub": ("headrace.runtime.hub.hub", "Hub"),
     "QueryHandle": ("headrace.runtime.hub.query_handle", "QueryHandle"),
-    "open": ("headrace.runtime.hub.opening", "open_hub"),
+    "open": ("headrace.server.opening", "open_hub"),
     "test": ("headrace.runtime.hub.trial", "test"),
 }
 

@@ -177,6 +177,14 @@ class UserError(HeadraceError):
         return "\n".join(parts)
 
 
+class UnknownName(UserError):
+    """A statement names a stream, relation or query that does not exist."""
+
+
+class NameTaken(UserError):
+    """A definition has the name of something that exists and differs."""
+
+
 class UnsupportedQuery(UserError):
     """A well-formed and meaningful statement that this version refuses; the message is the reason."""
 

@@ -27,7 +27,7 @@ from headrace.catalog.journal import (
     window_from_json,
 )
 from headrace.catalog.registry import Edit, Registry
-from headrace.errors import CorruptStore, UserError, did_you_mean
+from headrace.errors import CorruptStore, UnknownName, did_you_mean
 
 _Thing = TypeVar("_Thing")
 _OF_QUERIES: Final = frozenset({"put_query", "pause", "resume", "rename", "retain", "set"})
@@ -99,7 +99,7 @@ class Catalog:
         registered = self.query(name)
         if registered is None:
             names = [query.definition.name for query in self.queries.values()]
-            raise UserError(f"there is no query '{name}'", remedy=did_you_mean(name, names))
+            raise UnknownName(f"there is no query '{name}'", remedy=did_you_mean(name, names))
         return registered
 
     def kind_of(self, name: str) -> str | None:

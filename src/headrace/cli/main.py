@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from headrace import __version__
-from headrace.errors import HeadraceError, UserError
+from headrace.errors import HeadraceError
 
 _FORMATS = ("table", "csv", "json", "parquet")
 _HOME = "headrace-home"
@@ -250,15 +250,34 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _add_serve(commands: _Commands) -> None:
-    serve = _command(commands, "serve", "answer queries over HTTP (not available yet)", _serve)
+    serve = _command(commands, "serve", "run a home for clients over HTTP", _serve)
+    serve.add_argument("script", type=Path, metavar="SCRIPT", nargs="?", help="statements to run first")
     _home(serve, f"the database folder (default: {_HOME})")
-
-
-def _serve(_: argparse.Namespace) -> int:
-    raise UserError(
-        "serve is not available yet",
-        remedy="headrace run SCRIPT --home DIR follows the sources; headrace shell --home DIR queries it meanwhile.",
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    serve.add_argument("--port", type=int, default=8474, help="port to listen on (default: 8474; 0: any)")
+    serve.add_argument(
+        "--no-auth", action="store_true", help="let every user of this machine in without a token"
     )
+    _engine(serve)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from headrace.cli.signals import Interrupts  # noqa: PLC0415
+
+    with Interrupts() as stop:
+        from headrace.cli.screen import Screen  # noqa: PLC0415
+        from headrace.cli.serve import ServeOptions, serve  # noqa: PLC0415
+
+        serve_options = ServeOptions(
+            home=options.home or Path(_HOME),
+            script=options.script,
+            host=options.host,
+            port=options.port,
+            no_auth=options.no_auth,
+            cores=options.cores,
+            local=options.local,
+        )
+        return serve(serve_options, stop, Screen.standard("table"))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """`headrace shell`: statements typed at a prompt, or given with -e.
 
 Statements that only read (SHOW, DESCRIBE, EXPLAIN, INVOKE) need no lock and no Spark, so they run at once, also while another
-process writes the home. The first statement that changes something makes this process the writer.
+process writes the home. Other statements are sent to the process that runs the home; where there is none, the first one makes
+this process the writer.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from headrace.errors import HeadraceError, UserError
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_statement import parse_script
 from headrace.language.syntax.lexer import tokens
+from headrace.remote.remote_hub import connect_hub
+from headrace.remote.sockets import is_listening
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.invoke.home_reader import Reader
 from headrace.runtime.statements.outcome import Outcome
 from headrace.runtime.statements.show import show
+from headrace.server.opening import open_hub
 
 _LOOKS: Final = (stmt.Show, stmt.Describe, stmt.ExplainQuery, stmt.ExplainAll, stmt.ExplainSelect)
 _WORDS: Final = (
@@ -94,11 +97,23 @@ class Session:
         if isinstance(statement, stmt.SetTimeZone):
             self._zone = statement.zone
             return Outcome("set", None, f"time zone {statement.zone}")
+        if self._hub is None and is_listening(self.home):
+            return self._sent(statement, text)
         hub = self._writer()
         with Interrupts() as stop:
             if isinstance(statement, stmt.Invoke):
                 hub.catch_up(stop.proceed)
             return hub.carry_out(statement, text)
+
+    def _sent(self, statement: stmt.Statement, text: str) -> Outcome:
+        """The outcome of a statement that is executed by the process that runs the home."""
+        start, end = statement.span
+        before = "".join(
+            sign if sign == "\n" else " " for sign in text[:start]
+        )  # the statement keeps its place
+        with connect_hub(self.home) as remote:
+            (outcome,) = remote.execute(before + text[start:end], zone=self._zone)
+        return outcome
 
     def _writer(self) -> Hub:
         if self._hub is None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.cli.signals import Interrupts
 from headrace.runtime.home.file_names import SPARK_SCRATCH
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.hub.opening import open_hub
+from headrace.server.opening import open_hub
 
 
 def open_unless_stopped(

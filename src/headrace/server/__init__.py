@@ -1,1 +1,1 @@
-"""HTTP, live push and the console: thin faces over the runtime."""
+"""A running hub from outside: HTTP over the socket in its home, and over TCP where that is asked for."""

@@ -6,11 +6,13 @@ Law: the same record gives the same rows, numbers and rejects on every read, or 
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import lzma
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,7 @@ from headrace.connectors.formats import arrow_reader, csv_reader, json_reader, p
 from headrace.connectors.records.ingest_record import (
     NO_REJECTS,
     REJECTS,
+    WHOLE,
     IngestRecord,
     SourceBatch,
     reject_table,
@@ -85,6 +88,27 @@ def read_all(definition: StreamDefinition | RelationDefinition, now: Instant) ->
         first += 1 << 32
     schema = stream.schema.arrow()
     return pa.Table.from_batches(tables, schema=schema), pa.concat_tables([NO_REJECTS, *rejects])
+
+
+def read_bytes(
+    definition: StreamDefinition, kind: str, body: bytes, now: Instant
+) -> tuple[pa.Table, pa.Table]:
+    """Rows that a program sent as JSON lines or as CSV with a header, and the rejected ones (`REJECTS`).
+
+    `kind` is "json" or "csv". The rules are those of a file of the same format.
+    """
+    record = IngestRecord(definition.name, "the rows sent", kind, 0, WHOLE, len(body), 0, now)
+    headed = replace(definition, using=kind, options={**definition.options, "header": "true"})
+    reader = csv_reader if kind == "csv" else json_reader
+    tables, rejects = [], []
+    for chunk in reader.chunks(io.BytesIO(body), record, headed):
+        batch = _judged(chunk, record, headed, definition.schema.names)
+        tables.append(batch.table)
+        rejects.append(batch.rejects)
+    return (
+        pa.Table.from_batches(tables, schema=definition.schema.arrow()),
+        pa.concat_tables([NO_REJECTS, *rejects]),
+    )
 
 
 def require_usable(definition: StreamDefinition) -> None:

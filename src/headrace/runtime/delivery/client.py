@@ -84,7 +84,16 @@ class Client:
 
         The `outcome` of a `StoreError` is whether it is acknowledged; in any case it may be repeated.
         """
-        self._cursor.write(delivery.position)
+        self.acknowledge_to(delivery.position)
+
+    def acknowledge_to(self, position: int) -> None:
+        """The same for all deliveries up to a position."""
+        self._cursor.write(position)
+
+    @property
+    def position(self) -> int:
+        """The position up to which it has acknowledged."""
+        return self._cursor.read()
 
     def skip(self) -> None:
         """Acknowledge all that is committed, without reading it."""

@@ -13,7 +13,7 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import ALL, PUNCTUATION, IngestRecord
 from headrace.connectors.sources.content_digest import content_digest
 from headrace.connectors.sources.segment_files import as_rows, write_table_segment
-from headrace.errors import PushFailed, StoreError, UserError, WriteOutcome, did_you_mean
+from headrace.errors import PushFailed, StoreError, UnknownName, UserError, WriteOutcome, did_you_mean
 from headrace.runtime.epoch.engine import Engine
 from headrace.runtime.home.file_names import segments
 from headrace.runtime.home.home import Home
@@ -33,7 +33,7 @@ def require_stream(catalog: Catalog, name: str) -> StreamDefinition:
     stream = catalog.stream(name)
     if stream is None:
         names = [definition.name for definition in catalog.streams.values()]
-        raise UserError(f"there is no stream '{name}'", remedy=did_you_mean(name, names))
+        raise UnknownName(f"there is no stream '{name}'", remedy=did_you_mean(name, names))
     return stream
 
 

@@ -85,10 +85,13 @@ class Hub(Pipeline):
 
     # -- statements --------------------------------------------------------------------------------------------------
 
-    def execute(self, script: str) -> list[Outcome]:
-        """Run statements ended by `;`. Raises `UserError` with line and column; statements before it have taken effect."""
+    def execute(self, script: str, *, zone: str | None = None) -> list[Outcome]:
+        """Run statements ended by `;`. Raises `UserError` with line and column; statements before it have taken effect.
+
+        `zone`: the time zone of this script's literals; without it the hub's, which SET TIME ZONE sets.
+        """
         self.require_open()
-        return self._statements.execute(script)
+        return self._statements.execute(script, zone)
 
     def carry_out(self, statement: Statement, script: str) -> Outcome:
         """Run one parsed statement of a script. Raises `UserError` with its place in the script."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +19,7 @@ from headrace.catalog.journal import query_to_json, relation_to_json, settings_t
 from headrace.connectors.records.options import settle
 from headrace.connectors.sources.listing import not_there_yet
 from headrace.connectors.sources.source_reader import read_all, require_usable
-from headrace.errors import UserError, did_you_mean
+from headrace.errors import NameTaken, UnknownName, UserError, did_you_mean
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_statement import parse_script
 from headrace.language.statements.stream_keywords import stream_from_keywords
@@ -81,10 +82,25 @@ class Statements:
             stmt.Invoke: self._invoke,
         }
 
-    def execute(self, script: str) -> list[Outcome]:
-        """All statements of a script, in order. A parse error anywhere stops it before the first takes effect."""
-        with no_cycles_sought(len(script) >= _LONG_SCRIPT):
+    def execute(self, script: str, zone: str | None = None) -> list[Outcome]:
+        """All statements of a script, in order. A parse error anywhere stops it before the first takes effect.
+
+        With a `zone` the script begins in it, and its SET TIME ZONE ends with it.
+        """
+        with no_cycles_sought(len(script) >= _LONG_SCRIPT), self._in_zone(zone):
             return self.carry_out_all(parse_script(script, self._zone), script)
+
+    @contextmanager
+    def _in_zone(self, zone: str | None) -> Iterator[None]:
+        if zone is None:
+            yield
+            return
+        with self._one_script:
+            before, self._zone = self._zone, zone
+            try:
+                yield
+            finally:
+                self._zone = before
 
     def carry_out_all(self, statements: Iterable[stmt.Statement], script: str) -> list[Outcome]:
         """Statements in order; changes of queries that follow one another are logged and planned together."""
@@ -208,10 +224,10 @@ class Statements:
         if kind is None or (existing is not None and replacing):
             return
         if existing is None:
-            raise UserError(
+            raise NameTaken(
                 f"there is a {kind} named '{name}' already", remedy="Choose another name, or drop it first."
             )
-        raise UserError(
+        raise NameTaken(
             f"the {kind} '{name}' exists and differs in {differences(self._catalog, existing, new)}",
             remedy="CREATE OR REPLACE takes the new definition; DROP removes the old one.",
         )
@@ -257,7 +273,7 @@ class Statements:
         stored = self._catalog.relation(statement.name)
         if stored is None:
             names = [relation.definition.name for relation in self._catalog.relations.values()]
-            raise UserError(
+            raise UnknownName(
                 f"there is no relation '{statement.name}'", remedy=did_you_mean(statement.name, names)
             )
         return self._put_relation(stored.definition, stored.version + 1, "refreshed")

@@ -1,0 +1,86 @@
+"""`headrace serve`: a hub that others use over HTTP, until a signal ends it."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headrace.cli.screen import Screen
+from headrace.cli.signals import Interrupts
+from headrace.cli.startup import leave, open_unless_stopped
+from headrace.errors import HeadraceError, UserError
+from headrace.runtime.hub.hub import Hub
+from headrace.server.access import Tokens
+from headrace.server.listener import listener_of, network_socket
+
+_LOOK_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """Options of the command."""
+
+    home: Path
+    script: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 8474
+    no_auth: bool = False
+    cores: int | None = None
+    local: bool = False
+
+
+def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
+    """Serve a home until `stop` is asked for; the exit code.
+
+    Raises `UserError` for an address that cannot be used, or a mistake in the script.
+    """
+    if options.no_auth and not _is_loopback(options.host):
+        raise UserError(
+            f"--no-auth is for this machine only, and {options.host} is not",
+            remedy="Leave --no-auth out: clients then send the token that is shown at the first start.",
+        )
+    listening = network_socket(options.host, options.port)
+    with listening:
+        hub = open_unless_stopped(options.home, stop, cores=options.cores, local=options.local)
+        if hub is None:
+            leave(options.home, 0)
+        with hub:
+            hub.on_failure(screen.line.failed)
+            if options.script is not None:
+                hub.execute(options.script.read_text(encoding="utf-8-sig"))
+            hub.start()
+            tokens = None if options.no_auth else Tokens(hub.home.store)
+            listener = listener_of(hub, [listening], tokens=tokens, eager=True)
+            listener.start()
+            hub.on_close(listener.stop)
+            _announce(screen, listening.getsockname(), tokens)
+            return _wait(hub, stop)
+
+
+def _announce(screen: Screen, address: tuple[str, int], tokens: Tokens | None) -> None:
+    host, port = address[:2]
+    lines = [f"listening on http://{f'[{host}]' if ':' in host else host}:{port}"]
+    if tokens is not None and not tokens.any():
+        lines.append(
+            f"token {tokens.make()}   (shown only now: clients send it as 'Authorization: Bearer …')"
+        )
+    screen.out.write("".join(f"{line}\n" for line in lines))
+    screen.out.flush()
+
+
+def _wait(hub: Hub, stop: Interrupts) -> int:
+    while not stop.wait(_LOOK_SECONDS):
+        if hub.loop.failure is not None:
+            raise HeadraceError(f"the epochs ended: {hub.loop.failure}") from hub.loop.failure
+    return 0
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

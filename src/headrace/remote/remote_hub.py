@@ -1,0 +1,153 @@
+"""A running hub of another process, with the methods of one's own."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from headrace.errors import UserError
+from headrace.remote.remote_query import RemoteQuery
+from headrace.remote.sockets import is_listening
+from headrace.remote.transport import ARROW, Transport, table_of_text
+from headrace.runtime.statements.outcome import Outcome
+
+_OWNERS: Final = "The process that runs the hub does that."
+
+
+class RemoteHub:
+    """Streams, relations and standing queries of a hub that another process runs: see `headrace.connect`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def __repr__(self) -> str:
+        return f"<hub of {self._transport.address}>"
+
+    def execute(self, script: str, *, zone: str = "UTC") -> list[Outcome]:
+        """As `Hub.execute`; `zone` is the time zone of the script's literals, as after SET TIME ZONE."""
+        params = {"tables": "arrow", "zone": zone}
+        answers = self._transport.json("POST", "/v1/statements", script=script, params=params)
+        return [_outcome(answer) for answer in answers]
+
+    def register(
+        self,
+        select: str,
+        name: str,
+        *,
+        from_now: bool = False,
+        owner: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> RemoteQuery:
+        """As `Hub.register`."""
+        self.register_many({name: select}, from_now=from_now, owner=owner, tags=tags)
+        return self.query(name)
+
+    def register_many(
+        self,
+        selects: Mapping[str, str],
+        *,
+        from_now: bool = False,
+        owner: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> list[RemoteQuery]:
+        """As `Hub.register_many`."""
+        body = {"queries": dict(selects), "from_now": from_now, "owner": owner, "tags": list(tags)}
+        self._transport.json("POST", "/v1/queries", json=body)
+        return [self.query(name) for name in selects]
+
+    def query(self, name: str) -> RemoteQuery:
+        """The standing query of that name.
+
+        Raises `UnknownName` when there is none.
+        """
+        described = self._transport.json("GET", f"/v1/queries/{quote(name, safe='')}")
+        return RemoteQuery(self._transport, described["name"])
+
+    def drop_query(self, name: str) -> None:
+        """As `Hub.drop_query`."""
+        self._transport.json("DELETE", f"/v1/queries/{quote(name, safe='')}")
+
+    def push(
+        self, stream: str, rows: Any, *, producer: str | None = None, sequence: int | None = None
+    ) -> int:
+        """As `Hub.push`, for an Arrow table, a pandas frame or a list of dicts."""
+        out = io.BytesIO()
+        table = _table(rows)
+        with pa.ipc.new_stream(out, table.schema) as writer:
+            writer.write_table(table)
+        headers = {"Content-Type": ARROW}
+        if producer is not None and sequence is not None:
+            headers |= {"Producer": producer, "Sequence": str(sequence)}
+        path = f"/v1/streams/{quote(stream, safe='')}/rows"
+        return int(self._transport.json("POST", path, content=out.getvalue(), headers=headers)["accepted"])
+
+    def status(self) -> dict[str, Any]:
+        """As `Hub.status`."""
+        return dict(self._transport.json("GET", "/v1/status"))
+
+    def explain(self, query: str | None = None, form: str = "text") -> str:
+        """As `Hub.explain`."""
+        if query is not None:
+            return self.query(query).explain(form)
+        return self._transport.text("GET", "/v1/explain", params={"format": form})
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Nothing to do: the hub runs. For programs that are written for a hub of their own."""
+        yield self
+
+    def run_once(self, *, seal: bool = False) -> dict[str, pa.Table]:
+        """Refused: epochs are the owner's.
+
+        Raises `UserError`.
+        """
+        raise UserError(
+            f"{self!r} runs its epochs by itself{' and is not sealed' if seal else ''}", remedy=_OWNERS
+        )
+
+    def close(self) -> None:
+        """Close the connections; the hub goes on."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def connect_hub(at: str | Path, token: str | None = None) -> RemoteHub:
+    """The hub that runs on a home, or at a URL.
+
+    Raises `UserError` when none runs on the home.
+    """
+    if isinstance(at, str) and at.startswith(("http://", "https://")):
+        return RemoteHub(Transport.to_url(at.rstrip("/"), token))
+    home = Path(at).expanduser().absolute()
+    if not is_listening(home):
+        raise UserError(
+            f"no hub runs on the home {home}",
+            remedy=f"Start one with: headrace serve --home {at}; or open it in this process with hr.open.",
+        )
+    return RemoteHub(Transport.to_home(home))
+
+
+def _outcome(answer: Mapping[str, Any]) -> Outcome:
+    table = table_of_text(answer["rows"]) if "rows" in answer else None
+    return Outcome(answer["kind"], answer["name"], answer["message"], table, answer["warning"])
+
+
+def _table(rows: Any) -> pa.Table:
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if hasattr(rows, "columns") and hasattr(rows, "to_numpy"):
+        return pa.Table.from_pandas(rows, preserve_index=False)
+    return pa.Table.from_pylist(list(rows))

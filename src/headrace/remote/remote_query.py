@@ -1,0 +1,80 @@
+"""A standing query of a running hub of another process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pyarrow as pa
+
+from headrace.remote.transport import HubGone, Transport, table_of_text
+
+_PAGE_ROWS = 100_000
+
+
+class RemoteQuery:
+    """One query, by name; has the methods of `QueryHandle`."""
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self._transport, self.name = transport, name
+
+    def __repr__(self) -> str:
+        return f"<standing query {self.name} of {self._transport.address}>"
+
+    def invoke(self, last: timedelta | int | str | None = None) -> pa.Table:
+        """As `QueryHandle.invoke`."""
+        if isinstance(last, timedelta):
+            last = last // timedelta(microseconds=1)
+        if isinstance(last, int):
+            last = f"{last} MICROSECONDS"
+        return self._transport.table(self._path("answer"), {"last": last})[0]
+
+    def history(self, since: datetime | None = None) -> pa.Table:
+        """As `QueryHandle.history`."""
+        return pa.concat_tables(list(self.history_in_parts(since)))
+
+    def history_in_parts(self, since: datetime | None = None) -> Iterator[pa.Table]:
+        """The rows of `history`, in the order of epochs."""
+        after = None
+        while True:
+            params = {"since": since and since.isoformat(), "after": after, "limit": _PAGE_ROWS}
+            table, facts = self._transport.table(self._path("results"), params)
+            yield table
+            if table.num_rows < _PAGE_ROWS:
+                return
+            after = facts["next"]
+
+    def follow(self, *, client: str | None = None, cursor: int | None = None) -> Iterator[pa.Table]:
+        """Result rows as epochs commit them, one table an epoch, from now on; ends when the hub does.
+
+        `client`: begin with what that client has not acknowledged. `cursor`: begin after that position.
+        """
+        params = {"client": client, "since": cursor, "tables": "arrow"}
+        try:
+            with self._transport.stream(self._path("follow"), params) as response:
+                for event in _events(response):
+                    yield table_of_text(event["rows"])
+        except HubGone:
+            return
+
+    def drop(self) -> None:
+        """As `QueryHandle.drop`."""
+        self._transport.json("DELETE", self._path())
+
+    def explain(self, form: str = "text") -> str:
+        """The query's plan."""
+        return self._transport.text("GET", self._path("explain"), params={"format": form})
+
+    def _path(self, part: str = "") -> str:
+        return f"/v1/queries/{quote(self.name, safe='')}{f'/{part}' if part else ''}"
+
+
+def _events(response: httpx.Response) -> Iterator[dict[str, Any]]:
+    """The data of server-sent events."""
+    for line in response.iter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))

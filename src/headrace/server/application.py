@@ -1,0 +1,73 @@
+"""The application: every route of a hub, described by OpenAPI.
+
+FastAPI, because it derives the description from the handlers' types, and Starlette below it streams without threads; both are
+maintained by many, and uvicorn serves them on sockets that are already open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from fastapi import Depends, FastAPI
+from fastapi.responses import FileResponse
+from fastapi.staticfiles import StaticFiles
+
+from headrace import __version__
+from headrace.runtime.home.lru_cache import Recent
+from headrace.runtime.hub.hub import Hub
+from headrace.server.access import Access
+from headrace.server.following import ENCODED, Publications
+from headrace.server.metrics import HubMetrics, Measured
+from headrace.server.problems import add_handlers
+from headrace.server.repetition import Repetitions
+from headrace.server.routes import followers, observation, queries, statements, streams
+
+CONSOLE: Final = Path(__file__).with_name("console")
+_ONLY_OURS: Final = (
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
+)
+"""What a browser may load for the console: files of this server."""
+
+
+def application(hub: Hub, access: Access, publications: Publications) -> FastAPI:
+    """The routes of a hub, for those whom `access` admits."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.hub = hub
+        publications.loop = asyncio.get_running_loop()
+        app.state.publications = publications
+        app.state.encoded = Recent(ENCODED)
+        app.state.repetitions = Repetitions()
+        hub.on_epoch(publications.epoch)
+        yield
+
+    app = FastAPI(
+        title="Headrace",
+        version=__version__,
+        description="Standing queries over live streams and their archives.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.metrics = HubMetrics(hub)
+    app.add_middleware(Measured, metrics=app.state.metrics)
+    add_handlers(app)
+    app.include_router(observation.open_router)
+    app.include_router(observation.metrics_router, dependencies=[Depends(access)])
+    for routes in (statements, queries, followers, streams, observation):
+        app.include_router(routes.router, dependencies=[Depends(access)])
+    app.state.access = access
+    app.mount("/console", StaticFiles(directory=CONSOLE), name="console")
+    app.add_api_route("/", _console, include_in_schema=False)
+    app.include_router(followers.socket_router)
+    return app
+
+
+def _console() -> FileResponse:
+    """The console's page. It has no facts of the home: its requests have a token where one is needed."""
+    return FileResponse(CONSOLE / "index.html", headers={"Content-Security-Policy": _ONLY_OURS})

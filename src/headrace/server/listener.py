@@ -1,0 +1,119 @@
+"""The listener of a hub: sockets, and behind them the HTTP server, in a thread of the hub's process.
+
+Every hub listens on a socket of the file system in its home, for which permissions of files are the access control. The
+server's modules are loaded when the first connection comes, so that a program without connections pays nothing for them.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.errors import UserError
+from headrace.remote.sockets import BACKLOG, SOCKET
+
+if TYPE_CHECKING:
+    from headrace.runtime.hub.hub import Hub
+
+_STOP_SECONDS: Final = 5.0
+
+
+def network_socket(host: str, port: int) -> socket.socket:
+    """A listening TCP socket.
+
+    Raises `UserError` when the address cannot be used.
+    """
+    try:
+        return socket.create_server((host, port), backlog=BACKLOG, reuse_port=False)
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UserError(
+            f"cannot listen on {host}:{port}: {reason}",
+            remedy="Name another --host or --port; port 0 is any free one.",
+        ) from None
+
+
+@dataclass(slots=True)
+class Listener:
+    """Answers requests of a hub on its sockets, from `start` until `stop`."""
+
+    home: Path
+    sockets: Sequence[socket.socket]
+    make_server: Callable[[], Any]
+    """The server of these sockets (uvicorn); called with the first connection."""
+    before_stop: list[Callable[[], None]]
+    """Called first when it stops."""
+    eager: bool = False
+    """Whether the server is made at once."""
+    _server: Any = None
+    _thread: threading.Thread | None = None
+    _wake: tuple[int, int] = field(default_factory=os.pipe)
+    _stopped: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Listen in a thread."""
+        self._thread = threading.Thread(target=self._run, name="headrace-server", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End all connections and the thread, and remove the local socket."""
+        if self._stopped.is_set():
+            return
+        self._stopped.set()
+        os.write(self._wake[1], b"x")
+        for action in self.before_stop:
+            action()
+        if self._server is not None:
+            self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join(_STOP_SECONDS)
+        for listening in self.sockets:
+            listening.close()
+        for end in self._wake:
+            os.close(end)
+        (self.home / SOCKET).unlink(missing_ok=True)
+
+    def _run(self) -> None:
+        if not self.eager:
+            select.select([*(listening.fileno() for listening in self.sockets), self._wake[0]], [], [])
+        if self._stopped.is_set():
+            return
+        self._server = self.make_server()
+        if self._stopped.is_set():
+            return
+        self._server.run(sockets=list(self.sockets))
+
+
+def listener_of(
+    hub: Hub, sockets: Sequence[socket.socket], *, tokens: Any = None, eager: bool = False
+) -> Listener:
+    """The listener of a hub; `tokens` as in `Access`."""
+    before_stop: list[Callable[[], None]] = []
+
+    def make_server() -> Any:
+        import uvicorn  # noqa: PLC0415 - with the first connection
+
+        from headrace.server.access import Access  # noqa: PLC0415
+        from headrace.server.application import application  # noqa: PLC0415
+        from headrace.server.following import Publications  # noqa: PLC0415
+
+        publications = Publications()
+        before_stop.append(publications.end)
+        return uvicorn.Server(
+            uvicorn.Config(
+                application(hub, Access(tokens), publications),
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=2,
+                backlog=BACKLOG,
+            )
+        )
+
+    return Listener(hub.path, sockets, make_server, before_stop, eager)

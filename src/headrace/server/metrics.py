@@ -1,0 +1,139 @@
+"""Metrics for Prometheus: counters of committed facts, read from the home at each scrape, and times of epochs and requests.
+
+Labels are streams, stages, routes and statuses, whose number is bounded; queries are counted, not named.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headrace.observation import EpochObservation
+from headrace.runtime.hub.hub import Hub
+from headrace.time import BEGINNING
+
+_MICROSECONDS = 1e6
+_EPOCH_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class HubMetrics:
+    """The metrics of one hub."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        self._epochs = Histogram(
+            "headrace_epoch_seconds",
+            "Wall clock of an epoch, by stage.",
+            ["stage"],
+            registry=self._registry,
+            buckets=_EPOCH_BUCKETS,
+        )
+        self._requests = Histogram(
+            "headrace_http_request_seconds",
+            "Time until a response began.",
+            ["method", "route", "status"],
+            registry=self._registry,
+        )
+        hub.on_epoch(self.epoch)
+
+    def text(self) -> bytes:
+        """The exposition format of Prometheus."""
+        return generate_latest(self._registry)
+
+    def epoch(self, seen: EpochObservation) -> None:
+        """Measure an epoch."""
+        for stage, seconds in seen.seconds.items():
+            self._epochs.labels(stage).observe(seconds)
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Measure a request."""
+        self._requests.labels(method, route, str(status)).observe(seconds)
+
+    def collect(self) -> Iterator[Metric]:
+        """Counters of all that is committed."""
+        hub = self._hub
+        manifest = hub.home.latest()
+        yield CounterMetricFamily("headrace_epochs", "Committed epochs.", value=manifest.epoch)
+        yield CounterMetricFamily(
+            "headrace_epoch_failures",
+            "Attempts at an epoch that failed, since this process started.",
+            value=hub.loop.supervisor.failed,
+        )
+        yield GaugeMetricFamily(
+            "headrace_state_bytes",
+            "State of all queries on disk.",
+            value=sum(run.bytes for run in manifest.state),
+        )
+        yield GaugeMetricFamily("headrace_state_runs", "Files of state.", value=len(manifest.state))
+        yield self._queries()
+        yield from self._streams()
+
+    def _queries(self) -> Metric:
+        states = Counter(
+            "failed"
+            if query.definition.failure is not None
+            else "paused"
+            if query.definition.paused
+            else "live"
+            for query in self._hub.catalog.queries.values()
+        )
+        family = GaugeMetricFamily("headrace_queries", "Standing queries.", labels=["state"])
+        for state in ("live", "paused", "failed"):
+            family.add_metric([state], states[state])
+        return family
+
+    def _streams(self) -> Iterator[Metric]:
+        manifest, now = self._hub.home.latest(), self._hub.loop.engine.clock()
+        committed = {
+            stream.name: manifest.streams[stream.name]
+            for stream in self._hub.catalog.streams.values()
+            if stream.name in manifest.streams
+        }
+        counters = {
+            "rows": "Accepted rows, late ones included.",
+            "late": "Rows below the watermark of their epoch.",
+            "rejected": "Rows that did not fit the stream.",
+            "shed": "Rows that queries WITH SHEDDING did not get.",
+        }
+        for name, meaning in counters.items():
+            family = CounterMetricFamily(f"headrace_stream_{name}", meaning, labels=["stream"])
+            for stream, progress in committed.items():
+                family.add_metric([stream], getattr(progress, name))
+            yield family
+        lag = GaugeMetricFamily(
+            "headrace_stream_watermark_lag_seconds", "The clock minus the watermark.", labels=["stream"]
+        )
+        for stream, progress in committed.items():
+            if progress.punctuation != BEGINNING:
+                lag.add_metric([stream], (now - progress.punctuation) / _MICROSECONDS)
+        yield lag
+
+
+class Measured:
+    """An application whose requests are measured, until their response begins."""
+
+    def __init__(self, app: ASGIApp, metrics: HubMetrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+
+        async def measured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                route = getattr(scope.get("route"), "path", "none")
+                seconds = time.perf_counter() - started
+                self._metrics.request(scope["method"], route, message["status"], seconds)
+            await send(message)
+
+        await self._app(scope, receive, measured)

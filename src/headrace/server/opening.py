@@ -1,0 +1,46 @@
+"""`hr.open`: the hub of a home in this process, which others on this machine reach through the socket in the home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from headrace.remote.remote_hub import RemoteHub, connect_hub
+from headrace.remote.sockets import local_socket
+from headrace.runtime.delivery.client import Client
+from headrace.runtime.delivery.client import connect as connect_client
+from headrace.runtime.hub import opening
+from headrace.runtime.hub.hub import Hub
+from headrace.server.listener import listener_of
+
+if TYPE_CHECKING:
+    from headrace.runtime.epoch.pipeline import Pipeline
+
+
+def open_hub(home: str | Path, **options: Any) -> Hub:
+    """As `headrace.runtime.hub.opening.open_hub`, and listening on the socket in the home until it is closed."""
+    hub = opening.open_hub(home, **options)
+    try:
+        listener = listener_of(hub, [local_socket(hub.path)])
+    except OSError:  # a file system without sockets: the hub works, and only this process uses it
+        return hub
+    listener.start()
+    hub.on_close(listener.stop)
+    return hub
+
+
+@overload
+def connect(at: str | Path, *, token: str | None = None) -> RemoteHub: ...
+@overload
+def connect(at: Pipeline | str | Path, query: str, name: str) -> Client: ...
+def connect(
+    at: Pipeline | str | Path, query: str | None = None, name: str = "", *, token: str | None = None
+) -> RemoteHub | Client:
+    """The hub that another process runs on a home, or at a URL (with its token).
+
+    With a query and a name: that client of the query, on a home that any process may write, or none; see `Client`.
+    """
+    if query is not None:
+        return connect_client(at, query, name)
+    assert isinstance(at, str | Path)
+    return connect_hub(at, token)

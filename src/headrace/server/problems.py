@@ -1,0 +1,91 @@
+"""Problems as responses: an error's message, place and remedy as JSON, under the status that fits; never a stack trace."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from headrace.errors import HeadraceError, NameTaken, StoreError, UnknownName, UserError
+
+_LOG = logging.getLogger("headrace.server")
+
+
+class Refused(Exception):
+    """A request that is refused before it reaches the hub: status, message and remedy."""
+
+    def __init__(self, status: int, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.status, self.remedy = status, remedy
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Make every error of the application a problem."""
+    app.add_exception_handler(HeadraceError, _of_headrace)
+    app.add_exception_handler(Refused, _of_refusal)
+    app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(Exception, _of_fault)
+
+
+def problem_of(error: HeadraceError) -> tuple[int, dict[str, Any]]:
+    """The status and the body of an error."""
+    if isinstance(error, UserError):
+        line, column = error.line_and_column or (None, None)
+        width = None if error.span is None else max(1, error.span.end - error.span.start)
+        return _status_of(error), _problem(error.message, error.remedy, line, column, width)
+    # The disk or an epoch failed: the request may be repeated, as the message says.
+    status = 503 if isinstance(error, StoreError) else 500
+    message, _, remedy = str(error).partition("\n")
+    return status, _problem(message, remedy.strip() or None)
+
+
+def _status_of(error: UserError) -> int:
+    if isinstance(error, UnknownName):
+        return 404
+    return 409 if isinstance(error, NameTaken) else 400
+
+
+def _problem(
+    message: str,
+    remedy: str | None = None,
+    line: int | None = None,
+    column: int | None = None,
+    width: int | None = None,
+) -> dict[str, Any]:
+    """`line` and `column` count from 1; `width` is how many characters the mistake has."""
+    return {"error": {"message": message, "line": line, "column": column, "width": width, "remedy": remedy}}
+
+
+async def _of_headrace(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HeadraceError)
+    status, body = problem_of(error)
+    return JSONResponse(body, status)
+
+
+async def _of_refusal(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Refused)
+    return JSONResponse(_problem(str(error), error.remedy or None), error.status)
+
+
+async def _of_validation(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return JSONResponse(_problem(f"{where}: {first['msg']}", "See /openapi.json."), 400)
+
+
+async def _of_http(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return JSONResponse(_problem(str(error.detail)), error.status_code, headers=error.headers)
+
+
+async def _of_fault(_: Request, error: Exception) -> JSONResponse:
+    _LOG.error("a request failed", exc_info=error)
+    return JSONResponse(
+        _problem(f"a fault of Headrace: {type(error).__name__}", "The server's log has it."), 500
+    )

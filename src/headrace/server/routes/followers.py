@@ -1,0 +1,143 @@
+"""`/v1/queries/NAME/follow`: rows as epochs commit them, as server-sent events or over a WebSocket, and acknowledgement."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, WebSocket, WebSocketDisconnect
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from headrace.errors import HeadraceError, UserError
+from headrace.runtime.hub.hub import Hub
+from headrace.server.following import Feed
+from headrace.server.problems import Refused, problem_of
+
+router = APIRouter(prefix="/v1/queries", tags=["followers"])
+socket_router = APIRouter(prefix="/v1/queries")
+"""Routes of WebSockets, which check their access themselves: a refusal is a close code, not a status."""
+_FORM = "^(json|arrow)$"
+_REFUSED = 1008
+"""The close code of a policy that the request breaks."""
+_MOST_CREDITS = 1 << 20
+
+
+@router.get("/{name}/follow")
+def follow(
+    request: Request,
+    name: str,
+    client: str | None = None,
+    since: Annotated[int | None, Query(ge=0)] = None,
+    tables: Annotated[str, Query(pattern=_FORM)] = "json",
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> StreamingResponse:
+    """Rows as epochs commit them, as server-sent events whose `id` is the cursor.
+
+    With `client` it begins with what that client has not acknowledged; with `Last-Event-ID` or `since` after that cursor;
+    else with the next epoch.
+    """
+    state = request.app.state
+    start = _cursor(last_event_id) if last_event_id is not None else since
+    feed, position = _opened(state, name, client, start, tables)
+    return StreamingResponse(
+        feed.server_sent(position, state.publications),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+@socket_router.websocket("/{name}/follow")
+async def follow_with_credits(
+    socket: WebSocket,
+    name: str,
+    client: str | None = None,
+    since: Annotated[int | None, Query(ge=0)] = None,
+    tables: Annotated[str, Query(pattern=_FORM)] = "json",
+) -> None:
+    """The same over a WebSocket: an event costs a credit, and the client sends `{"credits": 10}` for ten more.
+
+    `{"acknowledge": CURSOR}` acknowledges for its `client`.
+    """
+    state = socket.app.state
+    try:
+        state.access(socket)
+        feed, position = await run_in_threadpool(_opened, state, name, client, since, tables)
+    except (Refused, HeadraceError) as error:
+        await socket.close(_REFUSED, str(error)[:100])
+        return
+    await socket.accept()
+    credits_ = asyncio.Semaphore(0)
+    sending = asyncio.create_task(_send(socket, feed, position, credits_))
+    try:
+        await _receive(socket, state.hub, name, client, credits_)
+    except WebSocketDisconnect:
+        pass
+    finally:
+        sending.cancel()
+        with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
+            await sending
+
+
+async def _send(socket: WebSocket, feed: Feed, position: int, credits_: asyncio.Semaphore) -> None:
+    async for event in feed.events(position, socket.app.state.publications):
+        if event is not None:
+            await credits_.acquire()
+            await socket.send_text(event.data)
+    await socket.close(1001)
+
+
+async def _receive(
+    socket: WebSocket, hub: Hub, name: str, client: str | None, credits_: asyncio.Semaphore
+) -> None:
+    while True:
+        try:
+            message = json.loads(await socket.receive_text())
+            if "acknowledge" in message and client is not None:
+                await run_in_threadpool(_acknowledge, hub, name, client, int(message["acknowledge"]))
+            if "credits" in message:
+                for _ in range(min(int(message["credits"]), _MOST_CREDITS)):
+                    credits_.release()
+        except HeadraceError as error:
+            await socket.send_text(json.dumps(problem_of(error)[1]))
+        except (ValueError, TypeError, KeyError):
+            await socket.close(_REFUSED, 'expected {"credits": n} or {"acknowledge": cursor}')
+            return
+
+
+@router.post("/{name}/acknowledge")
+def acknowledge(
+    request: Request, name: str, client: str, cursor: Annotated[int, Query(ge=0)]
+) -> dict[str, Any]:
+    """Never send this client rows up to a cursor again. Durable when answered; repeating it is harmless."""
+    _acknowledge(request.app.state.hub, name, client, cursor)
+    return {"client": client, "cursor": cursor}
+
+
+def _opened(state: Any, name: str, client: str | None, start: int | None, tables: str) -> tuple[Feed, int]:
+    """The feed of a query and the position that a follower begins at; what cannot be followed is refused now."""
+    hub: Hub = state.hub
+    if client is not None:
+        start = max(hub.query(name).client(client).position, start or 0)
+    elif start is None:
+        start = hub.home.list_of(hub.home.latest(), "results").length
+    feed = Feed(hub, hub.catalog.require_query(name).definition.name, tables, state.encoded)
+    feed.read(start)
+    return feed, start
+
+
+def _acknowledge(hub: Hub, name: str, client: str, cursor: int) -> None:
+    length = hub.home.list_of(hub.home.latest(), "results").length
+    if cursor > length:
+        raise UserError(
+            f"the cursor {cursor} is beyond what is committed", remedy="Send the id of a received event."
+        )
+    hub.query(name).client(client).acknowledge_to(cursor)
+
+
+def _cursor(text: str) -> int:
+    if not text.isdecimal():
+        raise UserError(f"the Last-Event-ID '{text}' is no cursor", remedy="Send the id of a received event.")
+    return int(text)

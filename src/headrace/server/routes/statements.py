@@ -1,0 +1,60 @@
+"""`/v1/statements`: scripts of statements."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from headrace.language.statements.parse_statement import parse_script
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.statements.outcome import Outcome
+from headrace.server.bodies import text_of
+from headrace.server.tables import table_text
+
+router = APIRouter(prefix="/v1", tags=["statements"])
+
+
+@router.post(
+    "/statements", openapi_extra={"requestBody": {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+)
+async def execute(
+    request: Request,
+    tables: Annotated[str, Query(pattern="^(json|arrow)$")] = "json",
+    zone: str = "UTC",
+    idempotency_key: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Run a script of statements ended by `;`. One outcome a statement; a mistake anywhere in its syntax runs none.
+
+    `zone` is the time zone of literals, as after SET TIME ZONE, for this script only.
+    """
+    hub, script = request.app.state.hub, await text_of(request)
+    answer = await run_in_threadpool(
+        request.app.state.repetitions.answer,
+        idempotency_key,
+        script,
+        lambda: _outcomes(hub, script, zone, tables),
+    )
+    return Response(answer, media_type="application/json")
+
+
+def _outcomes(hub: Hub, script: str, zone: str, tables: str) -> str:
+    statements = parse_script(script, zone)
+    outcomes = hub.execute(script, zone=zone)
+    texts = [script[statement.span.start : statement.span.end] for statement in statements]
+    return f"[{','.join(_outcome(text, outcome, tables) for text, outcome in zip(texts, outcomes, strict=True))}]"
+
+
+def _outcome(text: str, outcome: Outcome, tables: str) -> str:
+    facts = {
+        "statement": text.strip().rstrip(";").rstrip(),
+        "kind": outcome.kind,
+        "name": outcome.name,
+        "message": outcome.message,
+        "warning": outcome.warning,
+    }
+    if outcome.table is None:
+        return json.dumps(facts, ensure_ascii=False)
+    return f'{json.dumps(facts, ensure_ascii=False)[:-1]}, "rows": {table_text(outcome.table, tables)}}}'

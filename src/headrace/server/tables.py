@@ -1,0 +1,95 @@
+"""Tables in responses and rows in requests: JSON for people and scripts, Arrow for programs that ask for it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+from fastapi import Request, Response
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.connectors.formats.result_writer import to_json
+from headrace.connectors.sources.source_reader import read_bytes
+from headrace.errors import UserError
+from headrace.server.problems import Refused
+from headrace.time import Instant
+
+ARROW: Final = "application/vnd.apache.arrow.stream"
+_FORMATS: Final = {
+    "application/x-www-form-urlencoded": "json",  # what curl says of any text
+    "application/x-ndjson": "json",
+    "application/json": "json",
+    "text/csv": "csv",
+    ARROW: "arrow",
+}
+REASONS: Final = 10
+"""Refused rows of a push that its response describes one by one."""
+
+
+def arrow_bytes(table: pa.Table) -> bytes:
+    """A table as an Arrow IPC stream."""
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_table(table)
+    return out.getvalue()
+
+
+def rows_text(table: pa.Table) -> str:
+    """A table as the text of a JSON array of objects."""
+    return f"[{','.join(to_json(table).splitlines())}]"
+
+
+def table_text(table: pa.Table, form: str) -> str:
+    """A table as JSON text: an array of objects, or with the form "arrow" an Arrow stream in base 64."""
+    return f'"{base64.b64encode(arrow_bytes(table)).decode()}"' if form == "arrow" else rows_text(table)
+
+
+def table_response(request: Request, table: pa.Table, facts: dict[str, Any]) -> Response:
+    """A table with facts about it: one JSON object with "rows", or an Arrow stream with the facts as a header."""
+    if wants_arrow(request):
+        return Response(arrow_bytes(table), media_type=ARROW, headers={"Headrace-Facts": json.dumps(facts)})
+    head = json.dumps(facts)[:-1]
+    return Response(
+        f'{head}{", " if facts else ""}"rows": {rows_text(table)}}}', media_type="application/json"
+    )
+
+
+def wants_arrow(request: Request) -> bool:
+    """Whether the client asks for Arrow."""
+    return ARROW in request.headers.get("accept", "")
+
+
+def pushed_rows(
+    definition: StreamDefinition, media_type: str, body: bytes, now: Instant
+) -> tuple[pa.Table, list[dict[str, Any]], int]:
+    """Accepted rows of a request's body, the first refused ones with their reasons, and how many were refused.
+
+    Raises `Refused` for a media type that is none of JSON lines, CSV with a header and an Arrow stream.
+    """
+    kind = _FORMATS.get(media_type.partition(";")[0].strip().lower())
+    if kind is None:
+        raise Refused(
+            415,
+            f"rows as '{media_type}' are not understood",
+            f"Send application/x-ndjson, text/csv or {ARROW}.",
+        )
+    if kind == "arrow":
+        return _of_arrow(body), [], 0
+    table, rejects = read_bytes(definition, kind, body, now)
+    shown = rejects.slice(0, REASONS).to_pylist()
+    return table, shown, rejects.num_rows
+
+
+def _of_arrow(body: bytes) -> pa.Table:
+    try:
+        with pa.ipc.open_stream(body) as reader:
+            return reader.read_all()
+    except pa.ArrowInvalid as error:
+        raise UserError(f"the body is no Arrow stream: {error}") from None
+
+
+Encode = Callable[[pa.Table], str]

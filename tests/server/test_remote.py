@@ -1,0 +1,100 @@
+"""A hub of another process: `hr.connect` over the socket in its home, and over HTTP."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+from headrace.errors import NameTaken, UnknownName, UserError
+from headrace.remote.remote_hub import RemoteHub
+from tests.server.serving import STREAM, TOTAL, TUMBLE, served
+
+
+def at(second: int) -> datetime:
+    return datetime(2024, 1, 1, 0, 0, second, tzinfo=UTC)
+
+
+def rows(*seconds: int) -> pa.Table:
+    return pa.table({"k": ["a"] * len(seconds), "v": list(seconds), "at": [at(second) for second in seconds]})
+
+
+@pytest.fixture(params=["socket", "http"])
+def hub(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RemoteHub]:
+    with served(tmp_path / "home") as running:
+        place = running.home if request.param == "socket" else running.url
+        with hr.connect(place) as remote:
+            remote.execute(STREAM + TUMBLE + TOTAL)
+            yield remote
+
+
+def test_another_process_registers_pushes_follows_and_reads(hub: RemoteHub) -> None:
+    query, followed, first = hub.query("q"), [], threading.Event()
+
+    def follow() -> None:
+        for table in query.follow(cursor=0):
+            followed.append(table)
+            first.set()
+
+    threading.Thread(target=follow, daemon=True).start()
+    assert hub.push("s", rows(1, 2, 12)) == 3
+    assert first.wait(30)
+    assert followed[0].to_pylist() == [{"k": "a", "n": 2}]
+    assert query.invoke().to_pylist() == [{"k": "a", "n": 2}]
+    assert query.history().to_pylist() == [{"k": "a", "n": 2}]
+    assert query.history(since=at(30)).num_rows == 0
+    late = hub.register("SELECT MAX(v) AS top FROM s", "late", owner="me", tags=["x"])
+    while late.invoke().to_pylist() != [{"top": 12}]:
+        pass
+    assert [
+        outcome.table.num_rows for outcome in hub.execute("SHOW QUERIES") if outcome.table is not None
+    ] == [3]
+    assert "q" in hub.explain("q")
+    assert hub.status()["running"] is True
+    late.drop()
+    with pytest.raises(UnknownName, match="there is no query 'late'"):
+        hub.query("late")
+
+
+def test_errors_are_those_of_the_hub(hub: RemoteHub) -> None:
+    with pytest.raises(NameTaken, match="exists and differs"):
+        hub.register("SELECT 1 AS one FROM s", "q")
+    with pytest.raises(UserError, match=r"line 2, column 9: .*nothing"):
+        hub.execute("CREATE QUERY x AS\n SELECT nothing FROM s")
+    with pytest.raises(UserError, match="column"):
+        hub.push("s", pa.table({"z": [1]}))
+    with pytest.raises(UserError, match="runs its epochs by itself"):
+        hub.run_once()
+
+
+def test_a_home_that_nobody_runs_says_how_to_start_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"(?s)no hub runs on the home .*headrace serve --home"):
+        hr.connect(tmp_path)
+
+
+def test_a_hub_of_a_program_listens_too_and_only_to_its_user(tmp_path: Path) -> None:
+    home = tmp_path / ("deep" * 40) / "home"  # longer than a socket's address may be
+    with hr.open(home, local=True) as own:
+        own.execute(STREAM + TOTAL)
+        assert (home / "hub.sock").stat().st_mode & 0o777 == 0o600
+        with hr.connect(home) as remote, own.running():
+            remote.push("s", rows(1))
+            while own.query("total").invoke().to_pylist() != [{"n": 1}]:
+                pass
+    assert not (home / "hub.sock").exists()
+
+
+def test_the_socket_of_a_killed_process_is_in_nobodys_way(tmp_path: Path) -> None:
+    with served(tmp_path / "home") as running:
+        running.process.kill()
+        running.process.wait()
+    assert (tmp_path / "home" / "hub.sock").exists()
+    with pytest.raises(UserError, match="no hub runs"):
+        hr.connect(tmp_path / "home")
+    with hr.open(tmp_path / "home", local=True), hr.connect(tmp_path / "home") as remote:
+        assert remote.status()["epoch"] >= 0
