@@ -128,6 +128,18 @@ def test_a_push_is_answered_at_every_level_in_one_epoch(tmp_path: Path, depth: i
         assert [row["x"] for row in last if row["at"].second == 1] == list(range(depth, 9))
 
 
+def test_a_level_does_not_visit_those_below_again(tmp_path: Path) -> None:
+    """New queries are due at once; the round of the upper one is not theirs."""
+    with opened(tmp_path) as hub:
+        hub.register("SELECT k, COUNT(*) AS n FROM s [RANGE 5 SECONDS] GROUP BY k", "counts")
+        hub.register(KINDS[3].format(name="s", i=-1), "nested")
+        for second in range(3):
+            epoch(hub, "s", second, [0, 0])
+        changes = hub.query("counts").history().to_pylist()
+        inserted = [row["n"] for row in changes if row["__change"] > 0]
+        assert inserted == [1, 2, 3, 4, 5]
+
+
 def test_what_follows_a_query_that_lags_is_visited_when_that_catches_up(tmp_path: Path) -> None:
     """The reader's sources stay where they are while the inner query, which was paused, reads what it missed."""
     with opened(tmp_path) as hub:

@@ -414,7 +414,6 @@ class Engine:
         """Run an epoch, level by level; operators that fail above the first level are left out of all of it."""
         while True:
             epoch = Epoch(self.manifest, work, self._accepted, ListFiles(self.home.store))
-            self._accepted = ""
             try:
                 self._round(epoch, work)
                 if epoch.work.kind != "seal" and not epoch.work.alone:
