@@ -30,6 +30,7 @@ from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.results.result_log import SUMS, consolidated
 from headrace.store.files.container import parts
 from headrace.store.files.filesystem import Store
+from headrace.store.logs.committed import NEW_STREAM
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles, RadixList
 from headrace.store.maintenance.retention_classes import class_of, expired_of, with_expired
@@ -193,7 +194,7 @@ def unread(manifest: Manifest, plan: EpochPlan, store: Store) -> dict[str, int]:
     first_unread = {}
     for name, stream in plan.streams.items():
         if stream.using == derived_streams.USING:
-            ordinals = [manifest.stream(name).next, *oldest_ordinals(manifest, name, store)]
+            ordinals = [manifest.streams.get(name, NEW_STREAM).next, *oldest_ordinals(manifest, name, store)]
             first_unread[derived_streams.operator_of(stream)] = min(ordinals)
     return first_unread
 

@@ -63,6 +63,8 @@ class FailingQueries:
 
     def entries(self, catalog: Catalog) -> list[dict[str, str]]:
         """Entries of the query log that suspend the queries that are due."""
+        if not self.due:
+            return []
         due, self.due = self.due, {}
         owners = {derived_streams.owner_of(name): reason for name, reason in due.items()}
         for name in due:
