@@ -34,6 +34,7 @@ def test_layers_are_the_mapping_that_all_changes_make(
         plain = {name: value for name, value in plain.items() if name not in dropped} | records
         assert dict(layers) == plain
         assert len(layers) == len(plain)
+        assert {name: layers.get(name) for name in "abcde"} == {name: plain.get(name) for name in "abcde"}
         assert {name for name in "abcde" if name in layers} == plain.keys()
         assert dict(layers.moving) == {name: value for name, value in plain.items() if value < 0}
 
