@@ -23,6 +23,8 @@ from benchmarks.suite.epoch import epoch
 from benchmarks.suite.instants import instants
 from benchmarks.suite.invoke import invoke
 from benchmarks.suite.joins import joins, late_joins, skewed_joins
+from benchmarks.suite.latency import latency
+from benchmarks.suite.many_ranges import many_ranges
 from benchmarks.suite.memory import memory
 from benchmarks.suite.psoup import figure_7, figure_9
 from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuation
@@ -35,6 +37,7 @@ from benchmarks.suite.sketches import sketches
 from benchmarks.suite.skew import late_union, skew
 from benchmarks.suite.slack import band, blocks
 from benchmarks.suite.standing import standing
+from benchmarks.suite.startup import startup
 from benchmarks.suite.synopses import synopses
 from benchmarks.suite.two_level import two_level
 from benchmarks.suite.updates import updates
@@ -43,10 +46,12 @@ from benchmarks.suite.windows import shared, sliding, tumbling
 
 SUITE = {
     "default": default,
+    "startup": startup,
     "tumbling": tumbling,
     "sliding": sliding,
     "shared": shared,
     "ranges": ranges,
+    "many-ranges": many_ranges,
     "buffering": buffering,
     "band": band,
     "blocks": blocks,
@@ -65,6 +70,7 @@ SUITE = {
     "psoup": figure_7,
     "psoup-rate": figure_9,
     "epoch": epoch,
+    "latency": latency,
     "instants": instants,
     "memory": memory,
     "punctuation": punctuation,

@@ -9,13 +9,13 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from benchmarks.baselines.correlated.correlated import AboveMean, NearMinimum
+from benchmarks.baselines.correlated.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
+from benchmarks.baselines.rows.rows_by_key import Doubles, RowsByKey
+from benchmarks.baselines.snapshot import held_bytes
 from benchmarks.one_key.landmark import OneAboveMean, OneNearMinimum
 from benchmarks.one_key.sliding import OneSlidingAboveMean, OneSlidingNearMinimum
-from headrace.synopses.correlated.correlated import AboveMean, NearMinimum
-from headrace.synopses.correlated.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
-from headrace.synopses.rows.arrays import Ints
-from headrace.synopses.rows.rows_by_key import Doubles, RowsByKey
-from headrace.synopses.snapshot import held_bytes
+from headrace.synopses.arrays import Ints
 
 _SCALE: Final = 3.0
 _LEAST_WINDOW: Final = 20

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq  # noqa: E402
 import headrace as hr  # noqa: E402
 
 IMPORTED = time.perf_counter()
+_LONGEST_SECONDS = 60.0
 STATEMENTS = """
     CREATE STREAM {stream} (at TIMESTAMP, key INT, value DOUBLE)
       USING parquet OPTIONS (path '{folder}'{archive}) TIMESTAMP BY at;
@@ -46,6 +47,10 @@ def main() -> None:
     clock = Clock()
     with hr.open(home, local=way == "local") as hub:
         clock.lap("open")
+        hub.loop.engine.executor.ready(
+            _LONGEST_SECONDS
+        )  # it starts in the background: the rest of it is a step of its own
+        clock.lap("start")
         hub.execute(STATEMENTS.format(stream="events", query="answer", folder=folder, archive=archive))
         clock.lap("register")
         hub.run_once()

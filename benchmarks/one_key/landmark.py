@@ -1,4 +1,4 @@
-"""One key since a landmark, row by row or nearly so: what `headrace.synopses.correlated.correlated` does for many keys at once."""
+"""One key since a landmark, row by row or nearly so: what `benchmarks.baselines.correlated.correlated` does for many keys at once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks.baselines.correlated.focused_histograms import BEST, Strategy
+from benchmarks.baselines.rows.rows_by_key import Doubles
 from benchmarks.one_key.histogram import FocusedHistogram
-from headrace.synopses.correlated.focused_histograms import BEST, Strategy
-from headrace.synopses.rows.rows_by_key import Doubles
 
 _CLOSER: Final = 4
 

@@ -1,4 +1,4 @@
-"""One key over its last w rows, row by row: what `headrace.synopses.correlated.sliding_correlated` does for many keys at once."""
+"""One key over its last w rows, row by row: what `benchmarks.baselines.correlated.sliding_correlated` does for many keys at once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks.baselines.correlated.focused_histograms import BEST, Strategy
+from benchmarks.baselines.rows.rows_by_key import Doubles
 from benchmarks.one_key.histogram import FocusedHistogram
 from benchmarks.one_key.landmark import around_mean
-from headrace.synopses.correlated.focused_histograms import BEST, Strategy
-from headrace.synopses.rows.rows_by_key import Doubles
 
 _PANES: Final = 5
 

@@ -13,13 +13,13 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks.baselines.correlated.correlated import AboveMean, NearMinimum
+from benchmarks.baselines.correlated.focused_histograms import STRATEGIES
 from benchmarks.charts import Bar, Curve, Curves, Grid
 from benchmarks.correlated_data import FACTORS, GENERATORS, Doubles, great_first, reversed_order, sudden_drop
 from benchmarks.report import Report
 from benchmarks.rmse import so_far
 from benchmarks.thresholds import Ratio
-from headrace.synopses.correlated.correlated import AboveMean, NearMinimum
-from headrace.synopses.correlated.focused_histograms import STRATEGIES
 
 _ROWS = 20_000
 _EVERY = 100

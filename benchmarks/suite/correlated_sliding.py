@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.baselines.correlated.focused_histograms import BEST, STRATEGIES
+from benchmarks.baselines.correlated.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
 from benchmarks.charts import Bar, Curve, Curves, Grid
 from benchmarks.correlated_data import GENERATORS, Doubles, multifrac, zipf
 from benchmarks.report import Report
 from benchmarks.rmse import of_last
 from benchmarks.suite.correlated import BUCKETS, OURS, SHORT, by_all
 from benchmarks.thresholds import Ratio
-from headrace.synopses.correlated.focused_histograms import BEST, STRATEGIES
-from headrace.synopses.correlated.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
 from headrace.synopses.sketches.rank_sketch import Ranking, decode
 
 _WINDOW = 500

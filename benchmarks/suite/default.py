@@ -1,7 +1,7 @@
 """What the README's reader gets: `hr.open(home)` in a new process, and the first query over Parquet files.
 
 No setting, no environment variable of ours, nothing locked in memory, no warm-up; beside the same without a JVM (`local=True`), and DuckDB's
-batch group-by in a new process. *Again* is the same query once more over the same files as a new stream of the same process: what is
+batch group-by in a new process. *Open* returns while Spark starts, *start* is the rest of that. *Again* is the same query once more over the same files as a new stream of the same process: what is
 between it and the first is the start of Spark's workers, their imports, and code and memory that are used for the first time.
 """
 
@@ -22,7 +22,7 @@ from benchmarks.report import Report
 from benchmarks.runs import RunFailed
 from benchmarks.thresholds import Ratio
 
-STEPS = ("import", "open", "register", "run", "read", "again", "close")
+STEPS = ("import", "open", "start", "register", "run", "read", "again", "close")
 _KEPT = ("PATH", "HOME", "LANG", "PYTHONPATH", "JAVA_HOME")
 _LONGEST_SECONDS = 300
 

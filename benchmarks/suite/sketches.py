@@ -19,7 +19,7 @@ from benchmarks.charts import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
 from headrace.operators.base.group_codes import hashes
-from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.arrays import Ints
 from headrace.synopses.sketches.distinct_sketch import DistinctSketch
 from headrace.synopses.sketches.frequent_sketch import FrequentSketch
 from headrace.synopses.sketches.rank_sketch import Ranking, decode

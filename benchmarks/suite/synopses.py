@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.baselines.histograms.batch_counting import Counting
 from benchmarks.charts import Bar, Curve, Curves
 from benchmarks.lower_bounds import least_bits
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
-from headrace.synopses.histograms.batch_counting import Counting
 from headrace.synopses.histograms.canonical_form import Form
 from headrace.synopses.histograms.delta_coding import encode
 from headrace.synopses.histograms.exponential_histogram import Histograms

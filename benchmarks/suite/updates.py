@@ -19,16 +19,16 @@ from typing import Any, Protocol
 import datasketches
 import numpy as np
 
+from benchmarks.baselines.histograms.batch_counting import Counting
+from benchmarks.baselines.histograms.general_histogram import GeneralHistograms
+from benchmarks.baselines.histograms.norms import PowerOfNorm
 from benchmarks.charts import Bar, Bars, Grid
 from benchmarks.correlated_contenders import WAYS, correlated_contenders
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
-from headrace.synopses.histograms.batch_counting import Counting
+from headrace.synopses.arrays import Ints
 from headrace.synopses.histograms.canonical_form import Form
 from headrace.synopses.histograms.exponential_histogram import Histograms
-from headrace.synopses.histograms.general_histogram import GeneralHistograms
-from headrace.synopses.histograms.norms import PowerOfNorm
-from headrace.synopses.rows.arrays import Ints
 
 _KEYS = (1, 1000, 100_000)
 _PANES = 50

@@ -169,12 +169,25 @@ class UserError(HeadraceError):
         if (at := self.line_and_column) is not None and self.text is not None and self.span is not None:
             line, column = at
             parts[0] = f"line {line}, column {column}: {self.message}"
-            shown = self.text.split("\n")[line - 1]
-            width = max(1, min(self.span.end - self.span.start, len(shown) - column + 1))
-            parts += [f"  {shown}", "  " + " " * (column - 1) + "^" * width]
+            shown, before = _excerpt(self.text.split("\n")[line - 1], column - 1)
+            width = max(1, min(self.span.end - self.span.start, len(shown) - before))
+            parts += [f"  {shown}", "  " + " " * before + "^" * width]
         if self.remedy:
             parts.append(f"  {self.remedy}")
         return "\n".join(parts)
+
+
+_LONGEST_LINE: Final = 1_000
+_EACH_SIDE: Final = 100
+
+
+def _excerpt(line: str, at: int) -> tuple[str, int]:
+    """A line with a mistake, and where in it the mistake begins; of a very long line what is around that."""
+    if len(line) <= _LONGEST_LINE:
+        return line, at
+    start, end = max(0, at - _EACH_SIDE), at + _EACH_SIDE
+    cut = "…" if start else ""
+    return f"{cut}{line[start:end]}{'…' if end < len(line) else ''}", at - start + len(cut)
 
 
 class UnknownName(UserError):

@@ -118,7 +118,8 @@ class WorkObservation:
 class EpochObservation:
     """All that one epoch measured.
 
-    `rows` and `bytes` as in `StreamObservation`, of all streams that are input: not of results that other queries read. `seconds` of wall clock per stage: `scan` (reading and
+    `rows`, `bytes`, `late` and `rejected` as in `StreamObservation`, of all streams that are input: not of results that other
+    queries read, nor of unions. `seconds` of wall clock per stage: `scan` (reading and
     archiving), `fold`, `state` and `write` of the task that took longest; `execute`, all tasks and what it takes to run them;
     `publish`. `work` is named "read STREAM", "fold OPERATOR" (one of those that share it) and "state STATE".
     `state_bytes` and `state_runs` are of the files on disk.
@@ -128,6 +129,8 @@ class EpochObservation:
     kind: str
     rows: int = 0
     bytes: int = 0
+    late: int = 0
+    rejected: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
     streams: Mapping[str, StreamObservation] = field(default_factory=dict)
     operators: Mapping[str, OperatorObservation] = field(default_factory=dict)

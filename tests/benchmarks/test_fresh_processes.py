@@ -7,7 +7,7 @@ import os
 import pytest
 
 from benchmarks.fresh_processes import in_each
-from headrace.runtime.spark.session import KEPT_MEMORY
+from headrace.runtime.spark.launch import KEPT_MEMORY
 
 
 def _process(name: str) -> tuple[int, str | None]:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.fetch import fetch_to
-from headrace.cli.pipes import is_taken, wait_until_taken
+from headrace.cli.fetch import fetch_to, is_taken, wait_until_taken
 from headrace.cli.screen import Screen
 from headrace.cli.status_line import LiveLine
 from headrace.runtime.delivery.client import Client, connect

@@ -105,7 +105,7 @@ import os, signal, sys, threading, time
 from pathlib import Path
 import pyarrow, pyarrow.csv
 from headrace.cli.signals import Interrupts
-from headrace.cli.startup import open_unless_stopped
+from headrace.cli.signals import let_arrow_finish
 rows = pyarrow.py_buffer(b"a,b\\n" + b"1,2\\n" * 5_000_000)
 reading = threading.Event()
 def interrupt():
@@ -113,7 +113,8 @@ def interrupt():
     time.sleep(0.02)
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt).start()
-with Interrupts() as stop, open_unless_stopped(Path(sys.argv[1]), stop, local=True):
+let_arrow_finish()
+with Interrupts() as stop:
     reading.set()
     print(pyarrow.csv.read_csv(rows).num_rows)
     assert stop.wait(10)

@@ -91,6 +91,13 @@ def test_a_table_for_people_aligns_numbers_and_cannot_move_the_cursor() -> None:
     assert "NULL" in to_text(table)
 
 
+def test_issue_18_item_4_a_very_long_value_is_cut_in_a_table_and_nowhere_else() -> None:
+    table = pa.table({"query": ["x" * 5_000, "short"]})
+    assert to_text(table).splitlines()[2] == "x" * 4_000 + "… (1,000 characters more)"
+    assert len(to_text(table)) < 2 * 5_000 + 100
+    assert all("x" * 5_000 in render(table, style).decode() for style in ("csv", "json"))
+
+
 def test_an_unknown_format_is_told_with_those_there_are() -> None:
     with pytest.raises(UserError, match="there is no format 'cvs'") as raised:
         render(one([1]), "cvs")

@@ -19,7 +19,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def test_a_shell_changes_what_another_process_runs_and_sees_the_answer(hub: Served) -> None:
     text = STREAM + "CREATE QUERY total AS SELECT COUNT(*) AS n FROM s"
     done = headrace("shell", "--home", hub.home, "-e", text)
-    assert (done.returncode, done.stderr) == (0, "stream s created\nquery total registered\n")
+    assert (done.returncode, done.stderr) == (0, "Stream s created.\nQuery total registered.\n")
     hub.post("/v1/streams/s/rows", '{"k":"a","v":1,"at":"2024-01-01T00:00:01Z"}\n')
     for _ in range(200):
         done = headrace("shell", "--home", hub.home, "-e", "INVOKE total")

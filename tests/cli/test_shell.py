@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.shell import Completer, is_complete
+from headrace.cli.completion import Completer
+from headrace.cli.shell import is_complete
 from tests.cli.building import SCRIPT, bid, headrace, put, script
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
 import time
 from pathlib import Path
 
@@ -26,19 +25,16 @@ def test_a_signal_is_remembered_not_raised_and_handlers_are_put_back() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_start_that_takes_long_is_left_when_a_signal_comes() -> None:
-    never = threading.Event()
+def test_a_start_that_is_under_way_is_given_up_when_a_signal_comes_and_at_once_if_one_has_come() -> None:
+    given_up = []
     with Interrupts() as stop:
-        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
-        assert stop.first(lambda: never.wait(60)) is None
-        never.set()
-
-
-def test_a_start_that_ends_first_gives_its_value_or_its_error() -> None:
-    stop = Interrupts()
-    assert stop.first(lambda: 7) == 7
-    with pytest.raises(ZeroDivisionError):
-        stop.first(lambda: 1 // 0)
+        stop.when_requested(lambda: given_up.append("first"))
+        assert given_up == []
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.wait(10)
+        assert given_up == ["first"]
+        stop.when_requested(lambda: given_up.append("second"))
+    assert given_up == ["first", "second"]
 
 
 @pytest.mark.spark

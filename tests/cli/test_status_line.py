@@ -27,6 +27,8 @@ def seen(epoch: int, *, kind: str = "epoch", lag: int = HOUR) -> EpochObservatio
         epoch,
         kind,
         rows=1000,
+        late=2,
+        rejected=1,
         streams={"s": StreamObservation(rows=1000, late=2, rejected=1, punctuation=60_000_000, lag=lag)},
         operators={"q0": OperatorObservation(open_windows=7, rejected=1)},
         state_bytes=1_500_000,

@@ -351,6 +351,9 @@ PICKLES = {
     "runtime/plan/user_code.py": "what users register",
     "runtime/epoch/executor.py": "messages in flight, as they would go to another process",
     "runtime/spark/spark_executor.py": "messages in flight, through Spark",
+    "runtime/spark/task_functions.py": "errors in flight, in place of blobs",
+    "runtime/spark/standing/standing_job.py": "messages and receipts in flight, to and from standing tasks",
+    "runtime/spark/standing/standing_task.py": "the same, at the other end",
     "runtime/messages/exchange_blob.py": "receipts in flight, from a scan task to a state task",
 }
 """The files that may pickle, and what: never what rests in a home, but for the code of users."""

@@ -15,6 +15,7 @@ from headrace.language.statements.statement import CreateQuery
 from tests.language.catalog import Catalog
 
 CATALOG = Catalog()
+LONG_LIST = ", ".join(map(str, range(1_000)))
 
 
 def cases() -> list[tuple[str, str, str]]:
@@ -43,3 +44,23 @@ def test_the_message_is_exactly_this(mark: str, statement: str, said: str) -> No
         run(statement)
     assert str(raised.value) == said
     assert isinstance(raised.value, UnsupportedQuery) == (mark == "~")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("", LONG_LIST), (LONG_LIST, ""), (LONG_LIST, LONG_LIST)],
+    ids=("first", "last", "amid"),
+)
+def test_issue_18_item_4_of_a_very_long_line_an_error_shows_what_is_around_it(
+    before: str, after: str
+) -> None:
+    listed = "CREATE QUERY q AS SELECT auction FROM bids WHERE auction IN ({}) AND {} = 1 AND auction IN ({})"
+    with pytest.raises(UserError) as raised:
+        run(listed.format(before or "1", "nothing", after or "1"))
+    place, shown, caret, *_ = str(raised.value).split("\n")
+    assert place.endswith("there is no column 'nothing'")
+    assert f"column {listed.format(before or '1', 'nothing', '').index('nothing') + 1}:" in place
+    assert shown[caret.index("^") : caret.index("^") + caret.count("^")] == "nothing"
+    assert len(shown) <= 210
+    assert shown.strip().startswith("…") == bool(before)
+    assert shown.endswith("…") == bool(after)

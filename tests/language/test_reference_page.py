@@ -7,12 +7,12 @@ import pytest
 
 from headrace.errors import UserError
 from headrace.language.binder.query_binder import bind_query
-from headrace.language.render.query_text import render
 from headrace.language.statements import statement as statements
 from headrace.language.statements.parse_statement import parse_script
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from tests.language.catalog import Catalog
+from tests.language.rendering.query_text import render
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "language.md"
 EXAMPLES = re.findall(r"```sql\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.expressions.expression import Call, Case, Cast, Column, Expression, Literal
+from headrace.algebra.expressions.expression import Call, Case, Cast, Column, Constants, Expression, Literal
 from headrace.algebra.query import Query
 from headrace.algebra.windows.window import CHANGE
 from headrace.operators.base.batch import Batch
@@ -142,6 +142,8 @@ def scalar(expression: Expression | None) -> str:
             return name
         case Literal(value=value):
             return repr(value)
+        case Constants():
+            return repr(expression)
         case Call(function=function, arguments=arguments):
             return f"{function}({', '.join(scalar(part) for part in arguments)})"
         case Cast(argument=argument, type=kind):

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from headrace.algebra.expressions.aggregates import (
@@ -20,7 +21,7 @@ from headrace.algebra.expressions.aggregates import (
     NamedAggregate,
     result_type,
 )
-from headrace.algebra.expressions.expression import Call, Cast, Column, Expression, Literal, Named
+from headrace.algebra.expressions.expression import Call, Cast, Column, Constants, Expression, Literal, Named
 from headrace.algebra.expressions.series import pair, placed, timed
 from headrace.algebra.query import (
     Aggregate,
@@ -175,6 +176,8 @@ def predicates() -> st.SearchStrategy[Expression]:
             call("in", column("k"), literal("b", STRING), literal("c", STRING)),
             call("isnull", column("g")),
             call("not", call("=", column("g"), literal(1, INT))),
+            call("in", column("x"), Constants.of(pa.array(range(0, 80, 2), pa.int64()), BIGINT)),
+            call("in", column("x"), Constants.of(pa.array([None, *range(1, 80, 2)], pa.int64()), BIGINT)),
         )
     )
     simple = st.one_of(number, number, text)

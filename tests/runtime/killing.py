@@ -85,7 +85,7 @@ class Assassin:
                 assert line, victim.stderr.read()
                 said += line.strip().isdigit()
                 self.arrive(1)
-            time.sleep(self.random.uniform(0, 0.5 if self.executor == "spark" else 0.2))
+            time.sleep(self.random.uniform(0, 0.5 if self.executor != "local" else 0.2))
         finally:
             family = all_of(victim.pid)
             workers = sum(is_python(each) for each in family[1:])

@@ -1,6 +1,6 @@
 """A process that runs epochs on a home until somebody kills it: `python -m tests.runtime.victim FOLDER TASKS WITH SLACK`.
 
-It says every epoch it has published. WITH is `spark` or `local`.
+It says every epoch it has published. WITH is `spark`, `standing` (two standing tasks) or `local`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ def main() -> None:
     from tests.runtime.rig import QUERIES, SEVERAL
 
     queries = {name: (QUERIES | SEVERAL)[name] for name in QUERIES_OF_VICTIM}
+    cores = 4 if executor == "standing" else 2
     with open_hub(
-        Path(folder) / "home", local=executor == "local", tasks=int(tasks), brief=True, cores=2
+        Path(folder) / "home", local=executor == "local", tasks=int(tasks), brief=True, cores=cores
     ) as hub:
+        if executor == "standing":
+            hub.loop.engine.executor.standing.use = "always"
         hub.execute(script(Path(folder) / "in", queries, {"maxFilesPerTrigger": "1"}, int(slack)))
         hub.loop.engine.housekeeping.every = 5
         hub.loop.engine.housekeeping.grace = 0

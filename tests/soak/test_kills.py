@@ -9,7 +9,11 @@ import pytest
 from tests.runtime.killing import Assassin
 from tests.soak.ledger import Ledger
 
-PLAN = dict.fromkeys(range(1000, 1014), (10, "local")) | dict.fromkeys(range(2000, 2012), (5, "spark"))
+PLAN = (
+    dict.fromkeys(range(1000, 1014), (10, "local"))
+    | dict.fromkeys(range(2000, 2006), (5, "spark"))
+    | dict.fromkeys(range(3000, 3006), (5, "standing"))
+)
 """Seed → how many kills, and what runs the epochs."""
 TOTAL = sum(kills for kills, _ in PLAN.values())
 

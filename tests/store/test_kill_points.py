@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from headrace.errors import AlreadyPublished, StoreError
 from headrace.store.files.container import parts
 from headrace.store.files.filesystem import LocalStore
-from headrace.store.logs.manifest import Manifest, ManifestLog, StateRun
+from headrace.store.logs.manifest import SUMMARISED, Manifest, ManifestLog, StateRun
 from headrace.store.logs.pins import Pin, put_pin, remove_pin
 from headrace.store.logs.radix_list import ListFiles, RadixList
 from headrace.store.logs.record_log import INGEST_LOG, RecordLog
@@ -35,18 +35,25 @@ ENTRIES_AN_EPOCH = 40
 class UnsyncedStore(LocalStore):
     """Wrong on purpose: believes that what was written is durable."""
 
-    def _write_unfinished(self, path, parts, durable):
-        return super()._write_unfinished(path, parts, False)
+    def _write_unfinished(self, path, parts, syncs):
+        return super()._write_unfinished(path, parts, None)
+
+
+class HastyStore(LocalStore):
+    """Wrong on purpose: publishes a file without those that have to be durable before it."""
+
+    def put_if_absent(self, name, data, *, after=()):
+        return super().put_if_absent(name, data)
 
 
 class ReplacingStore(LocalStore):
     """Wrong on purpose: looks whether the name is free, then renames over it."""
 
-    def put_if_absent(self, name, data):
+    def put_if_absent(self, name, data, *, after=()):
         path = self.path(name)
         if self.exists(name):
             return False
-        unfinished, _ = self._write_unfinished(path, [data], True)
+        unfinished, _ = self._write_unfinished(path, [data], self._syncs(after))
         self._disk.rename(unfinished, path)
         return True
 
@@ -78,20 +85,21 @@ class Home:
         count = len(before.lists.get("results", RadixList()))
         entries = [{"n": n} for n in range(count, count + ENTRIES_AN_EPOCH)]
         grown = before.lists.get("results", RadixList()).append(entries, files.write)
-        self.store.sync([name, *files.unsynced])
         kept = before.state[-2:]
         after = replace(
             before,
             epoch=before.epoch + 1,
             kind="epoch",
             ingest=ingest.length,
+            facts={SUMMARISED: {"upto": ingest.length}},
             lists=before.lists.changed({"results": grown.drop_before(ENTRIES_AN_EPOCH * (before.epoch - 2))}),
             state=(*kept, StateRun(name, 0, 256, size)),
         )
-        log.publish(after)
+        log.publish(after, [name, *files.unsynced])
         return after
 
     def collect(self) -> object:
+        RecordLog(self.store, INGEST_LOG).drop_before(5)
         return collect(self.store, ManifestLog(self.store), now=FOREVER, grace=HOUR, keep=2)
 
 
@@ -201,8 +209,11 @@ def test_any_part_of_what_was_not_synced_may_be_lost(data: st.DataObject) -> Non
         assert run_stopped(home, operation, fault, lambda number: number in lost) == []
 
 
-def test_a_store_that_never_syncs_is_caught_when_power_is_lost(tmp_path: Path) -> None:
-    home = prepared(tmp_path, UnsyncedStore)
+@pytest.mark.parametrize("kind", [UnsyncedStore, HastyStore])
+def test_a_store_that_does_not_sync_is_caught_when_power_is_lost(
+    kind: type[LocalStore], tmp_path: Path
+) -> None:
+    home = prepared(tmp_path, kind)
     assert run_stopped(home, "commit", None, lambda _: True) != []
 
 
@@ -262,13 +273,13 @@ def test_a_driver_killed_again_and_again_commits_every_epoch_it_said_it_did(tmp_
         "print(ManifestLog(home.store).takeover().epoch, flush=True)\n"
         "while True: print(home.commit().epoch, flush=True)"
     )
-    said = -1
+    said, root = -1, Path(__file__).parents[2]
     for attempt in range(3):
         driver = subprocess.Popen(
             [sys.executable, "-c", program, str(tmp_path), str(attempt + 1)],
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])},
         )
         lines = [driver.stdout.readline() for _ in range(5 + attempt)]
         driver.kill()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.arrays import Ints
 
 Family = Callable[[int, int, int, np.random.Generator], Ints]
 """(elements, window, k, random numbers) to the number of ones at each element."""

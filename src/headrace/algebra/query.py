@@ -19,8 +19,33 @@ from headrace.schema import BIGINT, BOOLEAN, TIMESTAMP, Field, Schema
 from headrace.time import Duration, Instant
 
 
+class _Source:
+    """A leaf: a table whose rows are read under an alias."""
+
+    __slots__ = ()
+    table: Schema
+    alias: str
+
+    @property
+    def schema(self) -> Schema:
+        """The table's columns as `alias.column`."""
+        return Schema(tuple(Field(f"{self.alias}.{field.name}", field.type) for field in self.table))
+
+
+class _Unary:
+    """A node with the columns of its input."""
+
+    __slots__ = ()
+    source: Node
+
+    @property
+    def schema(self) -> Schema:
+        """Those of the input."""
+        return self.source.schema
+
+
 @dataclass(frozen=True, slots=True)
-class StreamScan:
+class StreamScan(_Source):
     """All rows of a stream, in the order (event time, position).
 
     `source` is one of its channels: accepted rows, late rows or rejected ones. `table` has the
@@ -33,28 +58,18 @@ class StreamScan:
     time: str | None
     channel: Choice["rows", "late", "rejects"] = "rows"
 
-    @property
-    def schema(self) -> Schema:
-        """The stream's columns as `alias.column`."""
-        return _qualified(self.table, self.alias)
-
 
 @dataclass(frozen=True, slots=True)
-class RelationScan:
+class RelationScan(_Source):
     """The version of a stored relation that is in force."""
 
     name: str
     alias: str
     table: Schema
 
-    @property
-    def schema(self) -> Schema:
-        """The relation's columns as `alias.column`."""
-        return _qualified(self.table, self.alias)
-
 
 @dataclass(frozen=True, slots=True)
-class QueryScan:
+class QueryScan(_Source):
     """The results of another query as a stream; a window result's event time is window_end - 1 microsecond.
 
     `query` is None for one that is registered under `name`, and the query itself for a SELECT in FROM. A query that is a
@@ -72,14 +87,9 @@ class QueryScan:
         """True where `name` is that of a registered query."""
         return self.query is None or self.registered
 
-    @property
-    def schema(self) -> Schema:
-        """The query's output columns as `alias.column`."""
-        return _qualified(self.table, self.alias)
-
 
 @dataclass(frozen=True, slots=True)
-class UnionAll:
+class UnionAll(_Source):
     """All rows of several streams as one stream, in the order (event time, number of the stream, position).
 
     The inputs have columns of the same types; `table` has the names of the first. A row is late by the punctuation of its
@@ -96,11 +106,6 @@ class UnionAll:
     def name(self) -> str:
         """Its name where streams have names; no user can write it."""
         return "@" + " UNION ALL ".join(member.name for member in self.inputs)
-
-    @property
-    def schema(self) -> Schema:
-        """The columns as `alias.column`."""
-        return _qualified(self.table, self.alias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +128,12 @@ class Windowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(_Unary):
     """PSoup's `BEGIN b END e`: only rows with begin <= t <= end. A bound is an instant, or NOW minus a duration."""
 
     source: Node
     begin: Instant | Ago
     end: Instant | Ago
-
-    @property
-    def schema(self) -> Schema:
-        """Unchanged."""
-        return self.source.schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Ago:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(_Unary):
     """The rows for which the predicate is true (neither false nor NULL)."""
 
     source: Node
@@ -153,11 +153,6 @@ class Filter:
     def __post_init__(self) -> None:
         if self.predicate.type != BOOLEAN:
             raise UserError(f"a condition must be BOOLEAN, not {self.predicate.type}")
-
-    @property
-    def schema(self) -> Schema:
-        """Unchanged."""
-        return self.source.schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,15 +226,10 @@ class Project:
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
+class Distinct(_Unary):
     """The distinct rows."""
 
     source: Node
-
-    @property
-    def schema(self) -> Schema:
-        """Unchanged."""
-        return self.source.schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +242,7 @@ class SortKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Top:
+class Top(_Unary):
     """The rows in ORDER BY order, the first `limit` of them (all when None), per window or per instant.
 
     Ties at the limit are cut by all output columns, ascending with nulls first, so that the answer is unique.
@@ -262,23 +252,13 @@ class Top:
     order: tuple[SortKey, ...]
     limit: int | None
 
-    @property
-    def schema(self) -> Schema:
-        """Unchanged."""
-        return self.source.schema
-
 
 @dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(_Unary):
     """Relation to stream: ISTREAM insertions, DSTREAM retractions since the previous instant or window, RSTREAM all rows."""
 
     source: Node
     kind: Choice["istream", "dstream", "rstream"]
-
-    @property
-    def schema(self) -> Schema:
-        """Unchanged."""
-        return self.source.schema
 
 
 Node: TypeAlias = (
@@ -376,15 +356,6 @@ def find_window(node: Node) -> Windowed | None:
     return next((below for below in walk(node) if isinstance(below, Windowed)), None)
 
 
-def streams_of(query: Query) -> tuple[str, ...]:
-    """Names of the streams it reads, each once, in order of appearance."""
-    return tuple(dict.fromkeys(node.name for node in walk(query.root) if isinstance(node, StreamScan)))
-
-
 def per_row_window(window: Window) -> bool:
     """True for windows that each partition has separately."""
     return isinstance(window, RowsSlide | TupleSlide | Delta | Session)
-
-
-def _qualified(table: Schema, alias: str) -> Schema:
-    return Schema(tuple(Field(f"{alias}.{field.name}", field.type) for field in table))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions.aggregates import NamedAggregate
 from headrace.algebra.expressions.expression import Call, Expression, Named, transform
 from headrace.algebra.query import (
     Aggregate,
@@ -43,7 +43,7 @@ def rewritten(node: Node, change: Change, below: Callable[[Node], Node | None]) 
         case Filter(source=source, predicate=predicate):
             return Filter(rewritten(source, change, below), apply(predicate))
         case Aggregate(source=source, keys=keys_of, aggregates=aggregates):
-            calls = tuple(NamedAggregate(item.name, _call(item.call, apply)) for item in aggregates)
+            calls = tuple(NamedAggregate(item.name, item.call.over(apply)) for item in aggregates)
             return Aggregate(rewritten(source, change, below), _named(keys_of, apply), calls)
         case Join(left=left, condition=condition):
             on = None if condition is None else apply(condition)
@@ -59,13 +59,6 @@ def rewritten(node: Node, change: Change, below: Callable[[Node], Node | None]) 
 
 def _named(columns: tuple[Named, ...], apply: Callable[[Expression], Expression]) -> tuple[Named, ...]:
     return tuple(Named(column.name, apply(column.expression)) for column in columns)
-
-
-def _call(call: AggregateCall, apply: Callable[[Expression], Expression]) -> AggregateCall:
-    argument, condition, weight = (
-        None if part is None else apply(part) for part in (call.argument, call.condition, call.weight)
-    )
-    return replace(call, argument=argument, condition=condition, weight=weight)
 
 
 def expressions_of(node: Node) -> list[Expression]:

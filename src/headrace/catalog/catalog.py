@@ -6,7 +6,7 @@ its present text. ALTER makes a new generation, RENAME and PAUSE keep it; a gene
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Final, TypeVar
@@ -18,18 +18,11 @@ from headrace.catalog.definitions import (
     StreamDefinition,
     WindowDefinition,
 )
-from headrace.catalog.journal import (
-    function_from_json,
-    query_from_json,
-    relation_from_json,
-    settings_from_json,
-    stream_from_json,
-    window_from_json,
-)
+from headrace.catalog.journal import from_json, settings_from_json
 from headrace.catalog.registry import Edit, Registry
 from headrace.errors import CorruptStore, UnknownName, did_you_mean
 
-_Thing = TypeVar("_Thing")
+_Value = TypeVar("_Value")
 _OF_QUERIES: Final = frozenset({"put_query", "pause", "resume", "rename", "retain", "set"})
 
 
@@ -67,7 +60,7 @@ class Catalog:
     position: int = 0
     sample_rates: Mapping[str, float] = field(default_factory=dict)
     """The share of its rows that a stream keeps, by lower-case name, where it was changed after CREATE."""
-    idle: tuple[int, ...] = ()
+    ignored_entries: tuple[int, ...] = ()
     """Ordinals of log entries without effect: their object was dropped, or they were appended before."""
 
     def stream(self, name: str) -> StreamDefinition | None:
@@ -96,11 +89,17 @@ class Catalog:
 
         Raises `UserError` with similar names.
         """
-        registered = self.query(name)
-        if registered is None:
-            names = [query.definition.name for query in self.queries.values()]
-            raise UnknownName(f"there is no query '{name}'", remedy=did_you_mean(name, names))
-        return registered
+        names = (query.definition.name for query in self.queries.values())
+        return _required("query", name, self.query(name), names)
+
+    def require_stream(self, name: str) -> StreamDefinition:
+        """The stream of that name, as `require_query`."""
+        return _required("stream", name, self.stream(name), (each.name for each in self.streams.values()))
+
+    def require_relation(self, name: str) -> StoredRelation:
+        """The relation of that name, as `require_query`."""
+        names = (relation.definition.name for relation in self.relations.values())
+        return _required("relation", name, self.relation(name), names)
 
     def kind_of(self, name: str) -> str | None:
         """'stream', 'relation' or 'query': names are unique over all three."""
@@ -123,18 +122,22 @@ class Catalog:
 
     def _with_queries(self, entries: Sequence[Mapping[str, Any]]) -> Catalog:
         queries = self.queries.edit()
-        idle = [
+        ignored = [
             ordinal
             for ordinal, entry in enumerate(entries, self.position)
             if not _change(queries, ordinal, entry)
         ]
         position = self.position + len(entries)
-        return replace(self, queries=queries.done(), position=position, idle=(*self.idle, *idle))
+        return replace(
+            self, queries=queries.done(), position=position, ignored_entries=(*self.ignored_entries, *ignored)
+        )
 
     def without_effect(self, count: int) -> Catalog:
         """The catalog after `count` log entries that were appended before, and count once."""
         position = self.position + count
-        return replace(self, position=position, idle=(*self.idle, *range(self.position, position)))
+        return replace(
+            self, position=position, ignored_entries=(*self.ignored_entries, *range(self.position, position))
+        )
 
     def apply(self, entry: Mapping[str, Any]) -> Catalog:
         """The catalog after one log entry.
@@ -147,38 +150,46 @@ class Catalog:
         after = replace(self, position=ordinal + 1)
         match kind:
             case "create_stream":
-                stream = stream_from_json(entry["stream"])
+                stream = from_json(StreamDefinition, entry["stream"])
                 streams = {**self.streams, stream.name.lower(): stream}
-                return replace(after, streams=streams, sample_rates=_but(self.sample_rates, stream.name))
+                return replace(
+                    after, streams=streams, sample_rates=_without_key(self.sample_rates, stream.name)
+                )
             case "keep":
                 return replace(
                     after, sample_rates={**self.sample_rates, entry["name"].lower(): entry["keep"]}
                 )
             case "put_relation":
-                relation = relation_from_json(entry["relation"])
+                relation = from_json(RelationDefinition, entry["relation"])
                 previous = self.relation(relation.name)
                 stored = StoredRelation(relation, entry["file"], previous.version + 1 if previous else 0)
                 return replace(after, relations={**self.relations, relation.name.lower(): stored})
             case "put_function":
-                function = function_from_json(entry["function"])
+                function = from_json(FunctionDefinition, entry["function"])
                 return replace(after, functions={**self.functions, function.name.lower(): function})
             case "put_window":
-                window = window_from_json(entry["window"])
+                window = from_json(WindowDefinition, entry["window"])
                 return replace(after, windows={**self.windows, window.name.lower(): window})
             case "drop":
                 if self.kind_of(entry["name"]) != entry["kind"]:
-                    return replace(after, idle=(*self.idle, ordinal))
+                    return replace(after, ignored_entries=(*self.ignored_entries, ordinal))
                 return replace(after, **self._without(entry["kind"], entry["name"].lower()))
         raise CorruptStore(f"entry {ordinal} of the query log is of the unknown kind '{kind}'")
 
     def _without(self, kind: str, name: str) -> dict[str, Any]:
         room = {"stream": "streams", "relation": "relations"}[kind]
-        rates = self.sample_rates if kind == "relation" else _but(self.sample_rates, name)
-        return {room: _but(getattr(self, room), name), "sample_rates": rates}
+        rates = self.sample_rates if kind == "relation" else _without_key(self.sample_rates, name)
+        return {room: _without_key(getattr(self, room), name), "sample_rates": rates}
 
 
-def _but(things: Mapping[str, _Thing], name: str) -> dict[str, _Thing]:
-    return {key: thing for key, thing in things.items() if key != name.lower()}
+def _required(kind: str, name: str, found: _Value | None, names: Iterable[str]) -> _Value:
+    if found is None:
+        raise UnknownName(f"there is no {kind} '{name}'", remedy=did_you_mean(name, names))
+    return found
+
+
+def _without_key(values: Mapping[str, _Value], name: str) -> dict[str, _Value]:
+    return {key: value for key, value in values.items() if key != name.lower()}
 
 
 def is_of_query(entry: Mapping[str, Any]) -> bool:
@@ -193,7 +204,7 @@ def _change(queries: Edit[CatalogQuery], ordinal: int, entry: Mapping[str, Any])
     """
     kind = entry["do"]
     if kind == "put_query":
-        query = query_from_json(entry["query"])
+        query = from_json(QueryDefinition, entry["query"])
         queries.put(query.name.lower(), CatalogQuery(query, ordinal))
         return True
     name = entry["name"].lower()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal as Choice
 
@@ -36,19 +36,24 @@ class Progressing:
 
     def __str__(self) -> str:
         """The clauses as text."""
-        named = ", ".join(self.per) if self.per else None
-        clauses = [
-            None if self.behind is None else f"SLACK {self.behind} ROWS",
-            "PUNCTUATED EXTERNALLY" if self.external else None,
-            self.group_clause,
-            f"PROGRESS PER ({named}) EXPECT {self.expected}" if named else None,
-            f"PROGRESS PER FOLDER EXPECT {self.expected}" if self.folder else None,
-            None if self.step is None else f"PROGRESS STEP {render_duration(self.step)}",
-            None
-            if self.heartbeat is None
-            else "HEARTBEAT EVERY {} DELAY {}".format(*map(render_duration, self.heartbeat)),
-        ]
-        return " ".join(clause for clause in clauses if clause is not None) or "none"
+        return " ".join(text for _, text in self.clauses()) or "none"
+
+    def clauses(self) -> Iterator[tuple[str, str]]:
+        """Each clause as text, after a word for what it is about."""
+        if self.behind is not None:
+            yield "slack", f"SLACK {self.behind} ROWS"
+        if self.external:
+            yield "progress", "PUNCTUATED EXTERNALLY"
+        if self.group_clause is not None:
+            yield "group-wise", self.group_clause
+        if self.per or self.folder:
+            what = f"({', '.join(self.per)})" if self.per else "FOLDER"
+            yield "sources", f"PROGRESS PER {what} EXPECT {self.expected}"
+        if self.step is not None:
+            yield "step", f"PROGRESS STEP {render_duration(self.step)}"
+        if self.heartbeat is not None:
+            every, delay = map(render_duration, self.heartbeat)
+            yield "heartbeat", f"HEARTBEAT EVERY {every} DELAY {delay}"
 
     @property
     def group_clause(self) -> str | None:
@@ -101,7 +106,8 @@ class StreamDefinition:
     None when arrival time is stamped. `punctuated_by` is the text of a boolean
     expression over the stream's columns. `archive`: "copy" (default), "in place" or "none". `retain`: the retention of the
     archive, in event time; None has no limit. `blocks`: the number of equal random parts of a run of the archive. `keep`: the
-    share of rows for queries WITH SHEDDING at CREATE; the current share is the catalog's `sample_rate_of`.
+    share of rows for queries WITH SHEDDING at CREATE; the current share is the catalog's `sample_rate_of`. `latency`: how long
+    rows may wait for others to be read in the same epoch.
     """
 
     name: str
@@ -120,6 +126,7 @@ class StreamDefinition:
     blocks: int = 1
     keep: float = 1.0
     time_expression: TimeExpression | None = None
+    latency: Duration = 0
 
     @property
     def event_time(self) -> str | None:

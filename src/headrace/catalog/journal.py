@@ -1,11 +1,15 @@
-"""The query log's entries as JSON, and back. The log is authoritative: the catalog is the fold of its entries."""
+"""The query log's entries as JSON, and back. The log is authoritative: the catalog is the fold of its entries.
+
+A definition is an object of its fields. Fields that came later are written only where they have a value, so that the log of a
+definition without them stays as it was.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any, Final, TypeVar
 
 from headrace.algebra.windows.user_code import Code
 from headrace.catalog.definitions import (
@@ -20,170 +24,98 @@ from headrace.catalog.definitions import (
 )
 from headrace.schema import Field, Schema, Type, array, struct
 
-
-def type_to_json(kind: Type) -> Any:
-    """A scalar type as its name, a parameterised one as a list that begins with it."""
-    if kind.name == "DECIMAL":
-        return [kind.name, kind.precision, kind.scale]
-    if kind.name == "ARRAY" and kind.element is not None:
-        return [kind.name, type_to_json(kind.element)]
-    if kind.name == "STRUCT":
-        return [kind.name, *([field.name, type_to_json(field.type)] for field in kind.fields)]
-    return kind.name
-
-
-def type_from_json(value: Any) -> Type:
-    """The inverse."""
-    if not isinstance(value, list):
-        return Type(value)
-    name, *inside = value
-    if name == "ARRAY":
-        return array(type_from_json(inside[0]))
-    if name == "STRUCT":
-        return struct(*(Field(field_name, type_from_json(kind)) for field_name, kind in inside))
-    return Type(name, *inside)
+_Definition = TypeVar(
+    "_Definition", StreamDefinition, RelationDefinition, QueryDefinition, FunctionDefinition, WindowDefinition
+)
+_LATER: Final = {
+    StreamDefinition: {"keep", "latency", "time_expression"},
+    QueryDefinition: {"owner", "tags", "materialize", "zone", "sharing", "max_windows_per_row"},
+    FunctionDefinition: {"fingerprint"},
+}
+"""Fields that are written unless they have their default."""
+_NEVER: Final = {"failure"}
+"""Fields that other entries of the log set."""
 
 
-def schema_to_json(schema: Schema) -> list[list[Any]]:
-    """Columns as [name, type]."""
-    return [[field.name, type_to_json(field.type)] for field in schema]
-
-
-def schema_from_json(value: list[list[Any]]) -> Schema:
-    """The inverse."""
-    return Schema(tuple(Field(name, type_from_json(kind)) for name, kind in value))
-
-
-def stream_to_json(stream: StreamDefinition) -> dict[str, Any]:
-    """A stream definition."""
+def to_json(definition: _Definition) -> dict[str, Any]:
+    """A definition as JSON values."""
+    later = _LATER.get(type(definition), set())
+    values = {field: getattr(definition, field.name) for field in fields(definition)}
     return {
-        "name": stream.name,
-        "schema": schema_to_json(stream.schema),
-        "using": stream.using,
-        "options": dict(stream.options),
-        "time": stream.time,
-        "slack": stream.slack,
-        "punctuated_by": stream.punctuated_by,
-        "idle_timeout": stream.idle_timeout,
-        "max_ahead": stream.max_ahead,
-        "archive": stream.archive,
-        "retain": stream.retain,
-        "blocks": stream.blocks,
-        **({} if stream.keep == 1 else {"keep": stream.keep}),
-        **({} if stream.time_expression is None else {"time_expression": asdict(stream.time_expression)}),
-        "progress": asdict(stream.progress),
-        "deduplicate": None if stream.deduplicate is None else asdict(stream.deduplicate),
+        field.name: _plain(value)
+        for field, value in values.items()
+        if field.name not in _NEVER and not (field.name in later and value == field.default)
     }
 
 
-def stream_from_json(value: Mapping[str, Any]) -> StreamDefinition:
+def from_json(kind: type[_Definition], value: Mapping[str, Any]) -> _Definition:
     """The inverse."""
-    fields = {
-        "schema": schema_from_json(value["schema"]),
-        "progress": _progressing(value.get("progress", {})),
-    }
-    if (once := value.get("deduplicate")) is not None:
-        fields["deduplicate"] = Deduplication(tuple(once["keys"]), once["within"])
-    if (computed := value.get("time_expression")) is not None:
-        fields["time_expression"] = TimeExpression(**computed)
-    return StreamDefinition(**{**value, **fields})
-
-
-def _progressing(value: Mapping[str, Any]) -> Progressing:
-    """Sequences come back as tuples."""
-    fields: dict[str, Any] = {
-        name: tuple(item) if isinstance(item, list) else item for name, item in value.items()
-    }
-    return Progressing(**fields)
-
-
-def relation_to_json(relation: RelationDefinition) -> dict[str, Any]:
-    """A relation definition."""
-    return {
-        "name": relation.name,
-        "schema": schema_to_json(relation.schema),
-        "using": relation.using,
-        "options": dict(relation.options),
-    }
-
-
-def relation_from_json(value: Mapping[str, Any]) -> RelationDefinition:
-    """The inverse."""
-    return RelationDefinition(**{**value, "schema": schema_from_json(value["schema"])})
-
-
-def query_to_json(query: QueryDefinition) -> dict[str, Any]:
-    """A query definition; an owner and tags only where it has them."""
-    document: dict[str, Any] = {
-        "name": query.name,
-        "text": query.text,
-        "from_now": query.from_now,
-        "paused": query.paused,
-        "retain": query.retain,
-        "continues": query.continues,
-        **({} if query.materialize is None else {"materialize": query.materialize}),
-        **({} if query.zone == "UTC" else {"zone": query.zone}),
-        **({} if query.sharing else {"sharing": False}),
-        **({} if (most := query.max_windows_per_row) is None else {"max_windows_per_row": most}),
-    }
-    settings = {"owner": query.owner, "tags": query.tags}
-    return document | settings_to_json({name: setting for name, setting in settings.items() if setting})
+    return kind(**settings_from_json(value))
 
 
 def settings_to_json(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Owner, tags, retention: those that are given."""
-    return {
-        name: list(setting) if isinstance(setting, tuple) else setting for name, setting in settings.items()
-    }
+    """Some fields of a definition."""
+    return {name: _plain(value) for name, value in settings.items()}
 
 
 def settings_from_json(value: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse."""
-    return {name: tuple(setting) if isinstance(setting, list) else setting for name, setting in value.items()}
+    return {name: _READ[name](item) if name in _READ else item for name, item in value.items()}
 
 
-def query_from_json(value: Mapping[str, Any]) -> QueryDefinition:
-    """The inverse."""
-    return QueryDefinition(**settings_from_json(value))
+def _plain(value: Any) -> Any:
+    if isinstance(value, Type):
+        return _type_to_json(value)
+    if isinstance(value, Schema):
+        return [[field.name, _type_to_json(field.type)] for field in value]
+    if isinstance(value, Code):
+        return base64.b64encode(value).decode()
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return dict(value)
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
-def function_to_json(function: FunctionDefinition) -> dict[str, Any]:
-    """A function definition."""
-    return {
-        "name": function.name,
-        "parameters": [type_to_json(kind) for kind in function.parameters],
-        "result": type_to_json(function.result),
-        "body": base64.b64encode(function.body).decode(),
-        "by_row": function.by_row,
-        "strict": function.strict,
-        **({"fingerprint": function.fingerprint} if function.fingerprint else {}),
-    }
+def _type_to_json(kind: Type) -> Any:
+    """A scalar type as its name, a parameterised one as a list that begins with it."""
+    if kind.name == "DECIMAL":
+        return [kind.name, kind.precision, kind.scale]
+    if kind.name == "ARRAY" and kind.element is not None:
+        return [kind.name, _type_to_json(kind.element)]
+    if kind.name == "STRUCT":
+        return [kind.name, *([field.name, _type_to_json(field.type)] for field in kind.fields)]
+    return kind.name
 
 
-def function_from_json(value: Mapping[str, Any]) -> FunctionDefinition:
-    """The inverse."""
-    return FunctionDefinition(
-        value["name"],
-        tuple(type_from_json(kind) for kind in value["parameters"]),
-        type_from_json(value["result"]),
-        _code(value),
-        value["by_row"],
-        value["strict"],
-        value.get("fingerprint", ""),
+def _type(value: Any) -> Type:
+    if not isinstance(value, list):
+        return Type(value)
+    name, *inside = value
+    if name == "ARRAY":
+        return array(_type(inside[0]))
+    if name == "STRUCT":
+        return struct(*(Field(field_name, _type(kind)) for field_name, kind in inside))
+    return Type(name, *inside)
+
+
+def _clause(kind: type) -> Callable[[Any], Any]:
+    """Reads the values of a clause; its sequences are tuples."""
+    return lambda value: (
+        None
+        if value is None
+        else kind(**{name: tuple(item) if isinstance(item, list) else item for name, item in value.items()})
     )
 
 
-def window_to_json(window: WindowDefinition) -> dict[str, Any]:
-    """A user's kind of window."""
-    body = base64.b64encode(window.body).decode()
-    return {"name": window.name, "body": body, "fingerprint": window.fingerprint}
-
-
-def window_from_json(value: Mapping[str, Any]) -> WindowDefinition:
-    """The inverse."""
-    return WindowDefinition(value["name"], _code(value), value["fingerprint"])
-
-
-def _code(value: Mapping[str, Any]) -> Code:
-    """A user's registered code, not loaded."""
-    return Code(base64.b64decode(value["body"]))
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "schema": lambda value: Schema(tuple(Field(name, _type(kind)) for name, kind in value)),
+    "progress": _clause(Progressing),
+    "deduplicate": _clause(Deduplication),
+    "time_expression": _clause(TimeExpression),
+    "parameters": lambda value: tuple(map(_type, value)),
+    "result": _type,
+    "body": lambda value: Code(base64.b64decode(value)),
+    "tags": tuple,
+}
+"""How a field is read, where its values are not those of JSON."""

@@ -11,14 +11,14 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.cli.screen import Screen
-from headrace.cli.signals import Interrupts
-from headrace.cli.startup import leave, open_unless_stopped
+from headrace.cli.signals import Interrupts, let_arrow_finish
 from headrace.connectors.formats.result_writer import to_text
 from headrace.examples.flights import prepare
 from headrace.language.statements.parse_statement import parse_script
 from headrace.runtime.delivery.output_files import is_answer
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.introspection.loss_report import loss_report
+from headrace.server.opening import open_hub
 from headrace.time import Instant
 
 _DATA: Final = "demo-data"
@@ -49,15 +49,17 @@ def run_demo(home: Path, *, cores: int | None = None, local: bool = False, quiet
     prepare(home / _DATA)
     if not local:
         screen.line.message("Starting Spark")
-    with Interrupts() as stop:
-        opened = open_unless_stopped(home, stop, cores=cores, local=local, brief=True)
-        if opened is None:
-            screen.line.warning("Stopped before it began.")
-            leave(home, 0)
-        with opened as hub:
-            hub.on_epoch(screen.line.update)
-            hub.on_failure(screen.line.failed)
-            return _Demo(hub, home, screen, stop).run()
+    with (
+        Interrupts() as stop,
+        stop.giving_up(screen.line.warning),
+        open_hub(home, cores=cores, local=local, brief=True) as hub,
+    ):
+        stop.when_requested(hub.give_up_start)
+        let_arrow_finish()
+        hub.on_epoch(screen.line.update)
+        hub.on_failure(screen.line.failed)
+        return _Demo(hub, home, screen, stop).run()
+    return 0
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from headrace import __version__
 from headrace.errors import HeadraceError
 
 _FORMATS = ("table", "csv", "json", "parquet")
+_ENGINES = ("spark", "local")
 _HOME = "headrace-home"
 
 _Action: TypeAlias = Callable[[argparse.Namespace], int]
@@ -94,8 +95,12 @@ def _home(command: argparse.ArgumentParser, purpose: str) -> None:
 
 def _engine(command: argparse.ArgumentParser) -> None:
     command.add_argument("--cores", type=_positive, metavar="N", help="use N processors (default: all)")
-    local = os.environ.get("HEADRACE_EXECUTOR") == "local"
-    command.add_argument("--local", action="store_true", default=local, help=argparse.SUPPRESS)
+    command.add_argument(
+        "--engine",
+        choices=_ENGINES,
+        default=os.environ.get("HEADRACE_EXECUTOR", _ENGINES[0]),
+        help="what runs the epochs: spark (default), or local: this process, without Java, for small inputs",
+    )
 
 
 def _positive(text: str) -> int:
@@ -143,7 +148,7 @@ def _run(options: argparse.Namespace) -> int:
             output=options.output,
             cores=options.cores,
             quiet=options.quiet,
-            local=options.local,
+            local=options.engine == "local",
         )
         return run_script(run_options, stop)
 
@@ -165,7 +170,7 @@ def _shell(options: argparse.Namespace) -> int:
     from headrace.cli.shell import Session, run_prompt, run_text  # noqa: PLC0415
 
     session = Session(
-        options.home or Path(_HOME), Screen.standard(options.format), options.cores, options.local
+        options.home or Path(_HOME), Screen.standard(options.format), options.cores, options.engine == "local"
     )
     return run_text(session, "\n".join(options.text)) if options.text else run_prompt(session)
 
@@ -245,7 +250,7 @@ def _demo(options: argparse.Namespace) -> int:
     from headrace.cli.demo import run_demo  # noqa: PLC0415
 
     return run_demo(
-        options.home or Path(_HOME), cores=options.cores, local=options.local, quiet=options.quiet
+        options.home or Path(_HOME), cores=options.cores, local=options.engine == "local", quiet=options.quiet
     )
 
 
@@ -275,7 +280,7 @@ def _serve(options: argparse.Namespace) -> int:
             port=options.port,
             no_auth=options.no_auth,
             cores=options.cores,
-            local=options.local,
+            local=options.engine == "local",
         )
         return serve(serve_options, stop, Screen.standard("table"))
 

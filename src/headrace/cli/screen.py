@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import pyarrow as pa
 
 from headrace.cli.status_line import LiveLine
 from headrace.connectors.formats.result_writer import render, to_csv, to_text
+
+if TYPE_CHECKING:
+    from headrace.language.statements.statement import Statement
+    from headrace.runtime.statements.outcome import Outcome
 
 
 @dataclass(slots=True)
@@ -41,6 +45,17 @@ class Screen:
             self._write(f"{self._gap()}{name}, epoch {epoch}\n{to_text(table)}")
         else:
             self.answer(name, table)
+
+    def outcome(self, statement: Statement, outcome: Outcome) -> None:
+        """Show what a statement did: its answer, or a sentence."""
+        if outcome.warning is not None:
+            self.line.warning(outcome.warning)
+        if outcome.kind == "explain":
+            self.text(outcome.message)
+        elif outcome.table is not None:
+            self.answer(outcome.name or " ".join(statement.text.split()), outcome.table)
+        else:
+            self.line.message(f"{outcome.message[:1].upper()}{outcome.message[1:]}.")
 
     def text(self, text: str) -> None:
         """Show text that is the answer, such as a plan."""

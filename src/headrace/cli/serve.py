@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from headrace.cli.screen import Screen
-from headrace.cli.signals import Interrupts
-from headrace.cli.startup import leave, open_unless_stopped
+from headrace.cli.signals import Interrupts, let_arrow_finish
 from headrace.errors import HeadraceError, UserError
 from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Tokens
 from headrace.server.listener import listener_of, network_socket
+from headrace.server.opening import open_hub
 
 _LOOK_SECONDS: Final = 0.2
 
@@ -42,11 +42,10 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
             remedy="Leave --no-auth out: clients then send the token that is shown at the first start.",
         )
     listening = network_socket(options.host, options.port)
-    with listening:
-        hub = open_unless_stopped(options.home, stop, cores=options.cores, local=options.local)
-        if hub is None:
-            leave(options.home, 0)
-        with hub:
+    with stop.giving_up(screen.line.warning), listening:
+        let_arrow_finish()
+        with open_hub(options.home, cores=options.cores, local=options.local) as hub:
+            stop.when_requested(hub.give_up_start)
             hub.on_failure(screen.line.failed)
             if options.script is not None:
                 hub.execute(options.script.read_text(encoding="utf-8-sig"))
@@ -57,6 +56,7 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
             hub.on_close(listener.stop)
             _announce(screen, listening.getsockname(), tokens)
             return _wait(hub, stop)
+    return 0
 
 
 def _announce(screen: Screen, address: tuple[str, int], tokens: Tokens | None) -> None:
@@ -72,7 +72,7 @@ def _announce(screen: Screen, address: tuple[str, int], tokens: Tokens | None) -
 
 def _wait(hub: Hub, stop: Interrupts) -> int:
     while not stop.wait(_LOOK_SECONDS):
-        if hub.loop.failure is not None:
+        if hub.loop.failure is not None and not stop.stop:
             raise HeadraceError(f"the epochs ended: {hub.loop.failure}") from hub.loop.failure
     return 0
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from headrace.cli.completion import prepare_readline
 from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts
 from headrace.errors import HeadraceError, UserError
@@ -28,19 +29,7 @@ from headrace.runtime.statements.outcome import Outcome
 from headrace.runtime.statements.show import show
 from headrace.server.opening import open_hub
 
-_LOOKS: Final = (stmt.Show, stmt.Describe, stmt.ExplainQuery, stmt.ExplainAll, stmt.ExplainSelect)
-_WORDS: Final = (
-    *(
-        "ALTER QUERY",
-        "CREATE OR REPLACE QUERY",
-        "CREATE QUERY",
-        "CREATE RELATION",
-        "CREATE STREAM",
-        "DESCRIBE",
-    ),
-    *("DROP QUERY", "DROP RELATION", "DROP STREAM", "EXPLAIN ALL", "EXPLAIN QUERY", "INVOKE", "PAUSE QUERY"),
-    *("REFRESH RELATION", "RESUME QUERY", "SHOW QUERIES", "SHOW RELATIONS", "SHOW STREAMS"),
-)
+_READ_ONLY: Final = (stmt.Show, stmt.Describe, stmt.ExplainQuery, stmt.ExplainAll, stmt.ExplainSelect)
 _HELP: Final = """Statements end with ';' and may take several lines.
   SHOW QUERIES; SHOW STREAMS; SHOW RELATIONS;   what there is
   DESCRIBE name;   EXPLAIN QUERY name;          its columns; how it is answered
@@ -60,20 +49,24 @@ class Session:
     _stack: ExitStack = field(default_factory=ExitStack)
     _hub: Hub | None = None
     _zone: str = "UTC"
+    _needs_epochs: bool = False
+    """Whether an INVOKE has been typed, which waits until all input is read: changes of the catalog alone need no Spark."""
 
     def run(self, text: str) -> None:
         """Execute statements and show their outcomes.
 
         Raises `UserError` with line and column.
         """
-        for statement in parse_script(text, self._zone):
+        statements = parse_script(text, self._zone)
+        self._needs_epochs = self._needs_epochs or any(isinstance(item, stmt.Invoke) for item in statements)
+        for statement in statements:
             try:
                 outcome = self._carry_out(statement, text)
             except UserError as error:
                 if error.span is None:
                     error.span = statement.span
                 raise error.within(text) from None
-            self._show(statement, outcome)
+            self.screen.outcome(statement, outcome)
 
     def names(self) -> list[str]:
         """Names of all streams, relations and queries, for completion."""
@@ -92,7 +85,7 @@ class Session:
     def _carry_out(self, statement: stmt.Statement, text: str) -> Outcome:
         if self._hub is None and isinstance(statement, stmt.Invoke):
             return Outcome.answer(statement.name, Reader.at(self.home).invoke(statement.name, statement.last))
-        if self._hub is None and isinstance(statement, _LOOKS):
+        if self._hub is None and isinstance(statement, _READ_ONLY):
             return show(Reader.at(self.home).home, statement)
         if isinstance(statement, stmt.SetTimeZone):
             self._zone = statement.zone
@@ -101,6 +94,7 @@ class Session:
             return self._sent(statement, text)
         hub = self._writer()
         with Interrupts() as stop:
+            stop.when_requested(hub.give_up_start)
             if isinstance(statement, stmt.Invoke):
                 hub.catch_up(stop.proceed)
             return hub.carry_out(statement, text)
@@ -117,23 +111,13 @@ class Session:
 
     def _writer(self) -> Hub:
         if self._hub is None:
-            if not self.local:
-                self.screen.line.message("Starting Spark, to become the writer of this home")
-            hub = open_hub(self.home, cores=self.cores, local=self.local, brief=True)
+            hub = open_hub(
+                self.home, cores=self.cores, local=self.local, brief=True, start=self._needs_epochs
+            )
             self._hub = self._stack.enter_context(hub)
             hub.on_epoch(self.screen.line.update)
             hub.on_failure(self.screen.line.failed)
         return self._hub
-
-    def _show(self, statement: stmt.Statement, outcome: Outcome) -> None:
-        if outcome.warning is not None:
-            self.screen.line.warning(outcome.warning)
-        if outcome.kind == "explain":
-            self.screen.text(outcome.message)
-        elif outcome.table is not None:
-            self.screen.answer(outcome.name or " ".join(statement.text.split()), outcome.table)
-        else:
-            self.screen.line.message(outcome.message)
 
 
 def run_text(session: Session, text: str) -> int:
@@ -149,7 +133,7 @@ def run_prompt(session: Session, read: Callable[[str], str] = input) -> int:
     r"""Read statements until \q or the end of input; errors are shown and do not end it."""
     interactive = sys.stdin.isatty()
     if interactive:
-        _prepare_readline(session)
+        prepare_readline(session.names)
         session.screen.line.message(
             f"Headrace on {session.home}. Statements end with ';'; \\h helps, \\q ends."
         )
@@ -203,46 +187,3 @@ def is_complete(text: str) -> bool:
     except UserError:
         return text.rstrip().endswith(";") and text.count("'") % 2 == 0
     return bool(words) and words[-1].text == ";"
-
-
-def _prepare_readline(session: Session) -> None:
-    try:
-        import readline  # noqa: PLC0415 - not on every platform
-    except ImportError:
-        return
-    import atexit  # noqa: PLC0415 - only together with a history
-
-    history = Path("~/.headrace_history").expanduser()
-    with suppress(OSError):
-        readline.read_history_file(history)
-    readline.set_history_length(2000)
-    atexit.register(_save_history, history)
-    readline.set_completer_delims(" \t\n(,;")
-    readline.set_completer(Completer(session.names))
-    readline.parse_and_bind("tab: complete")
-
-
-def _save_history(path: Path) -> None:
-    import readline  # noqa: PLC0415 - was there at the start
-
-    with suppress(OSError):
-        readline.write_history_file(path)
-
-
-@dataclass(slots=True)
-class Completer:
-    """Completes words of statements and names of the catalog, as readline asks: the n-th match, or None."""
-
-    names: Callable[[], list[str]]
-    _matches: list[str] = field(default_factory=list)
-
-    def __call__(self, text: str, state: int) -> str | None:
-        """The match number `state` for `text`."""
-        if state == 0:
-            words = sorted({word for phrase in _WORDS for word in phrase.split()})
-            folded = text.lower()
-            names = [name for name in self.names() if name.lower().startswith(folded)]
-            self._matches = [
-                f"{match} " for match in names + [w for w in words if w.lower().startswith(folded)]
-            ]
-        return self._matches[state] if state < len(self._matches) else None

@@ -6,14 +6,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
-Made = TypeVar("Made")
+from headrace.errors import HeadraceError, UserError
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_LOOK_SECONDS: Final = 0.1
 _CONVENTION: Final = 128  # a shell's exit code for a process that a signal ended, less the signal's number
 
 
@@ -23,6 +22,7 @@ class Interrupts:
     def __init__(self) -> None:
         self._requested = threading.Event()
         self._before: dict[int, Any] = {}
+        self._actions: list[Callable[[], object]] = []
         self.signal: int | None = None
 
     @property
@@ -47,27 +47,18 @@ class Interrupts:
         """Act as if the signal had come."""
         self.signal = number
         self._requested.set()
+        for action in self._actions:
+            action()
 
-    def first(self, make: Callable[[], Made]) -> Made | None:
-        """The result of `make`; None as soon as a signal comes, while `make` continues in a thread of its own.
+    def when_requested(self, action: Callable[[], object]) -> None:
+        """Call `action` as soon as a signal comes, in its handler; at once if one has come."""
+        self._actions.append(action)
+        if self.stop:
+            action()
 
-        For a start that takes seconds and cannot be cut short: Spark answers an exception in the middle with noise.
-        Raises what `make` raises.
-        """
-        done: Future[Made] = Future()
-
-        def work() -> None:
-            try:
-                done.set_result(make())
-            except BaseException as error:  # noqa: BLE001 - raised again where the result is asked for
-                done.set_exception(error)
-
-        threading.Thread(target=work, name="headrace-start", daemon=True).start()
-        while not done.done():
-            if self.stop:
-                return None
-            wait([done], timeout=_LOOK_SECONDS)
-        return done.result()
+    def giving_up(self, warn: Callable[[str], None]) -> GivingUp:
+        """A `with` block of what a signal may end; see `GivingUp`."""
+        return GivingUp(self, warn)
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -84,3 +75,32 @@ class Interrupts:
         if self._requested.is_set():
             os._exit(_CONVENTION + number)  # the second signal; the JVM ends when the pipe to it breaks
         self.request(number)
+
+
+@dataclass(frozen=True, slots=True)
+class GivingUp:
+    """Inside a `with` block, once a signal has come, the failure of what was under way is a warning, and not raised.
+
+    A signal to a whole group ends Spark's processes too. Nothing of the epoch was published: the home is whole.
+    """
+
+    stop: Interrupts
+    warn: Callable[[str], None]
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not self.stop.stop or not isinstance(error, HeadraceError) or isinstance(error, UserError):
+            return False
+        self.warn(f"Stopped; what was under way is given up, the next run repeats it ({error})")
+        return True
+
+
+def let_arrow_finish() -> None:
+    """Leave signals to this program: what Arrow reads is part of the epoch under way, and is finished with it."""
+    import pyarrow as pa  # noqa: PLC0415 - signals are handled before it is imported
+
+    pa.enable_signal_handlers(False)

@@ -37,8 +37,8 @@ class LiveLine:
             self.epochs += 1
             if seen.kind not in ("replay", "fill"):  # these rows were counted when they were first read
                 self.rows += seen.rows
-                self.late += sum(stream.late for stream in seen.streams.values())
-                self.rejected += sum(stream.rejected for stream in seen.streams.values())
+                self.late += seen.late
+                self.rejected += seen.rejected
             self.rejected += sum(operator.rejected for operator in seen.operators.values())
             now = self._clock()
             self._recent.append((now, seen.rows))

@@ -37,7 +37,7 @@ class Relation:
     query: Query
     moment: Moment
     read: Mapping[Windowed, list[Relation]]
-    begun: set[Instant]
+    starts: set[Instant]
     """The event times of its streams, and the first instants with rows of the relations that it reads."""
     instants: list[Instant]
     """All instants at which it may change, in order."""
@@ -52,12 +52,12 @@ class Relation:
             )
         reads = _relations_read(query).items()
         read = {node: [Relation.of(inner, moment) for inner in members] for node, members in reads}
-        begun = event_times(query, moment)
-        changing = {at + shift for at in begun for shift in _shifts(query)}
+        starts = event_times(query, moment)
+        changing = {at + shift for at in starts for shift in _shifts(query)}
         for inner in chain(*read.values()):
-            begun |= {at for at in inner.instants if inner.at(at)}
+            starts |= {at for at in inner.instants if inner.at(at)}
             changing |= set(inner.instants)
-        return Relation(query, moment, read, begun, sorted(changing), {})
+        return Relation(query, moment, read, starts, sorted(changing), {})
 
     def at(self, instant: Instant) -> list[Row]:
         """R(instant): empty before the first row of any input, then the relation of the query's tree."""
@@ -66,7 +66,7 @@ class Relation:
         return self.cache[instant]
 
     def _at(self, instant: Instant) -> list[Row]:
-        if sources_of(self.query) and not any(at <= instant for at in self.begun):
+        if sources_of(self.query) and not any(at <= instant for at in self.starts):
             return []
         held = {
             node: [row for member in members for row in named(member.at(instant), member.query, node)]

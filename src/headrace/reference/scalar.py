@@ -14,7 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Decimal, localcontext
 from typing import Any, Final
 
-from headrace.algebra.expressions.expression import Call, Case, Cast, Column, Expression, Literal
+from headrace.algebra.expressions.expression import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    Constants,
+    Expression,
+    Literal,
+    one_by_one,
+)
 from headrace.algebra.expressions.series import PAIR, STRUCTURES
 from headrace.reference.conversion import RowError, convert, fit, in_range
 from headrace.reference.values import sort_key
@@ -28,6 +37,8 @@ def evaluate(expression: Expression, row: Mapping[str, Any]) -> Any:
             return row[name]
         case Literal(value=value):
             return value
+        case Constants():
+            raise NotImplementedError("a list of constants has a value only as the candidates of IN")
         case Cast():
             return _cast(expression, row)
         case Case(branches=branches, otherwise=otherwise):
@@ -94,12 +105,18 @@ def _connective(call: Call, row: Mapping[str, Any]) -> bool | None:
 
 
 def _in(call: Call, row: Mapping[str, Any]) -> bool | None:
-    value, *candidates = (evaluate(argument, row) for argument in call.arguments)
+    """Candidates are evaluated in order, up to the first that is equal; none for NULL."""
+    value = evaluate(call.arguments[0], row)
     if value is None:
         return None
-    if any(candidate is not None and compare(value, candidate) == 0 for candidate in candidates):
-        return True
-    return None if None in candidates else False
+    answer: bool | None = False
+    for candidate in (one for argument in call.arguments[1:] for one in one_by_one(argument)):
+        other = evaluate(candidate, row)
+        if other is None:
+            answer = None
+        elif compare(value, other) == 0:
+            return True
+    return answer
 
 
 def _null_safe_equal(call: Call, row: Mapping[str, Any]) -> bool:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from headrace.remote.remote_hub import RemoteHub, connect_hub
-from headrace.remote.sockets import local_socket
-from headrace.runtime.delivery.client import Client
-from headrace.runtime.delivery.client import connect as connect_client
 from headrace.runtime.hub import opening
-from headrace.runtime.hub.hub import Hub
-from headrace.server.listener import listener_of
 
 if TYPE_CHECKING:
+    from headrace.remote.remote_hub import RemoteHub
+    from headrace.runtime.delivery.client import Client
     from headrace.runtime.epoch.pipeline import Pipeline
+    from headrace.runtime.hub.hub import Hub
 
 
 def open_hub(home: str | Path, **options: Any) -> Hub:
     """As `headrace.runtime.hub.opening.open_hub`, and listening on the socket in the home until it is closed."""
     hub = opening.open_hub(home, **options)
+    from headrace.remote.sockets import local_socket  # noqa: PLC0415 - while Java starts
+    from headrace.server.listener import listener_of  # noqa: PLC0415
+
     try:
         listener = listener_of(hub, [local_socket(hub.path)])
     except OSError:  # a file system without sockets: the hub works, and only this process uses it
@@ -40,6 +40,9 @@ def connect(
 
     With a query and a name: that client of the query, on a home that any process may write, or none; see `Client`.
     """
+    from headrace.remote.remote_hub import connect_hub  # noqa: PLC0415 - to open a home needs neither of the two
+    from headrace.runtime.delivery.client import connect as connect_client  # noqa: PLC0415
+
     if query is not None:
         return connect_client(at, query, name)
     assert isinstance(at, str | Path)

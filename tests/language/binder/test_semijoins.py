@@ -7,9 +7,9 @@ from headrace.algebra.query import Project, Query, QueryScan, SemijoinColumn, Wi
 from headrace.algebra.windows.window import Changing, TimeRange, Unbounded
 from headrace.errors import UserError
 from headrace.language.binder.query_binder import bind_query
-from headrace.language.render.query_text import render
 from headrace.time import HOUR
 from tests.language.catalog import Catalog
+from tests.language.rendering.query_text import render
 
 CATALOG = Catalog()
 

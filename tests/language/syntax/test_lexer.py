@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import Span, UserError
-from headrace.language.syntax.lexer import differs_in_layout_only, tokens
+from headrace.language.syntax.lexer import tokens
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,3 @@ def test_what_is_never_closed_or_begins_nothing_is_refused(written: str) -> None
     with pytest.raises(UserError) as raised:
         tokens(f"SELECT\n  {written}")
     assert raised.value.line_and_column == (2, 3)
-
-
-def test_texts_are_alike_but_for_space_comments_and_case() -> None:
-    text = "SELECT price FROM bids -- all"
-    assert differs_in_layout_only(text, "select  Price\nfrom `bids`")
-    assert not differs_in_layout_only(text, "SELECT price FROM bids LATE")
-    assert not differs_in_layout_only("SELECT 'a'", "SELECT 'A'")

@@ -148,9 +148,25 @@ def test_no_default_of_the_contract_is_taken_for_that_of_a_field() -> None:
 
 
 ITS_OWN = {
-    *("advance", "compact", "before_merge", "own_rows", "owners", "family_key", "without_family", "together"),
+    *(
+        "advance",
+        "compact",
+        "before_merge",
+        "own_rows",
+        "owners",
+        "family_key",
+        "former_state",
+        "without_family",
+        "together",
+    ),
     *(
         "for_family",
+        "advance_family",
+        "in_family",
+        "family_rows",
+        "family_deltas",
+        "extent",
+        "own_slot",
         "over_panes",
         "on_request",
         "routing_steps",

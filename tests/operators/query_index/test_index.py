@@ -106,3 +106,12 @@ def test_names_must_be_new_to_come_and_known_to_go() -> None:
         index.changed(many(1))
     with pytest.raises(UserError, match="'other' is not in the index"):
         index.changed(remove=["other"])
+
+
+def test_long_lists_of_constants_match_as_each_alone() -> None:
+    lists = {n: ", ".join(map(str, range(n % 7, n))) for n in (40, 900, 1_000, 1_200, 5_000)}
+    texts = [f"i {word} ({items})" for items in lists.values() for word in ("IN", "NOT IN")]
+    texts += [f"b IN ({', '.join(repr(str(n)) for n in range(1_500))}, 'x')", f"i IN ({lists[40]}, NULL)"]
+    queries: dict[str, Expression | None] = {text: bound(f"{text} AND b < 60") for text in texts}
+    columns = batch([None, *range(-1, 50), 950, 1_100, 4_999, 5_000])
+    same_as_brute(index := QueryIndex().changed(queries), queries, columns, match(index, columns, 56))

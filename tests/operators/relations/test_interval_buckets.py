@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,8 @@ from headrace.algebra.expressions.expression import Column, Named
 from headrace.algebra.query import Aggregate, Node, Project, Query, Windowed
 from headrace.algebra.windows.window import TimeRange
 from headrace.operators.aggregates.cell_table import Layout, gather
-from headrace.operators.relations import instant_aggregate
+from headrace.operators.families.extents import Extents
+from headrace.operators.relations import instant_cells
 from headrace.operators.relations.instant_aggregate import InstantAggregate
 from headrace.operators.relations.interval_buckets import IntervalBlocks
 from headrace.operators.testing.local_driver import drive
@@ -83,13 +85,22 @@ def test_sums_of_stretches_say_what_all_the_rows_say(data: st.DataObject) -> Non
         assert found == answer(query, cut, tasks, merged)
 
 
-@given(low=st.integers(-3000, 3000), size=st.integers(0, 2000), length=st.sampled_from((4, 100, 512, 5000)))
-def test_stretches_are_apart_and_make_up_the_whole(low: int, size: int, length: int) -> None:
-    pieces = sorted(
-        (start, stop) for _, start, stop in IntervalBlocks(Layout((), ()), length).cover(low, low + size)
+@given(
+    spans=st.lists(
+        st.tuples(st.integers(-3000, 3000), st.integers(0, 2000), st.sampled_from((4, 100, 512, 5000))),
+        min_size=1,
+        max_size=4,
     )
-    covered = [instant for start, stop in pieces for instant in range(start, stop)]
-    assert covered == list(range(low, low + size))
+)
+def test_stretches_are_apart_and_make_up_the_whole(spans: list[tuple[int, int, int]]) -> None:
+    """For each of several queries with windows of different lengths."""
+    low, size, length = (np.array(part) for part in zip(*spans, strict=True))
+    extents = Extents(np.arange(len(spans)), length, np.zeros(len(spans), np.int16))
+    cover = list(IntervalBlocks(Layout((), ()), extents).cover(low, low + size))
+    for place, (begin, count, _) in enumerate(spans):
+        pieces = sorted((int(start[place]), int(stop[place])) for _, start, stop in cover)
+        covered = [instant for start, stop in pieces for instant in range(start, stop)]
+        assert covered == list(range(begin, begin + count))
 
 
 def gathered_in_an_epoch(length: int, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
@@ -107,7 +118,7 @@ def gathered_in_an_epoch(length: int, monkeypatch: pytest.MonkeyPatch) -> tuple[
 
     operator = lower("q", grouped(length, "g"), "q")
     with monkeypatch.context() as patch:
-        patch.setattr(instant_aggregate, "gather", counting)
+        patch.setattr(instant_cells, "gather", counting)
         batches = [[batch(epoch, SCHEMA)] for epoch in epochs(stream)]
         drive(
             operator,

@@ -178,7 +178,7 @@ def test_a_row_costs_at_most_two_bins() -> None:
     (table,) = fold(grouped, at, [], 0)
     ends = Ends(np.arange(0, 600, dtype=np.int64), np.zeros(600, np.int64), ())
     (layout,) = grouped.layouts
-    bins = bins_of(layout, [table], ends, 40, 0)
+    bins = bins_of(layout, [table], ends, lambda _: 40, 0)
     assert len(bins.low) <= 2 * len(np.unique(at))
     windows = cells_of(bins)
     counts = windows.answer.cells[rows_partial()][0]

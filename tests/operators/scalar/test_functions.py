@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from headrace.algebra.expressions.expression import Call, Expression, children
-from headrace.algebra.functions.reference_page import page
 from headrace.algebra.functions.resolve import (
     FUNCTIONS,
     TABLE,
@@ -37,6 +36,7 @@ from headrace.schema import (
     decimal,
     to_arrow,
 )
+from tests.operators.scalar.functions_page import page
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "functions.md"
 
@@ -70,7 +70,7 @@ def test_every_example_runs_and_has_the_type_it_says(row) -> None:
 
 
 def test_the_page_of_functions_is_current() -> None:
-    assert PAGE.read_text() == page(), f"run: python -m headrace.algebra.functions.reference_page > {PAGE}"
+    assert PAGE.read_text() == page(), f"run: python -m tests.operators.scalar.functions_page > {PAGE}"
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def answers(operators: Sequence[Operator], queries: Sequence[Query], found: Scan
             ((cohort, _),) = cohorts([operator], {operator.id: advance})
             mine = {name: cohort.only(table, QueryRowCounts.of(table)) for name, table in deltas.items()}
             mine = {name: table for name, table in mine.items() if table.num_rows}
-            results = cohort.advance([], [mine], advance)[1][operator.id].results
+            results = cohort.advance([], [mine], advance).steps[operator.id].results
         answered.append(canonical(plain(results, wanted)))
     return answered
 
@@ -319,3 +319,26 @@ def refused(found: ScanOutput) -> dict[str, list[tuple[int, str]]]:
         )
         for name, scan in found.scanned.items()
     }
+
+
+def test_cells_of_a_family_are_stored_with_each_query_s_number_and_slot() -> None:
+    count = [AggregateCall("count", None, BIGINT)]
+    keys = (Named("k", column("k")),)
+    slides = [TimeSlide(n * TICK, TICK) for n in (3, 4, 9)]
+    operators = [lower(f"q{n}", query(each, None, keys, count), f"q{n}") for n, each in enumerate(slides)]
+    operators = [
+        replace(operator, single_slot=200 + n if n else None)
+        for n, operator in enumerate(operators)
+        if isinstance(operator, PaneAggregate)
+    ]
+    values = [{"k": "ab"[n % 2], "g": 1, "x": n, "y": 0.5, "at": n * TICK // 9} for n in range(40)]
+    shared = harvested(operators, [rows(values)])
+    assert len(shared.sections) == 1  # windows over the same panes are one family
+    stored = gathered(next(iter(shared.sections.values())))
+    alone = ScanOutput()
+    for operator in operators:
+        alone.join(harvested([operator], [rows(values)]))
+    by_itself = gathered(next(iter(alone.sections.values())))
+    order = [("k0", "ascending"), ("__key", "ascending"), ("k1", "ascending")]
+    assert stored.sort_by(order).equals(by_itself.sort_by(order).cast(stored.schema))
+    assert shared.delta_rows == alone.delta_rows

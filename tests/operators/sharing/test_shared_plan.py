@@ -14,6 +14,7 @@ from headrace.operators.query_index.predicates.normal_form import normal
 from headrace.operators.rows.row_pipeline import RowPipeline
 from headrace.operators.sharing.scan_sharing import MOST_SEPARATE_FILTERS
 from headrace.operators.sharing.shared_aggregates import SharedPredicates
+from headrace.operators.sharing.shared_panes import LazyScanners
 from headrace.operators.sharing.shared_plan import SharedPlan, _plans, plan_from, plan_of, rebuilt_plan
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.lowering.lower import lower
@@ -34,7 +35,7 @@ def member(number: int, seconds: int = 4) -> PaneAggregate:
 def answers(plan: SharedPlan) -> dict[str, list[dict[str, object]]]:
     """What a scan task makes of some rows by a plan."""
     batch = rows([{"k": "ab"[n % 2], "g": 1, "x": n % 30, "y": 0.5, "at": n * TICK // 7} for n in range(200)])
-    shared = SharedPredicates(plan, RowPipeline.of((), {}), {})
+    shared = SharedPredicates(plan, RowPipeline.of((), {}), LazyScanners({}, {}))
     shared.add(batch)
     found = shared.finish()
     tables = {

@@ -16,7 +16,7 @@ import pytest
 
 from headrace.operators.aggregates.cell_table import Layout
 from headrace.operators.panes.panes import Panes
-from headrace.operators.window_assembly import assemble
+from headrace.operators.window_assembly import assemble, mixed_windows
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.schema import DOUBLE
@@ -38,7 +38,8 @@ def visited(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(found.rows)
         return found
 
-    monkeypatch.setattr(assemble, "gather", counting)
+    for way in (assemble, mixed_windows):
+        monkeypatch.setattr(way, "gather", counting)
     return seen
 
 

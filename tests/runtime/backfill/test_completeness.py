@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.language.statements.parse_statement import parse_statement
 from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.invoke.home_reader import Reader
 from headrace.runtime.statements.show import show
 from headrace.time import BEGINNING, SECOND, render_instant
+from tests.language.one_statement import parse_statement
 from tests.runtime.rig import Rig, cut, made_rows
 
 START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)

@@ -32,9 +32,12 @@ def test_a_driver_killed_three_times_answers_as_if_it_never_was(seed: int, tmp_p
 def test_a_driver_with_its_jvm_and_workers_killed_four_times_answers_as_if_it_never_was(
     tmp_path: Path,
 ) -> None:
-    assassin = Assassin(tmp_path, 103, "spark")
-    for _ in range(4):
+    assassin = Assassin(tmp_path, 103)
+    for executor in ("spark", "standing", "standing", "spark"):
+        assassin.executor = executor
         assassin.kill_one()
     assert min(assassin.workers) >= 2  # the daemon, and a worker at least: they died with the driver
+    assert max(assassin.tasks[1:3]) >= 2
+    assert max(assassin.workers[1:3]) >= 3  # two standing tasks
     assassin.assert_nothing_happened()
     assert_killed(assassin, 4)

@@ -87,6 +87,7 @@ OPERATIONS: dict[str, Operation] = {
         "".join(f"CREATE QUERY new{n} AS {QUERIES['slide']};" for n in range(3))
     ),
     "create a stream": statement("CREATE STREAM another (v BIGINT) USING push"),
+    "replace a stream": statement("CREATE OR REPLACE STREAM p (w STRING, v BIGINT) USING push"),
     "create a relation": Operation(lambda run, hub: hub.execute(COPY.format(source=run.folder))),
     "drop a query": statement("DROP QUERY old", "there is no query 'old'"),
     "drop a stream": statement("DROP STREAM p", "there is no stream 'p'"),
@@ -197,7 +198,7 @@ def effective(rig: Rig) -> list[str]:
     """What the query log says that has changed something, in order."""
     home = Home.at(rig.home)
     entries = enumerate(entry for chunk in home.query_log.chunks() for entry in chunk.records)
-    return [entry["do"] for ordinal, entry in entries if ordinal not in home.catalog.idle]
+    return [entry["do"] for ordinal, entry in entries if ordinal not in home.catalog.ignored_entries]
 
 
 @dataclass

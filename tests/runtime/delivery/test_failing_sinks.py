@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import HeadraceError, UserError
-from headrace.language.statements.parse_statement import parse_statement
 from headrace.runtime.delivery.sink_states import Patience
 from headrace.runtime.epoch.retention import EVERY
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.introspection.epoch_log import EpochLog, last_lines
 from headrace.runtime.invoke.home_reader import Reader
 from headrace.runtime.statements.show import show
+from tests.language.one_statement import parse_statement
 from tests.runtime.epoch.test_retention import KEPT, counting, minutes
 
 SOON = (0.001, 0.01)

@@ -21,6 +21,7 @@ from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.spark import spark_executor
+from headrace.runtime.spark.given_session import GivenSession
 from headrace.runtime.spark.spark_executor import SparkExecutor
 from headrace.time import DAY, SECOND, now
 from tests.runtime.rig import QUERIES, Rig, assert_as_the_reference, cut, made_rows, rows_late_rejected
@@ -113,27 +114,31 @@ def test_a_home_that_may_not_be_written_is_told(tmp_path: Path) -> None:
 
 
 class Harmed(SparkExecutor):
-    """What its tasks do first is for the test to say; it runs in the workers."""
+    """What its tasks do first is for the test to say; it runs in the workers, every epoch as a job of its own."""
 
     harm = staticmethod(lambda: None)
 
-    def _job(self, scans: Any, orders: dict[int, bytes]) -> Any:
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__(spark, standing="never")
+
+    def _job(self, scans: Any, states: Any) -> Any:
         harm = self.harm
 
         def scan(messages: Any) -> Any:
             harm()
             yield from spark_executor._scan(messages)
 
+        pickled = {state.task: spark_executor.pickle.dumps(state) for state in states}
         parts = self._context.parallelize([spark_executor.pickle.dumps(each) for each in scans], len(scans))
-        blobs = parts.mapPartitions(scan).partitionBy(len(orders), spark_executor._owner)
-        return blobs.mapPartitionsWithIndex(spark_executor._State(orders)).collect()
+        blobs = parts.mapPartitions(scan).partitionBy(len(pickled), spark_executor._owner)
+        return blobs.mapPartitionsWithIndex(spark_executor._State(pickled)).collect()
 
 
 @pytest.mark.spark
 def test_a_killed_worker_costs_a_retry_and_no_row(spark: SparkSession, tmp_path: Path) -> None:
     rig, marks = Rig(tmp_path, ONE_FILE), str(tmp_path / "killed")
     rig.drop(*cut(GOOD, 20))
-    executor = Harmed(spark)
+    executor = Harmed(GivenSession(spark))
 
     def die_once() -> None:
         try:
@@ -156,7 +161,7 @@ def test_a_worker_that_always_dies_fails_the_epoch_with_a_reason_and_nothing_is_
 ) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(GOOD)
-    executor = Harmed(spark)
+    executor = Harmed(GivenSession(spark))
     executor.harm = lambda: os.kill(os.getpid(), signal.SIGKILL)
     with Hub(rig.home, executor, tasks=2, retries=Retries(())) as hub:
         hub.execute(rig.script(FEW))
@@ -176,7 +181,7 @@ def test_an_error_nobody_expected_reaches_the_user_in_the_tasks_own_words(
 ) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(GOOD)
-    executor = Harmed(spark)
+    executor = Harmed(GivenSession(spark))
 
     def fail() -> None:
         raise ModuleNotFoundError("No module named 'something'")
@@ -196,7 +201,7 @@ def test_a_users_mistake_found_in_a_task_is_not_retried_and_keeps_its_type(
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(GOOD)
     tried = tmp_path / "tried"
-    executor = Harmed(spark)
+    executor = Harmed(GivenSession(spark))
 
     def note() -> None:
         with open(tried, "a") as file:  # noqa: PTH123 - runs in a worker

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ import pytest
 
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
+from headrace.store.files import filesystem
+from headrace.store.files.disk import Disk
 from headrace.store.files.filesystem import LocalStore
 
 START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
@@ -78,3 +81,48 @@ def test_an_epoch_looks_at_as_many_files_in_an_old_home_as_in_a_young_one(
             engine.collect()
         assert idle[2] == idle[1], idle
         assert looks[2] <= 1.1 * looks[1], looks
+
+
+def test_a_push_and_an_epoch_wait_for_the_disk_twice_each_and_list_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the data, all at once, and for the name under which it counts."""
+    syncs: Counter[str] = Counter()
+    waits: list[int] = []
+    together = filesystem._all_at_once
+
+    def counted_wait(calls: Any) -> None:
+        waits.append(len(calls))
+        together(calls)
+
+    def counting(name: str) -> Any:
+        original = getattr(Disk, name)
+
+        def called(self: Disk, *args: Any) -> Any:
+            syncs[name] += 1
+            if "sync" in name and not threading.current_thread().name.startswith("headrace-sync"):
+                waits.append(1)
+            return original(self, *args)
+
+        return called
+
+    with open_hub(tmp_path / "home", local=True, tasks=1) as hub:
+        hub.execute("CREATE STREAM s (at TIMESTAMP, v BIGINT) USING push TIMESTAMP BY at")
+        hub.execute("CREATE QUERY sums AS SELECT SUM(v) AS n FROM s [RANGE TUMBLING 1 MINUTE]")
+        push(hub, 0, 3)
+        monkeypatch.setattr(filesystem, "_all_at_once", counted_wait)
+        for name in ("create", "fsync", "fsync_file", "fsync_folder"):
+            monkeypatch.setattr(Disk, name, counting(name))
+        with counted(monkeypatch) as found:
+            hub.push("s", [{"at": START + dt.timedelta(minutes=3), "v": 3}])
+            assert waits == [3, 1]  # segment, its folder and the log's chunk; then the chunk's folder
+            assert dict(syncs) == {"create": 2, "fsync": 1, "fsync_file": 1, "fsync_folder": 2}
+            waits.clear()
+            syncs.clear()
+            assert hub.loop.step() is not None
+            assert waits == [
+                7,
+                1,
+            ]  # archive, state and results with their folders, and the manifest; then its folder
+            assert dict(syncs) == {"create": 4, "fsync": 1, "fsync_file": 3, "fsync_folder": 4}
+        assert found["list"] == 0

@@ -270,7 +270,7 @@ def test_a_reader_whose_epoch_is_collected_under_it_answers_from_a_newer_one(
         plan_files.clear_caches()
         operator, query = reader.operator_and_query("now")
         with pytest.raises(MissingFile):
-            answers_of_runtime.invoke(reader.home, slept[0], operator, query)
+            answers_of_runtime.answer_at(reader.home, slept[0], operator, query)
         monkeypatch.setattr(type(reader.home), "latest", lambda self: slept.pop() if slept else awake(self))
         found = reader.invoke("now").to_pylist()
         assert not slept

@@ -304,8 +304,8 @@ LOST = textwrap.dedent(
     rig = Rig(Path(sys.argv[1]), {"maxFilesPerTrigger": "1"})
     with hr.open(rig.home, cores=1, brief=True) as hub:
         hub.execute(rig.script({"some": QUERIES["some"]}))
-        first = SparkContext._gateway.proc.pid
         hub.loop.step()
+        first = SparkContext._gateway.proc.pid
         os.kill(first, signal.SIGKILL)
         hub.run_once()
         rows = hub.status()["streams"]["s"]["rows"]

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import EpochFailed
-from headrace.operators.base.operator import Advance, Step
-from headrace.operators.relations.instant_aggregate import InstantAggregate
+from headrace.operators.base.operator import Advance, Operator
 from headrace.operators.row_windows.tuple_windows import TupleSlides
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.progress.failing_queries import ATTEMPTS
+from headrace.runtime.tasks.state import state_task
+from headrace.runtime.tasks.state.agenda import visits
 from headrace.time import SECOND
 
 STREAM = "CREATE STREAM {name} (k INT, x BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at;"
@@ -77,15 +78,16 @@ def test_an_epoch_visits_what_its_rows_concern(tmp_path: Path) -> None:
 def test_an_operator_without_state_is_not_visited_when_punctuation_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    visited, advance = [], InstantAggregate.advance
+    visited: list[str] = []
 
-    def noted(self: InstantAggregate, runs: Any, deltas: Any, to: Advance) -> Step:
-        visited.append(self.query)
-        return advance(self, runs, deltas, to)
+    def noted(*task: Any) -> dict[str, list[Operator]]:
+        states = visits(*task)
+        visited.extend(operator.query for operators in states.values() for operator in operators)
+        return states
 
-    monkeypatch.setattr(InstantAggregate, "advance", noted)
+    monkeypatch.setattr(state_task, "visits", noted)
     with opened(tmp_path) as hub:
-        hub.register("SELECT k, SUM(x) AS n FROM s [RANGE 5 SECONDS] WHERE x > 1000 GROUP BY k", "none")
+        hub.register("SELECT k, MAX(x) AS n FROM s [RANGE 5 SECONDS] WHERE x > 1000 GROUP BY k", "none")
         hub.register("SELECT k, SUM(x) AS n FROM s [RANGE 5 SECONDS] GROUP BY k", "all")
         for second in range(3):
             visited.clear()
@@ -189,14 +191,14 @@ def test_an_execution_whose_receipts_are_lost_leaves_nothing_undone(tmp_path: Pa
 def test_a_query_that_fails_above_the_first_level_is_left_out_of_the_whole_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    advance = TupleSlides.advance
+    advance = TupleSlides.advance_family
 
-    def fails(self: TupleSlides, runs: Any, deltas: Any, to: Advance) -> Step:
-        if to.punctuation >= 1 * SECOND:
+    def fails(self: TupleSlides, *arguments: Any) -> Any:
+        if any(isinstance(to, Advance) and to.punctuation >= 1 * SECOND for to in arguments):
             raise MemoryError("a second is too much")
-        return advance(self, runs, deltas, to)
+        return advance(self, *arguments)
 
-    monkeypatch.setattr(TupleSlides, "advance", fails)
+    monkeypatch.setattr(TupleSlides, "advance_family", fails)
     with opened(tmp_path) as hub:
         hub.register("SELECT k, x, at FROM s WHERE x >= 0", "rows")
         hub.register("SELECT COUNT(*) AS n FROM rows [RANGE 5 SECONDS SLIDE 1 ROW]", "failing")

@@ -77,7 +77,7 @@ def test_an_append_that_is_there_twice_under_one_id_is_folded_once(tmp_path: Pat
     home = Home.at(rig.home)
     assert [query.definition.name for query in home.catalog.queries.values()] == ["a"]
     assert home.catalog.position == chunk.end + 2
-    assert home.catalog.idle == (chunk.end, chunk.end + 1)
+    assert home.catalog.ignored_entries == (chunk.end, chunk.end + 1)
     with rig.hub(2) as hub:
         assert hub.catalog.query("a") is not None
         hub.execute("DROP QUERY a")

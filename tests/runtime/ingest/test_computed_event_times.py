@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import UserError
-from headrace.language.render.definition_text import render_stream
 from headrace.language.statements.parse_statement import parse_script
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
+from tests.language.rendering.definition_text import render_stream
 
 _FIRST = 1_700_000_000_000
 ROWS = [{"ts": _FIRST + 1000 * second, "k": second % 2} for second in range(130)]

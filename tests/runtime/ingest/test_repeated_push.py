@@ -22,8 +22,8 @@ from headrace.errors import AlreadyPublished, PushFailed, StoreError, UserError
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.ingest.ingest_summary import INTAKE
 from headrace.store.files.disk import Disk
+from headrace.store.logs.manifest import SUMMARISED
 from headrace.time import DAY, HOUR, now
 from tests.store.faults import FaultyDisk, SimulatedCrash, kill_points
 
@@ -172,12 +172,12 @@ def test_a_second_driver_takes_what_the_first_has_logged_as_there(
         append = first.home.ingest_log.append
         seconds: list[Hub] = []
 
-        def overtaken(records: Any) -> int:
+        def overtaken(_: Any, records: Any, after: Any) -> int:
             seconds.append(Hub(home, LocalExecutor(), tasks=2, retries=Retries(())))
-            return append(records)
+            return append(records, after=after)
 
         with monkeypatch.context() as patched:
-            patched.setattr(type(first.home.ingest_log), "append", lambda _, records: overtaken(records))
+            patched.setattr(type(first.home.ingest_log), "append", overtaken)
             assert first.push("p", ROWS, producer="loader", sequence=7) == 2
         (second,) = seconds
         with second:
@@ -266,7 +266,7 @@ def test_producers_survive_the_log_they_were_read_from(tmp_path: Path) -> None:
             hub.push("p", [{"v": 0}], producer="other", sequence=hub.loop.engine.manifest.epoch)
             hub.run_once()
         hub.loop.engine.collect()
-        assert hub.home.latest().facts[INTAKE]["upto"] >= batches
+        assert hub.home.latest().facts[SUMMARISED]["upto"] >= batches
         assert hub.home.ingest_log.start > COMPARED
         counted = total(hub)
     with opened(tmp_path) as hub:

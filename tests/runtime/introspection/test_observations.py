@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import json
 import time
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from headrace.cli.status_line import LiveLine
+from headrace.observation import EpochObservation
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
@@ -70,6 +73,7 @@ def test_rows_bytes_late_rows_and_lag_of_a_stream(tmp_path: Path) -> None:
         second = push(hub, row(69, "a", 1), row(75, "a", 1), row(200_000, "a", 1))
         stream = second["streams"]["s"]
         assert (stream["rows"], stream["late"], stream["rejected"]) == (2, 1, 1)  # the last is from next week
+        assert (second["rows"], second["late"], second["rejected"]) == (2, 1, 1)
         assert stream["lag"] == 20 * SECOND
 
 
@@ -199,3 +203,21 @@ def test_results_that_other_queries_read_are_no_input(tmp_path: Path) -> None:
         hub.catch_up()
         assert hub.query("two").history().num_rows == 3
     assert sum(rows) == 3
+
+
+def test_issue_18_late_rows_of_results_are_no_late_rows_of_the_input(tmp_path: Path) -> None:
+    """A late row that a query WITH REVISIONS emits is late for the query over it, too: it came once."""
+    with opened(tmp_path) as hub:
+        hub.execute(
+            "CREATE QUERY every AS SELECT v FROM s WITH REVISIONS; CREATE QUERY n AS SELECT COUNT(*) AS n FROM every"
+        )
+        line = LiveLine(io.StringIO(), quiet=True)
+        seen: list[EpochObservation] = []
+        hub.on_epoch(seen.append)
+        hub.on_epoch(line.update)
+        hub.push("s", [row(50, "a", 1)])
+        hub.catch_up()
+        hub.push("s", [row(10, "a", 1), row(90, "a", 1)])
+        hub.catch_up()
+        assert sum(stream.late for epoch in seen for stream in epoch.streams.values()) == 2
+        assert (line.rows, line.late, line.rejected) == (3, 1, 0)

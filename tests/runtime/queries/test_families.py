@@ -9,19 +9,37 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.operators.families.family import QueryRowCounts, number_of
+from headrace.operators.families.member import FamilyMember
 from headrace.operators.sharing import scan_sharing
 from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.plan import bound_queries
 from headrace.time import SECOND
 from tests.runtime.rig import Rig, answers, cut, expected, faults_once_tidy, made_rows
 
 ONE_FILE = {"maxFilesPerTrigger": "1"}
 SHAPES = (
-    "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 10 SECONDS SLIDE 4 SECONDS] {where} GROUP BY k {rest}",
-    "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 12 SECONDS SLIDE 3 SECONDS] {where} {rest}",
-    "SELECT k, MAX(y) AS n, SUM(x) AS total FROM s [LANDMARK SLIDE 5 SECONDS] {where} GROUP BY k {rest}",
-    "SELECT g, COUNT(DISTINCT k) AS n, SUM(x) AS total FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] {where} GROUP BY g {rest}",
+    "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [{window}] {where} GROUP BY k {rest}",
+    "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [{window}] {where} {rest}",
+    "SELECT k, MAX(y) AS n, SUM(x) AS total FROM s [{window}] {where} GROUP BY k {rest}",
+    "SELECT g, COUNT(DISTINCT k) AS n, SUM(x) AS total FROM s [{window}] {where} GROUP BY g {rest}",
+    "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE {extent} SECONDS] {where} GROUP BY k {rest}",
+    "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [RANGE {extent} SECONDS] {where} {rest}",
+    "SELECT g, COUNT(DISTINCT k) AS n, SUM(x) AS total FROM s [RANGE {extent} SECONDS] {where} GROUP BY g {rest}",
+    "SELECT k, MAX(y) AS n, SUM(x) AS total FROM s [PARTITION BY k ROWS {extent}] {where} GROUP BY k {rest}",
+    "SELECT k, MIN(x) AS n, SUM(x) AS total FROM s {where} GROUP BY k {rest}",
+    "SELECT k, x AS n, g AS total FROM s [ROWS {extent}] {where}",
+    "SELECT DISTINCT k, g FROM s [RANGE {extent} SECONDS] {where}",
 )
+WINDOWS = (
+    [f"RANGE {4 * n + 2} SECONDS SLIDE 4 SECONDS" for n in (0, 1, 2, 5)],
+    [f"RANGE {n} SECONDS SLIDE 1 SECONDS" for n in (1, 3, 9, 14, 25)],
+    [f"RANGE {3 * n} SECONDS SLIDE 3 SECONDS" for n in (1, 2, 4)],
+    ["LANDMARK SLIDE 5 SECONDS", "RANGE 5 SECONDS SLIDE 5 SECONDS", "RANGE 10 SECONDS SLIDE 5 SECONDS"],
+)
+"""Windows over the same panes, and a landmark."""
+AT_INSTANTS = range(4, len(SHAPES))
+EXTENTS = (1, 2, 3, 5, 8, 9, 30)
 WHERE = ("", "WHERE x > 0", "WHERE x BETWEEN -2 AND 6", "WHERE k = 'a'", "WHERE g IS NULL OR y < 0")
 REST = ("", "HAVING SUM(x) > 3", "HAVING 6 / SUM(x) > 1", "ORDER BY total DESC, n LIMIT 2")
 
@@ -34,8 +52,10 @@ def families(hub: Hub) -> dict[str, list[str]]:
     return found
 
 
-def text(shape: int, where: str, rest: str) -> str:
-    return SHAPES[shape].format(where=where, rest=rest)
+def text(
+    shape: int, where: str, rest: str, extent: int = 5, window: str = "RANGE 10 SECONDS SLIDE 4 SECONDS"
+) -> str:
+    return SHAPES[shape].format(where=where, rest=rest, extent=extent, window=window)
 
 
 def assert_each_as_alone(hub: Hub, files: list[list[dict[str, object]]]) -> None:
@@ -43,7 +63,7 @@ def assert_each_as_alone(hub: Hub, files: list[list[dict[str, object]]]) -> None
         assert rows == expected(hub.operator_and_query(name)[1], files), name
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=24, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
@@ -53,6 +73,7 @@ def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
     files = cut(rows, *range(8, 40, 8))
     rig = Rig(tmp_path_factory.mktemp("home"), ONE_FILE)
     shape = data.draw(st.integers(0, len(SHAPES) - 1))
+    windows = st.sampled_from(data.draw(st.sampled_from(WINDOWS)))
     made = 0
     with rig.hub(2, {}):
         pass
@@ -61,7 +82,8 @@ def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
         with rig.hub(data.draw(st.integers(1, 3))) as hub:
             present = [query.definition.name for query in hub.catalog.queries.values()]
             for _ in range(data.draw(st.integers(0, 3))):
-                wanted = text(shape, data.draw(st.sampled_from(WHERE)), data.draw(st.sampled_from(REST)))
+                where, rest = data.draw(st.sampled_from(WHERE)), data.draw(st.sampled_from(REST))
+                wanted = text(shape, where, rest, data.draw(st.sampled_from(EXTENTS)), data.draw(windows))
                 hub.execute(f"CREATE QUERY m{made} AS {wanted}")
                 made += 1
             if present:
@@ -128,3 +150,95 @@ def test_a_row_that_fails_for_one_member_is_told_to_that_member_alone(tmp_path: 
         refused = {name: refused.get(name, 0) for name in queries}
         assert refused == {"fine": 0, "fails": 2, "fails_too": 1}
         assert [row[1]["k"] for row in answers(hub)["fine"]] == ["a", "b"] * 2
+
+
+def test_a_query_of_another_range_joins_the_family_and_is_filled_from_its_panes(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, {**ONE_FILE, "archive": "none"})
+    files = cut(made_rows(9, 120), 60, 90)
+    ranges = {"before": 26, "longer": 14, "shorter": 6}
+    texts = {
+        name: text(0, "", "", window=f"RANGE {length} SECONDS SLIDE 4 SECONDS")
+        for name, length in ranges.items()
+    }
+    with rig.hub(2, {"before": texts["before"]}) as hub:
+        rig.drop(files[0])
+        hub.catch_up()
+        for name in ("longer", "shorter"):
+            hub.execute(f"CREATE QUERY {name} AS {texts[name]}")
+        hub.catch_up()
+        assert [len(each) for each in families(hub).values()] == [3]
+        begun = {}
+        for name in ("longer", "shorter"):
+            operator = hub.operator_and_query(name)[0]
+            assert hub.home.latest().operators[operator.id].backfilled_from == "the panes of before"
+            begun[name] = hub.home.latest().operators[operator.id].emitted_to
+        rig.drop(*files[1:])
+        for name, found in answers(hub, hub.run_once()).items():
+            whole = expected(hub.operator_and_query(name)[1], files)
+            assert found == [row for row in whole if row[0] > begun.get(name, row[0] - 1)], name
+
+
+@pytest.mark.parametrize("shape", AT_INSTANTS)
+def test_a_home_whose_queries_stored_their_rows_apart_goes_on_with_them_together(
+    shape: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = cut(made_rows(4, 60, disorder=3 * SECOND), 20, 40)
+    rig = Rig(tmp_path, ONE_FILE)
+    texts = {f"m{extent}": text(shape, "", "", extent) for extent in EXTENTS}
+    with monkeypatch.context() as before, rig.hub(2, {}) as hub:
+        before.setattr(FamilyMember, "in_family", lambda operator: operator)
+        hub.register_many(texts)
+        rig.drop(files[0])
+        hub.run_once()
+        assert list(families(hub)) == ["None"]
+    bound_queries._lowered.clear()
+    for file, tasks in zip(files[1:], (2, 3), strict=True):
+        rig.drop(file)
+        with rig.hub(tasks) as hub:
+            assert len(families(hub)) == 1
+            assert "None" not in families(hub)
+            assert_each_as_alone(hub, files[: files.index(file) + 1])
+            assert not faults_once_tidy(hub)
+
+
+CROWDS = (
+    "SELECT k, x AS n FROM base WHERE x > {n} - 5",
+    "SELECT k, COUNT(*) AS n FROM base WHERE x > {n} - 5 GROUP BY k",
+    "SELECT k, x AS n FROM s [RANGE {n} SECONDS] WHERE g IN (SELECT id FROM names)",
+    "SELECT names.name, COUNT(*) AS n FROM s [ROWS {n}] JOIN names ON s.g = names.id GROUP BY names.name",
+    "SELECT k, PERCENTILE(x, 0.5) AS n FROM s [RANGE {n} SECONDS] GROUP BY k HAVING 6 / SUM(x) > 0",
+    "SELECT k, SUM(x) AS n FROM s [ROWS 4 SLIDE {n}] GROUP BY k HAVING 6 / SUM(x) > 0",
+    "SELECT k, SUM(x) AS n FROM s [RANGE {n} SECONDS SLIDE 2 ROWS PA k] GROUP BY k HAVING 6 / SUM(x) > 0",
+    "SELECT k, SUM(x) AS n FROM s [PARTITION BY k SESSION {n} SECONDS] GROUP BY k HAVING 6 / SUM(x) > 0",
+)
+"""Some with a HAVING that fails on some rows, of some of the queries only."""
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_crowd_answers_and_rejects_as_each_query_does_alone(
+    crowd: str, tasks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = cut(made_rows(6, 60, disorder=3 * SECOND), 15, 30, 45)
+    texts = {f"m{extent}": crowd.format(n=extent) for extent in EXTENTS}
+    texts |= {"copy": crowd.format(n=3), "other": crowd.format(n=3).replace("6 /", "8 /")}
+    seen = []
+    for together in (True, False):
+        bound_queries._lowered.clear()
+        with monkeypatch.context() as alone:
+            if not together:
+                alone.setattr(FamilyMember, "in_family", lambda operator: operator)
+            rig = Rig(tmp_path / str(together), ONE_FILE)
+            with rig.hub(tasks, {}) as hub:
+                hub.execute("CREATE QUERY base AS SELECT k, g, x FROM s [RANGE 9 SECONDS]")
+                hub.register_many(texts)
+                sizes = [len(queries) for name, queries in families(hub).items() if name != "None"]
+                assert (max(sizes, default=0) >= len(texts) // 8) == together
+                for file in files:
+                    rig.drop(file)
+                    hub.run_once()
+                answered = answers(hub, hub.run_once())
+                rejected = {name: hub.status()["rejected"].get(name, 0) for name in texts}
+                seen.append(({name: answered[name] for name in texts}, rejected))
+    bound_queries._lowered.clear()
+    assert seen[0] == seen[1]

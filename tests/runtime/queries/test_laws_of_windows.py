@@ -19,9 +19,9 @@ from headrace.algebra.windows.window import Changing, InstantWindow, SlidingWind
 from headrace.algebra.windows.window import Lasting as LastingRows
 from headrace.examples.windows import Months, Shifts
 from headrace.language.binder.query_binder import bind_query
-from headrace.language.render.query_text import render
 from headrace.runtime.hub.hub import Hub
 from headrace.time import SECOND
+from tests.language.rendering.query_text import render
 from tests.laws.kinds import Lasting, Striped
 from tests.runtime.rig import Rig, Row, answer, answers, cut, expected, made_rows
 

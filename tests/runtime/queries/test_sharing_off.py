@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from headrace.catalog.definitions import QueryDefinition
-from headrace.catalog.journal import query_from_json, query_to_json
-from headrace.language.render.definition_text import render_query
+from headrace.catalog.journal import from_json, to_json
 from headrace.operators.families.family import state_name
 from headrace.operators.sharing import scan_sharing
 from headrace.operators.sharing.scan_sharing import groups
 from headrace.runtime.hub.hub import Hub
+from tests.language.rendering.definition_text import render_query
 from tests.runtime.rig import Rig, answers, cut, expected, made_rows
 
 ONE_FILE = {"maxFilesPerTrigger": "1"}
@@ -90,7 +90,7 @@ def test_a_query_without_sharing_folds_and_keeps_by_itself_and_the_others_go_on_
 def test_the_log_and_the_text_keep_it(sharing: bool, tmp_path: Path) -> None:
     text = "SELECT k FROM s"
     definition = QueryDefinition("q", text, sharing=sharing)
-    assert query_from_json(query_to_json(definition)) == definition
+    assert from_json(QueryDefinition, to_json(definition)) == definition
     with Rig(tmp_path).hub(1, {}) as hub:
         hub.execute(render_query(definition))
         assert hub.catalog.require_query("q").definition == definition

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runtime.spark.java import Java, NoJava, find_java, java_version, make_java_home
+from headrace.runtime.spark.java import Java, NoJava, find_java, java_version
 
 SMALL_JOB = textwrap.dedent(
     """
@@ -114,23 +114,13 @@ def test_without_any_java_the_message_names_what_was_tried(
         find_java({"JAVA_HOME": str(tmp_path / "nowhere")})
 
 
-def test_the_wrapper_drops_one_argument_and_keeps_the_others_as_they_are(tmp_path: Path) -> None:
-    echo = tmp_path / "with a space's quote" / "java"
-    echo.parent.mkdir()
-    echo.write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')
-    echo.chmod(0o755)
-    home = make_java_home(Java(echo, 17, "PATH"), tmp_path / "made here")
-    given = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "it's", "*", "--add-modules=java.sql"]
-    answer = subprocess.run([home / "bin" / "java", *given], capture_output=True, text=True)
-    assert answer.stdout == "<-cp><a b><><it's><*><--add-modules=java.sql>"
-
-
-def test_a_home_that_may_not_run_programs_is_refused_with_a_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headrace.runtime.spark.java.os.access", lambda *_: False)
-    with pytest.raises(NoJava, match=r"noexec.*\n.*--home.*TMPDIR"):
-        make_java_home(Java(Path("/usr/bin/java"), 17, "PATH"), tmp_path)
+def test_the_version_is_read_from_the_file_of_a_release_without_starting_java(tmp_path: Path) -> None:
+    java = a_fake_java(tmp_path, 'openjdk version "11.0.2"')
+    (tmp_path / "release").write_text('IMPLEMENTOR="Debian"\nJAVA_VERSION="17.0.15"\n')
+    assert java_version(java) == 17
+    (tmp_path / "release").write_text('JAVA_VERSION="1.8.0_401"\n')
+    assert java_version(java) == 8
+    assert java_version(tmp_path / "bin" / "missing") is None
 
 
 @pytest.mark.spark

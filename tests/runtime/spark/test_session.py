@@ -6,19 +6,16 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.runtime.spark.session import (
-    SessionAlreadyOpen,
-    _socket_settings,
-    open_session,
-    usable_cores,
-    was_interrupted,
-)
+from headrace.runtime.spark.jvm import MODULE_OPTIONS
+from headrace.runtime.spark.launch import SessionAlreadyOpen, _socket_settings, launch, usable_cores
+from headrace.runtime.spark.session import was_interrupted
 
 INTERRUPTED = textwrap.dedent(
     """
@@ -103,7 +100,7 @@ def test_a_second_session_in_one_process_is_refused_with_a_remedy(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with pytest.raises(SessionAlreadyOpen, match=r"found one\.\n.*hr\.open\(home, spark=spark\)"):
-        open_session(scratch=tmp_path)
+        launch(scratch=tmp_path)
 
 
 @pytest.mark.spark
@@ -113,24 +110,32 @@ def test_starting_spark_leaves_signals_and_environment_as_they_were(spark: Spark
     assert "headrace" not in os.environ.get("JAVA_HOME", "")
 
 
+@pytest.mark.spark
+def test_the_jvm_gets_what_spark_submit_would_pass(spark: SparkSession) -> None:
+    jvm = spark.sparkContext._jvm
+    theirs = jvm.org.apache.spark.launcher.JavaModuleOptions.defaultModuleOptions().split()
+    assert set(theirs) - set(MODULE_OPTIONS) == {"--add-modules=jdk.incubator.vector"}
+    assert set(MODULE_OPTIONS) <= set(theirs)
+
+
 def test_sockets_move_to_a_short_path_when_the_scratch_folder_is_deep(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 90)
     deep.mkdir()
-    moved = _socket_settings(deep)
-    folder = Path(moved["spark.python.unix.domain.socket.dir"])
-    try:
+    with ExitStack() as folders:
+        moved = _socket_settings(deep, folders)
+        folder = Path(moved["spark.python.unix.domain.socket.dir"])
         assert moved["spark.python.unix.domain.socket.enabled"] == "true"
         assert not folder.is_relative_to(deep)
+        assert folder.is_dir()
         assert len(str(folder)) <= 60
-    finally:
-        folder.rmdir()
+    assert not folder.exists()
 
 
 def test_workers_are_reached_by_tcp_when_no_socket_path_is_short_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.spark.session._LONGEST_SOCKET_FOLDER", 3)
-    assert _socket_settings(tmp_path) == {"spark.python.unix.domain.socket.enabled": "false"}
+    monkeypatch.setattr("headrace.runtime.spark.launch._LONGEST_SOCKET_FOLDER", 3)
+    assert _socket_settings(tmp_path, ExitStack()) == {"spark.python.unix.domain.socket.enabled": "false"}
 
 
 def test_an_interrupt_is_recognised_behind_the_error_it_caused() -> None:
@@ -187,9 +192,10 @@ def test_a_start_that_fails_quotes_why_and_leaves_nothing_running(
         f"""
         import psutil, sys
         from pathlib import Path
-        from headrace.runtime.spark.session import SessionFailed, open_session, session
+        from headrace.runtime.spark.session import SessionFailed, session
         try:
-            open_session(1, scratch=Path(sys.argv[1]), {wrong})
+            with session(1, scratch=Path(sys.argv[1]), {wrong}):
+                pass
         except SessionFailed as failure:
             print(failure)
         assert psutil.Process().children(recursive=True) == []

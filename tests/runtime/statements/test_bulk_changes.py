@@ -8,14 +8,14 @@ import pytest
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import QueryDefinition
-from headrace.catalog.journal import query_from_json, query_to_json
+from headrace.catalog.journal import from_json, to_json
 from headrace.errors import UserError
-from headrace.language.render.definition_text import render_query
-from headrace.language.statements.parse_statement import parse_statement
 from headrace.language.statements.statement import CreateQuery
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.time import DAY
+from tests.language.one_statement import parse_statement
+from tests.language.rendering.definition_text import render_query
 
 STREAM = "CREATE STREAM s (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at;"
 COUNT = "SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE]"
@@ -52,7 +52,7 @@ def test_labels_survive_the_text_and_the_log(definition: QueryDefinition) -> Non
     parsed = parse_statement(render_query(definition))
     assert isinstance(parsed, CreateQuery)
     assert parsed.definition == definition
-    assert query_from_json(query_to_json(definition)) == definition
+    assert from_json(QueryDefinition, to_json(definition)) == definition
 
 
 def test_labels_are_given_changed_taken_away_and_survive_a_restart(tmp_path: Path) -> None:
@@ -154,14 +154,14 @@ def test_what_is_read_by_a_query_that_stays_is_not_dropped(many: Hub) -> None:
 
 def test_a_log_is_folded_the_same_entry_by_entry_and_together() -> None:
     entries = [
-        {"do": "put_query", "query": query_to_json(QueryDefinition(name, COUNT))} for name in ("a", "b", "c")
+        {"do": "put_query", "query": to_json(QueryDefinition(name, COUNT))} for name in ("a", "b", "c")
     ]
     entries += [
         {"do": "pause", "name": "a"},
         {"do": "set", "name": "B", "settings": {"owner": "ana", "tags": ["x"]}},
         {"do": "retain", "name": "b", "retain": DAY},
         {"do": "rename", "name": "c", "to": "d"},
-        {"do": "put_query", "query": query_to_json(QueryDefinition("d", COUNT))},
+        {"do": "put_query", "query": to_json(QueryDefinition("d", COUNT))},
         {"do": "drop", "kind": "query", "name": "a"},
         {"do": "resume", "name": "b"},
     ]

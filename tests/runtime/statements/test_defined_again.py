@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.errors import UserError
+from headrace.errors import StoreError, UserError
+from headrace.runtime.hub.hub import Hub
+from headrace.store.logs.record_log import RecordLog
 from tests.runtime.rig import (
     QUERIES,
     Rig,
@@ -125,3 +128,70 @@ def test_a_replaced_stream_or_relation_may_not_take_columns_away_from_queries(tm
         assert hub.query("sum").invoke().to_pylist() == [
             {"total": sum(row["x"] for file in files for row in file)}
         ]
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_issue_18_a_replaced_stream_is_one_change_and_starts_from_scratch(
+    tmp_path: Path, reopened: bool
+) -> None:
+    """Also one without rows, whose progress nothing but its creation tells from the new one's."""
+    rig = Rig(tmp_path, ONE_FILE)
+    with rig.hub(1, {}) as hub:
+        hub.execute("CREATE STREAM p (v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
+        hub.finish(seal=True)
+        assert hub.status()["streams"]["p"]["punctuation"] is not None
+        log = hub.home.query_log.length
+        hub.execute("CREATE OR REPLACE STREAM p (w STRING, at TIMESTAMP) USING push TIMESTAMP BY at")
+        appended = list(hub.home.query_log.chunks(log))
+        assert [[entry["do"] for entry in chunk.records] for chunk in appended] == [["drop", "create_stream"]]
+        if not reopened:
+            assert_counts(hub)
+    with rig.hub(1) as hub:
+        if reopened:
+            assert_counts(hub)
+        hub.catch_up()
+        assert hub.query("n").invoke().to_pylist() == [{"n": 2, "most": "b"}]
+        with pytest.raises(UserError, match="reads it"):
+            hub.execute("CREATE OR REPLACE STREAM p (v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
+
+
+def assert_counts(hub: Hub) -> None:
+    hub.execute("CREATE QUERY n AS SELECT COUNT(*) AS n, MAX(w) AS most FROM p")
+    hub.push("p", [{"w": "a", "at": 1_000_000}, {"w": "b", "at": 2_000_000}])
+    hub.catch_up()
+    assert hub.query("n").invoke().to_pylist() == [{"n": 2, "most": "b"}]
+    seen = hub.status()["streams"]["p"]
+    assert (seen["rows"], seen["late"], seen["rejected"]) == (2, 0, 0)
+
+
+def test_issue_18_a_stream_whose_new_source_is_refused_stays(tmp_path: Path) -> None:
+    with Rig(tmp_path, ONE_FILE).hub(1, {}) as hub:
+        hub.execute("CREATE STREAM p (v BIGINT) USING push")
+        hub.push("p", [{"v": 1}])
+        with pytest.raises(UserError):
+            hub.execute("CREATE OR REPLACE STREAM p (v BIGINT, w BIGINT) USING nothing_there")
+        hub.execute("CREATE QUERY n AS SELECT COUNT(*) AS n FROM p")
+        hub.catch_up()
+        assert hub.query("n").invoke().to_pylist() == [{"n": 1}]
+
+
+def test_issue_18_a_stream_is_replaced_once_where_the_outcome_was_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of the old stream that were not read yet are not rows of the new one."""
+    replaced = "CREATE OR REPLACE STREAM p (w STRING, at TIMESTAMP) USING push TIMESTAMP BY at"
+    with Rig(tmp_path, ONE_FILE).hub(1, {}) as hub:
+        hub.execute("CREATE STREAM p (v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
+        hub.push("p", [{"v": 1, "at": 0}])
+        append = RecordLog.append
+
+        def is_in_doubt(self: RecordLog, *entries: Any) -> int:
+            append(self, *entries)
+            raise StoreError("the disk is gone", outcome="unknown")
+
+        monkeypatch.setattr(RecordLog, "append", is_in_doubt)
+        with pytest.raises(StoreError):
+            hub.execute(replaced)
+        monkeypatch.undo()
+        hub.execute(replaced)
+        assert_counts(hub)

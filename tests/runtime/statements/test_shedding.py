@@ -13,8 +13,6 @@ from pyspark.sql import SparkSession
 import headrace as hr
 from headrace.catalog.definitions import StreamDefinition
 from headrace.errors import UserError
-from headrace.language.render.definition_text import render_stream
-from headrace.language.statements.parse_statement import parse_statement
 from headrace.language.statements.statement import CreateStream
 from headrace.operators.sharing.pane_transfer import can_give
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -22,6 +20,8 @@ from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.introspection.loss_report import loss_report
 from headrace.store.logs.manifest import Manifest
+from tests.language.one_statement import parse_statement
+from tests.language.rendering.definition_text import render_stream
 
 START = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 STREAM = "CREATE STREAM s (at TIMESTAMP, k INT, v INT) USING push{} TIMESTAMP BY at;"

@@ -112,7 +112,7 @@ def test_windows_over_half_a_century_hold_up_nobody(tmp_path: Path) -> None:
             table = hub.query(name).history()
             assert table.num_rows == EmissionCap().rows * 2
             assert set(table["n"].to_pylist()[1:]) == ({0} if name == "bad" else {1})
-        assert states(hub)["bad"] == "telling"
+        assert states(hub)["bad"] == "emitting"
         assert states(hub)["some"] == "live"
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.baselines.histograms.batch_counting import Counting
 from headrace.errors import UserError
-from headrace.synopses.histograms.batch_counting import Counting
+from headrace.synopses.arrays import Ints
 from headrace.synopses.histograms.canonical_form import Form
 from headrace.synopses.histograms.exponential_histogram import Histograms
-from headrace.synopses.rows.arrays import Ints
 from tests.synopses.families import FAMILIES
 from tests.synopses.one_by_one import OneByOne
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 from typing import Literal as Choice
@@ -54,6 +55,13 @@ class AggregateCall:
             raise UserError(f"{SHARES[self.function]} is between 0 and 1, not {self.share}")
         if self.function == "heavy_hitters" and not self.share:
             raise UserError("of HEAVY_HITTERS the least share is above 0")
+
+    def over(self, change: Callable[[Expression], Expression]) -> AggregateCall:
+        """The same aggregate of changed expressions."""
+        argument, condition, weight = (
+            None if part is None else change(part) for part in (self.argument, self.condition, self.weight)
+        )
+        return replace(self, argument=argument, condition=condition, weight=weight)
 
 
 @dataclass(frozen=True, slots=True)

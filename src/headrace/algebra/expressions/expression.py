@@ -1,19 +1,23 @@
 """Scalar expressions, bound and typed.
 
-There are five node classes: a column, a constant, a function of the table, a cast, a choice. Operators such as
-`+` and `AND` are functions (`headrace.algebra.functions.resolve` has their table). Conversions that SQL makes implicitly are
+There are six node classes: a column, a constant, a list of constants, a function of the table, a cast, a choice. Operators
+such as `+` and `AND` are functions (`headrace.algebra.functions.resolve` has their table). Conversions that SQL makes implicitly are
 explicit `Cast` nodes here, so evaluators need no type rules.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from typing import TypeAlias
 
-from headrace.schema import BOOLEAN, Type
+import pyarrow as pa
+
+from headrace.schema import BOOLEAN, Type, to_arrow
 
 Value: TypeAlias = bool | int | float | str | bytes | Decimal | date | None
 """A constant. TIMESTAMPs are instants and INTERVALs durations (int, microseconds)."""
@@ -33,6 +37,46 @@ class Literal:
 
     value: Value
     type: Type
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Constants:
+    """The constants of a long IN, all of one type: one node, however many there are; NULL may be one of them.
+
+    It is the second argument of `in`, also below casts and functions without columns, which then apply to every constant.
+    `batch` is a serialised Arrow record batch of one column, so that to hash, compare and store a list takes no step per value.
+    """
+
+    batch: bytes
+    type: Type
+
+    @staticmethod
+    def of(values: pa.Array, kind: Type) -> Constants:
+        """The constants of an array of the Arrow type of `kind`."""
+        return Constants(pa.record_batch([values], _schema(kind)).serialize().to_pybytes(), kind)
+
+    @property
+    def values(self) -> pa.Array:
+        """The constants in the order written; a view of the bytes."""
+        return pa.ipc.read_record_batch(pa.py_buffer(self.batch), _schema(self.type)).column(0)
+
+    def literals(self, most: int | None = None) -> Iterator[Literal]:
+        """The constants one by one, or the first few."""
+        values = self.values[:most]
+        if pa.types.is_timestamp(values.type) or pa.types.is_duration(values.type):
+            values = values.cast(pa.int64())
+        for value in values.to_pylist():
+            yield Literal(value, self.type)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        return f"Constants({len(self)} {self.type}, {hashlib.sha256(self.batch).hexdigest()})"
+
+
+def _schema(kind: Type) -> pa.Schema:
+    return pa.schema([("value", to_arrow(kind))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +106,7 @@ class Case:
     type: Type
 
 
-Expression: TypeAlias = Column | Literal | Call | Cast | Case
+Expression: TypeAlias = Column | Literal | Constants | Call | Cast | Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +138,33 @@ def walk(expression: Expression) -> Iterator[Expression]:
         yield node
         if below := children(node):
             pending.extend(below[::-1])
+
+
+def constants_in(candidates: Expression) -> Constants | None:
+    """The list of constants that an argument of `in` is computed from; None for a single candidate.
+
+    A list inside another IN is that one's: it makes one truth value.
+    """
+    if isinstance(candidates, Constants):
+        return candidates
+    if isinstance(candidates, Call) and candidates.function == "in":
+        return None
+    lists = (constants_in(part) for part in children(candidates))
+    return next((listed for listed in lists if listed is not None), None)
+
+
+def one_by_one(candidates: Expression, most: int | None = None) -> Iterator[Expression]:
+    """A list of candidates as expressions of one constant each, or its first few."""
+    listed = constants_in(candidates)
+    if listed is None:
+        yield candidates
+        return
+    for literal in listed.literals(most):
+        yield transform(candidates, partial(_in_place_of_list, literal))
+
+
+def _in_place_of_list(one: Literal, node: Expression) -> Expression | None:
+    return one if isinstance(node, Constants) else None
 
 
 def columns_of(expression: Expression) -> frozenset[str]:

@@ -129,7 +129,7 @@ def _class(pattern: str, position: int) -> tuple[str, int]:
     return "".join([*parts, "]"]), position + 1
 
 
-def rewritten(replacement: str, groups: int) -> str:
+def translated_replacement(replacement: str, groups: int) -> str:
     r"""A Java replacement text (`$1`, `\$`) in RE2's syntax; raises `UnsupportedQuery`."""
     parts, position = [], 0
     while position < len(replacement):

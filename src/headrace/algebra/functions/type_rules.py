@@ -19,7 +19,7 @@ from headrace.algebra.functions.coercion import (
     decimal_for,
     decimal_of_constant,
 )
-from headrace.algebra.functions.regex import check_like, rewritten, translated
+from headrace.algebra.functions.regex import check_like, translated, translated_replacement
 from headrace.errors import UnsupportedQuery, UserError
 from headrace.schema import (
     BIGINT,
@@ -346,7 +346,7 @@ def pattern_of(kind: Type, *, replaces: bool = False) -> Rule:
         if replaces:
             if not isinstance(constants[2], str):
                 return None
-            rewritten(constants[2], pattern.groups)
+            translated_replacement(constants[2], pattern.groups)
             if pattern.has_end_anchor or pattern.may_be_empty:
                 raise UnsupportedQuery(
                     f"replacing '{constants[1]}', which uses '$' or matches nothing, is not exactly what Spark does",

@@ -20,10 +20,11 @@ import pyarrow.csv as pacsv
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.formats import text_lines
-from headrace.connectors.formats.text_values import convert
+from headrace.connectors.formats.text_values import convert, with_article
 from headrace.connectors.records.ingest_record import IngestRecord
 from headrace.connectors.records.options import TextOptions, text_options
 from headrace.connectors.records.rejected import Chunk, Refused
+from headrace.operators.base.group_codes import flat
 from headrace.schema import Schema
 
 _FEED: Final = ord("\n")
@@ -135,7 +136,7 @@ class _Block:
             if cell is None:
                 columns.append(pa.nulls(len(rows), self._schema.arrow().field(field.name).type))
                 continue
-            strings = self._tidied(_one(table.column(f"c{cell}")))
+            strings = self._tidied(flat(table.column(f"c{cell}")))
             values, failed = convert(strings, field.type, self._options)
             columns.append(values)
             if failed is not None and not self._options.permissive:
@@ -146,7 +147,9 @@ class _Block:
             reasons = dict.fromkeys(np.flatnonzero(bad).tolist(), "")
             for field, strings, mask in reversed(masks):
                 for at in np.flatnonzero(mask).tolist():
-                    reasons[at] = f"column {field.name}: '{strings[at].as_py()}' is not {_a(str(field.type))}"
+                    reasons[at] = (
+                        f"column {field.name}: '{strings[at].as_py()}' is not {with_article(field.type)}"
+                    )
             for at, reason in reasons.items():
                 self._refuse(int(rows[at]), reason)
             batch, rows = batch.filter(pa.array(~bad)), rows[~bad]
@@ -354,11 +357,3 @@ def _is_open(line: bytes, options: TextOptions, *, inside: bool = False) -> bool
 def _is_blank(text: bytes, options: TextOptions) -> bool:
     """Whether a text has no record: nothing but blanks, unless the blanks divide cells."""
     return not text or (text.isspace() and options.separator.encode() not in text)
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _a(kind: str) -> str:
-    return f"an {kind}" if kind[0] in "AEIOU" else f"a {kind}"

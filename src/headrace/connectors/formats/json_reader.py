@@ -7,8 +7,8 @@ is one object, or an array of objects.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any, BinaryIO, Final
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +23,10 @@ from headrace.connectors.formats.text_values import convert, epoch_of, instants_
 from headrace.connectors.records.ingest_record import IngestRecord
 from headrace.connectors.records.options import TextOptions, text_options
 from headrace.connectors.records.rejected import Chunk, Refused, WholeFile
+from headrace.operators.base.group_codes import flat
 from headrace.schema import Schema, Type, to_arrow
 
+_Written = TypeVar("_Written")
 _FEED, _OPEN, _CLOSE = b"\n{}"
 _PIECE: Final = 256
 _AS_TEXT: Final = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
@@ -87,7 +89,7 @@ def _in_bulk(block: bytes, first: int, schema: Schema, options: TextOptions) -> 
         raise _LineByLine
     columns = []
     for field in schema:
-        cells = _one(table.column(field.name))
+        cells = flat(table.column(field.name))
         if (epoch := epoch_of(field.type, options)) is not None:
             cells = instants_counted(cells, epoch).cast(to_arrow(field.type))
         elif field.type.name in _AS_TEXT:
@@ -137,20 +139,29 @@ class _Texts:
 
 def _from_texts(texts: list[bytes], first: int, schema: Schema, options: TextOptions) -> Chunk:
     """A chunk of lines, each parsed by itself."""
+    return _one_by_one(texts, _object, lambda text: text.decode("utf-8", "replace"), first, schema, options)
+
+
+def _one_by_one(
+    written: list[_Written],
+    parsed: Callable[[_Written], object],
+    shown: Callable[[_Written], str],
+    first: int,
+    schema: Schema,
+    options: TextOptions,
+) -> Chunk:
+    """A chunk of what is a row when it is `parsed`; the rest is refused, with its text."""
     rows: list[dict[str, Any]] = []
     numbers: list[int] = []
     refused: list[Refused] = []
-    for number, text in enumerate(texts, first):
+    for number, item in enumerate(written, first):
         try:
-            rows.append(_row(_object(text), schema, options))
+            rows.append(_row(parsed(item), schema, options))
             numbers.append(number)
         except Misfit as problem:
-            refused.append(Refused(number, text.decode("utf-8", "replace"), str(problem)))
-    shown = {number: texts[number - first] for number in numbers}
-    return Chunk(
-        _batch(rows, schema), np.asarray(numbers, np.int64), refused, len(texts),
-        lambda row: shown[row].decode("utf-8", "replace"),
-    )  # fmt: skip
+            refused.append(Refused(number, shown(item), str(problem)))
+    places = np.asarray(numbers, np.int64)
+    return Chunk(_batch(rows, schema), places, refused, len(written), lambda row: shown(written[row - first]))
 
 
 def _object(text: bytes) -> object:
@@ -183,20 +194,7 @@ def _document(text: bytes, schema: Schema, options: TextOptions) -> Chunk:
     except (ValueError, RecursionError) as problem:
         raise WholeFile(f"not JSON: {first_line(problem)}") from None
     objects = document if isinstance(document, list) else [document]
-    rows, numbers, refused = [], [], []
-    for number, json_object in enumerate(objects):
-        try:
-            rows.append(_row(json_object, schema, options))
-            numbers.append(number)
-        except Misfit as problem:
-            refused.append(Refused(number, json.dumps(json_object), str(problem)))
-    return Chunk(
-        _batch(rows, schema),
-        np.asarray(numbers, np.int64),
-        refused,
-        len(objects),
-        lambda row: json.dumps(objects[row]),
-    )
+    return _one_by_one(objects, lambda value: value, json.dumps, 0, schema, options)
 
 
 def _batch(rows: list[dict[str, Any]], schema: Schema) -> pa.RecordBatch:
@@ -205,7 +203,3 @@ def _batch(rows: list[dict[str, Any]], schema: Schema) -> pa.RecordBatch:
         for field, arrow in zip(schema, schema.arrow(), strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow())
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

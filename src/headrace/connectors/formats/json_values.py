@@ -16,6 +16,7 @@ from headrace.connectors.formats.text_values import (
     fractional,
     integer,
     moment,
+    with_article,
 )
 from headrace.connectors.records.options import TextOptions
 from headrace.schema import Type
@@ -41,7 +42,7 @@ def value(raw: Any, kind: Type, options: TextOptions) -> Any:
         _scalar(raw, kind, options) if kind.name not in ("STRUCT", "ARRAY") else _nested(raw, kind, options)
     )
     if converted is None:
-        raise Misfit(f"{_shown(raw)} is not {'an' if kind.name[0] in 'AEIOU' else 'a'} {kind}")
+        raise Misfit(f"{_shown(raw)} is not {with_article(kind)}")
     return converted
 
 

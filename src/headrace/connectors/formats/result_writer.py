@@ -209,8 +209,12 @@ def _json(value: Any) -> str:
 # ------------------------------------------------------------------------------------------------------ tables
 
 
+_LONGEST_SHOWN: Final = 4_000
+"""Characters of one value in a table; all other formats have the whole value."""
+
+
 def to_text(table: pa.Table, limit: int | None = None) -> str:
-    """A table for people: aligned columns, numbers to the right, NULL spelled out; at most `limit` rows."""
+    """A table for people: aligned columns, numbers to the right, NULL spelled out, very long values cut; at most `limit` rows."""
     shown = table if limit is None else table.slice(0, limit)
     columns = [
         ["NULL" if text is None else _printable(text) for text in _texts(column)] for column in shown.columns
@@ -226,7 +230,9 @@ def to_text(table: pa.Table, limit: int | None = None) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without characters that would break the table or move the terminal's cursor."""
+    """Without characters that would break the table or move the terminal's cursor, cut after a few thousand characters."""
+    if len(text) > _LONGEST_SHOWN:
+        return f"{_printable(text[:_LONGEST_SHOWN])}… ({len(text) - _LONGEST_SHOWN:,} characters more)"
     return text.translate(_CONTROL)
 
 

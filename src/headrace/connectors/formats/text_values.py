@@ -209,31 +209,6 @@ def _salvaged(cells: pa.StringArray, kind: Type, target: pa.DataType, options: T
     return pc.replace_with_mask(values, pa.array(mask), salvaged)
 
 
-def _by_pieces(cells: pa.StringArray, kind: Type, target: pa.DataType, options: TextOptions) -> pa.Array:
-    """The column in pieces, for few bad cells: only pieces with a bad cell are salvaged."""
-    quick = _QUICK.get(kind.name, _cast)
-    pieces: list[pa.Array | None] = []
-    for start in range(0, len(cells), _PIECE):
-        try:
-            pieces.append(quick(cells.slice(start, _PIECE), target))
-        except pa.ArrowInvalid:
-            pieces.append(None)
-            if len(pieces) == _TRIED and all(piece is None for piece in pieces):
-                return _salvaged(cells, kind, target, options)
-    odd = [number for number, piece in enumerate(pieces) if piece is None]
-    if not odd:
-        return pa.concat_arrays(pieces)
-    close = pa.concat_arrays([cells.slice(number * _PIECE, _PIECE) for number in odd])
-    salvaged = _salvaged(close, kind, target, options)
-    for index, number in enumerate(odd):
-        pieces[number] = salvaged.slice(index * _PIECE, _PIECE)
-    return pa.concat_arrays(pieces)
-
-
-_PIECE: Final = 128
-_TRIED: Final = 16
-
-
 def _family(kind: Type) -> str:
     return "INTEGER" if kind.is_integer else kind.name
 
@@ -358,3 +333,8 @@ def _offset(zone: str) -> int | None:
     if hours > 23 or minutes > 59 or seconds > 59:
         return None
     return -total if zone[0] == "-" else total
+
+
+def with_article(kind: Type) -> str:
+    """`an INT`, `a DOUBLE`: a type in a sentence."""
+    return f"{'an' if kind.name[0] in 'AEIOU' else 'a'} {kind}"

@@ -17,7 +17,6 @@ from typing import Literal as Choice
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
 from headrace.errors import UserError, did_you_mean
 from headrace.language.parser.literals import interval_text
-from headrace.schema import Type
 from headrace.time import DAY, Duration
 
 Definition = TypeVar("Definition", StreamDefinition, RelationDefinition)
@@ -359,8 +358,3 @@ def _pattern(options: Mapping[str, str], name: str) -> str | None:
             "seconds', 'epoch millis', 'epoch micros' or 'epoch nanos'.",
         )
     return "".join(_PATTERN.get(piece, piece.strip("'")) for piece in pieces)
-
-
-def is_text(kind: Type) -> bool:
-    """True for columns whose cells are not converted."""
-    return kind.name in ("STRING", "BINARY")

@@ -72,6 +72,10 @@ class Producers:
             producer = self.by_name.setdefault(record.producer, Producer(record.arrival))
             producer.add(record.sequence, record.digest, record.arrival)
 
+    def copy(self) -> Producers:
+        """The same numbers; later batches are not in it."""
+        return Producers.from_json(self.as_json())
+
     def last(self, producer: str) -> int | None:
         """The greatest number of a producer that is in the log; None for one that is not retained."""
         latest = self.by_name.get(producer)

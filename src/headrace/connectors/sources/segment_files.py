@@ -56,15 +56,19 @@ def write_table_segment(
     now: Instant,
     *,
     root: Path | None = None,
+    durable: bool = True,
 ) -> IngestRecord:
-    """The same for a table that has the stream's schema."""
-    write_segment(folder, f"{name}.arrow", table.schema, table.to_batches(max_chunksize=1 << 18))
+    """The same for a table that has the stream's schema; without `durable` the caller has to sync the file."""
+    batches = table.to_batches(max_chunksize=1 << 18)
+    write_segment(folder, f"{name}.arrow", table.schema, batches, durable=durable)
     return segment_record(definition, folder / f"{name}.arrow", table.num_rows, now, root=root)
 
 
-def write_segment(folder: Path, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-    """Write batches one by one, durable when this returns; how many bytes."""
-    return LocalStore(folder).write_once(name, _encoded(schema, batches))
+def write_segment(
+    folder: Path, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, durable: bool = True
+) -> int:
+    """Write batches one by one, and sync the file if `durable`; how many bytes."""
+    return LocalStore(folder).write_once(name, _encoded(schema, batches), durable=durable)
 
 
 def segment_record(

@@ -34,10 +34,11 @@ from headrace.algebra.expressions.expression import (
     children,
     columns_of,
 )
-from headrace.errors import Span, UnsupportedQuery, UserError
+from headrace.errors import Span, UserError
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, cast, joined, place
 from headrace.language.binder.time_series import ZSCORE, series_call, zscore_parts
 from headrace.language.syntax.ast import FunctionCall
+from headrace.language.syntax.refusals import fail, refuse
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE, STRING
 
 _NOT_DISTINCT: Final = ("mode", "top_k", "heavy_hitters", "l1_norm", "l2_norm")
@@ -65,11 +66,10 @@ class Grouping:
     def check_without_bounds(self, expression: Expression, span: Span, what: str, remedy: str) -> None:
         """Raises `UnsupportedQuery` for an expression of rows that reads window bounds, known only when the window closes."""
         if columns_of(expression) & self.bounds:
-            raise UnsupportedQuery(
+            refuse(
                 f"{what} reads the bounds of a window row by row, and they are known when it closes",
-                span=span,
-                text=self.inner.text,
-                remedy=remedy,
+                span,
+                remedy,
             )
 
     def add_key(self, expression: Expression) -> None:
@@ -84,7 +84,7 @@ class Grouping:
                 self._zscore(node) if node.name.lower() == ZSCORE else self._of_group(self._call(node), node)
             )
         except UserError as error:
-            place(error, node.span, self.inner.text)
+            place(error, node.span)
             raise
 
     def count_rows(self, condition: Expression | None = None) -> Expression:
@@ -277,11 +277,10 @@ class Grouping:
                 return key
             if isinstance(node, Column) and node.name not in readable:
                 plain = node.name.rpartition(".")[2]
-                raise UserError(
+                fail(
                     f"the column '{plain}' is neither in GROUP BY nor in an aggregate",
-                    span=seen.get(node.name, fallback),
-                    text=self.inner.text,
-                    remedy=f"Add {plain} to GROUP BY, or take for example MAX({plain}).",
+                    seen.get(node.name, fallback),
+                    f"Add {plain} to GROUP BY, or take for example MAX({plain}).",
                 )
             return None
 

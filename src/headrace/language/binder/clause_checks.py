@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
 
 from headrace.algebra.expressions.aggregates import NamedAggregate
 from headrace.algebra.windows.window import Changing, TimeRange
-from headrace.errors import Span, UserError
 from headrace.language.binder.semijoins import check_order
 from headrace.language.binder.sources.from_clause import From
 from headrace.language.binder.sources.stream_joins import check_aggregates
 from headrace.language.syntax.ast import Select
+from headrace.language.syntax.refusals import fail
 
 
 def check_clauses(
     select: Select,
     sources: From,
     aggregates: Sequence[NamedAggregate],
-    text: str,
     *,
     grouped: bool,
     streams_rows: bool,
@@ -28,19 +26,15 @@ def check_clauses(
 
     `streams_rows`: the SELECT emits the rows of a bare stream; `semijoined`: WHERE has a semijoin.
     """
-
-    def fail(message: str, span: Span, remedy: str) -> NoReturn:
-        raise UserError(message, span=span, text=text, remedy=remedy)
-
     stream = sources.stream
     if select.having is not None and not grouped:
         fail("HAVING needs GROUP BY or an aggregate", select.having.span, "Use WHERE for conditions on rows.")
     if select.emit_empty is not None and not (stream.sliding and grouped):
         fail("EMIT EMPTY needs a window with SLIDE and aggregates", select.emit_empty, "Leave it out.")
     if sources.others or isinstance(stream.window, Changing):
-        check_aggregates(aggregates, stream, text)
+        check_aggregates(aggregates, stream)
     elif semijoined:
-        check_order(aggregates, select, text)
+        check_order(aggregates, select)
     if select.emit == "rstream" and not (stream.sliding or stream.window == TimeRange(0)):
         fail(
             "RSTREAM needs a window with SLIDE, or [NOW]: over another window it would never stop speaking",

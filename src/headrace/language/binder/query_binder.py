@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 from headrace.algebra.expressions.aggregates import APPROXIMATE, canonical
 from headrace.algebra.expressions.expression import (
@@ -61,6 +60,7 @@ from headrace.language.syntax.ast import (
     Select,
     SessionWindow,
 )
+from headrace.language.syntax.refusals import fail, mistakes_in
 from headrace.schema import BOOLEAN, INT
 
 
@@ -80,29 +80,27 @@ def bind_query(
     if isinstance(select, str):
         text, select = select, parse_select(select, zone)
     assert text is not None
-    return in_zone(_bound(select, names, text, functions or {}), zone)
+    with mistakes_in(text):
+        query = _bound(select, names, functions or {})
+    return in_zone(query, zone)
 
 
 def _bound(
-    select: Select, names: Names, text: str, functions: Mapping[str, UserFunction], *, numbered: bool = False
+    select: Select, names: Names, functions: Mapping[str, UserFunction], *, numbered: bool = False
 ) -> Query:
     """The query of a SELECT; with `numbered` the columns of a single SELECT are named c0, c1, …."""
     sources = bind_from(
         select,
         names,
-        text,
         functions,
-        lambda inner: _bound(inner, names, text, functions, numbered=is_later(inner, select)),
+        lambda inner: _bound(inner, names, functions, numbered=is_later(inner, select)),
     )
-    select = spelled_out(select, sources.stream, text)
+    select = spelled_out(select, sources.stream)
     memberships = Memberships(
-        names,
-        sources.scope,
-        functions,
-        lambda inner: _bound(inner, names, text, functions, numbered=True),
+        names, sources.scope, functions, lambda inner: _bound(inner, names, functions, numbered=True)
     )
     single = select.source.sets is None
-    return _SelectBinder(select, text, sources, functions, memberships, numbered and single).query()
+    return _SelectBinder(select, sources, functions, memberships, numbered and single).query()
 
 
 @dataclass(slots=True)
@@ -110,7 +108,6 @@ class _SelectBinder:
     """The steps from a SELECT to a query; each adds what the next one reads."""
 
     select: Select
-    text: str
     sources: From
     functions: Mapping[str, UserFunction]
     memberships: Memberships
@@ -120,7 +117,7 @@ class _SelectBinder:
     columns: list[Named] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.rows = ExpressionBinder(self.text, self.sources.scope.column, self._nested, self.functions)
+        self.rows = ExpressionBinder(self.sources.scope.column, self._nested, self.functions)
         sliding = [source for source in self.sources.streams if source.sliding]
         bounds = frozenset(f"{source.alias}.{name}" for source in sliding for name in WINDOW_COLUMNS)
         self.grouping = Grouping(self.rows, bounds, self.sources.stream.alias)
@@ -135,7 +132,7 @@ class _SelectBinder:
         select = self.select
         if isinstance(select.window, SessionWindow):
             self._add_keys()
-            self.sources = per_group(self.sources, self.grouping.keys, select.window.span, self.text)
+            self.sources = per_group(self.sources, self.grouping.keys, select.window.span)
             node = self._filtered()
         else:
             node = self._filtered()
@@ -147,14 +144,13 @@ class _SelectBinder:
             select,
             self.sources,
             self.grouping.aggregates,
-            self.text,
             grouped=self.grouped,
             streams_rows=self._streams_rows,
             semijoined=bool(self.memberships.semijoins),
         )
         if select.shedding is not None:
-            check_shedding(select, self.sources, self.grouping, having, self.text)
-            bound, order = estimated(select, self.grouping, bound, order, self.text)
+            check_shedding(select, self.sources, self.grouping, having)
+            bound, order = estimated(select, self.grouping, bound, order)
         if self.grouped:
             self._keep_an_aggregate()
             node = Aggregate(node, tuple(self.grouping.keys), tuple(self.grouping.aggregates))
@@ -176,17 +172,17 @@ class _SelectBinder:
         where = None
         if self.select.where is not None:
             binder = ExpressionBinder(
-                self.text, self._where_column, self._in_where, self.functions, self.memberships.bind
+                self._where_column, self._in_where, self.functions, self.memberships.bind
             )
             where = self.memberships.where(self.select.where, binder)
         select, semijoins = self.select, self.memberships.semijoins
         if semijoins:
-            self.sources = with_semijoins(select, self.sources, self.text)
+            self.sources = with_semijoins(select, self.sources)
         limits = None if self.sources.others or semijoins else select.bounds  # up to NOW they are windows
         if self.sources.others:
-            inside = joined_condition(select, self.sources.streams, self.text)
+            inside = joined_condition(select, self.sources.streams)
         else:
-            inside = None if limits is None else condition(select, self.sources.stream, self.text)
+            inside = None if limits is None else condition(select, self.sources.stream)
         if inside is not None:
             where = inside if where is None else Call("and", (where, inside), BOOLEAN)
         self._check_bounds(where)
@@ -207,7 +203,7 @@ class _SelectBinder:
         factors = [*(() if where is None else conjuncts(where)), *self.sources.conditions]
         of_windows = [factor for factor in factors if grouping.is_bound(factor)]
         if of_windows and select.emit_empty is not None:
-            self._fail(
+            fail(
                 "with EMIT EMPTY a window without rows is emitted, also where WHERE excludes its bounds",
                 span,
                 "Put the condition into HAVING.",
@@ -226,7 +222,7 @@ class _SelectBinder:
     def _where_column(self, name: Name) -> Expression:
         column = self.sources.scope.column(name)
         if self.select.window is not None and column.name in self.grouping.bounds:
-            self._fail(
+            fail(
                 "WHERE is applied before the window of GROUP BY: its bounds are not known yet",
                 name.span,
                 "Put the condition into HAVING.",
@@ -234,14 +230,14 @@ class _SelectBinder:
         return column
 
     def _in_where(self, call: FunctionCall) -> Expression:
-        self._fail(
+        fail(
             f"WHERE cannot hold the aggregate {call.name.upper()}: it is applied before grouping",
             call.span,
             "Put the condition into HAVING.",
         )
 
     def _nested(self, call: FunctionCall) -> Expression:
-        self._fail(
+        fail(
             f"the aggregate {call.name.upper()} is used where rows are read one at a time",
             call.span,
             "Aggregates cannot be nested or grouped by.",
@@ -279,11 +275,9 @@ class _SelectBinder:
     def _ordinal(self, ordinal: int, span: Span, clause: str) -> Expr:
         items = self.select.items
         if any(isinstance(item, AllColumns) for item in items):
-            self._fail(
-                f"{clause} {ordinal} counts the items of a select list with *", span, "Name the column."
-            )
+            fail(f"{clause} {ordinal} counts the items of a select list with *", span, "Name the column.")
         if not 1 <= ordinal <= len(items):
-            self._fail(f"{clause} {ordinal} is not an item of the select list, which has {len(items)}", span)
+            fail(f"{clause} {ordinal} is not an item of the select list, which has {len(items)}", span)
         item = items[ordinal - 1]
         assert isinstance(item, Item)
         return item.expression
@@ -308,7 +302,7 @@ class _SelectBinder:
     def _all_columns(self, item: AllColumns) -> list[tuple[str, Expression, Span]]:
         sources = self.sources.scope.sources
         if item.qualifier is not None:
-            with located(item.span, self.text):
+            with located(item.span):
                 chosen = self.sources.scope.source(item.qualifier)
                 if chosen is None:
                     aliases = ", ".join(source.alias for source in sources)
@@ -319,7 +313,7 @@ class _SelectBinder:
         columns: list[tuple[str, Expression, Span]] = []
         for source in sources:
             for name in sorted(source.doubled):
-                source.check_single(name, item.span, self.text)
+                source.check_single(name, item.span)
             for column in source.scan.table:
                 if item.qualifier is None and column.name.lower() in source.hidden:
                     continue
@@ -335,7 +329,7 @@ class _SelectBinder:
         column = self._output_or_column if clause in ("HAVING", "ORDER BY") else self.sources.scope.column
         is_window = self.sources.scope.is_whole_window
         binder = ExpressionBinder(
-            self.text, column, self._aggregate, self.functions, seen=self.rows.seen, window=is_window
+            column, self._aggregate, self.functions, seen=self.rows.seen, window=is_window
         )
         return binder.condition(node, clause) if condition else binder.bind(node)
 
@@ -348,7 +342,7 @@ class _SelectBinder:
         if not isinstance(argument, FunctionCall) or not (
             argument.within is not None or canonical(argument.name) in APPROXIMATE
         ):
-            self._fail(
+            fail(
                 "ERROR_BOUND is of an approximate aggregate of the select list",
                 call.span,
                 "Write for example APPROX_COUNT(*) WITHIN 1 PERCENT AS n, ERROR_BOUND(n).",
@@ -369,14 +363,9 @@ class _SelectBinder:
 
     # ------------------------------------------------------------------------------------------------- errors
 
-    def _fail(self, message: str, span: Span, remedy: str | None = None) -> NoReturn:
-        raise UserError(message, span=span, text=self.text, remedy=remedy)
-
     def _check_flat(self, value: Expression, span: Span, what: str) -> None:
         if not value.type.is_orderable:
-            self._fail(
-                f"{what} cannot compare values of type {value.type}", span, "Name its parts one by one."
-            )
+            fail(f"{what} cannot compare values of type {value.type}", span, "Name its parts one by one.")
 
     @property
     def _streams_rows(self) -> bool:
@@ -388,7 +377,7 @@ class _SelectBinder:
         for index, (written, value, span) in enumerate(bound):
             name = f"c{index}" if self.numbered else written
             if name.lower() in seen:
-                self._fail(
+                fail(
                     f"two columns of the select list are called '{name}'",
                     span,
                     "Give one of them an alias with AS.",
@@ -426,7 +415,7 @@ class _SelectBinder:
         names = {column.name for column in self.columns}
         reads = columns_of(expression) - names
         if reads:
-            self._fail(
+            fail(
                 "with DISTINCT, ORDER BY can read the select list only",
                 self.select.order_by[index].span,
                 "Add the expression to the select list.",
@@ -442,6 +431,6 @@ class _SelectBinder:
             root,
             emission,
             select.emit_empty is not None,
-            revisions(select, self.sources, self.text, grouped=self.grouped),
+            revisions(select, self.sources, grouped=self.grouped),
             select.shedding is not None,
         )

@@ -12,12 +12,12 @@ from headrace.algebra.windows.window import (
     Unbounded,
     counts_rows,
 )
-from headrace.errors import UnsupportedQuery
 from headrace.language.binder.sources.from_clause import From
 from headrace.language.syntax.ast import Select
+from headrace.language.syntax.refusals import refuse
 
 
-def revisions(select: Select, sources: From, text: str, *, grouped: bool) -> Revisions | None:
+def revisions(select: Select, sources: From, *, grouped: bool) -> Revisions | None:
     """The revisions of a query; without FOR late rows are accepted for the retention of the stream.
 
     Raises `UnsupportedQuery` for queries that have nothing to revise, or would revise without end.
@@ -26,11 +26,10 @@ def revisions(select: Select, sources: From, text: str, *, grouped: bool) -> Rev
         return None
     reason = _reason(select, sources, grouped=grouped)
     if reason is not None:
-        raise UnsupportedQuery(
+        refuse(
             f"WITH REVISIONS is not available {reason}",
-            span=select.revisions.span,
-            text=text,
-            remedy="Available are windows of time with SLIDE, sessions, and selects over a bare stream.",
+            select.revisions.span,
+            "Available are windows of time with SLIDE, sessions, and selects over a bare stream.",
         )
     within = select.revisions.within
     return Revisions(sources.retain if within is None else within)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 from headrace.algebra.expressions.aggregates import NamedAggregate
 from headrace.algebra.expressions.expression import Call, Column, Expression, Named, columns_of
@@ -25,13 +24,14 @@ from headrace.algebra.query import (
     walk,
 )
 from headrace.algebra.windows.window import TimeRange, Unbounded
-from headrace.errors import Span, UnsupportedQuery, UserError
+from headrace.errors import Span, UnsupportedQuery
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, cast
 from headrace.language.binder.expressions.scope import Scope, UnknownName
 from headrace.language.binder.sources.from_clause import From, changes_of
 from headrace.language.binder.sources.set_operators import is_several
 from headrace.language.binder.sources.stream_joins import bounded
 from headrace.language.syntax.ast import AllColumns, Expr, InSelect, Name, Select
+from headrace.language.syntax.refusals import fail, refuse
 from headrace.schema import Type
 
 _INSTANT = "FROM s [RANGE 5 MINUTES], [ROWS 100] or [RANGE UNBOUNDED]"
@@ -64,11 +64,10 @@ def semijoin(
     if len(operands) != len(fields):
         of_row = len(operands) != len(node.operands)
         listed = ", ".join(item.parts[-1] for item in operands if isinstance(item, Name))
-        raise UserError(
+        fail(
             f"IN compares place by place: {len(operands)} before it, {len(fields)} in its SELECT",
-            span=node.select.items[0].span.to(node.select.items[-1].span),
-            text=scope.text,
-            remedy=f"'{operands[0].parts[0]}' is expanded to {listed}."
+            node.select.items[0].span.to(node.select.items[-1].span),
+            f"'{operands[0].parts[0]}' is expanded to {listed}."
             if of_row and isinstance(operands[0], Name)
             else "Select as many columns as there are values before IN.",
         )
@@ -107,10 +106,9 @@ def _relation(select: Select, scope: Scope, inner: Callable[[Select], Query]) ->
     query = _bound(select, scope, inner)
     if query.emission != "relation":
         what = "windows, each emitted when it ends" if query.emission == "windows" else "a stream of rows"
-        _fail(
+        refuse(
             f"the SELECT of IN is {what}, and IN reads a relation at an instant",
             select.span,
-            scope.text,
             f"Write a window without SLIDE: {_INSTANT}."
             if select.emit is None
             else f"Leave {select.emit.upper()} out.",
@@ -127,7 +125,6 @@ def _bound(select: Select, scope: Scope, inner: Callable[[Select], Query]) -> Qu
         raise UnsupportedQuery(
             f"a SELECT over what changes cannot read '{'.'.join(error.name.parts)}' of the query around it",
             span=error.name.span,
-            text=scope.text,
             remedy="Write what is equal before IN: (a, b) IN (SELECT c, d FROM …); or JOIN what the SELECT reads.",
         ) from None
 
@@ -166,7 +163,7 @@ def _each_once(query: Query, kinds: Sequence[Type]) -> Query:
 # ----------------------------------------------------------------------------------------------- the query around them
 
 
-def with_semijoins(select: Select, sources: From, text: str) -> From:
+def with_semijoins(select: Select, sources: From) -> From:
     """The sources of a query that has semijoins; `BEGIN NOW - INTERVAL d END NOW` is the window of its stream.
 
     Raises `UnsupportedQuery` for a query that holds no relation at every instant, and for what is not available then.
@@ -174,31 +171,27 @@ def with_semijoins(select: Select, sources: From, text: str) -> From:
     for source in sources.streams:
         if source.sliding:
             where = "its SLIDE" if select.window is None else "it"
-            _fail(
+            refuse(
                 f"the window of '{source.alias}' slides, and IN over what changes reads a relation at an instant",
                 source.span if select.window is None else select.window.span,
-                text,
                 f"Leave {where} out: {_INSTANT}.",
             )
         if isinstance(source.scan, StreamScan) and source.scan.channel != "rows":
-            _fail(
+            refuse(
                 f"{source.scan.channel.upper()} rows arrive after their time: the state of that time has expired",
                 source.span,
-                text,
                 "Select them by themselves, or use a stored relation.",
             )
     if select.emit == "rstream":
-        _fail(
+        refuse(
             "RSTREAM is not available with IN over what changes",
             sources.stream.span,
-            text,
             "Use ISTREAM, which emits a row at its first match.",
         )
     if select.revisions is not None:
-        _fail(
+        refuse(
             "WITH REVISIONS is not available with IN over what changes",
             select.revisions.span,
-            text,
             "Leave it out, or give the streams a SLACK that keeps their late rows.",
         )
     if select.bounds is None or sources.others:
@@ -206,27 +199,21 @@ def with_semijoins(select: Select, sources: From, text: str) -> From:
     begin, end = select.bounds
     upto = isinstance(begin, Ago) and end == Ago()
     if not upto or not isinstance(sources.stream.window, Unbounded | TimeRange):
-        _fail(
+        refuse(
             "BEGIN … END with IN over what changes is an interval up to NOW, and allows no window but [RANGE d]",
             select.bounds_span or sources.stream.span,
-            text,
             "Write BEGIN NOW - INTERVAL d END NOW, or compare the stream's time column in WHERE.",
         )
-    return replace(sources, stream=bounded(sources.stream, begin, end, text))
+    return replace(sources, stream=bounded(sources.stream, begin, end))
 
 
-def check_order(aggregates: Iterable[NamedAggregate], select: Select, text: str) -> None:
+def check_order(aggregates: Iterable[NamedAggregate], select: Select) -> None:
     """Raises `UnsupportedQuery` for aggregates that depend on the order of rows: rows that begin to match have none."""
     for item in aggregates:
         names = frozenset[str]() if item.call.argument is None else columns_of(item.call.argument)
         if any(name.endswith((AT, POSITION)) for name in names):
-            _fail(
+            refuse(
                 f"{item.call.function.upper()} depends on the order of rows, and with IN over a changing relation they have none",
                 select.span,
-                text,
                 "Use MIN, MAX or another aggregate that does not.",
             )
-
-
-def _fail(message: str, span: Span, text: str, remedy: str) -> NoReturn:
-    raise UnsupportedQuery(message, span=span, text=text, remedy=remedy)

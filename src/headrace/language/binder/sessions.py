@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from headrace.algebra.expressions.expression import Named
 from headrace.algebra.windows.window import Session
-from headrace.errors import Span, UnsupportedQuery
+from headrace.errors import Span
 from headrace.language.binder.sources.from_clause import From
+from headrace.language.syntax.refusals import refuse
 
 
-def per_group(sources: From, keys: Sequence[Named], span: Span, text: str) -> From:
+def per_group(sources: From, keys: Sequence[Named], span: Span) -> From:
     """The sources with the window partitioned by the keys of GROUP BY.
 
     Raises `UnsupportedQuery` over a join with a relation.
@@ -19,11 +20,10 @@ def per_group(sources: From, keys: Sequence[Named], span: Span, text: str) -> Fr
     stream = sources.stream
     assert isinstance(stream.window, Session)
     if sources.relations:
-        raise UnsupportedQuery(
+        refuse(
             "session_window over a join is not available: its sessions are of the stream's own rows",
-            span=span,
-            text=text,
-            remedy="Use FROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(t), gap) and join that.",
+            span,
+            "Use FROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(t), gap) and join that.",
         )
     window = replace(stream.window, partition=tuple(key.expression for key in keys))
     scope = replace(

@@ -11,10 +11,11 @@ from headrace.algebra.expressions.expression import Column, Expression, columns_
 from headrace.algebra.expressions.shedding_estimates import ESTIMATED, ONE_SIDED
 from headrace.algebra.query import QueryScan, StreamScan, UnionAll
 from headrace.algebra.windows.window import Landmark, TimeSlide
-from headrace.errors import Span, UnsupportedQuery
+from headrace.errors import Span
 from headrace.language.binder.aggregates import Grouping
 from headrace.language.binder.sources.from_clause import From
 from headrace.language.syntax.ast import Select
+from headrace.language.syntax.refusals import refuse
 from headrace.schema import DOUBLE
 
 KEPT = "kept"
@@ -25,26 +26,23 @@ Bound = tuple[str, Expression, Span]
 """An item of the select list: its name, its expression, and its place."""
 
 
-def check_shedding(
-    select: Select, sources: From, grouping: Grouping, having: Expression | None, text: str
-) -> None:
+def check_shedding(select: Select, sources: From, grouping: Grouping, having: Expression | None) -> None:
     """Raises `UnsupportedQuery` for a query WITH SHEDDING whose answers cannot have an error bound."""
     assert select.shedding is not None
     reason = _reason(select, sources) or _reason_above(select, grouping)
     if reason is not None:
-        _refuse(reason, select.shedding, text)
+        _refuse(reason, select.shedding)
     reads = frozenset() if having is None else columns_of(having)
     if reads & {item.name for item in grouping.aggregates}:
         _refuse(
             "with HAVING over estimates: which groups are emitted would be uncertain, and nothing would show it",
             select.having_span or select.shedding,
-            text,
             "Leave HAVING out, and read the query in another one: WHERE n - n_error > 100.",
         )
 
 
 def estimated(
-    select: Select, grouping: Grouping, items: Sequence[Bound], order: Sequence[Expression], text: str
+    select: Select, grouping: Grouping, items: Sequence[Bound], order: Sequence[Expression]
 ) -> tuple[list[Bound], list[Expression]]:
     """The select list and the order over estimates, each followed by its error; the share of rows used comes last.
 
@@ -54,7 +52,7 @@ def estimated(
     spans = [span for _, _, span in items] + [item.span for item in select.order_by]
     for value, span in zip([*(value for _, value, _ in items), *order], spans, strict=True):
         for name in sorted(columns_of(value) & calls.keys()):
-            _check_call(calls[name], grouping, span, text)
+            _check_call(calls[name], grouping, span)
     for index, item in enumerate(grouping.aggregates):
         if item.call.function in ESTIMATED:
             grouping.estimate(index)
@@ -70,20 +68,18 @@ def estimated(
         if isinstance(value, Column) and value.name in calls:
             columns.append((f"{name}_error", grouping.companion_column(value.name, "error"), span))
         elif columns_of(value) & calls.keys():
-            _refuse("for an expression over estimates: its error would be unknown", span, text)
+            _refuse("for an expression over estimates: its error would be unknown", span)
     columns.append((KEPT, grouping.companion_column(None, "kept"), items[-1][2]))
     return columns, [transform(value, retyped) for value in order]
 
 
-def _check_call(call: AggregateCall, grouping: Grouping, span: Span, text: str) -> None:
+def _check_call(call: AggregateCall, grouping: Grouping, span: Span) -> None:
     if depends_on(call, grouping.aggregates):
-        _refuse("for aggregates that compare rows with their group", span, text)
+        _refuse("for aggregates that compare rows with their group", span)
     if call.distinct:
-        _refuse(
-            "for DISTINCT: the number of values not seen cannot be derived from those that were", span, text
-        )
+        _refuse("for DISTINCT: the number of values not seen cannot be derived from those that were", span)
     if call.function not in (*ESTIMATED, *ONE_SIDED) or call.within is not None:
-        _refuse(f"for {call.function.upper()}: its error with fewer rows is not known yet", span, text)
+        _refuse(f"for {call.function.upper()}: its error with fewer rows is not known yet", span)
 
 
 def _reason(select: Select, sources: From) -> str | None:
@@ -120,5 +116,5 @@ def _reason_above(select: Select, grouping: Grouping) -> str | None:
     return "with BEGIN and END" if select.bounds is not None else None
 
 
-def _refuse(reason: str, span: Span, text: str, remedy: str = _AVAILABLE) -> NoReturn:
-    raise UnsupportedQuery(f"WITH SHEDDING is not available {reason}", span=span, text=text, remedy=remedy)
+def _refuse(reason: str, span: Span, remedy: str = _AVAILABLE) -> NoReturn:
+    refuse(f"WITH SHEDDING is not available {reason}", span, remedy)

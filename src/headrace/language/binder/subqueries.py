@@ -13,11 +13,12 @@ from headrace.algebra.expressions.expression import Call, Column, Expression, co
 from headrace.algebra.functions.resolve import UserFunction
 from headrace.algebra.query import Node, Query, RelationScan, SemijoinColumn
 from headrace.catalog.definitions import RelationDefinition
-from headrace.errors import Span, UnsupportedQuery, UserError, did_you_mean
+from headrace.errors import did_you_mean
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder
 from headrace.language.binder.expressions.scope import Names, Scope
 from headrace.language.binder.semijoins import Semijoin, operands_of, semijoin
 from headrace.language.syntax.ast import AllColumns, Chain, Exists, Expr, FunctionCall, InSelect, Name, Select
+from headrace.language.syntax.refusals import fail, refuse
 from headrace.schema import BOOLEAN
 
 
@@ -69,7 +70,7 @@ class Memberships:
         self._check_plain(select)
         alias = self._alias()
         inner = _Inner(outer, RelationScan(definition.name, alias, definition.schema), select)
-        binder = ExpressionBinder(outer.text, inner.column, self._no_aggregate, self.functions)
+        binder = ExpressionBinder(inner.column, self._no_aggregate, self.functions)
         condition = None if select.where is None else binder.condition(select.where, "WHERE")
         test = self._test(node, outer, binder, alias) if isinstance(node, InSelect) else None
         if isinstance(node, Exists):
@@ -96,21 +97,20 @@ class Memberships:
         operands = operands_of(node, self.scope)
         if len(operands) != 1:
             remedy = "For several write EXISTS (SELECT 1 FROM r WHERE r.a = s.a AND r.b = s.b)."
-            raise UnsupportedQuery(
+            refuse(
                 "IN compares one column with a stored relation",
-                span=node.operands[0].span.to(node.operands[-1].span),
-                text=self.scope.text,
-                remedy=remedy.replace("EXISTS", "NOT EXISTS") if node.negated else remedy,
+                node.operands[0].span.to(node.operands[-1].span),
+                remedy.replace("EXISTS", "NOT EXISTS") if node.negated else remedy,
             )
         items, table = _items(node.select), self._relation(node.select).schema
         item: Expr | None = items[0]
         if item is None and len(items) == 1 and len(table.names) == 1:
             item = Name((table.names[0],), node.select.span)
         if item is None or len(items) != 1:
-            self._fail("the SELECT of IN has one column", node.select.span, "Name it: IN (SELECT id FROM r).")
+            fail("the SELECT of IN has one column", node.select.span, "Name it: IN (SELECT id FROM r).")
         inner_value = binder.bind(item)
         if any(not name.startswith(f"{alias}.") for name in columns_of(inner_value)):
-            self._fail(
+            fail(
                 "the column that IN tests is one of its own SELECT",
                 item.span,
                 "Compare columns of the stream in the WHERE of the inner SELECT.",
@@ -140,14 +140,10 @@ class Memberships:
 
     def _relation(self, select: Select) -> RelationDefinition:
         relation = self.names.relation(select.source.name)
-        if relation is not None:
-            return relation
-        raise UserError(
-            f"there is no relation '{select.source.name}'",
-            span=select.source.span,
-            text=self.scope.text,
-            remedy=did_you_mean(select.source.name, self.names.known()),
-        )
+        if relation is None:
+            name = select.source.name
+            fail(f"there is no relation '{name}'", select.source.span, did_you_mean(name, self.names.known()))
+        return relation
 
     def _check_plain(self, select: Select) -> None:
         """Raises `UnsupportedQuery` for clauses that a SELECT over a stored relation cannot have in WHERE."""
@@ -156,16 +152,15 @@ class Memberships:
         if beyond is None and (select.emit is not None or select.source.channel != "rows"):
             beyond = select.source.span if select.emit is None else select.span
         if beyond is not None:
-            raise UnsupportedQuery(
+            refuse(
                 "a SELECT inside a condition has SELECT, one relation in FROM, and WHERE only",
-                span=beyond,
-                text=self.scope.text,
-                remedy="JOIN the relation, or create one with the rows that the SELECT needs.",
+                beyond,
+                "JOIN the relation, or create one with the rows that the SELECT needs.",
             )
         for item in select.items:
             alias = select.source.alias or select.source.name
             if isinstance(item, AllColumns) and (item.qualifier or alias).lower() != alias.lower():
-                self._fail(f"there is no source '{item.qualifier}' in FROM", item.span, f"There is: {alias}.")
+                fail(f"there is no source '{item.qualifier}' in FROM", item.span, f"There is: {alias}.")
 
     def _refuse(self, node: InSelect | Exists) -> NoReturn:
         """Raises `UnsupportedQuery` for a subquery over a changing relation that is no semijoin."""
@@ -177,18 +172,14 @@ class Memberships:
         elif node.negated:
             message = "NOT IN over what changes is not available: rows would have to be inserted again when their match is retracted"
             remedy = "Write IN, or store the set in a relation: NOT IN (SELECT id FROM r)."
-        raise UnsupportedQuery(message, span=node.select.span, text=self.scope.text, remedy=remedy)
+        refuse(message, node.select.span, remedy)
 
     def _no_aggregate(self, call: FunctionCall) -> Expression:
-        raise UnsupportedQuery(
+        refuse(
             f"the aggregate {call.name.upper()} is not available in a SELECT inside a condition",
-            span=call.span,
-            text=self.scope.text,
-            remedy="Keep the aggregate in a relation of its own.",
+            call.span,
+            "Keep the aggregate in a relation of its own.",
         )
-
-    def _fail(self, message: str, span: Span, remedy: str | None = None) -> NoReturn:
-        raise UserError(message, span=span, text=self.scope.text, remedy=remedy)
 
 
 def _conjuncts(node: Expr) -> Iterator[Expr]:
@@ -223,10 +214,9 @@ class _Inner:
             if column is not None:
                 return Column(f"{self.scan.alias}.{column.name}", column.type)
             if qualifier:
-                raise UserError(
+                fail(
                     f"there is no column '{plain}' in '{alias}'",
-                    span=name.span,
-                    text=self.outer.text,
-                    remedy=did_you_mean(plain, self.scan.table.names),
+                    name.span,
+                    did_you_mean(plain, self.scan.table.names),
                 )
         return self.outer.column(name)

@@ -9,6 +9,7 @@ from typing import Final
 from typing import Literal as Choice
 
 from headrace.errors import Span, UserError
+from headrace.language.parser.constant_lists import constant_list
 from headrace.language.parser.literals import number
 from headrace.language.parser.primaries import primary
 from headrace.language.parser.subqueries import at_subselect, subselect
@@ -194,6 +195,11 @@ def _one_of(cursor: Cursor, left: Expr, negated: bool) -> Expr:
     if at_subselect(cursor):
         select = subselect(cursor)
         return InSelect((left,), select, negated, cursor.since(left.span))
+    if cursor.token.kind == "list":
+        if (listed := constant_list(cursor)) is not None:
+            cursor.expect_sign(")")
+            return OneOf(left, (listed,), negated, cursor.since(left.span))
+        cursor.split_list()
     items = [_climb(cursor, OR)]
     while cursor.accept_sign(","):
         items.append(_climb(cursor, OR))

@@ -11,20 +11,22 @@ from typing import Literal as Choice
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition, TimeExpression
 from headrace.errors import Span, UserError
 from headrace.language.binder.expressions.expression_binder import bind_condition
-from headrace.language.parser.durations import duration
 from headrace.language.parser.expressions import expression
 from headrace.language.parser.literals import interval_text
 from headrace.language.parser.type_names import column_type
 from headrace.language.statements.event_time import event_time
-from headrace.language.statements.progress_clauses import ProgressClauses, progress_clause
+from headrace.language.statements.progress_clauses import (
+    FILES,
+    ProgressClauses,
+    length_after,
+    once,
+    progress_clause,
+)
 from headrace.language.syntax.ast import Expr
 from headrace.language.syntax.cursor import Cursor
 from headrace.schema import OURS, Field, Schema
 from headrace.time import DAY, Duration
 from headrace.zones import rules_of
-
-FILES: Final = frozenset({"csv", "json", "parquet", "arrow"})
-"""Formats read from a path."""
 
 _MOST_BLOCKS: Final = 1024
 _DECIMAL: Final = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
@@ -71,6 +73,7 @@ def stream_of(cursor: Cursor, name: str, schema: Schema, using: str) -> StreamDe
     retain = taken(options, "retain")
     blocks = taken(options, "blocks")
     keep = taken(options, "keep")
+    latency = taken(options, "latency")
     _check_path(cursor, using, options)
     _by_whose_clocks(cursor, using, options, clauses.places)
     _check_order(cursor, using, options, clauses.places)
@@ -88,11 +91,12 @@ def stream_of(cursor: Cursor, name: str, schema: Schema, using: str) -> StreamDe
         DAY if ahead is None else interval_option(cursor, "maxAhead", ahead, clauses.places["maxahead"]),
         "copy" if archive is None else _archive(cursor, archive, clauses.places["archive"]),
         None if retain is None else interval_option(cursor, "retain", retain, clauses.places["retain"]),
-        clauses.progress.definition(),
+        clauses.progress.found,
         clauses.progress.deduplicate,
         1 if blocks is None else _blocks(cursor, blocks, archive, clauses.places["blocks"]),
         1.0 if keep is None else sample_rate_option(cursor, keep, clauses.places["keep"]),
         clauses.time if isinstance(clauses.time, TimeExpression) else None,
+        0 if latency is None else interval_option(cursor, "latency", latency, clauses.places["latency"]),
     )
 
 
@@ -194,47 +198,31 @@ def _clauses(cursor: Cursor, schema: Schema) -> _Clauses:
     while True:
         start = cursor.token.span
         if cursor.accept("OPTIONS"):
-            _once(cursor, clauses.options is None, "OPTIONS", start)
+            once(cursor, clauses.options is None, "OPTIONS", start)
             clauses.options = option_list(cursor, clauses.places)
         elif cursor.accept("TIMESTAMP"):
-            _once(cursor, clauses.time is None, "TIMESTAMP BY", start)
+            once(cursor, clauses.time is None, "TIMESTAMP BY", start)
             cursor.expect("BY", purpose=" after TIMESTAMP")
             clauses.time = event_time(cursor, schema)
         elif progress_clause(cursor, schema, clauses.progress):
             continue
         elif cursor.accept("SLACK"):
-            _once(cursor, clauses.slack is None and clauses.progress.behind is None, "SLACK", start)
-            clauses.slack = _length(cursor, "SLACK", smallest=0)
+            once(cursor, clauses.slack is None and clauses.progress.found.behind is None, "SLACK", start)
+            clauses.slack = length_after(cursor, "SLACK", smallest=0)
         elif cursor.accept("PUNCTUATED"):
             cursor.expect("BY", purpose=" or EXTERNALLY after PUNCTUATED")
             condition = expression(cursor)
             bind_condition(condition, schema, cursor.text, "PUNCTUATED BY")
             if clauses.progress.accept_groups(cursor, schema, condition, start):
                 continue
-            _once(cursor, clauses.punctuated is None, "PUNCTUATED BY", start)
+            once(cursor, clauses.punctuated is None, "PUNCTUATED BY", start)
             clauses.punctuated = condition
         elif cursor.accept("IDLE"):
-            _once(cursor, clauses.idle_timeout is None, "IDLE TIMEOUT", start)
+            once(cursor, clauses.idle_timeout is None, "IDLE TIMEOUT", start)
             cursor.expect("TIMEOUT", purpose=" after IDLE")
-            clauses.idle_timeout = _length(cursor, "IDLE TIMEOUT", smallest=1)
+            clauses.idle_timeout = length_after(cursor, "IDLE TIMEOUT")
         else:
             return clauses
-
-
-def _once(cursor: Cursor, first: bool, word: str, at: Span) -> None:
-    if not first:
-        raise cursor.error(f"{word} appears twice", at)
-
-
-def _length(cursor: Cursor, word: str, *, smallest: Duration) -> Duration:
-    start = cursor.token.span
-    length = duration(cursor, f"a length of time after {word}")
-    if length < smallest:
-        raise cursor.error(
-            f"{word} must {'be longer than 0' if smallest else 'not be negative'}",
-            cursor.since(start),
-        )
-    return length
 
 
 def option_list(cursor: Cursor, places: dict[str, Span]) -> dict[str, str]:

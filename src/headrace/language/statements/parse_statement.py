@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 from typing import Literal as Choice
 
 from headrace.catalog.definitions import QueryDefinition
-from headrace.errors import Span, did_you_mean
+from headrace.errors import did_you_mean
 from headrace.language.parser.durations import instant
 from headrace.language.parser.expressions import expression
 from headrace.language.parser.set_operators import select
 from headrace.language.parser.subqueries import at_select
 from headrace.language.parser.windows import bracket, part_of_window
 from headrace.language.statements.definitions import checked_zone, relation, stream, stream_options
-from headrace.language.statements.query_filter import Selection, selection
+from headrace.language.statements.query_filter import selection
 from headrace.language.statements.query_options import query_options
 from headrace.language.statements.statement import (
     AllQueries,
@@ -67,29 +68,14 @@ def parse_script(text: str, zone: str = "UTC") -> tuple[Statement, ...]:
     return tuple(statements)
 
 
-def parse_statement(text: str) -> Statement:
-    """The one statement of a text.
-
-    Raises `UserError` when there is none or more than one.
-    """
-    statements = parse_script(text)
-    if len(statements) == 1:
-        return statements[0]
-    cursor = Cursor(text)
-    if not statements:
-        raise cursor.error("expected a statement, found nothing", Span(0, len(text)), _STATEMENTS)
-    raise cursor.error(
-        "expected one statement, found another one",
-        statements[1].span,
-        "Run them one at a time, or as a script.",
-    )
-
-
 def _statement(cursor: Cursor) -> Statement:
     token = cursor.token
     parser = _PARSERS.get(token.upper)
     if parser is not None:
-        return parser(cursor)
+        start = cursor.advance().span
+        statement = parser(cursor)
+        span = cursor.since(start)
+        return replace(statement, text=cursor.text[span.start : span.end], span=span)
     if at_select(cursor):
         raise cursor.unsupported(
             "a SELECT is not a statement of its own",
@@ -103,26 +89,19 @@ def _statement(cursor: Cursor) -> Statement:
     raise cursor.expected("a statement", _STATEMENTS)
 
 
-def _written(cursor: Cursor, start: Span) -> tuple[str, Span]:
-    span = cursor.since(start)
-    return cursor.text[span.start : span.end], span
-
-
 def _create(cursor: Cursor) -> Statement:
-    start = cursor.advance().span
-    replace = cursor.accept("OR", "REPLACE")
-    if cursor.accept("STREAM"):
-        _no_condition(cursor)
-        definition = stream(cursor)
-        return CreateStream(*_written(cursor, start), definition, replace)
-    if cursor.accept("RELATION"):
-        _no_condition(cursor)
-        table = relation(cursor)
-        return CreateRelation(*_written(cursor, start), table, replace)
-    if cursor.accept("QUERY"):
-        _no_condition(cursor)
-        return _create_query(cursor, start, replace)
-    raise cursor.expected("STREAM, RELATION or QUERY after CREATE")
+    replacing = cursor.accept("OR", "REPLACE")
+    if not cursor.at_any("STREAM", "RELATION", "QUERY"):
+        raise cursor.expected("STREAM, RELATION or QUERY after CREATE")
+    kind = cursor.advance().upper
+    _no_condition(cursor)
+    if kind == "STREAM":
+        return CreateStream(stream(cursor), replacing)
+    return (
+        CreateRelation(relation(cursor), replacing)
+        if kind == "RELATION"
+        else _create_query(cursor, replacing)
+    )
 
 
 def _no_condition(cursor: Cursor) -> None:
@@ -134,7 +113,7 @@ def _no_condition(cursor: Cursor) -> None:
         )
 
 
-def _create_query(cursor: Cursor, start: Span, replace: bool) -> CreateQuery:
+def _create_query(cursor: Cursor, replacing: bool) -> CreateQuery:
     name = cursor.name("the query's name")
     from_now = cursor.accept("FROM", "NOW")
     settings = query_options(cursor) if cursor.accept("OPTIONS") else {}
@@ -142,8 +121,9 @@ def _create_query(cursor: Cursor, start: Span, replace: bool) -> CreateQuery:
     cursor.expect("AS", purpose=" and a SELECT")
     selected = _select(cursor, "AS")
     from_now = cursor.accept("FROM", "NOW") or from_now
-    query = QueryDefinition(name, _text(cursor, selected), from_now, **settings)
-    return CreateQuery(*_written(cursor, start), query, selected, replace)
+    return CreateQuery(
+        QueryDefinition(name, _text(cursor, selected), from_now, **settings), selected, replacing
+    )
 
 
 def _select(cursor: Cursor, after: str) -> Select:
@@ -157,7 +137,6 @@ def _text(cursor: Cursor, node: Select | Expr) -> str:
 
 
 def _alter(cursor: Cursor) -> Statement:
-    start = cursor.advance().span
     if cursor.accept("STREAM"):
         name = cursor.name("the stream's name")
         if not cursor.accept("SET"):
@@ -165,8 +144,7 @@ def _alter(cursor: Cursor) -> Statement:
                 "SET and options: ALTER STREAM … SET (keep '0.25')",
                 "Nothing else of a stream can be altered: drop it and create it.",
             )
-        keep = stream_options(cursor)
-        return SetStream(*_written(cursor, start), name, keep)
+        return SetStream(name, stream_options(cursor))
     if not cursor.accept("QUERY"):
         raise cursor.expected(
             "QUERY or STREAM after ALTER", "Relations cannot be altered: drop and create them."
@@ -174,19 +152,17 @@ def _alter(cursor: Cursor) -> Statement:
     name = cursor.name("the query's name")
     if cursor.accept("AS"):
         query = _select(cursor, "AS")
-        return AlterQuery(*_written(cursor, start), name, _text(cursor, query), query, cursor.zone)
+        return AlterQuery(name, _text(cursor, query), query, cursor.zone)
     if cursor.accept("RENAME"):
         cursor.expect("TO", purpose=" and the new name after RENAME")
-        new_name = cursor.name("the new name")
-        return RenameQuery(*_written(cursor, start), name, new_name)
+        return RenameQuery(name, cursor.name("the new name"))
     if cursor.accept("SET", "WINDOW"):
         opening = cursor.token.span
         bracket(cursor)
         span = cursor.since(opening)
-        return SetWindow(*_written(cursor, start), name, cursor.text[span.start : span.end], span)
+        return SetWindow(name, cursor.text[span.start : span.end], span)
     if cursor.accept("SET"):
-        settings = query_options(cursor)
-        return SetQuery(*_written(cursor, start), name, settings)
+        return SetQuery(name, query_options(cursor))
     raise cursor.expected("AS and a SELECT, RENAME TO, SET or SET WINDOW")
 
 
@@ -199,130 +175,107 @@ _SHOWN: Final[dict[str, Kind | Choice["sink"]]] = {
 }
 
 
-def _of_many(cursor: Cursor, verb: Choice["pause", "resume", "drop"], start: Span) -> AllQueries:
+def _of_many(cursor: Cursor, verb: Choice["pause", "resume", "drop"]) -> AllQueries:
     """The rest of `VERB QUERIES`; a condition is required, or it would apply to the queries of all owners."""
     chosen = selection(cursor)
     if not chosen:
         raise cursor.expected(
             f"LIKE or WHERE after {verb.upper()} QUERIES", "LIKE '%' means all queries there are."
         )
-    return AllQueries(*_written(cursor, start), verb, chosen)
+    return AllQueries(verb, chosen)
 
 
 _FORMS: Final[dict[str, Form]] = {"TEXT": "text", "DOT": "dot", "SVG": "svg"}
 
 
 def _drop(cursor: Cursor) -> Statement:
-    start = cursor.advance().span
     if cursor.accept("QUERIES"):
-        return _of_many(cursor, "drop", start)
+        return _of_many(cursor, "drop")
     kind = _KINDS.get(cursor.token.upper)
     if kind is None:
         raise cursor.expected("STREAM, RELATION or QUERY after DROP")
     cursor.advance()
     if_exists = cursor.accept("IF", "EXISTS")
-    name = cursor.name(f"the {kind}'s name")
-    return Drop(*_written(cursor, start), kind, name, if_exists)
+    return Drop(kind, cursor.name(f"the {kind}'s name"), if_exists)
 
 
-def _query_name(cursor: Cursor, start: Span) -> tuple[str, Span]:
-    """The rest of `VERB [QUERY] name`: the name, and where the statement began."""
-    if cursor.at_word("QUERY") and cursor.ahead().kind in ("name", "quoted"):
+def _pass_before_name(cursor: Cursor, *words: str) -> bool:
+    """Pass one of these words, if a name follows: it may be a name itself."""
+    passed = cursor.at_any(*words) and cursor.ahead().kind in ("name", "quoted")
+    if passed:
         cursor.advance()
-    return cursor.name("the query's name"), start
+    return passed
 
 
-def _is_of_many(cursor: Cursor) -> bool:
-    """At `QUERIES LIKE` or `QUERIES WHERE`; a query may be named `queries`."""
-    return cursor.at_word("QUERIES") and cursor.ahead().kind != "end" and cursor.ahead().text != ";"
+def _query_name(cursor: Cursor) -> str:
+    """The rest of `VERB [QUERY] name`."""
+    _pass_before_name(cursor, "QUERY")
+    return cursor.name("the query's name")
+
+
+def _accept_many(cursor: Cursor) -> bool:
+    """Pass the QUERIES of `QUERIES LIKE` or `QUERIES WHERE`; a query may be named `queries`."""
+    return cursor.ahead().kind != "end" and cursor.ahead().text != ";" and cursor.accept("QUERIES")
 
 
 def _pause(cursor: Cursor) -> Statement:
-    start = cursor.advance().span
-    if _is_of_many(cursor):
-        cursor.advance()
-        return _of_many(cursor, "pause", start)
-    name, start = _query_name(cursor, start)
-    return PauseQuery(*_written(cursor, start), name)
+    return _of_many(cursor, "pause") if _accept_many(cursor) else PauseQuery(_query_name(cursor))
 
 
 def _resume(cursor: Cursor) -> Statement:
-    start = cursor.advance().span
-    if _is_of_many(cursor):
-        cursor.advance()
-        return _of_many(cursor, "resume", start)
-    name, start = _query_name(cursor, start)
-    return ResumeQuery(*_written(cursor, start), name)
+    return _of_many(cursor, "resume") if _accept_many(cursor) else ResumeQuery(_query_name(cursor))
 
 
 def _invoke(cursor: Cursor) -> Invoke:
-    if cursor.ahead().text == "(" or cursor.ahead().upper == "SELECT":
+    if cursor.token.text == "(" or cursor.at_any("SELECT"):
         raise cursor.unsupported(
             "INVOKE of a SELECT is not available yet: only a standing query has an answer to fetch",
-            cursor.ahead().span,
+            cursor.token.span,
             "Register it: CREATE QUERY name AS SELECT …; INVOKE name;",
         )
-    name, start = _query_name(cursor, cursor.advance().span)
-    last = part_of_window(cursor) if cursor.at_sign("[") else None
-    return Invoke(*_written(cursor, start), name, last)
+    name = _query_name(cursor)
+    return Invoke(name, part_of_window(cursor) if cursor.at_sign("[") else None)
 
 
 def _show(cursor: Cursor) -> Show:
-    start = cursor.advance().span
     kind = _SHOWN.get(cursor.token.upper)
     if kind is None:
         raise cursor.expected("STREAMS, RELATIONS, QUERIES or SINKS after SHOW")
     cursor.advance()
-    chosen = selection(cursor) if kind == "query" else _like(cursor)
-    return Show(*_written(cursor, start), kind, chosen)
-
-
-def _like(cursor: Cursor) -> Selection:
-    """`[LIKE 'pattern']`, of streams, relations and sinks, which have no owner, tags or state."""
-    if cursor.at_word("WHERE"):
+    if kind != "query" and cursor.at_word(
+        "WHERE"
+    ):  # streams, relations and sinks have no owner, tags or state
         raise cursor.unsupported(
             "WHERE chooses among queries only", cursor.token.span, "SHOW … LIKE 'pattern' chooses by name."
         )
-    return selection(cursor)
+    return Show(kind, selection(cursor))
 
 
 def _describe(cursor: Cursor) -> Describe:
-    start = cursor.advance().span
-    extended = cursor.at_word("EXTENDED") and cursor.ahead().kind in ("name", "quoted")
-    if extended:
-        cursor.advance()
-    if cursor.token.upper in _KINDS and cursor.ahead().kind in ("name", "quoted"):
-        cursor.advance()
-    name = cursor.name("the name of a stream, relation or query")
-    return Describe(*_written(cursor, start), name, extended)
+    extended = _pass_before_name(cursor, "EXTENDED")
+    _pass_before_name(cursor, *_KINDS)
+    return Describe(cursor.name("the name of a stream, relation or query"), extended)
 
 
 def _punctuate(cursor: Cursor) -> Punctuate:
-    start = cursor.advance().span
-    if cursor.at_word("STREAM") and cursor.ahead().kind in ("name", "quoted"):
-        cursor.advance()
+    _pass_before_name(cursor, "STREAM")
     name = cursor.name("the stream's name")
     at = instant(cursor, "an instant") if cursor.accept("AT") else None
-    where = None
-    if cursor.accept("WHERE"):
-        where = _text(cursor, expression(cursor))
+    where = _text(cursor, expression(cursor)) if cursor.accept("WHERE") else None
     if at is None and where is None:
         raise cursor.expected("AT and the instant below which no row follows, or WHERE and a pattern")
-    return Punctuate(*_written(cursor, start), name, at, where, cursor.zone)
+    return Punctuate(name, at, where, cursor.zone)
 
 
 def _explain(cursor: Cursor) -> Statement:
-    start = cursor.advance().span
     if at_select(cursor):
         query = select(cursor)
-        return ExplainSelect(*_written(cursor, start), _text(cursor, query), query, cursor.zone)
+        return ExplainSelect(_text(cursor, query), query, cursor.zone)
     if cursor.accept("ALL"):
-        form = _form(cursor)
-        return ExplainAll(*_written(cursor, start), form)
+        return ExplainAll(_form(cursor))
     cursor.expect("QUERY", purpose=" and a name, ALL or a SELECT after EXPLAIN")
     name = cursor.name("the query's name")
-    form = _form(cursor)
-    return ExplainQuery(*_written(cursor, start), name, form)
+    return ExplainQuery(name, _form(cursor))
 
 
 def _form(cursor: Cursor) -> Form:
@@ -337,18 +290,14 @@ def _form(cursor: Cursor) -> Form:
 
 
 def _refresh(cursor: Cursor) -> RefreshRelation:
-    start = cursor.advance().span
     cursor.expect("RELATION", purpose=" after REFRESH")
-    name = cursor.name("the relation's name")
-    return RefreshRelation(*_written(cursor, start), name)
+    return RefreshRelation(cursor.name("the relation's name"))
 
 
 def _set(cursor: Cursor) -> SetTimeZone:
-    start = cursor.advance().span
     cursor.expect("TIME", "ZONE", purpose=" after SET")
     at = cursor.token.span
-    zone = cursor.string("a time zone in quotes")
-    return SetTimeZone(*_written(cursor, start), checked_zone(cursor, zone, at))
+    return SetTimeZone(checked_zone(cursor, cursor.string("a time zone in quotes"), at))
 
 
 _PARSERS: Final[dict[str, Callable[[Cursor], Statement]]] = {

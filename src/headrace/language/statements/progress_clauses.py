@@ -6,8 +6,8 @@ the promise are checked here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from headrace.catalog.definitions import Deduplication, Progressing
 from headrace.errors import Span, did_you_mean
@@ -16,6 +16,9 @@ from headrace.language.syntax.ast import Expr
 from headrace.language.syntax.cursor import Cursor
 from headrace.schema import BIGINT, BOOLEAN, DATE, INT, SMALLINT, STRING, TINYINT, Schema
 from headrace.time import Duration
+
+FILES: Final = frozenset({"csv", "json", "parquet", "arrow"})
+"""Formats read from a path."""
 
 MOST_ROWS_BEHIND: Final = 10_000
 """The maximum number of rows whose event times are stored from epoch to epoch."""
@@ -26,118 +29,91 @@ _NAMING: Final = (STRING, TINYINT, SMALLINT, INT, BIGINT, BOOLEAN, DATE)
 
 @dataclass(slots=True)
 class ProgressClauses:
-    """The clauses read so far, each once."""
+    """The clauses read so far, each once; `at` is the place of the last one that others may contradict."""
 
-    behind: int | None = None
-    external: bool = False
-    sources: tuple[str, ...] | None = None
-    folder: bool = False
-    expected: int = 1
-    step: Duration | None = None
-    heartbeat: tuple[Duration, Duration] | None = None
-    group_condition: str | None = None
-    groups: tuple[str, ...] = ()
-    patterns: bool = False
-    pattern_column: str | None = None
+    found: Progressing = field(default_factory=Progressing)
     deduplicate: Deduplication | None = None
     at: Span | None = None
 
-    def definition(self) -> Progressing:
-        """The clauses as a value."""
-        return Progressing(
-            self.behind,
-            self.external,
-            self.sources or (),
-            self.folder,
-            self.expected,
-            self.step,
-            self.heartbeat,
-            self.group_condition,
-            self.groups,
-            self.patterns,
-            self.pattern_column,
-        )
+    def add(self, at: Span | None = None, **clause: Any) -> None:
+        """Add a clause, by its fields in `Progressing`."""
+        self.found, self.at = replace(self.found, **clause), at or self.at
 
     def accept_groups(self, cursor: Cursor, schema: Schema, condition: Expr, start: Span) -> bool:
         """Pass `FOR (columns)` after the condition of PUNCTUATED BY, if it is there."""
         if not cursor.accept("FOR"):
             return False
-        _once(cursor, not self.groups, "PUNCTUATED BY … FOR or PATTERNS", start)
-        self.groups = _columns(cursor, schema, "FOR")
-        self.group_condition = cursor.text[condition.span.start : condition.span.end]
+        once(cursor, not self.found.groups, "PUNCTUATED BY … FOR or PATTERNS", start)
+        text = cursor.text[condition.span.start : condition.span.end]
+        self.add(groups=_columns(cursor, schema, "FOR"), group_condition=text)
         return True
 
     def check(self, cursor: Cursor, using: str, punctuated: bool, archive: str | None) -> None:
         """Refuse clauses that contradict each other or the source."""
-        at = self.at or cursor.before.span
-        if self.external and punctuated:
+        at, column = self.at or cursor.before.span, self.found.pattern_column
+        if self.found.external and punctuated:
             remedy = "PUNCTUATE is accepted together with PUNCTUATED BY: leave PUNCTUATED EXTERNALLY out."
             raise cursor.error("a stream is PUNCTUATED BY its rows or EXTERNALLY, not both", at, remedy)
-        if self.folder and using not in _FILES:
+        if self.found.folder and using not in FILES:
             remedy = "PROGRESS PER (column) takes the source's name from the rows."
             raise cursor.error(f"USING {using} reads no folders for PROGRESS PER FOLDER", at, remedy)
-        if self.pattern_column is not None and archive is not None and archive.lower() != "copy":
+        if column is not None and archive is not None and archive.lower() != "copy":
             remedy = "Leave the option archive out: then a copy is kept without the rows that are promises."
-            raise cursor.error(
-                f"PATTERNS IN {self.pattern_column} cannot go with archive '{archive}'", at, remedy
-            )
+            raise cursor.error(f"PATTERNS IN {column} cannot go with archive '{archive}'", at, remedy)
         if self.deduplicate is not None and archive is not None and archive.lower() != "copy":
             remedy = "Leave the option archive out: then a copy is stored that has each row once."
             raise cursor.error(f"DEDUPLICATE BY cannot go with archive '{archive}'", at, remedy)
 
 
-_FILES: Final = frozenset({"csv", "json", "parquet", "arrow"})
-
-
 def progress_clause(cursor: Cursor, schema: Schema, clauses: ProgressClauses) -> bool:
     """Pass one clause of progress; False without one."""
-    start = cursor.token.span
+    start, found = cursor.token.span, clauses.found
     if (
         cursor.at_word("SLACK")
         and cursor.ahead().kind == "number"
         and cursor.ahead(2).upper in ("ROW", "ROWS")
     ):
         cursor.advance()
-        _once(cursor, clauses.behind is None, "SLACK", start)
-        clauses.behind = _backfilling(cursor)
+        once(cursor, found.behind is None, "SLACK", start)
+        clauses.add(behind=_rows_behind(cursor))
     elif cursor.accept("PUNCTUATED", "EXTERNALLY"):
-        _once(cursor, not clauses.external, "PUNCTUATED EXTERNALLY", start)
-        clauses.external, clauses.at = True, start
+        once(cursor, not found.external, "PUNCTUATED EXTERNALLY", start)
+        clauses.add(start, external=True)
     elif cursor.at_word("PUNCTUATED", "BY", "PATTERNS") and cursor.ahead(3).upper in ("OF", "IN"):
         for _ in range(3):
             cursor.advance()
-        _once(cursor, not clauses.groups, "PUNCTUATED BY … FOR or PATTERNS", start)
-        clauses.pattern_column = _pattern_column(cursor, schema) if cursor.accept("IN") else None
+        once(cursor, not found.groups, "PUNCTUATED BY … FOR or PATTERNS", start)
+        column = _pattern_column(cursor, schema) if cursor.accept("IN") else None
         cursor.expect("OF", purpose=" and the columns that patterns apply to")
-        clauses.groups, clauses.patterns, clauses.at = _columns(cursor, schema, "PATTERNS OF"), True, start
+        groups = _columns(cursor, schema, "PATTERNS OF")
+        clauses.add(start, pattern_column=column, groups=groups, patterns=True)
     elif cursor.accept("PROGRESS", "PER"):
-        _once(cursor, clauses.sources is None and not clauses.folder, "PROGRESS PER", start)
-        _sources(cursor, schema, clauses)
-        clauses.at = start
+        once(cursor, not (found.per or found.folder), "PROGRESS PER", start)
+        clauses.add(start, **_sources(cursor, schema))
     elif cursor.accept("PROGRESS", "STEP"):
-        _once(cursor, clauses.step is None, "PROGRESS STEP", start)
-        clauses.step = _positive(cursor, "PROGRESS STEP")
+        once(cursor, found.step is None, "PROGRESS STEP", start)
+        clauses.add(step=length_after(cursor, "PROGRESS STEP"))
     elif cursor.at_word("PROGRESS"):
         cursor.advance()
         raise cursor.expected("PER or STEP after PROGRESS")
     elif cursor.accept("HEARTBEAT"):
-        _once(cursor, clauses.heartbeat is None, "HEARTBEAT", start)
+        once(cursor, found.heartbeat is None, "HEARTBEAT", start)
         cursor.expect("EVERY", purpose=" after HEARTBEAT")
-        every = _positive(cursor, "HEARTBEAT EVERY")
+        every = length_after(cursor, "HEARTBEAT EVERY")
         cursor.expect("DELAY", purpose=" and how long a row takes at most")
-        clauses.heartbeat = (every, duration(cursor, "a length of time after DELAY"))
+        clauses.add(heartbeat=(every, duration(cursor, "a length of time after DELAY")))
     elif cursor.accept("DEDUPLICATE"):
-        _once(cursor, clauses.deduplicate is None, "DEDUPLICATE BY", start)
+        once(cursor, clauses.deduplicate is None, "DEDUPLICATE BY", start)
         cursor.expect("BY", purpose=" and the columns that identify a row")
         keys = _columns(cursor, schema, "DEDUPLICATE BY", any_type=True)
-        within = _positive(cursor, "WITHIN") if cursor.accept("WITHIN") else 0
+        within = length_after(cursor, "WITHIN") if cursor.accept("WITHIN") else 0
         clauses.deduplicate, clauses.at = Deduplication(keys, within), start
     else:
         return False
     return True
 
 
-def _backfilling(cursor: Cursor) -> int:
+def _rows_behind(cursor: Cursor) -> int:
     at = cursor.token.span
     rows = cursor.whole_number("how many rows after SLACK")
     cursor.advance()
@@ -158,16 +134,18 @@ def _pattern_column(cursor: Cursor, schema: Schema) -> str:
     return column.name
 
 
-def _sources(cursor: Cursor, schema: Schema, clauses: ProgressClauses) -> None:
-    if cursor.accept("FOLDER"):
-        clauses.folder = True
-    else:
-        clauses.sources = _columns(cursor, schema, "PROGRESS PER", remedy=", or write PROGRESS PER FOLDER")
+def _sources(cursor: Cursor, schema: Schema) -> dict[str, Any]:
+    found: dict[str, Any] = (
+        {"folder": True}
+        if cursor.accept("FOLDER")
+        else {"per": _columns(cursor, schema, "PROGRESS PER", remedy=", or write PROGRESS PER FOLDER")}
+    )
     if cursor.accept("EXPECT"):
         at = cursor.token.span
-        clauses.expected = cursor.whole_number("how many sources there are after EXPECT")
-        if clauses.expected < 1:
+        found["expected"] = cursor.whole_number("how many sources there are after EXPECT")
+        if found["expected"] < 1:
             raise cursor.error("EXPECT at least one source", at)
+    return found
 
 
 def _columns(
@@ -199,14 +177,18 @@ def _columns(
     return tuple(names)
 
 
-def _positive(cursor: Cursor, word: str) -> Duration:
+def length_after(cursor: Cursor, word: str, *, smallest: Duration = 1) -> Duration:
+    """Pass the length of time of a clause; raises `UserError` where it is less than the smallest, 1 or 0."""
     start = cursor.token.span
     length = duration(cursor, f"a length of time after {word}")
-    if length <= 0:
-        raise cursor.error(f"{word} must be longer than 0", cursor.since(start))
+    if length < smallest:
+        raise cursor.error(
+            f"{word} must {'be longer than 0' if smallest else 'not be negative'}", cursor.since(start)
+        )
     return length
 
 
-def _once(cursor: Cursor, first: bool, word: str, at: Span) -> None:
+def once(cursor: Cursor, first: bool, word: str, at: Span) -> None:
+    """Raises `UserError` where a clause is not the first of its kind."""
     if not first:
         raise cursor.error(f"{word} appears twice", at)

@@ -20,8 +20,8 @@ Form: TypeAlias = Choice["text", "dot", "svg"]
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    text: str = field(compare=False)
-    span: Span = field(compare=False)
+    text: str = field(default="", compare=False, kw_only=True)
+    span: Span = field(default=Span(0, 0), compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from typing import Any, Final, TypedDict
 from headrace.catalog.definitions import StreamDefinition
 from headrace.errors import UnsupportedQuery, UserError, did_you_mean
 from headrace.language.parser.literals import interval_text
+from headrace.language.parser.quoting import identifier, string
 from headrace.language.parser.type_names import TYPES
-from headrace.language.render.expression_text import identifier, string
 from headrace.language.statements.definitions import reserved, stream_of
 from headrace.language.syntax.cursor import Cursor
 from headrace.schema import Schema
@@ -38,6 +38,7 @@ class StreamOptions(TypedDict, total=False):
     retain: timedelta | str | None
     blocks: int | None
     keep: float | None
+    latency: timedelta | str | None
     clauses: str | None
 
 
@@ -187,5 +188,8 @@ _KEYWORDS: Final[Mapping[str, _Keyword]] = {
     "retain": _Keyword(_LENGTH, "timedelta(days=7)", _option("retain", _length_text), is_option=True),
     "blocks": _Keyword("a whole number", "16", _option("blocks", _number_text), is_option=True),
     "keep": _Keyword("a number above 0 and at most 1", "0.25", _option("keep", _number_text), is_option=True),
+    "latency": _Keyword(
+        _LENGTH, "timedelta(milliseconds=20)", _option("latency", _length_text), is_option=True
+    ),
     "clauses": _Keyword("clauses of CREATE STREAM as text", "'PROGRESS STEP INTERVAL 1 MINUTE'", _text),
 }

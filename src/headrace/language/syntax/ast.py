@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Literal as Choice
 from typing import TypeAlias
 
-from headrace.algebra.expressions.expression import Value
+from headrace.algebra.expressions.expression import Constants, Value
 from headrace.algebra.query import Ago
 from headrace.errors import Span
 from headrace.schema import Type
@@ -80,6 +80,14 @@ class OneOf:
     operand: Expr
     items: tuple[Expr, ...]
     negated: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantList:
+    """The candidates of a long IN, when all are constants: the only item of their `OneOf`."""
+
+    constants: Constants
     span: Span
 
 
@@ -173,6 +181,7 @@ Expr: TypeAlias = (
     | Chain
     | Between
     | OneOf
+    | ConstantList
     | InSelect
     | Exists
     | Matches
@@ -187,7 +196,7 @@ Expr: TypeAlias = (
 def parts_of(node: Expr) -> tuple[Expr, ...]:
     """The direct subexpressions, left to right, without those inside a SELECT."""
     match node:
-        case Name() | Constant() | Exists():
+        case Name() | Constant() | ConstantList() | Exists():
             return ()
         case InSelect():
             return node.operands

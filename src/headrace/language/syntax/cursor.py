@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from headrace.errors import Span, UnsupportedQuery, UserError
 from headrace.language.syntax.ast import Select
-from headrace.language.syntax.lexer import Token, tokens
+from headrace.language.syntax.lexer import Token, tokens, tokens_of_list
 
 DEEPEST = 100
 DEEPEST_SELECT = 10
@@ -63,6 +63,12 @@ class Cursor:
     def _go(self, count: int) -> None:
         self._at += count
         self.token = self._tokens[self._at]
+
+    def split_list(self) -> None:
+        """Replace the list of constants at the cursor by the tokens of its constants."""
+        pieces = tokens_of_list(self.text, self.token)
+        self._tokens = (*self._tokens[: self._at], *pieces, *self._tokens[self._at + 1 :])
+        self._go(0)
 
     def at_word(self, *words: str) -> bool:
         """True when the next tokens are these keywords."""

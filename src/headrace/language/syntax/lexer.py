@@ -13,11 +13,14 @@ from typing import Literal as Choice
 
 from headrace.errors import Span, UserError
 
-Kind = Choice["name", "quoted", "number", "string", "sign", "end"]
+Kind = Choice["name", "quoted", "number", "string", "sign", "list", "end"]
 
 
 class Token(NamedTuple):
-    """One token. `text` is its meaning: a string's value, a quoted name's content, else the text as written."""
+    """One token. `text` is its meaning: a string's value, a quoted name's content, else the text as written.
+
+    The constants between the parentheses of a long IN are one token, of kind "list".
+    """
 
     kind: Kind
     text: str
@@ -41,6 +44,22 @@ _PIECE: Final = re.compile(
     re.VERBOSE,
 )
 """The beginning of a token, and white space after it; of comments, strings and quoted names only the first sign."""
+_NUMBER: Final = r"-?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+(?:[bB][dD]|[LSYDFlsydf])?+(?![A-Za-z0-9_])"
+_TEXT: Final = r"(?:(?i:DATE|TIMESTAMP(?:_NTZ|_LTZ)?+)\s*+)?+'[^'\\]*+(?:(?:''|\\.)[^'\\]*+)*+'"
+_NULL: Final = r"(?i:NULL)(?![A-Za-z0-9_])"
+CONSTANT: Final = re.compile(f"{_NUMBER}|{_TEXT}|{_NULL}", re.DOTALL)
+"""One constant of a list."""
+FEWEST: Final = 32
+"""A shorter list has a token, and a node of the syntax tree, for each of its constants."""
+
+
+def _list_of(one: str) -> str:
+    """Constants of one form or NULL, and commas between them."""
+    return rf"\s*+(?:{one}|{_NULL})(?:\s*+,\s*+(?:{one}|{_NULL})){{{FEWEST - 1},}}+"
+
+
+_LIST: Final = re.compile(rf"\s*+\(({_list_of(_NUMBER)}|{_list_of(_TEXT)})\s*+(?=\))", re.DOTALL)
+"""The constants after IN, up to the closing parenthesis. No quantifier gives anything back, so the time is linear."""
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([0-3][0-7]{2})|(.))", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _LARGEST_CODE_POINT: Final = 0x10FFFF
@@ -68,16 +87,20 @@ def statement_tokens(text: str) -> Iterator[tuple[Token, ...]]:
     yield (*statement, _end(text))
 
 
+def tokens_of_list(text: str, listed: Token) -> list[Token]:
+    """The tokens of the constants of a token of kind "list", in their places."""
+    return list(_pieces(text[: listed.span.end], listed.span.start))
+
+
 def _end(text: str) -> Token:
     return Token("end", "", Span(len(text), len(text)))
 
 
-def _pieces(text: str) -> Iterator[Token]:
-    at = 0
+def _pieces(text: str, at: int = 0) -> Iterator[Token]:
     while at < len(text):
         piece = _PIECE.match(text, at)
         if piece is None:
-            raise _nothing(text, at)
+            raise _unexpected(text, at)
         kind = piece.lastgroup or ""
         if kind == "comment":
             at = _after_comment(text, at)
@@ -92,26 +115,22 @@ def _pieces(text: str) -> Iterator[Token]:
             word = piece.group(kind)
             end = start + len(word)
             if kind == "name":
-                yield _new(Token, ("name", word, _new(Span, (start, end)), word.upper()))
+                upper = word.upper()
+                yield _new(Token, ("name", word, _new(Span, (start, end)), upper))
+                if upper == "IN" and (listed := _LIST.match(text, at)) is not None:
+                    yield from _listed(text, listed)
+                    at = listed.end()
             elif kind == "sign":
                 yield _new(Token, ("sign", word, _new(Span, (start, end)), ""))
             else:
                 yield _number(text, start, end)
 
 
-def differs_in_layout_only(one: str, other: str) -> bool:
-    """True when two texts differ in white space, comments and the case of bare words only.
-
-    Raises `UserError` as `tokens` does.
-    """
-    return _spelled(one) == _spelled(other)
-
-
-def _spelled(text: str) -> list[tuple[str, str]]:
-    return [
-        ("name", token.text.lower()) if token.kind in ("name", "quoted") else (token.kind, token.text)
-        for token in tokens(text)
-    ]
+def _listed(text: str, listed: re.Match[str]) -> Iterator[Token]:
+    """The opening parenthesis, and the constants after it as one token."""
+    start, end = listed.span(1)
+    yield Token("sign", "(", Span(start - 1, start))
+    yield Token("list", text[start:end], Span(start, end))
 
 
 def _is_raw(text: str, end: int, word: str) -> bool:
@@ -145,7 +164,7 @@ def _quoted(text: str, at: int) -> Token:
     return _string(text, at) if first in "'\"" else _raw_string(text, at)
 
 
-def _nothing(text: str, at: int) -> UserError:
+def _unexpected(text: str, at: int) -> UserError:
     return UserError(
         f"no token begins with the character {text[at]!r}",
         span=Span(at, at + 1),
@@ -175,7 +194,7 @@ def _string(text: str, start: int) -> Token:
         elif text.startswith(quote, at + 1):
             at += 2
         else:
-            return Token("string", _unescape(text[start + 1 : at], quote), Span(start, at + 1))
+            return Token("string", unescaped(text[start + 1 : at], quote), Span(start, at + 1))
     raise _unclosed(text, start, "string", quote)
 
 
@@ -196,7 +215,7 @@ def _unclosed(text: str, start: int, what: str, quote: str) -> UserError:
     )
 
 
-def _unescape(body: str, quote: str) -> str:
+def unescaped(body: str, quote: str) -> str:
     """The text between the quotes, with doubled quotes and backslashes resolved in one pass, left to right."""
     if "\\" not in body:
         return body.replace(quote * 2, quote)

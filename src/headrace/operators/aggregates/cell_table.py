@@ -22,6 +22,8 @@ from headrace.schema import to_arrow
 
 KEY: Final = "__key"
 SLOT: Final = "__slot"
+FIRST_KEY: Final = "k0"
+"""The first group key: of the cells of several queries, the query's number."""
 _FIRST_CELL: Final = "p0_0"
 """The count of rows, which every table of partials has."""
 _MOST_LIGHT_COLUMNS: Final = 6

@@ -20,18 +20,22 @@ from headrace.time import FOREVER, Duration, Instant
 if TYPE_CHECKING:
     from headrace.algebra.query import SortKey
     from headrace.algebra.windows.context import Context
+    from headrace.operators.families.cohort import Cohort
     from headrace.operators.on_demand.selection import Selection
     from headrace.operators.output.output_stage import Finish
     from headrace.operators.panes.emission_limit import EmissionCap
     from headrace.operators.panes.panes import Panes
     from headrace.operators.panes.subwindows import Subwindows
     from headrace.operators.rows.row_pipeline import RowStep
+    from headrace.operators.rows.row_state import RowLayout
     from headrace.operators.time_windows.group_punctuation import GroupAdvance
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
 SLOT: Final = "__slot"
 WINDOW: Final = "__window"
 AT: Final = "__at"
+QUERY_NUMBER: Final = "__member"
+"""The column of a query's number in rows of several queries of a family; see `headrace.operators.families`."""
 
 Sections: TypeAlias = Mapping[str, pa.Table]
 """State tables by section name; every row carries its slot in the column `__slot`."""
@@ -107,6 +111,16 @@ class Step:
     revised_windows: Windows = ()
     """Windows that were emitted before and that `results` revises because of a late row."""
     emitted_counts: EmittedCounts = NOTHING_EMITTED
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyStep:
+    """What `advance_family` returns: sections to append to the family's state, and by operator id each query's `Step`,
+    which has no state of its own.
+    """
+
+    state: Sections
+    steps: Mapping[str, Step]
 
 
 class Scanner(Protocol):
@@ -262,20 +276,58 @@ class BaseOperator(StateOwner):
 
     @property
     def family_key(self) -> str | None:
-        """The name of its family, equal for all queries of its shape; None if it has its own state."""
+        """The name of its family, equal for all queries of its shape; None if it has its own state. See `FamilyMember`."""
         return None
+
+    @property
+    def former_state(self) -> str | None:
+        """Its state's name in an earlier version; None if that was the same."""
+        return None
+
+    def in_family(self) -> Operator:
+        """The operator with the name of its family, if its query can have one."""
+        return self
 
     def without_family(self) -> Operator:
         """The operator with its own state."""
         return self
 
+    @property
+    def extent(self) -> int:
+        """The extent of its window, if queries of its family differ in it: microseconds, or a number of rows."""
+        return 0
+
+    @property
+    def own_slot(self) -> int:
+        """The slot of its rows that have no key."""
+        return 0
+
     def together(self, queries: Sequence[Operator]) -> Operator:
-        """One operator for the family's queries that advance together; itself if it has its own state."""
+        """One operator over the state of these queries of its family; itself if it has its own state."""
         return self
 
-    def for_family(self, deltas: Sections) -> Sections:
-        """Its deltas as rows of its family's state."""
-        return deltas
+    def for_family(self, sections: Sections) -> Sections:
+        """Sections of its own, such as its deltas, as rows of its family's state."""
+        return sections
+
+    @property
+    def family_rows(self) -> RowLayout | None:
+        """What it stores of each row, if rows of its family are scanned together."""
+        return None
+
+    def family_deltas(self, rows: pa.Table | None, first: Instant) -> Sections:
+        """Of an operator for several queries: the deltas of their stored rows, which have their number.
+
+        `first` is the first instant of all rows that were scanned, the last of time without rows.
+        """
+        return {}
+
+    def advance_family(
+        self, cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> FamilyStep:
+        """`advance` of a cohort of its family, in one step; runs and deltas hold only rows of these queries."""
+        step = self.advance(runs, deltas, advance)
+        return FamilyStep(step.state, {self.id: step})
 
     def owners(
         self, queries: Sequence[Operator], advance_of: Callable[[Operator], Advance]

@@ -1,10 +1,16 @@
-"""Families: queries with the same windows and aggregates under different conditions, which store their state together.
+"""Families: queries that differ only in conditions, columns and extents of windows, and store their state together.
 
-A thousand alerts differ in their WHERE, their HAVING and their columns, hardly ever in their windows. Such queries are
-a *family*: one set of tables holds the partials of all of them, with the query's number as the first group key, so that
-sealing panes, building blocks and combining windows are done once for all, whatever their number. Each query keeps its
-own progress: a *cohort* is those queries that have the same `Advance`, and the rest of the family's rows wait. Source:
-CACQ and PSoup (queries as data).
+A thousand alerts differ in their WHERE, their HAVING and their columns, hardly ever in their aggregates. Such queries are
+a *family*: one set of tables holds the rows of all of them, each with its query's number (of cells it is the first group
+key), so that an epoch is one pass over the tables for all queries, whatever their number. Each query keeps its own
+progress: a *cohort* is those queries that have the same `Advance`, and the rest of the family's rows wait. What differs
+from query to query is data: an array by number (`extents.Extents`), or a plan by which rows are finished (`finishing`).
+Source: CACQ and PSoup (queries as data).
+
+Contract. A class of operators has families when it extends `member.FamilyMember` with a field `family`, the hash of
+what its queries have in common (`family_name`), and defines `together` (one operator over all rows, used to compact
+them) and `advance_family` (one step for a cohort, which splits results by query). Its own sections become the family's
+by `numbered`. All else, such as cohorts, expiry and deltas, follows, and callers ask for no class.
 """
 
 from __future__ import annotations
@@ -14,18 +20,18 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Column
+from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY
 from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.group_codes import Ints, ints
-from headrace.operators.base.operator import (
-    Operator,
-)
+from headrace.operators.base.operator import QUERY_NUMBER, Operator
+from headrace.operators.panes.panes import Panes
 
 if TYPE_CHECKING:
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -33,22 +39,17 @@ if TYPE_CHECKING:
 ROW_LAYOUT_SUFFIX: Final = "/rows"
 """Suffix of a state's name in `row_layout_states`: all its rows are stored as rows as they arrive, without folding."""
 
-QUERY_NUMBER: Final = "__member"
-"""The column of the query's number where the windows of a whole family are computed at once: its first group key."""
-
-STORED_QUERY_NUMBER: Final = "k0"
-"""The name of that column in a state table, where group keys are named by their position."""
-
 _NUMBERED: Final = re.compile(r"q(\d+)")
 
 
 def in_family(operator: PaneAggregate) -> PaneAggregate:
     """The operator with the name of its family, if its query is in the query log and its shape allows it."""
-    if operator.answers_empty or operator.revisions is not None or not _NUMBERED.fullmatch(operator.id):
+    if operator.answers_empty or operator.revisions is not None or not is_numbered(operator.id):
         return operator
     if uses_synopses(operator.aggregates):
         return operator
-    window = (operator.stream, operator.panes, operator.range, operator.window_alias)
+    panes = operator.panes
+    window = (operator.stream, panes.grid, panes.back is None, operator.window_alias)
     shape = (window, operator.keys, operator.aggregates)
     is_plain = all(isinstance(key.expression, Column) for key in operator.keys) and all(
         (item.call.share, item.call.most, item.call.half_life) == (None, None, None)
@@ -56,20 +57,29 @@ def in_family(operator: PaneAggregate) -> PaneAggregate:
         and isinstance(item.call.argument, Column | None)
         for item in operator.aggregates
     )
-    name = _of_plain(shape) if is_plain else _name(shape)
+    name = _of_plain(shape) if is_plain else family_name(shape)
     return _with_shared_parts(replace(operator, family=name))
 
 
-def _name(shape: object) -> str:
+def is_numbered(operator_id: str) -> bool:
+    """Whether it is the id of a registered query, which has a number."""
+    return _NUMBERED.fullmatch(operator_id) is not None
+
+
+def family_name(shape: object) -> str:
+    """The name of a family: a hash of what its queries have in common."""
     return f"f{hashlib.blake2b(repr(shape).encode(), digest_size=9).hexdigest()}"
 
 
-_of_plain: Final = lru_cache(4096)(_name)
+_of_plain: Final = lru_cache(4096)(family_name)
 """Cached for shapes without constants: a cache key compares by `==`, which does not separate 0.0 from -0.0."""
 
 
 _shared_shapes: Final[dict[str, PaneAggregate]] = {}
-"""The first operator of each family: its panes, keys and aggregates are those of all."""
+"""The first operator of each family: its keys and aggregates are those of all."""
+
+_shared_panes: Final[dict[Panes, Panes]] = {}
+"""Equal panes as one object."""
 
 _shared_finishes: Final[dict[object, PaneAggregate]] = {}
 """The first operator with each finish in a family."""
@@ -79,7 +89,8 @@ _MOST_SHARED: Final = 4096
 
 def _with_shared_parts(operator: PaneAggregate) -> PaneAggregate:
     """The operator, with parts equal to those of its family as the same objects: less to store and to send."""
-    for shared in (_shared_shapes, _shared_finishes):
+    shared: dict[Any, Any]
+    for shared in (_shared_shapes, _shared_finishes, _shared_panes):
         if len(shared) >= _MOST_SHARED:
             shared.clear()
     above = operator.finish
@@ -91,7 +102,7 @@ def _with_shared_parts(operator: PaneAggregate) -> PaneAggregate:
     by_finish = _shared_finishes.setdefault(finish, operator)
     return replace(
         operator,
-        panes=by_family.panes,
+        panes=_shared_panes.setdefault(operator.panes, operator.panes),
         keys=by_family.keys,
         aggregates=by_family.aggregates,
         finish=by_finish.finish,
@@ -118,6 +129,45 @@ def state_name(operator: Operator) -> str:
     return operator.family_key or operator.id
 
 
+def numbers_in(table: pa.Table) -> Ints:
+    """The number of the query of each row of a family's state."""
+    return ints(table, FIRST_KEY if KEY in table.column_names else QUERY_NUMBER)
+
+
+def numbered(table: pa.Table, number: int | Ints) -> pa.Table:
+    """A table of one query's state as rows of its family's: of cells the number is the first key, else a column.
+
+    `number` is that of all rows, or of each.
+    """
+    column = pa.array(np.broadcast_to(np.asarray(number, np.int64), table.num_rows))
+    if KEY not in table.column_names:
+        return table.append_column(QUERY_NUMBER, column)
+    names, keys = table.column_names[2:], 0
+    while keys < len(names) and names[keys] == f"k{keys}":
+        names[keys], keys = f"k{keys + 1}", keys + 1
+    return pa.table(
+        [*table.columns[:2], column, *table.columns[2:]], names=[*table.column_names[:2], FIRST_KEY, *names]
+    )
+
+
+def number_last(table: pa.Table) -> pa.Table:
+    """The table with the column of the number, if it has one, where `numbered` adds it."""
+    names = table.column_names
+    if QUERY_NUMBER not in names:
+        return table
+    return table.select([*(name for name in names if name != QUERY_NUMBER), QUERY_NUMBER])
+
+
+def unnumbered(table: pa.Table) -> pa.Table:
+    """The inverse, for a table with rows of one query."""
+    if KEY not in table.column_names:
+        return table.drop_columns([QUERY_NUMBER])
+    names, key = table.column_names, 3
+    while key < len(names) and names[key] == f"k{key - 2}":
+        names[key], key = f"k{key - 3}", key + 1
+    return table.rename_columns(names).remove_column(2)
+
+
 @dataclass(frozen=True, slots=True)
 class QueryRowCounts:
     """Rows per query in a state table: numbers ascending."""
@@ -128,7 +178,7 @@ class QueryRowCounts:
     @staticmethod
     def of(table: pa.Table) -> QueryRowCounts:
         """Count a table's rows by query."""
-        numbers, rows = np.unique(ints(table, STORED_QUERY_NUMBER), return_counts=True)
+        numbers, rows = np.unique(numbers_in(table), return_counts=True)
         return QueryRowCounts(numbers, rows)
 
     def among(self, queries: Ints) -> Ints:

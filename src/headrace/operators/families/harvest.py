@@ -4,35 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.operators.aggregates.cell_table import KEY
-from headrace.operators.base.group_codes import flat, ints
-from headrace.operators.base.operator import Operator, Scanned, Sections
-from headrace.operators.families.cohort import together
-from headrace.operators.families.family import QueryRowCounts, number_of, state_name
-from headrace.operators.panes.adaptive_panes import SPARSE_OPEN
-
-if TYPE_CHECKING:
-    from headrace.operators.time_windows.pane_aggregate import PaneAggregate
-
-
-def numbered(operator: PaneAggregate, sections: Sections) -> Sections:
-    """An operator's deltas as rows of its family's state: with its number as the first group key."""
-    layouts = together((operator,)).layouts
-    number = number_of(operator.id)
-    schemas = {f"open{index}": layout.schema() for index, layout in enumerate(layouts)}
-    schemas[SPARSE_OPEN] = layouts[0].row_schema()
-    return {name: _with_query_number(schemas[name], table, number) for name, table in sections.items()}
-
-
-def _with_query_number(schema: pa.Schema, table: pa.Table, number: int) -> pa.Table:
-    columns = [flat(column) for column in table.columns]
-    query = pa.array(np.full(table.num_rows, number, np.int64))
-    return pa.table([*columns[:2], query, *columns[2:]], schema=schema)
+from headrace.operators.base.group_codes import ints
+from headrace.operators.base.operator import Operator, Scanned
+from headrace.operators.families.family import QueryRowCounts, state_name
 
 
 @dataclass(slots=True)
@@ -60,7 +39,7 @@ class ScanOutput:
         for number, rows in zip(
             query_row_counts.numbers.tolist(), query_row_counts.rows.tolist(), strict=True
         ):
-            self.delta_rows[f"q{number}"] = rows
+            self.delta_rows[f"q{number}"] = self.delta_rows.get(f"q{number}", 0) + rows
 
     def join(self, other: ScanOutput) -> None:
         """Add what scanners of other operators made."""
@@ -71,10 +50,12 @@ class ScanOutput:
 
 
 def gathered(tables: Sequence[pa.Table]) -> pa.Table:
-    """Rows of several queries in the order of blocks, as one table."""
+    """Rows of several queries as one table, cells in the order of blocks."""
     if len(tables) == 1:
         return tables[0]
     whole = pa.concat_tables(tables)
+    if KEY not in whole.column_names:
+        return whole
     keys = ints(whole, KEY)
     if not (np.diff(keys) < 0).any():
         return whole

@@ -19,7 +19,7 @@ import pyarrow as pa
 from headrace.algebra.windows.window import CHANGE
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, flat, group, ints
-from headrace.operators.base.operator import AT, WINDOW
+from headrace.operators.base.operator import AT, QUERY_NUMBER, WINDOW
 from headrace.operators.output.output_stage import Finish, finish, without_repeats
 from headrace.time import BEGINNING, Instant
 
@@ -54,6 +54,13 @@ class Items:
     def rows(self) -> int:
         """Number of items."""
         return len(self.begin)
+
+    def take(self, rows: Ints) -> Items:
+        """Some of the items."""
+        picked = pa.array(rows)
+        columns = {name: flat(column).take(picked) for name, column in self.columns.items()}
+        failed = None if self.failed is None else self.failed[rows]
+        return Items(columns, self.begin[rows], self.end[rows], failed)
 
 
 Emitted = tuple[pa.Table | None, tuple[Rejected, ...]]
@@ -94,8 +101,12 @@ def emit_changes(
 
 
 def outputs(rows: pa.Table) -> list[pa.Array]:
-    """The columns that the user sees."""
-    return [flat(rows.column(name)) for name in rows.column_names if not name.startswith("__")]
+    """The columns that the user sees, and the query's number where there are several queries."""
+    return [
+        flat(rows.column(name))
+        for name in rows.column_names
+        if not name.startswith("__") or name == QUERY_NUMBER
+    ]
 
 
 def consolidated(rows: pa.Table, instants: Ints, signs: Ints, emit_mode: EmitMode) -> pa.Table:

@@ -70,6 +70,8 @@ def _setting(name: str, value: Any) -> Iterator[str]:
             yield from value.display()
         case _ if name == "emit_mode":
             yield f"emits {_EMIT_MODES.get(value, value)}"
+        case _ if name == "family":
+            yield "stores its state with queries that differ only in conditions, columns and the window's extent"
         case _ if name in ("range", "gap"):
             yield f"{words}: {render_duration(value)}"
         case True:

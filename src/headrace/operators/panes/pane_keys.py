@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.aggregates.cell_table import KEY
-from headrace.operators.base.group_codes import Ints, flat, ints
+from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.panes.panes import HIGHEST
 
-_LEVEL: Final = 1 << 57
+_BITS: Final = 57
+_LEVEL: Final = 1 << _BITS
 _MIDDLE: Final = 1 << 56
 
 
@@ -32,6 +33,20 @@ def block_key(level: int, block: int) -> int:
 def pane_keys(panes: Ints) -> Ints:
     """The keys of level-0 blocks."""
     return panes + _MIDDLE
+
+
+def levels_and_blocks(keys: Ints) -> tuple[Ints, Ints]:
+    """The level and the number of the block of each key; the inverse of `block_key`."""
+    levels = keys >> _BITS
+    return levels, keys - levels * _LEVEL - _MIDDLE
+
+
+def levels_of(table: pa.Table) -> range:
+    """The levels of the blocks of a sorted table, from the first row's to the last row's."""
+    if not table.num_rows:
+        return range(0)
+    keys = ints(table, KEY)
+    return range(keys.item(0) >> _BITS, (keys.item(-1) >> _BITS) + 1)
 
 
 def between(tables: Iterable[pa.Table], low: int, high: int) -> list[pa.Table]:
@@ -90,11 +105,31 @@ def cover(first: int, stop: int, top: int) -> list[tuple[int, int]]:
     return blocks
 
 
+def covers(first: Ints, stop: Ints, tops: Ints) -> tuple[Ints, Ints]:
+    """`cover` of many intervals: the keys of blocks, and for each the index of its interval."""
+    keys, owners = [first[:0]], [first[:0]]
+    owner = np.arange(len(first))
+    level = 0
+    while len(owner):
+        at_top = tops == level
+        copies = np.where(at_top, stop - first, first & 1)
+        last = ~at_top & ((stop & 1) == 1)
+        left = np.repeat(np.arange(len(owner)), copies)
+        step = np.arange(len(left)) - np.repeat(np.cumsum(copies) - copies, copies)
+        keys += [first[left] + step + block_key(level, 0), stop[last] - 1 + block_key(level, 0)]
+        owners += [owner[left], owner[last]]
+        above = ~at_top & (first + copies < stop - last)
+        first, stop = (first + copies)[above] >> 1, (stop - last)[above] >> 1
+        owner, tops, level = owner[above], tops[above], level + 1
+    return np.concatenate(keys), np.concatenate(owners)
+
+
 def extent(tables: Sequence[pa.Table]) -> tuple[int, int] | None:
     """The least and greatest pane among rows of level 0 (tables sorted by key)."""
     low, high = block_key(0, 0) - block_key(0, HIGHEST), block_key(0, HIGHEST)
-    ends = []
-    for table in between(tables, low, high):
-        keys = flat(table.column(KEY))
-        ends.append((keys[0].as_py() - block_key(0, 0), keys[-1].as_py() - block_key(0, 0)))
-    return (min(end[0] for end in ends), max(end[1] for end in ends)) if ends else None
+    ends = [
+        (keys.item(0), keys.item(-1)) for table in between(tables, low, high) if len(keys := ints(table, KEY))
+    ]
+    if not ends:
+        return None
+    return min(first for first, _ in ends) - block_key(0, 0), max(last for _, last in ends) - block_key(0, 0)

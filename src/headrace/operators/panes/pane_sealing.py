@@ -13,14 +13,22 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headrace.algebra.query import Revisions
-from headrace.operators.aggregates.cell_table import KEY, Layout, merge
+from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY, Layout, merge
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import Advance, Sections
 from headrace.operators.panes.adaptive_panes import SPARSE_OPEN, SPARSE_SEALED, in_order, settle
 from headrace.operators.panes.closed_panes import ClosedPanes
 from headrace.operators.panes.late_panes import into_blocks, settled_at
-from headrace.operators.panes.pane_keys import between, block_key, extent, parted
+from headrace.operators.panes.pane_keys import (
+    between,
+    block_key,
+    extent,
+    levels_and_blocks,
+    levels_of,
+    parted,
+)
 from headrace.operators.panes.panes import HIGHEST, LOWEST, Panes
+from headrace.operators.panes.window_lengths import WindowLengths
 from headrace.time import BEGINNING, Instant
 
 
@@ -41,6 +49,8 @@ class PaneStore:
     top: int
     revisions: Revisions | None
     row_layout_limit: int | None
+    lengths: WindowLengths | None = None
+    """Of the windows of several queries, where these differ; `panes` are those of the longest."""
 
     def seal(
         self,
@@ -76,6 +86,8 @@ class PaneStore:
         live = self.live(made, settled_at(advance.punctuation, self.revisions))
 
         def ended() -> list[pa.Table]:
+            if not expired and before >= since:
+                return []
             return self._with_blocks(layout, self._merged(layout, expired), sealed, before, since)
 
         closed_panes = ClosedPanes([*sealed, *made], expired, ended)
@@ -119,11 +131,24 @@ class PaneStore:
         horizon = self._horizon(settled)
         if horizon is None:
             return list(tables)
-        return [
-            table
-            for level in range(self.top + 1)
-            for table in between(tables, block_key(level, horizon >> level), block_key(level, HIGHEST))
+        live = [
+            part
+            for table in tables
+            for level in levels_of(table)
+            if level <= self.top
+            for part in between([table], block_key(level, horizon >> level), block_key(level, HIGHEST))
         ]
+        return live if self.lengths is None else self._of_each(self.lengths, live, settled)
+
+    def _of_each(self, lengths: WindowLengths, live: Sequence[pa.Table], settled: Instant) -> list[pa.Table]:
+        """The rows that a window of their own query may hold."""
+        window, own = self.panes.last_closed(settled) + 1, []
+        for table in live:
+            needed = lengths.still_needed(
+                ints(table, FIRST_KEY), *levels_and_blocks(ints(table, KEY)), window
+            )
+            own += [table] if needed.all() else [table.filter(pa.array(needed))] if needed.any() else []
+        return own
 
     def _horizon(self, settled: Instant) -> int | None:
         """The first pane of the first window that ends after `settled`; None for landmark windows."""

@@ -51,6 +51,11 @@ class Panes:
         yield f"a window ends every {render_duration(self.slide)}"
 
     @property
+    def grid(self) -> tuple[Duration, Instant, Duration]:
+        """What panes and the ends of windows depend on: windows with equal grids differ only in their lengths."""
+        return self.slide, self.anchor, self.cut
+
+    @property
     def per_slide(self) -> int:
         """Panes in one slide: 1 or 2."""
         return 2 if self.cut else 1
@@ -125,8 +130,8 @@ class Panes:
                 )
         return tuple(ranges)
 
-    def window_bounds(self, windows: Ints, range_: Duration | None) -> tuple[Ints, Ints]:
-        """Starts and ends of windows, in microseconds."""
+    def window_bounds(self, windows: Ints, range_: Duration | Ints | None) -> tuple[Ints, Ints]:
+        """Starts and ends of windows, in microseconds; `range_` is of all or of each."""
         ends = self.anchor + windows * self.slide
         if range_ is None:
             return np.full(len(windows), np.iinfo(np.int64).min), ends

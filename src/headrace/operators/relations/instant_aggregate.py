@@ -8,24 +8,30 @@ row is retracted. `[ROWS n]` stores its rows and emits from them in one order, w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.operators.aggregates.aggregate_calls import lift
-from headrace.operators.aggregates.cell_table import KEY, fresh_slots, gather, merge
+from headrace.operators.aggregates.cell_table import KEY, fresh_slots, merge
 from headrace.operators.aggregates.group_by import Grouped
+from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.group_codes import Ints, flat, group, ints
-from headrace.operators.base.operator import SLOT, Advance, Sections, Step
+from headrace.operators.base.operator import SLOT, Advance, FamilyStep, Operator, Sections, Step
+from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.extents import Extents, only_slots
+from headrace.operators.families.family import number_last, unnumbered
+from headrace.operators.families.finishing import NUMBER, emit_items
+from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
 from headrace.operators.panes.subwindows import Subwindows
-from headrace.operators.partials.encoding import rows_partial
+from headrace.operators.relations.instant_cells import arrived, folded, holding, tables_of
 from headrace.operators.relations.instant_rows import Validity, span_of, touched
-from headrace.operators.relations.instant_scanner import InstantScanner
+from headrace.operators.relations.instant_scanner import InstantScanner, instant_deltas
 from headrace.operators.relations.instant_subwindow import CELLS, FIRST, at_now
 from headrace.operators.relations.interval_buckets import SECTION as LIVE
 from headrace.operators.relations.interval_buckets import IntervalBlocks, store_of
@@ -40,7 +46,7 @@ from headrace.operators.relations.interval_groups import (
 )
 from headrace.operators.relations.interval_segments import Intervals, intervals_of
 from headrace.operators.rows.row_pipeline import RowStep
-from headrace.operators.rows.row_state import ROWS, Held, RowLayout, hold
+from headrace.operators.rows.row_state import ROWS, RowLayout, hold
 from headrace.schema import to_arrow
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
@@ -51,7 +57,7 @@ _EXPIRES: Final = "__expires"
 
 
 @dataclass(frozen=True, slots=True)
-class InstantAggregate(RowOperator):
+class InstantAggregate(RowFamilyMember, RowOperator):
     """`Finish(Aggregate(Windowed(TimeRange | Unbounded | Rows)))` of one query.
 
     `rows` defines how rows are scanned; its stored values are the inputs of `grouped`, routed by the group's keys or to
@@ -70,11 +76,49 @@ class InstantAggregate(RowOperator):
     sums_up: bool = True
     """Whether cells are summed by intervals of time; not if they are approximate and recomputed each time."""
     rule: str = ""
+    family: str | None = None
+    """The name of the state it shares with queries of its shape."""
+    queries: Extents | None = None
+    """Of an operator for several queries of a family: their extents. Their number is the first group key."""
 
     @property
     def is_global(self) -> bool:
         """True without GROUP BY: there is one row from the first instant on."""
-        return not self.grouped.keys
+        return len(self.grouped.keys) == (self.queries is not None)
+
+    @property
+    def extent(self) -> int:
+        """The length or the count of its window."""
+        return self.validity.extent
+
+    @property
+    def shape(self) -> tuple[object, ...] | None:
+        """Windows of one kind, equal stored values, groups and aggregates."""
+        if uses_synopses(self.grouped.aggregates):
+            return None
+        rows = (self.rows.values, self.rows.routing)
+        return (
+            self.stream,
+            self.validity.kind,
+            rows,
+            self.grouped,
+            self.emit_mode,
+            self.needs_all,
+            self.sums_up,
+        )
+
+    @property
+    def extents(self) -> Extents:
+        """Of its queries, or its own."""
+        return self.queries or Extents.alone(self)
+
+    def together(self, queries: Sequence[Operator]) -> InstantAggregate:
+        """One operator for all queries of its family, grouped by query first."""
+        if self.family is None:
+            return self
+        grouped = Grouped((NUMBER, *self.grouped.keys), self.grouped.aggregates)
+        rows = replace(self.rows, by_query=True)
+        return replace(self, family=None, grouped=grouped, rows=rows, queries=Extents.of(queries))
 
     @property
     def folds(self) -> bool:
@@ -84,11 +128,11 @@ class InstantAggregate(RowOperator):
     @property
     def buckets(self) -> tuple[IntervalBlocks, ...]:
         """The blocks of each store's cells that neither enter nor leave in an epoch, if rows expire after a time."""
-        length = self.validity.length if self.sums_up else None
-        if not self.folds or length is None:
+        if not (self.sums_up and self.folds) or self.validity.length is None:
             return ()
+        extents = self.extents
         return tuple(
-            IntervalBlocks(layout, length, store) for store, layout in enumerate(self.grouped.layouts)
+            IntervalBlocks(layout, extents, store) for store, layout in enumerate(self.grouped.layouts)
         )
 
     @property
@@ -115,7 +159,28 @@ class InstantAggregate(RowOperator):
         now: Instant,
     ) -> pa.Table | None:
         """R(now) of the last `length`, as changes."""
+        if self.family is not None:
+            runs = [{name: unnumbered(table) for name, table in run.items()} for run in runs]
         return at_now(self, runs, length, now)
+
+    @property
+    def stored_names(self) -> list[str]:
+        """The stored values that `grouped` reads."""
+        return [*self.rows.query_names, *self.rows.names[self.validity.partitions :]]
+
+    def family_deltas(self, rows: pa.Table | None, first: Instant) -> Sections:
+        """The rows of all queries, folded together."""
+        return instant_deltas(self, rows, first)
+
+    def slots_of_groups(self, keys: Sequence[pa.Array], count: int) -> np.ndarray:
+        """The slots of groups: by their keys, or that of their query."""
+        routed_to = self.rows.slot if self.rows.routing is None else None
+        if self.queries is None:
+            return fresh_slots(keys, count, routed_to)
+        if routed_to is None:
+            return fresh_slots(keys[1:], count, None)
+        slots: np.ndarray = self.queries.slots[self.queries.places_of(keys[0].to_numpy())]
+        return slots
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> InstantScanner:
         """Folds a task's rows, or stores them."""
@@ -123,35 +188,67 @@ class InstantAggregate(RowOperator):
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit what changes at the instants below punctuation."""
-        span = span_of(advance, self.emit_mode)
-        state = _arrived(self, runs, deltas, span)
-        if span.limit <= span.emitted_to:
+        state, items, span = self.changed(runs, deltas, advance)
+        if items is None:
             return Step(state)
+        return Step(state, *emit(self.finish, items, span, self.emit_mode))
+
+    def advance_family(
+        self, cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> FamilyStep:
+        """The changes of all groups of all queries in one step, then emitted by query."""
+        state, items, span = self.together(cohort.queries).changed(runs, deltas, advance)
+        return FamilyStep(state, emit_items(cohort, items, span, self.emit_mode))
+
+    def changed(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> tuple[dict[str, pa.Table], Items | None, Span]:
+        """New state, and the rows of groups that have an event below punctuation, with the intervals in which they hold."""
+        span = span_of(advance, self.emit_mode)
+        state = arrived(self, runs, deltas, span)
+        if span.limit <= span.emitted_to:
+            return state, None, span
         sections = [*runs, state] if self.buckets else [*runs, *deltas]
-        first = min((_earliest(section[FIRST]) for section in sections if FIRST in section), default=FOREVER)
-        timed = _folded(self, sections, span) if self.folds else _stored_rows(self, sections, span)
-        last_emitted = _last_emitted(self, runs, span)
+        first = self._first_instants(sections)
+        timed, slots = (
+            folded(self, sections, span) if self.folds else (_stored_rows(self, sections, span), None)
+        )
+        last_emitted = _last_emitted(self, only_slots(tables_of(runs, LAST_EMITTED), slots), span)
         groups = coded(
             timed,
             [last_emitted.column(name) for name in self._key_names()],
             last_emitted.num_rows,
-            is_global=self.is_global,
+            self._permanent_groups(),
         )
-        codes, begin, end = groups.codes, timed.begin, timed.end
-        if self.is_global:
-            codes, begin, end = np.r_[codes, 0], np.r_[begin, first], np.r_[end, FOREVER]
+        codes = np.r_[groups.codes, groups.permanent]
+        begin = np.r_[timed.begin, first]
+        end = np.r_[timed.end, np.full(len(first), FOREVER)]
         intervals = intervals_of(codes, begin, end, span)
         for store in self.buckets:
-            state.update(store.completed(runs, _of(sections, f"{CELLS}{store.store}"), span))
+            state.update(store.completed(runs, tables_of(sections, f"{CELLS}{store.store}"), span))
         if not intervals.count:
-            return Step(state)
-        if self.folds:
-            items, after = _by_last_emitted(self, groups, intervals, last_emitted, span)
-            state.update({LAST_EMITTED: after} if after.num_rows else {})
-        else:
-            items = _by_rows(self, groups, intervals, span, first)
-        results, rejected = emit(self.finish, items, span, self.emit_mode)
-        return Step(state, results, rejected)
+            return state, None, span
+        if not self.folds:
+            return state, _by_rows(self, groups, intervals, span, first), span
+        items, after = _by_last_emitted(self, groups, intervals, last_emitted, span)
+        state.update({LAST_EMITTED: after} if after.num_rows else {})
+        return state, items, span
+
+    def _permanent_groups(self) -> tuple[Sequence[pa.Array], int]:
+        """The keys of groups that are there also without rows, and how many there are: one for each query without GROUP BY."""
+        if not self.is_global:
+            return (), 0
+        return ([pa.array(self.queries.numbers)], self.queries.count) if self.queries else ((), 1)
+
+    def _first_instants(self, sections: Sequence[Sections]) -> Ints:
+        """The first instant of each query without GROUP BY."""
+        if not self.is_global:
+            return np.empty(0, np.int64)
+        extents = self.extents
+        first = np.full(extents.count, FOREVER)
+        for table in tables_of(sections, FIRST):
+            np.minimum.at(first, extents.places(table), ints(table, KEY))
+        return first
 
     def _key_names(self) -> list[str]:
         return [key.name for key in self.grouped.keys]
@@ -165,7 +262,9 @@ class InstantAggregate(RowOperator):
         """Fold what never expires; drop expired cells, and emitted rows that were emitted again since."""
         if section == FIRST:
             whole = pa.concat_tables(tables)
-            return whole.slice(int(np.argmin(ints(whole, KEY))), 1) if whole.num_rows else whole
+            places = self.extents.places(whole)
+            order = np.lexsort((ints(whole, KEY), places))
+            return whole.take(pa.array(order[np.r_[True, np.diff(places[order]) > 0][: len(order)]]))
         if section == LAST_EMITTED:
             whole = pa.concat_tables(tables)
             return whole.take(pa.array(_latest(self, whole, advance.emitted_to)))
@@ -173,97 +272,14 @@ class InstantAggregate(RowOperator):
             held = hold(self.rows, tables)
             waiting = held.at >= advance.emitted_to
             settled = np.flatnonzero(~waiting)
-            ends = self.validity.ends(held.where(~waiting), self.rows)
+            ends = self.validity.ends(held.where(~waiting), self.rows, self.extents)
             waiting[settled[ends >= advance.emitted_to]] = True
             return held.where(waiting).table
         if section.startswith(LIVE):
             layout = self.grouped.layouts[store_of(section)]
-            return merge(layout, [_holding(self, table, advance.emitted_to) for table in tables])
+            return merge(layout, [holding(self, table, advance.emitted_to) for table in tables])
         layout = self.grouped.layouts[int(section.removeprefix(CELLS))]
-        return merge(layout, [_holding(self, table, advance.emitted_to) for table in tables])
-
-
-def _earliest(table: pa.Table) -> Instant:
-    return int(ints(table, KEY).min()) if table.num_rows else FOREVER
-
-
-def _arrived(
-    operator: InstantAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], span: Span
-) -> dict[str, pa.Table]:
-    """The state of the new rows; of rows that never expire, one cell per group of all that is settled now."""
-    state: dict[str, pa.Table] = {}
-    for name in sorted({name for delta in deltas for name in delta}):
-        state[name] = pa.concat_tables([delta[name] for delta in deltas if name in delta])
-    for blocks in operator.buckets:
-        if (
-            name := f"{CELLS}{blocks.store}"
-        ) in state:  # in order of instants, so that any interval is a slice
-            state[name] = merge(blocks.layout, [state[name]])
-    if not operator.folds or operator.validity.length is not None:
-        return state
-    for store, layout in enumerate(operator.grouped.layouts):
-        name = f"{CELLS}{store}"
-        older = [
-            table.filter(pa.array(_within(table, span)))
-            for run in runs
-            if (table := run.get(name)) is not None
-        ]
-        fresh = state.pop(name, layout.schema().empty_table())
-        settled = [*older, fresh.filter(pa.array(ints(fresh, KEY) < span.limit))]
-        waiting = fresh.filter(pa.array(ints(fresh, KEY) >= span.limit))
-        made = [_without_expiry(merge(layout, settled)), waiting]
-        if sum(table.num_rows for table in made):
-            state[name] = merge(layout, made)
-    return state
-
-
-def _within(table: pa.Table, span: Span) -> np.ndarray:
-    within: np.ndarray = span.holds(ints(table, KEY)) & (ints(table, KEY) != BEGINNING)
-    return within
-
-
-def _without_expiry(table: pa.Table) -> pa.Table:
-    return table.set_column(0, KEY, pa.array(np.full(table.num_rows, BEGINNING)))
-
-
-def _holding(operator: InstantAggregate, table: pa.Table, emitted_to: Instant) -> pa.Table:
-    """The cells that hold at an instant at or after `emitted_to`, or end there."""
-    keys, length = ints(table, KEY), operator.validity.length
-    if length is None:
-        return table.filter(pa.array((keys == BEGINNING) | (keys >= emitted_to)))
-    return table.filter(pa.array(keys + length >= emitted_to))
-
-
-def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span) -> Timed:
-    """Cells folded per instant, with their intervals."""
-    gathered = []
-    for store, layout in enumerate(operator.grouped.layouts):
-        tables = _of(sections, f"{CELLS}{store}")
-        if operator.buckets:
-            gathered.append(gather(layout, operator.buckets[store].within(sections, tables, span)))
-            continue
-        tables = [_holding(operator, table, span.emitted_to) for table in tables]
-        gathered.append(
-            gather(layout, [table.filter(pa.array(ints(table, KEY) < span.limit)) for table in tables])
-        )
-    length = operator.validity.length
-    ends = [rows.blocks + length if length is not None else np.full(rows.rows, FOREVER) for rows in gathered]
-    keys = [tuple(key.take(pa.array(rows.groups.codes)) for key in rows.groups.keys) for rows in gathered]
-    distinct = {
-        argument: Valued(
-            keys[store][:-1],
-            keys[store][-1],
-            gathered[store].blocks,
-            ends[store],
-            gathered[store].answer.cells[rows_partial()][0],
-        )
-        for store, argument in enumerate(operator.grouped.distinct_arguments, start=1)
-    }
-    return Timed(keys[0], gathered[0].blocks, ends[0], gathered[0].answer, distinct)
-
-
-def _of(sections: Sequence[Sections], name: str) -> list[pa.Table]:
-    return [section[name] for section in sections if name in section]
+        return merge(layout, [holding(self, table, advance.emitted_to) for table in tables])
 
 
 def _stored_rows(operator: InstantAggregate, sections: Sequence[Sections], span: Span) -> Timed:
@@ -271,16 +287,16 @@ def _stored_rows(operator: InstantAggregate, sections: Sequence[Sections], span:
     held = hold(operator.rows, [section[ROWS] for section in sections if ROWS in section])
     held = held.where(held.at < span.limit)
     first, routed = operator.validity.partitions, operator.rows.routing is not None
-    keys = () if operator.needs_all else operator.rows.names[first : first + len(operator.grouped.keys)]
-    held = touched(
-        held, operator.validity.partition_columns(operator.rows, keys, routed=routed), span.emitted_to
-    )
+    last = first + len(operator.grouped.keys) - len(operator.rows.query_names)
+    keys = () if operator.needs_all else operator.rows.names[first:last]
+    separating = operator.validity.partition_columns(operator.rows, keys, routed=routed)
+    held = touched(held, separating, span.emitted_to)
     order = np.lexsort((held.position, held.at))
-    held = Held(held.table.take(pa.array(order)), held.at[order], held.position[order], held.live[order])
-    ends = operator.validity.ends(held, operator.rows)
+    held = held.take(order)
+    ends = operator.validity.ends(held, operator.rows, operator.extents)
     shown = operator.validity.shown(held, operator.rows) & (ends >= span.emitted_to)
     held, ends = held.where(shown), ends[shown]
-    values = [held.column(name) for name in operator.rows.names[operator.validity.partitions :]]
+    values = [held.column(name) for name in operator.stored_names]
     keys = tuple(values[: len(operator.grouped.keys)])
     arguments = dict(zip(operator.grouped.arguments, values[len(keys) :], strict=True))
     answer = lift(operator.grouped.layouts[0].partial_columns, arguments, np.arange(held.rows), held.rows)
@@ -314,18 +330,18 @@ def _by_last_emitted(
     if not operator.is_global:
         np.minimum.at(expires, groups.codes[there], timed.end[there])
     keys = [key.take(pa.array(intervals.group[last])) for key in groups.groups.keys]
-    slots = fresh_slots(keys, int(last.sum()), operator.rows.slot if operator.rows.routing is None else None)
+    slots = operator.slots_of_groups(keys, int(last.sum()))
     bookkeeping = {
         SLOT: pa.array(slots),
         _PRESENT: pa.array(~failed[last]),
         _UNTIL: pa.array(np.full(last.sum(), span.limit)),
         _EXPIRES: pa.array(expires[intervals.group[last]]),
     }
-    return items, pa.table({**_only(columns, last), **bookkeeping})
+    return items, number_last(pa.table({**_only(columns, last), **bookkeeping}))
 
 
 def _by_rows(
-    operator: InstantAggregate, groups: Coded, intervals: Intervals, span: Span, first: Instant
+    operator: InstantAggregate, groups: Coded, intervals: Intervals, span: Span, first: Ints
 ) -> Items:
     """Intervals between the rows of the last instant and those of the newest one."""
     columns, failed, number = of_intervals(operator.grouped, groups, intervals)
@@ -339,7 +355,9 @@ def _by_rows(
     )
     shown, stop = _until_event(operator, old_groups, intervals)
     if operator.is_global:
-        shown &= first < span.emitted_to
+        first_of_group = np.full(groups.groups.count, FOREVER)
+        first_of_group[groups.permanent] = first
+        shown &= first_of_group[old_groups] < span.emitted_to
     new, new_failed, new_groups = of_moment(
         operator.grouped,
         groups,
@@ -383,8 +401,7 @@ def _joined(parts: Sequence[tuple[Columns, Ints, Ints, np.ndarray]]) -> Items:
     return Items(columns, begin, end, failed if failed.any() else None)
 
 
-def _last_emitted(operator: InstantAggregate, runs: Sequence[Sections], span: Span) -> pa.Table:
-    tables = [run[LAST_EMITTED] for run in runs if LAST_EMITTED in run]
+def _last_emitted(operator: InstantAggregate, tables: Sequence[pa.Table], span: Span) -> pa.Table:
     if not tables:
         schema = pa.schema([pa.field(_PRESENT, pa.bool_())])
         for key in operator.grouped.keys:

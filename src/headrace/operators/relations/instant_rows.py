@@ -8,7 +8,7 @@ Source: CQL (Arasu, Babu, Widom); intervals as in decision D13.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -16,8 +16,12 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Column
 from headrace.operators.base.group_codes import Ints, group
-from headrace.operators.base.operator import Advance, Sections, Step
+from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sections, Step
 from headrace.operators.base.ranges import dense_ranks
+from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.extents import Extents
+from headrace.operators.families.finishing import emit_items
+from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit, unite
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
@@ -62,6 +66,11 @@ class Validity:
         return "without end"
 
     @property
+    def kind(self) -> tuple[object, ...]:
+        """All of it but the extent."""
+        return self.length is None, self.count is None, self.partitions, self.ends_given, self.by_changes
+
+    @property
     def known_at_once(self) -> bool:
         """Whether a row's event time determines how long it holds."""
         return self.count is None and not self.ends_given and not self.by_changes
@@ -71,10 +80,16 @@ class Validity:
         """Whether rows never expire."""
         return self.length is None and self.known_at_once
 
-    def ends(self, held: Held, layout: RowLayout) -> Ints:
-        """The instant at which each row expires. All rows must be settled."""
+    @property
+    def extent(self) -> int:
+        """The length or the count; 0 without."""
+        return self.length or self.count or 0
+
+    def ends(self, held: Held, layout: RowLayout, queries: Extents) -> Ints:
+        """The instant at which each row expires. All rows must be settled; their extents are those of `queries`."""
         if self.length is not None:
-            return held.at + self.length
+            ends: Ints = held.at + queries.of_rows(held.table)
+            return ends
         if self.ends_given:
             last: Ints = held.column(layout.names[0]).to_numpy(zero_copy_only=False)
             return np.where(last == FOREVER, FOREVER, np.minimum(last, FOREVER - 1) + 1)
@@ -82,12 +97,13 @@ class Validity:
             return self._matched(held, layout)
         if self.count is None:
             return np.full(held.rows, FOREVER, np.int64)
-        codes = group([held.column(name) for name in layout.names[: self.partitions]], held.rows).codes
-        ranks = dense_ranks(codes, held.at, held.position)
+        names = [*layout.query_names, *layout.names[: self.partitions]]
+        codes = group([held.column(name) for name in names], held.rows).codes
+        ranks, count = dense_ranks(codes, held.at, held.position), queries.of_rows(held.table)
         width = int(ranks.max()) + 1 if held.rows else 1
         keys = codes * width + ranks
         order = np.argsort(keys, kind="stable")
-        successor = np.where(ranks + self.count < width, codes * width + ranks + self.count, -1)
+        successor = np.where(ranks + count < width, keys + count, -1)
         index = np.minimum(np.searchsorted(keys, successor, sorter=order), max(held.rows - 1, 0))
         exists = keys[order[index]] == successor
         return np.where(exists, held.at[order[index]], FOREVER)
@@ -98,8 +114,10 @@ class Validity:
         `keys` are those of the groups that are emitted; `routed`: each of these is in one partition. Empty: unknown.
         """
         if self.by_changes:
-            return tuple(keys)
-        return layout.names[: self.partitions] if self.count is not None and routed else ()
+            return (*layout.query_names, *keys)
+        if self.count is None:
+            return ()
+        return (*layout.query_names, *(layout.names[: self.partitions] if routed else ()))
 
     def _matched(self, held: Held, layout: RowLayout) -> Ints:
         """The k-th insertion of equal rows holds until their k-th retraction; a retraction holds until it, if its row is
@@ -107,7 +125,8 @@ class Validity:
 
         If only a part of the rows is passed, rows without a partner have no end.
         """
-        codes = group([held.column(name) for name in layout.names[self.partitions :]], held.rows).codes
+        names = [*layout.query_names, *layout.names[self.partitions :]]
+        codes = group([held.column(name) for name in names], held.rows).codes
         is_insertion = held.column(layout.names[0]).to_numpy(zero_copy_only=False) > 0
         ends = np.full(held.rows, FOREVER, np.int64)
         order = np.lexsort((held.at, codes))
@@ -161,7 +180,7 @@ def span_of(advance: Advance, emit_mode: EmitMode) -> Span:
 
 
 @dataclass(frozen=True, slots=True)
-class InstantRows(RowOperator):
+class InstantRows(RowFamilyMember, RowOperator):
     """`Finish(Windowed(TimeRange | Unbounded | Rows))` of one query."""
 
     id: str
@@ -173,6 +192,28 @@ class InstantRows(RowOperator):
     emit_mode: EmitMode
     relations: tuple[str, ...] = ()
     rule: str = ""
+    family: str | None = None
+    """The name of the state it shares with queries of its shape."""
+    queries: Extents | None = None
+    """Of an operator for several queries of a family: their extents."""
+
+    @property
+    def extent(self) -> int:
+        """The length or the count of its window."""
+        return self.validity.extent
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """Windows of one kind, equal stored values, and whether they are DISTINCT or limited."""
+        finish = (self.finish.distinct, self.finish.is_row_by_row, self._partition_columns())
+        return self.stream, self.validity.kind, self.rows.shape, self.emit_mode, finish
+
+    def together(self, queries: Sequence[Operator]) -> InstantRows:
+        """One operator for all queries of its family."""
+        if self.family is None:
+            return self
+        rows = replace(self.rows, by_query=True)
+        return replace(self, family=None, rows=rows, queries=Extents.of(queries))
 
     @property
     def routing_steps(self) -> tuple[RowStep, ...]:
@@ -181,20 +222,38 @@ class InstantRows(RowOperator):
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Store new rows; emit what changes at the instants below punctuation."""
+        state, items, span = self.changed(runs, deltas, advance)
+        if items is None:
+            return Step(state)
+        return Step(state, *emit(self.finish, items, span, self.emit_mode))
+
+    def advance_family(
+        self, cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> FamilyStep:
+        """The same for all queries in one step, then emitted by query."""
+        state, items, span = self.together(cohort.queries).changed(runs, deltas, advance)
+        return FamilyStep(state, emit_items(cohort, items, span, self.emit_mode))
+
+    def changed(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> tuple[Sections, Items | None, Span]:
+        """New state, and rows with the intervals in which they hold."""
         arrived = [delta[ROWS] for delta in deltas if ROWS in delta]
         state = {ROWS: pa.concat_tables(arrived)} if arrived else {}
         span = span_of(advance, self.emit_mode)
         if span.limit <= span.emitted_to:
-            return Step(state)
+            return state, None, span
         held = hold(self.rows, [*(run[ROWS] for run in runs if ROWS in run), *arrived])
         held = held.where(held.at < span.limit)
         held = touched(held, self._partition_columns(), span.emitted_to)
-        end = self.validity.ends(held, self.rows)
+        end = self._ends(held)
         live = self.validity.shown(held, self.rows) & (end >= span.emitted_to)
         shown = held.where(live)
-        items = Items({name: shown.column(name) for name in self.rows.names}, shown.at, end[live])
-        results, rejected = emit(self.finish, items, span, self.emit_mode)
-        return Step(state, results, rejected)
+        names = [*self.rows.names, *self.rows.query_names]
+        return state, Items({name: shown.column(name) for name in names}, shown.at, end[live]), span
+
+    def _ends(self, held: Held) -> Ints:
+        return self.validity.ends(held, self.rows, self.queries or Extents.alone(self))
 
     def _partition_columns(self) -> tuple[str, ...]:
         if not self.finish.is_row_by_row:
@@ -212,7 +271,7 @@ class InstantRows(RowOperator):
     def _needed(self, held: Held, advance: Advance) -> np.ndarray:
         waiting: np.ndarray = held.at >= advance.emitted_to
         settled = np.flatnonzero(~waiting)
-        alive = self.validity.ends(held.where(~waiting), self.rows) >= advance.emitted_to
+        alive = self._ends(held.where(~waiting)) >= advance.emitted_to
         if self.validity.for_ever and self.finish.is_row_by_row:
             alive &= False
             if self.finish.distinct:
@@ -222,8 +281,8 @@ class InstantRows(RowOperator):
 
     def _first_of_each(self, held: Held) -> np.ndarray:
         """Of rows that never expire, the earliest of each distinct one."""
-        values = [held.column(name) for name in self.rows.names[self.validity.partitions :]]
-        codes = group(values, held.rows).codes
+        names = [*self.rows.query_names, *self.rows.names[self.validity.partitions :]]
+        codes = group([held.column(name) for name in names], held.rows).codes
         first, _, _ = unite(codes, held.at, np.full(held.rows, FOREVER, np.int64))
         chosen = np.zeros(held.rows, bool)
         chosen[first] = True

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
-from headrace.operators.aggregates.cell_table import KEY
+from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY
 from headrace.operators.aggregates.group_by import fold
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.operator import SLOT, Scanned
+from headrace.operators.base.group_codes import flat
+from headrace.operators.base.operator import SLOT, Scanned, Sections
 from headrace.operators.relations.instant_subwindow import CELLS, FIRST
 from headrace.operators.rows.row_state import ROWS, RowScanner, hold
 from headrace.time import FOREVER, Instant
@@ -35,14 +37,26 @@ class InstantScanner:
 
     def finish(self) -> Scanned:
         """The deltas."""
-        operator, scanned = self.operator, self.rows.finish()
-        deltas = dict(scanned.deltas)
-        if operator.folds and ROWS in deltas:
-            held = hold(operator.rows, [deltas.pop(ROWS)])
-            values = [held.column(name) for name in operator.rows.names[operator.validity.partitions :]]
-            slot = operator.rows.slot if operator.rows.routing is None else None
-            for store, table in enumerate(fold(operator.grouped, held.at, values, slot)):
-                deltas[f"{CELLS}{store}"] = table
-        if operator.is_global and self.first != FOREVER:
-            deltas[FIRST] = pa.table({KEY: [self.first], SLOT: pa.array([operator.rows.slot], pa.int16())})
+        scanned = self.rows.finish()
+        deltas = instant_deltas(self.operator, scanned.deltas.get(ROWS), self.first)
         return Scanned(deltas, scanned.rejected, scanned.rows_in, scanned.rows_kept)
+
+
+def instant_deltas(operator: InstantAggregate, rows: pa.Table | None, first: Instant) -> Sections:
+    """Stored rows, folded by instant and group if possible, and the first instant."""
+    deltas: dict[str, pa.Table] = {}
+    if rows is not None and not operator.folds:
+        deltas[ROWS] = rows
+    elif rows is not None:
+        held = hold(operator.rows, [rows])
+        values = [held.column(name) for name in operator.stored_names]
+        for store, table in enumerate(fold(operator.grouped, held.at, values, operator.rows.slot)):
+            keys = [flat(table.column(name)) for name in operator.grouped.layouts[0].key_names]
+            slots = pa.array(operator.slots_of_groups(keys, table.num_rows))
+            deltas[f"{CELLS}{store}"] = table.set_column(table.column_names.index(SLOT), SLOT, slots)
+    if operator.is_global and first != FOREVER:
+        extents = operator.extents
+        columns = {KEY: pa.array(np.full(extents.count, first)), SLOT: pa.array(extents.slots)}
+        number = {FIRST_KEY: pa.array(extents.numbers)} if operator.queries else {}
+        deltas[FIRST] = pa.table({**columns, **number})
+    return deltas

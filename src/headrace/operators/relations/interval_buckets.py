@@ -19,9 +19,9 @@ from headrace.operators.aggregates.cell_table import Layout, gather, reduce_answ
 from headrace.operators.base.block_codes import by_block_and_group
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Sections
+from headrace.operators.families.extents import Extents, within
 from headrace.operators.output.changelog import Span
-from headrace.operators.panes.pane_keys import between
-from headrace.time import BEGINNING, Duration
+from headrace.time import BEGINNING, Instant
 
 SECTION: Final = "live"
 FINEST: Final = 256
@@ -31,79 +31,83 @@ LEVELS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class IntervalBlocks:
-    """The blocks of one store of cells under `[RANGE length]`.
+    """The blocks of one store of cells under `[RANGE r]`, where r is the extent of each query.
 
     The key of a block's row is the earliest instant of its group in it: when the first of its cells expires.
     """
 
     layout: Layout
-    length: Duration
+    extents: Extents
     store: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
         """Sections of the levels, finest first."""
-        useful = (level for level in range(LEVELS) if 2 * self.width(level) <= self.length)
-        return tuple(f"{SECTION}{level}_{self.store}" for level in useful)
-
-    def width(self, level: int) -> Duration:
-        """The length of a block of a level."""
-        return int(max(2, self.length // FINEST) * FAN**level)
-
-    def within(self, sections: Sequence[Sections], cells: Sequence[pa.Table], span: Span) -> list[pa.Table]:
-        """Cells that enter or leave within a span, and those that hold throughout, combined."""
-        oldest, expired = (
-            max(span.emitted_to - self.length, BEGINNING),
-            max(span.limit - self.length, BEGINNING),
+        return tuple(
+            f"{SECTION}{level}_{self.store}" for level in range(LEVELS) if self._is_useful(level).any()
         )
-        if expired >= span.emitted_to:
-            return between(cells, oldest, span.limit)
+
+    def widths(self, level: int) -> Ints:
+        """The length of a block of a level, for each query."""
+        widths: Ints = np.maximum(2, self.extents.values // FINEST) * FAN**level
+        return widths
+
+    def _is_useful(self, level: int) -> np.ndarray:
+        useful: np.ndarray = 2 * self.widths(level) <= self.extents.values
+        return useful
+
+    def edges(self, cells: Sequence[pa.Table], span: Span) -> list[pa.Table]:
+        """Cells that enter or leave within a span; `cells` in order of instants."""
+        oldest, expired = (
+            _before(span.emitted_to, self.extents.values),
+            _before(span.limit, self.extents.values),
+        )
+        is_short = expired >= span.emitted_to
+        limit = np.full(self.extents.count, span.limit)
         return [
-            *between(cells, oldest, expired),
-            *self.throughout(sections, cells, span),
-            *between(cells, span.emitted_to, span.limit),
+            *within(cells, oldest, np.where(is_short, span.limit, expired), self.extents),
+            *within(cells, np.where(is_short, span.limit, span.emitted_to), limit, self.extents),
         ]
 
     def throughout(
         self, sections: Sequence[Sections], cells: Sequence[pa.Table], span: Span
     ) -> list[pa.Table]:
         """Rows that together are the cells that hold at every instant of a span; `cells` in order of instants."""
-        low, high = max(span.limit - self.length, BEGINNING), span.emitted_to
+        low = _before(span.limit, self.extents.values)
+        is_short = low >= span.emitted_to
         tables: list[pa.Table] = []
-        for level, start, stop in self.cover(low, high):
-            source = cells if level is None else _of(sections, self.names[level])
-            tables += between(source, start, stop)
+        for level, start, stop in self.cover(
+            np.where(is_short, 0, low), np.where(is_short, 0, span.emitted_to)
+        ):
+            source = cells if level is None else _of(sections, f"{SECTION}{level}_{self.store}")
+            tables += within(source, start, stop, self.extents)
         return tables
 
-    def cover(self, low: int, high: int) -> Iterator[tuple[int | None, int, int]]:
-        """Intervals (level or None for single cells, start, stop) whose disjoint union is [low, high).
+    def cover(self, low: Ints, high: Ints) -> Iterator[tuple[int | None, Ints, Ints]]:
+        """Intervals (level or None for single cells, start, stop) whose disjoint union is [low, high), for each query.
 
-        >>> list(IntervalBlocks(Layout((), ()), 512).cover(7, 75))
+        >>> one = Extents(np.zeros(1, int), np.array([512]), np.zeros(1, int))
+        >>> cover = IntervalBlocks(Layout((), ()), one).cover(np.array([7]), np.array([75]))
+        >>> [(level, start.item(), stop.item()) for level, start, stop in cover if start < stop]
         [(None, 7, 8), (None, 74, 75), (0, 72, 74), (1, 8, 32), (1, 64, 72), (2, 32, 64)]
         """
-        if not self.names:
-            yield None, low, max(low, high)
-            return
-        width = self.width(0)
-        first, stop = -(-low // width), high // width
-        if first >= stop:
-            yield None, low, max(low, high)
-            return
-        if low < first * width:
-            yield None, low, first * width
-        if stop * width < high:
-            yield None, stop * width, high
-        levels = len(self.names)
-        for level in range(levels):
-            width = self.width(level)
-            inner, end = -(-first // FAN), stop // FAN
-            if level == levels - 1 or inner >= end:
-                yield level, first * width, stop * width
+        width = self.widths(0)
+        first, stop = (low + width - 1) // width, high // width
+        is_open = self._is_useful(0) & (first < stop)
+        yield None, low, np.where(is_open, first * width, high)
+        yield None, np.where(is_open, stop * width, high), high
+        for level in range(LEVELS):
+            if not is_open.any():
                 return
-            if first < inner * FAN:
-                yield level, first * width, inner * FAN * width
-            if end * FAN < stop:
-                yield level, end * FAN * width, stop * width
+            width = self.widths(level)
+            inner, end = (first + FAN - 1) // FAN, stop // FAN
+            is_useful_above = self._is_useful(level + 1) if level + 1 < LEVELS else np.zeros(len(low), bool)
+            is_last = is_open & (~is_useful_above | (inner >= end))
+            is_open &= ~is_last
+            upto = np.where(is_last, stop, inner * FAN)
+            some = is_last | is_open
+            yield level, np.where(some, first * width, 0), np.where(some, upto * width, 0)
+            yield level, np.where(is_open, end * FAN * width, 0), np.where(is_open, stop * width, 0)
             first, stop = inner, end
 
     def completed(
@@ -111,19 +115,23 @@ class IntervalBlocks:
     ) -> dict[str, pa.Table]:
         """The blocks of each level that end in a span, without those of which a part has expired by its end."""
         made: dict[str, pa.Table] = {}
-        below = list(cells)
+        below, lengths = list(cells), self.extents.values
+        oldest = _before(span.limit, lengths)
         for level, name in enumerate(self.names):
-            width = self.width(level)
-            first = max(span.emitted_to // width, -((self.length - span.limit) // width))
-            stop = span.limit // width
-            ended = between(below, first * width, stop * width) if first < stop else []
+            width = self.widths(level)
+            first = np.maximum(
+                np.maximum(span.emitted_to, _before(oldest, width)) // width, -(-oldest // width)
+            )
+            stop = np.where(self._is_useful(level), span.limit // width, first)
+            ended = within(below, first * width, stop * width, self.extents)
             if ended:
                 made[name] = self._summed(ended, width)
             below = [*_of(sections, name), *([made[name]] if name in made else [])]
         return made
 
-    def _summed(self, tables: Sequence[pa.Table], width: Duration) -> pa.Table:
+    def _summed(self, tables: Sequence[pa.Table], widths: Ints) -> pa.Table:
         rows = gather(self.layout, tables)
+        width = widths[self.extents.places(pa.concat_tables(tables))]
         codes, count, _, group_index, _ = by_block_and_group(rows.blocks // width, rows.groups)
         earliest = np.full(count, np.iinfo(np.int64).max)
         np.minimum.at(earliest, codes, rows.blocks)
@@ -132,17 +140,18 @@ class IntervalBlocks:
         keys = [key.take(pa.array(group_index)) for key in rows.groups.keys]
         answer = reduce_answer(self.layout, rows.answer, codes, count)
         table = self.layout.table(earliest, keys, slots, answer)
-        return table.take(pa.array(_order(earliest)))
+        return table.take(pa.array(np.argsort(earliest, kind="stable")))
+
+
+def _before(instants: Ints | Instant, lengths: Ints) -> Ints:
+    """Instants less lengths, not below the beginning of time."""
+    before: Ints = np.maximum(instants, BEGINNING + lengths) - lengths
+    return before
 
 
 def store_of(section: str) -> int:
     """The number of the store whose cells a section of blocks combines."""
     return int(section.rpartition("_")[2])
-
-
-def _order(keys: Ints) -> Ints:
-    order: Ints = np.argsort(keys, kind="stable")
-    return order
 
 
 def _of(sections: Sequence[Sections], name: str) -> list[pa.Table]:

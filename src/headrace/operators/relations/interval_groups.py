@@ -52,28 +52,32 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """`Timed` with group codes that all its parts, and the last emitted groups, share."""
+    """`Timed` with group codes that all its parts, the last emitted groups and the permanent groups share."""
 
     timed: Timed
     groups: Groups
     codes: Ints
     last_emitted: Ints
     distinct: Mapping[Expression, Ints]
+    permanent: Ints
 
 
-def coded(timed: Timed, last_emitted: Sequence[pa.Array], emitted_rows: int, *, is_global: bool) -> Coded:
-    """Number the groups; `is_global`: there is exactly one, with or without rows."""
+def coded(
+    timed: Timed,
+    last_emitted: Sequence[pa.Array],
+    emitted_rows: int,
+    permanent: tuple[Sequence[pa.Array], int] = ((), 0),
+) -> Coded:
+    """Number the groups; `permanent` are the keys of those that are there with or without rows, and their number."""
     parts = [timed.keys, tuple(last_emitted), *(valued.keys for valued in timed.distinct.values())]
     sizes = [timed.rows, emitted_rows, *(len(valued.begin) for valued in timed.distinct.values())]
-    if is_global:
-        groups = Groups(np.zeros(sum(sizes), np.int64), 1, ())
-    else:
-        columns = [
-            pa.concat_arrays([flat(part[index]) for part in parts]) for index in range(len(timed.keys))
-        ]
-        groups = group(columns, sum(sizes))
-    codes, last_codes, *distinct = np.split(groups.codes, np.cumsum(sizes)[:-1])
-    return Coded(timed, groups, codes, last_codes, dict(zip(timed.distinct, distinct, strict=True)))
+    if permanent[1]:
+        parts.append(tuple(permanent[0]))
+    columns = [pa.concat_arrays([flat(part[index]) for part in parts]) for index in range(len(timed.keys))]
+    groups = group(columns, sum(sizes) + permanent[1])
+    codes, last_codes, *distinct, permanent_codes = np.split(groups.codes, np.cumsum(sizes))
+    of_arguments = dict(zip(timed.distinct, distinct, strict=True))
+    return Coded(timed, groups, codes, last_codes, of_arguments, permanent_codes)
 
 
 def of_intervals(

@@ -8,7 +8,7 @@ first and last row. Rows below punctuation continue it in stream order; they nev
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace.operators.base.group_codes import Ints, flat, group, ints
 from headrace.operators.base.operator import SLOT
+from headrace.operators.families.extents import Extents
 from headrace.operators.row_windows.delta_frames import Doubles, beginnings
 from headrace.operators.row_windows.window_bins import Ends
 from headrace.operators.rows.row_state import Held
@@ -52,6 +53,7 @@ class _Sorted:
     base: Ints
     first: Ints
     last: Ints
+    gaps: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class _Frames:
     first: Ints
     last: Ints
     is_last: np.ndarray
+    gaps: Ints
     emitted_to: Instant
 
 
@@ -75,6 +78,24 @@ class ByDelta:
 
     threshold: float
     on: str
+
+    @property
+    def extent(self) -> int:
+        """None: windows of a family have one threshold."""
+        return 0
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """All of it."""
+        return self.threshold, self.on
+
+    def together(self, queries: Extents) -> ByDelta:  # noqa: ARG002
+        """The same for several queries."""
+        return self
+
+    def gaps(self, table: pa.Table) -> Ints:
+        """None."""
+        return np.zeros(table.num_rows, np.int64)
 
     def begins(self, current: _Sorted) -> np.ndarray:
         """Which rows begin a frame after another one of their partition."""
@@ -101,9 +122,9 @@ class ByDelta:
             frames.is_last, np.maximum(frames.last, frames.emitted_to), np.r_[frames.first[1:], 0]
         )
 
-    def window_end(self, last: Ints) -> Ints:
-        """The shown end of frames with these last rows."""
-        return last
+    def window_ends(self, frames: _Frames) -> Ints:
+        """The shown end of each frame."""
+        return frames.last
 
     def unended_frames(self, open_frames: pa.Table, emitted_to: Instant) -> pa.Table:
         """The open frames that had not ended by punctuation at `emitted_to`."""
@@ -120,12 +141,32 @@ class ByGap:
 
     gap: Duration
     on: None = None
+    queries: Extents | None = None
+    """Of sessions of several queries: their gaps."""
+
+    @property
+    def extent(self) -> int:
+        """The gap."""
+        return self.gap
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """Nothing: sessions of a family differ in their gaps."""
+        return ()
+
+    def together(self, queries: Extents) -> ByGap:
+        """The same for several queries."""
+        return replace(self, queries=queries)
+
+    def gaps(self, table: pa.Table) -> Ints:
+        """The gap of each row of a state table."""
+        return np.full(table.num_rows, self.gap) if self.queries is None else self.queries.of_rows(table)
 
     def begins(self, current: _Sorted) -> np.ndarray:
         """Which rows begin a session after another one of their partition."""
         begins = np.zeros(len(current.codes), bool)
         begins[1:] = (current.codes[1:] == current.codes[:-1]) & (
-            current.last[1:] - current.last[:-1] > self.gap
+            current.last[1:] - current.last[:-1] > current.gaps[1:]
         )
         return begins
 
@@ -137,30 +178,34 @@ class ByGap:
 
     def ended(self, frames: _Frames, limit: Instant) -> np.ndarray:
         """Which sessions no row at `limit` or later can join; a row exactly at a session's end would join."""
-        over: np.ndarray = ~frames.is_last | (frames.last < self._ended_before(limit))
+        over: np.ndarray = ~frames.is_last | (frames.last < _ended_before(limit, frames.gaps))
         return over
 
     def emitted_at(self, frames: _Frames) -> Ints:
         """When each session is emitted: at its end."""
-        return frames.last + self.gap
+        return frames.last + frames.gaps
 
-    def window_end(self, last: Ints) -> Ints:
-        """The ends of sessions with these last rows."""
-        return last + self.gap
+    def window_ends(self, frames: _Frames) -> Ints:
+        """The end of each session."""
+        return frames.last + frames.gaps
 
     def unended_frames(self, open_frames: pa.Table, emitted_to: Instant) -> pa.Table:
         """The sessions that had not ended by punctuation at `emitted_to`."""
-        return open_frames.filter(pa.array(_ints(open_frames, _LAST) >= self._ended_before(emitted_to)))
+        before = _ended_before(emitted_to, self.gaps(open_frames))
+        return open_frames.filter(pa.array(_ints(open_frames, _LAST) >= before))
 
     def time_ends(self, open_frames: pa.Table, limit: Instant) -> bool:
         """Whether a session ends without a new row."""
-        return bool((_ints(open_frames, _LAST) < self._ended_before(limit)).any())
+        before = _ended_before(limit, self.gaps(open_frames))
+        return bool((_ints(open_frames, _LAST) < before).any())
 
-    def _ended_before(self, limit: Instant) -> Instant:
-        """Sessions whose last row is before this instant have ended; all have if the stream has."""
-        if limit == FOREVER:
-            return FOREVER
-        return BEGINNING if limit < BEGINNING + self.gap else limit - self.gap
+
+def _ended_before(limit: Instant, gaps: Ints) -> Ints:
+    """Sessions whose last row is before this instant have ended; all have if the stream has."""
+    if limit == FOREVER:
+        return np.full(len(gaps), FOREVER)
+    before: Ints = np.maximum(limit, BEGINNING + gaps) - gaps
+    return before
 
 
 Cutter: TypeAlias = ByDelta | ByGap
@@ -177,14 +222,18 @@ def cut(
     """Continue the open frames with rows below punctuation, which advances from `emitted_to` to `limit`."""
     older = 0 if open_frames is None else open_frames.num_rows
     keys = [_both(rows.table, open_frames, name) for name in parts]
-    current = _sorted(group(keys, rows.rows + older).codes, rows, open_frames, cutter.on)
+    gaps = [cutter.gaps(table) for table in (rows.table, open_frames) if table is not None]
+    current = _sorted(
+        group(keys, rows.rows + older).codes, rows, open_frames, cutter.on, np.concatenate(gaps)
+    )
     begins = cutter.begins(current)
     fresh = np.r_[True, current.codes[1:] != current.codes[:-1]]
     number = cutter.numbers(current, begins, fresh)
     opens = np.flatnonzero(fresh | begins)
     stops = np.r_[opens[1:], len(number)]
     is_last = np.r_[current.codes[opens[1:]] != current.codes[opens[:-1]], True]
-    frames = _Frames(opens, stops, current.first[opens], current.last[stops - 1], is_last, emitted_to)
+    first, last = current.first[opens], current.last[stops - 1]
+    frames = _Frames(opens, stops, first, last, is_last, current.gaps[opens], emitted_to)
     over = cutter.ended(frames, limit)
     ended = np.flatnonzero(over)
     picked = pa.array(current.source[opens[ended]])
@@ -196,7 +245,7 @@ def cut(
         ends,
         number[opens[ended]],
         frames.first[ended],
-        cutter.window_end(frames.last[ended]),
+        cutter.window_ends(frames)[ended],
         of_rows[: rows.rows],
         _new_open_frames(
             parts, keys, _both(rows.table, open_frames, SLOT), current, frames, number, rows.rows
@@ -229,7 +278,7 @@ def _new_open_frames(
     )
 
 
-def _sorted(codes: Ints, rows: Held, open_frames: pa.Table | None, on: str | None) -> _Sorted:
+def _sorted(codes: Ints, rows: Held, open_frames: pa.Table | None, on: str | None, gaps: Ints) -> _Sorted:
     older = 0 if open_frames is None else open_frames.num_rows
     position = np.r_[rows.position, np.full(older, -1)]
     is_row = np.r_[np.ones(rows.rows, bool), np.zeros(older, bool)]
@@ -243,7 +292,7 @@ def _sorted(codes: Ints, rows: Held, open_frames: pa.Table | None, on: str | Non
     base = np.r_[np.ones(rows.rows, np.int64), _ints(open_frames, NUMBER)]
     first = np.r_[rows.at, _ints(open_frames, _FIRST)]
     whole = np.r_[values, first_values].astype(np.float64)
-    return _Sorted(order, codes[order], whole[order], base[order], first[order], at[order])
+    return _Sorted(order, codes[order], whole[order], base[order], first[order], at[order], gaps[order])
 
 
 def _first_values(values: Doubles, opens: Ints, stops: Ints) -> Doubles:

@@ -8,7 +8,7 @@ State: waiting rows, one open frame and the open window of each partition, and t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -25,10 +25,13 @@ from headrace.operators.aggregates.cell_table import (
     select,
 )
 from headrace.operators.base.group_codes import Ints, compact, flat, group, ints
-from headrace.operators.base.operator import Advance, Sections, Step
+from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sections, Step
+from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.family import number_last
 from headrace.operators.row_windows.frame_cuts import NUMBER, Cut, Cutter, cut, latest_open_frames, max_rows
 from headrace.operators.row_windows.last_window import LASTS, Chunk, Shown, newest
 from headrace.operators.row_windows.partitioned_rows import OverPartitions, PartitionedRows
+from headrace.operators.row_windows.window_bins import Ends
 from headrace.operators.rows.row_state import ROWS, Held, hold
 from headrace.time import FOREVER
 
@@ -43,12 +46,52 @@ class FrameWindows(OverPartitions):
     cutter: Cutter
 
     @property
+    def shape(self) -> tuple[object, ...]:
+        """Frames of one kind in equal partitions, with answers of the same columns."""
+        return *self.spec.shape, self.spec.answer_shape, type(self.cutter).__name__, *self.cutter.shape
+
+    @property
+    def extent(self) -> int:
+        """The gap of sessions."""
+        return self.cutter.extent
+
+    def together(self, queries: Sequence[Operator]) -> FrameWindows:
+        """One operator for all queries of its family: their number is the first part of a partition."""
+        if self.family is None:
+            return self
+        spec = self.spec.together(queries)
+        assert spec.queries is not None
+        return replace(self, spec=spec, cutter=self.cutter.together(spec.queries))
+
+    @property
     def context(self) -> Context:
         """The class of its window."""
         return Context.FORWARD_AWARE
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Cut the rows below punctuation into windows; answer those that end."""
+        state, frames, count = self.cut(runs, deltas, advance)
+        if frames is None:
+            return Step(state, open_windows=count)
+        results, rejected = self.spec.answered(*self.ended(frames, runs, state), runs, state)
+        return Step(state, results, rejected, count)
+
+    def advance_family(
+        self, cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> FamilyStep:
+        """The same for the rows of all queries, whose windows are then finished by query."""
+        together = self.together(cohort.queries)
+        state, frames, count = together.cut(runs, deltas, advance)
+        steps = {query.id: Step() for query in cohort.queries}
+        if frames is not None:
+            ended = together.ended(frames, runs, state)
+            steps = together.spec.answered_by_query(cohort, *ended, runs, state)
+        return FamilyStep(state, {name: replace(step, open_windows=count) for name, step in steps.items()})
+
+    def cut(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> tuple[dict[str, pa.Table], Cut | None, int]:
+        """New state, the windows that end now, if there are any, and the number of open ones."""
         limit = FOREVER if advance.final else advance.punctuation
         arrived = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
         waiting = hold(self.rows, [run[ROWS] for run in runs if ROWS in run])
@@ -65,18 +108,20 @@ class FrameWindows(OverPartitions):
                 open_frames, advance.emitted_to
             )  # a frame ends only once, also with its stream
         if not (due_rows.rows or (open_frames is not None and self.cutter.time_ends(open_frames, limit))):
-            return Step(state, open_windows=0 if open_frames is None else open_frames.num_rows)
+            return state, None, 0 if open_frames is None else open_frames.num_rows
         frames = cut(self.spec.parts, self.cutter, due_rows, open_frames, advance.emitted_to, limit)
-        state |= {_OPEN_FRAMES: frames.open_frames} | self._stored(due_rows, frames.number)
-        if not frames.ends.count:
-            return Step(state, open_windows=frames.open)
-        sections = (*runs, state)
+        state |= {_OPEN_FRAMES: number_last(frames.open_frames)} | self._stored(due_rows, frames.number)
+        return state, frames if frames.ends.count else None, frames.open
+
+    def ended(
+        self, frames: Cut, runs: Sequence[Sections], state: Sections
+    ) -> tuple[Ends, Shown, Iterator[Chunk]]:
+        """The windows that end now, their shown bounds and their rows or groups."""
+        sections = (*runs, dict(state))
         chunks = self.spec.chunks(
             frames.ends, self._rows(frames, sections), partial(self._cells, frames, sections)
         )
-        shown = Shown(frames.first, frames.last, frames.ids)
-        results, rejected = self.spec.answered(frames.ends, shown, chunks, runs, state)
-        return Step(state, results, rejected, frames.open)
+        return frames.ends, Shown(frames.first, frames.last, frames.ids), chunks
 
     def _stored(self, rows: Held, number: Ints) -> dict[str, pa.Table]:
         """The state of the rows that were cut: cells by window and group, or rows with their window."""
@@ -85,7 +130,7 @@ class FrameWindows(OverPartitions):
             return {}
         table, number = rows.table.take(pa.array(live)), number[live]
         if self.spec.grouped is None:
-            return {_OPEN: table.append_column(NUMBER, pa.array(number))}
+            return {_OPEN: number_last(table.append_column(NUMBER, pa.array(number)))}
         return self.spec.cells(table, number, [name for name in self.rows.names if name != self.cutter.on])
 
     # -------------------------------------------------------------------------------------------------- windows that end
@@ -112,7 +157,7 @@ class FrameWindows(OverPartitions):
             table.filter(pa.array(np.isin(keys, due))) for table, keys in zip(tables, numbers, strict=True)
         ]
         rows = gather(layout, due_tables)
-        keys = [key.take(pa.array(rows.groups.codes)) for key in rows.groups.keys[: self.spec.partitions]]
+        keys = [key.take(pa.array(rows.groups.codes)) for key in rows.groups.keys[: len(self.spec.parts)]]
         window = _windows_of(frames, keys, rows.blocks)
         due = np.flatnonzero(window >= 0)
         count = max(rows.groups.count, 1)
@@ -138,10 +183,10 @@ class FrameWindows(OverPartitions):
             assert open_frames is not None
             return self.cutter.unended_frames(open_frames, advance.emitted_to)
         if section in LASTS:
-            return newest(whole, self.spec.partitions)
+            return newest(whole)
         if section == _OPEN:
             return whole.filter(pa.array(max_rows(whole, self.spec.parts, NUMBER)))
-        keys = [f"k{part}" for part in range(self.spec.partitions)]
+        keys = [f"k{part}" for part, _ in enumerate(self.spec.parts)]
         merged = merge(self.spec.layout_of(section), tables)
         return merged.filter(pa.array(max_rows(merged, keys, KEY)))
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, flat, group, ints
-from headrace.operators.base.operator import AT, SLOT, WINDOW, Sections
+from headrace.operators.base.operator import AT, QUERY_NUMBER, SLOT, WINDOW, Sections
 from headrace.operators.output.changelog import EmitMode, consolidated
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.row_windows.window_bins import Ends
@@ -64,9 +64,13 @@ def finished(
 
 
 def last_of_each(
-    ends: Ends, results: pa.Table, slots: Callable[[Sequence[pa.Array], int], np.ndarray]
+    ends: Ends,
+    results: pa.Table,
+    slots: Callable[[Sequence[pa.Array], int], np.ndarray],
+    *,
+    by_query: bool = False,
 ) -> pa.Table:
-    """The state rows of the last window of each partition."""
+    """The state rows of the last window of each partition; with `by_query` the first key is the query's number."""
     windows = ints(results, WINDOW)
     last = np.flatnonzero(ends.is_last)
     rows = np.flatnonzero(ends.is_last[windows])
@@ -76,30 +80,32 @@ def last_of_each(
     number = pa.array(np.concatenate([windows[rows], silent]))
     keys = [key.take(number) for key in ends.keys]
     live = np.r_[np.ones(len(rows), bool), np.zeros(len(silent), bool)]
+    queries = [(QUERY_NUMBER, keys[0])] if by_query else []
     for name, column in (
         (SLOT, pa.array(slots(keys, len(number)))),
         (LIVE, pa.array(live)),
         (UNTIL, pa.array(ends.at).take(number)),
-        *((f"{PART}{index}", key) for index, key in enumerate(keys)),
+        *((f"{PART}{index}", key) for index, key in enumerate(keys[len(queries) :])),
+        *queries,
     ):
         table = table.append_column(name, column)
     return table
 
 
-def newest(stored: pa.Table, partitions: int) -> pa.Table:
+def newest(stored: pa.Table) -> pa.Table:
     """The rows of each partition's last window, from state of several epochs."""
-    groups = group(_parts(stored, partitions), stored.num_rows)
+    groups = group(_parts(stored), stored.num_rows)
     until = ints(stored, UNTIL)
     last = np.full(groups.count, np.iinfo(np.int64).min)
     np.maximum.at(last, groups.codes, until)
     return stored.filter(pa.array(until == last[groups.codes]))
 
 
-def latest_emitted(runs: Sequence[Sections], emit_mode: EmitMode | None, partitions: int) -> pa.Table | None:
+def latest_emitted(runs: Sequence[Sections], emit_mode: EmitMode | None) -> pa.Table | None:
     """What was emitted of the last window of each partition; None if none has ended."""
     section = LAST if emit_mode is None else LAST_EMITTED
     stored = [run[section] for run in runs if section in run]
-    return answers(newest(pa.concat_tables(stored), partitions)) if stored else None
+    return answers(newest(pa.concat_tables(stored))) if stored else None
 
 
 def answers(stored: pa.Table) -> pa.Table:
@@ -109,7 +115,7 @@ def answers(stored: pa.Table) -> pa.Table:
         [
             name
             for name in live_rows.column_names
-            if name not in (SLOT, LIVE, UNTIL) and not name.startswith(PART)
+            if name not in (SLOT, LIVE, UNTIL, QUERY_NUMBER) and not name.startswith(PART)
         ]
     )
 
@@ -123,7 +129,7 @@ def window_differences(
     rows, target, signs = [results], [windows, windows[leaving] + 1], [len(windows), len(leaving)]
     picked = [np.arange(len(windows)), leaving]
     if stored:
-        before = newest(pa.concat_tables(stored), len(ends.keys))
+        before = newest(pa.concat_tables(stored))
         first, old = _first_after(ends, before)
         rows.append(answers(before))
         live = ints(before, LIVE)
@@ -145,10 +151,7 @@ def window_differences(
 
 def _first_after(ends: Ends, before: pa.Table) -> tuple[Ints, Ints]:
     """For each stored row the first window of its partition that closes now, and which rows have one."""
-    keys = [
-        pa.concat_arrays([ending, key])
-        for ending, key in zip(ends.keys, _parts(before, len(ends.keys)), strict=True)
-    ]
+    keys = [pa.concat_arrays([ending, key]) for ending, key in zip(ends.keys, _parts(before), strict=True)]
     codes = group(keys, ends.count + before.num_rows).codes
     first = np.full(int(codes.max()) + 1, -1, np.int64)
     first[codes[: ends.count][::-1]] = np.arange(ends.count)[::-1]
@@ -156,5 +159,8 @@ def _first_after(ends: Ends, before: pa.Table) -> tuple[Ints, Ints]:
     return window, np.flatnonzero(window >= 0)
 
 
-def _parts(stored: pa.Table, partitions: int) -> list[pa.Array]:
-    return [flat(stored.column(f"{PART}{index}")) for index in range(partitions)]
+def _parts(stored: pa.Table) -> list[pa.Array]:
+    """The values of the partition, the query's number first."""
+    names = stored.column_names
+    numbers = [QUERY_NUMBER] if QUERY_NUMBER in names else []
+    return [flat(stored.column(name)) for name in (*numbers, *(n for n in names if n.startswith(PART)))]

@@ -9,8 +9,8 @@ partition, group).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,12 @@ from headrace.algebra.expressions.expression import Named
 from headrace.operators.aggregates.cell_table import Layout, WindowCells
 from headrace.operators.aggregates.group_by import Grouped, columns_of_cells, fold, nothing
 from headrace.operators.base.batch import Rejected
-from headrace.operators.base.group_codes import Groups, Ints, flat, group, slots_of
-from headrace.operators.base.operator import SLOT, Sections
+from headrace.operators.base.group_codes import Groups, Ints, flat, group, ints, slots_of
+from headrace.operators.base.operator import QUERY_NUMBER, SLOT, WINDOW, Operator, Sections, Step
+from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.extents import Extents
+from headrace.operators.families.finishing import NUMBER, by_query, plan_of, plans_of
+from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
@@ -62,20 +66,48 @@ class PartitionedRows:
     emit_mode: EmitMode | None = None
     relations: tuple[str, ...] = ()
     rule: str = ""
+    family: str | None = None
+    """The name of the state it shares with queries of its shape."""
+    queries: Extents | None = None
+    """Of an operator for several queries of a family: their extents. Their number is the first part of a partition."""
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """All that queries of its family have in common, but for their windows."""
+        windows = (self.bounds_prefix, self.emit_empty, self.emit_mode, self.finish.is_row_by_row)
+        return self.stream, self.partitions, self.rows.shape, self.grouped, windows
+
+    @property
+    def answer_shape(self) -> tuple[object, ...]:
+        """The columns of the answer, which is stored: equal for queries of its family."""
+        columns = tuple((column.name, column.expression.type) for column in self.finish.columns)
+        return columns, tuple(key.expression.type for key in self.finish.sort)
+
+    def lengths(self, numbers: Sequence[pa.Array], alone: int) -> Ints | int:
+        """The extent of the query of each row, whose number is the first of `numbers`; `alone` if there is one query."""
+        if self.queries is None:
+            return alone
+        return self.queries.values[self.queries.places_of(numbers[0].to_numpy())]
+
+    def together(self, queries: Sequence[Operator]) -> PartitionedRows:
+        """The same for all queries of its family."""
+        return replace(self, rows=replace(self.rows, by_query=True), family=None, queries=Extents.of(queries))
 
     @property
     def parts(self) -> tuple[str, ...]:
         """Names of the stored partition values."""
-        return self.rows.names[: self.partitions]
+        return (*self.rows.query_names, *self.rows.names[: self.partitions])
 
     @property
     def by_part(self) -> Grouped:
         """The aggregation with the partition as its first keys."""
         assert self.grouped is not None
         partition = (
-            Named(f"__{name}", value) for name, value in zip(self.parts, self.rows.partition, strict=False)
+            Named(f"__{name}", value)
+            for name, value in zip(self.rows.names[: self.partitions], self.rows.partition, strict=False)
         )
-        return Grouped((*partition, *self.grouped.keys), self.grouped.aggregates)
+        number = (NUMBER,) if self.queries is not None else ()
+        return Grouped((*number, *partition, *self.grouped.keys), self.grouped.aggregates)
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -94,15 +126,21 @@ class PartitionedRows:
 
     def slots(self, keys: Sequence[pa.Array], rows: int) -> np.ndarray:
         """The slots of partitions: as `RowLayout` routes their rows."""
-        return slots_of(keys, rows) if self.partitions else np.full(rows, self.rows.slot, np.int16)
+        if self.partitions:
+            return slots_of(keys[len(self.rows.query_names) :], rows)
+        if self.queries is None:
+            return np.full(rows, self.rows.slot, np.int16)
+        slots: np.ndarray = self.queries.slots[self.queries.places_of(keys[0].to_numpy())]
+        return slots
 
     def cells(self, rows: pa.Table, blocks: Ints, names: Sequence[str]) -> dict[str, pa.Table]:
         """Rows folded by (block, partition, group), one table per store; `names` are the stored values except those of
         the window.
         """
-        values, folded = [flat(rows.column(name)) for name in names], dict[str, pa.Table]()
+        values = [flat(rows.column(name)) for name in (*self.rows.query_names, *names)]
+        folded: dict[str, pa.Table] = {}
         for store, table in zip(self.stores, fold(self.by_part, blocks, values, self.rows.slot), strict=True):
-            keys = [flat(table.column(f"k{part}")) for part in range(self.partitions)]
+            keys = [flat(table.column(f"k{part}")) for part, _ in enumerate(self.parts)]
             slots = pa.array(self.slots(keys, table.num_rows))
             folded[store] = table.set_column(table.column_names.index(SLOT), SLOT, slots)
         return folded
@@ -135,17 +173,63 @@ class PartitionedRows:
     ) -> tuple[pa.Table, tuple[Rejected, ...]]:
         """The results of windows that end now; the answer of each partition's last one is added to `state`."""
         results, rejected = finished(self.finish, self.bounds_prefix, ends, shown, chunks)
-        state[LAST] = last_of_each(ends, results, self.slots)
+        return self._with_last(ends, results, runs, state), rejected
+
+    def answered_by_query(
+        self,
+        cohort: Cohort,
+        ends: Ends,
+        shown: Shown,
+        chunks: Iterator[Chunk],
+        runs: Sequence[Sections],
+        state: dict[str, pa.Table],
+    ) -> dict[str, Step]:
+        """The same for the windows of several queries: those with equal plans together, if no row fails."""
+        places = np.searchsorted(cohort.numbers, ends.keys[0].to_numpy())
+        all_chunks, tables = list(chunks), list[pa.Table]()
+        rejected: dict[int, tuple[Rejected, ...]] = {}
+        for plan, sharers in plans_of([plan_of(query) for query in cohort.queries]).items():
+            table, bad = finished(plan, self.bounds_prefix, ends, shown, _of(all_chunks, places, sharers))
+            if not bad:
+                tables.append(table)
+                continue
+            for place in sharers:
+                own = _of(all_chunks, places, [place])
+                table, rejected[place] = finished(plan, self.bounds_prefix, ends, shown, own)
+                tables.append(table)
+        results = self._with_last(ends, pa.concat_tables(tables), runs, state)
+        owners = pa.array(places[ints(results, WINDOW)])
+        by_place = dict(by_query(results.append_column(QUERY_NUMBER, owners)))
+        return {
+            query.id: Step({}, by_place.get(place), rejected.get(place, ()))
+            for place, query in enumerate(cohort.queries)
+        }
+
+    def _with_last(
+        self, ends: Ends, results: pa.Table, runs: Sequence[Sections], state: dict[str, pa.Table]
+    ) -> pa.Table:
+        """The results, or their differences; the last ones of each partition are added to `state`."""
+        several = self.queries is not None
+        state[LAST] = last_of_each(ends, results, self.slots, by_query=several)
         if self.emit_mode is not None:
             results = window_differences(
                 ends, results, [run[LAST] for run in runs if LAST in run], self.emit_mode
             )
-            state[LAST_EMITTED] = last_of_each(ends, results, self.slots)
-        return results, rejected
+            state[LAST_EMITTED] = last_of_each(ends, results, self.slots, by_query=several)
+        return results
 
 
-class OverPartitions(RowOperator):
-    """An operator over `PartitionedRows`; subclasses define how their windows end."""
+def _of(chunks: Sequence[Chunk], places: Ints, chosen: Sequence[int]) -> Iterator[Chunk]:
+    """The rows of windows of some queries; `places` are those of the windows' queries."""
+    for windows, columns, failed in chunks:
+        rows = np.flatnonzero(np.isin(places[windows], chosen))
+        picked = pa.array(rows)
+        taken = {name: flat(column).take(picked) for name, column in columns.items()}
+        yield windows[rows], taken, None if failed is None else failed[rows]
+
+
+class OverPartitions(RowFamilyMember, RowOperator):
+    """An operator over `PartitionedRows`; subclasses define how their windows end, and whether they have families."""
 
     __slots__ = ()
     spec: PartitionedRows
@@ -186,6 +270,16 @@ class OverPartitions(RowOperator):
         return self.spec.rule
 
     @property
+    def family(self) -> str | None:
+        """The name of the state it shares with queries of its shape."""
+        return self.spec.family
+
+    def with_family(self, family: str | None) -> Operator:
+        """The operator with the name of a family, or without one."""
+        named: Operator = replace(cast("Any", self), spec=replace(self.spec, family=family))
+        return named
+
+    @property
     def records(self) -> tuple[Any, ...]:
         """Its own settings, then those of all operators over partitions."""
         return (self, self.spec)
@@ -197,4 +291,4 @@ class OverPartitions(RowOperator):
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
         """The last window of each partition that has ended, as INVOKE returns it; None if there is none."""
-        return latest_emitted(runs, self.spec.emit_mode, self.spec.partitions)
+        return latest_emitted(runs, self.spec.emit_mode)

@@ -18,6 +18,7 @@ from headrace.algebra.windows.window import Numbering
 from headrace.operators.base.group_codes import Groups, flat, group, ints
 from headrace.operators.base.operator import SLOT, Sections
 from headrace.operators.base.ranges import dense_ranks
+from headrace.operators.families.family import number_last
 from headrace.operators.row_windows.window_bins import Ends
 from headrace.operators.rows.row_state import POSITION, TIME
 from headrace.time import Instant
@@ -55,11 +56,13 @@ def ends_among(
     early = numbers.numbered == "row_num"
     if early:
         fresh = _due(numbers, fresh, counts, state)
-    waiting = [_within(run[MARKS], emitted_to, limit) for run in runs if MARKS in run]
+    waiting = [
+        _within(run[MARKS], emitted_to, limit).select(fresh.column_names) for run in runs if MARKS in run
+    ]
     due = pa.concat_tables([*waiting, _within(fresh, emitted_to, limit)])
     later = fresh.filter(pa.array(ints(fresh, TIME) >= limit))
     if later.num_rows:
-        state[MARKS] = later
+        state[MARKS] = number_last(later)
     if not early:
         due = _due(numbers, due, counts, state)
     return state, _distinct(numbers, due)
@@ -87,11 +90,8 @@ def _due(
     first = np.full(groups.count, -1, np.int64)
     first[codes[::-1]] = np.arange(rows.num_rows)[::-1]
     new = np.flatnonzero(last)
-    state[COUNTS] = (
-        rows.take(pa.array(first[new]))
-        .select([SLOT, *numbers.parts])
-        .append_column(_COUNT, pa.array(last[new]))
-    )
+    counted = rows.take(pa.array(first[new])).select([SLOT, *numbers.parts])
+    state[COUNTS] = number_last(counted.append_column(_COUNT, pa.array(last[new])))
     return rows.filter(pa.array((base[codes] + ranks) % numbers.every == 0))
 
 
@@ -121,4 +121,4 @@ def added(numbers: Numbers, tables: Sequence[pa.Table]) -> pa.Table:
     first = np.full(groups.count, whole.num_rows, np.int64)
     np.minimum.at(first, groups.codes, np.arange(whole.num_rows))
     first_rows = whole.take(pa.array(first)).drop_columns([_COUNT])
-    return first_rows.append_column(_COUNT, pa.array(total))
+    return number_last(first_rows.append_column(_COUNT, pa.array(total)))

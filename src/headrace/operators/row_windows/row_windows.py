@@ -7,24 +7,35 @@ aggregates in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.windows.context import Context
-from headrace.algebra.windows.window import Numbering, TimeSlide
+from headrace.algebra.windows.window import Numbering
 from headrace.operators.aggregates.cell_table import Layout, WindowCells, gather
 from headrace.operators.aggregates.group_by import columns_of_cells, fold, nothing
 from headrace.operators.base.batch import Rejected
-from headrace.operators.base.group_codes import Ints, ints
-from headrace.operators.base.operator import AT, WINDOW, Advance, Sections, Step
+from headrace.operators.base.group_codes import Groups, Ints, flat, ints
+from headrace.operators.base.operator import (
+    AT,
+    QUERY_NUMBER,
+    WINDOW,
+    Advance,
+    FamilyStep,
+    Operator,
+    Sections,
+    Step,
+)
 from headrace.operators.base.ranges import dense_ranks, repeated
-from headrace.operators.output.changelog import consolidated
-from headrace.operators.output.output_stage import finish
-from headrace.operators.panes.panes import Panes
+from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.family import number_last
+from headrace.operators.families.finishing import by_query, plan_of, plans_of, with_number
+from headrace.operators.output.changelog import Emitted, consolidated
+from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.row_windows.partitioned_rows import OverPartitions, PartitionedRows
 from headrace.operators.row_windows.window_bins import bins_between, cells_of
 from headrace.operators.rows.row_state import ROWS, Held, hold
@@ -45,12 +56,45 @@ class RowSlides(OverPartitions):
     numbered: Numbering = "rank"
 
     @property
+    def extent(self) -> int:
+        """The number of rows in a window."""
+        return self.count
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """Equal partitions, groups and slides."""
+        return *self.spec.shape, self.slide, self.numbered
+
+    def together(self, queries: Sequence[Operator]) -> RowSlides:
+        """One operator for all queries of its family: their number is the first part of a partition."""
+        return self if self.family is None else replace(self, spec=self.spec.together(queries))
+
+    @property
     def context(self) -> Context:
         """The class of its window."""
         return Context.FORWARD_FREE if self.numbered == "row_num" else Context.FORWARD_AWARE
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Rank the rows below punctuation; answer the windows they complete."""
+        state, ranked = self.ranked(runs, deltas, advance)
+        return Step(state) if ranked is None else Step(state, *_answer(self, ranked))
+
+    def advance_family(
+        self, cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> FamilyStep:
+        """The same for the rows of all queries, whose windows are then finished by query."""
+        together = self.together(cohort.queries)
+        state, ranked = together.ranked(runs, deltas, advance)
+        steps = {query.id: Step() for query in cohort.queries}
+        if ranked is not None:
+            for place, results, rejected in _answers(together, ranked, cohort):
+                steps[cohort.queries[place].id] = Step({}, results, rejected)
+        return FamilyStep(state, steps)
+
+    def ranked(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> tuple[dict[str, pa.Table], Ranked | None]:
+        """New state, and all rows with their ranks; None if no new one is below punctuation."""
         limit = FOREVER if advance.final or self.numbered == "row_num" else advance.punctuation
         arrived = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
         waiting = hold(self.rows, [run[ROWS] for run in runs if ROWS in run])
@@ -60,11 +104,10 @@ class RowSlides(OverPartitions):
             state[ROWS] = later.table
         fresh = hold(self.rows, [waiting.table, arrived.where(arrived.at < limit).table])
         if not fresh.rows:
-            return Step(state)
+            return state, None
         ranked = rank(self, [run[RANKED] for run in runs if RANKED in run], fresh)
         state[RANKED] = ranked.fresh()
-        results, rejected = _answer(self, ranked)
-        return Step(state, results, rejected)
+        return state, ranked
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Ranked rows of later windows, and of the last one closed; unranked rows that still wait.
@@ -80,10 +123,20 @@ class RowSlides(OverPartitions):
         last = np.zeros(groups.count, np.int64)
         np.maximum.at(last, groups.codes, ranks)
         shown = last // self.slide - (self.spec.emit_mode is not None)
-        return whole.filter(pa.array(ranks > (shown * self.slide - self.count)[groups.codes]))
+        return whole.filter(pa.array(ranks > (shown * self.slide - self.counts(groups))[groups.codes]))
+
+    def counts(self, partitions: Groups) -> Ints:
+        """The number of rows in a window, by partition."""
+        extents = self.spec.queries
+        if extents is None:
+            return np.full(partitions.count, self.count)
+        counts: Ints = extents.values[extents.places_of(partitions.keys[0].to_numpy())]
+        return counts
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
         """The last window of each partition, from state alone, as INVOKE returns it. None if no window has closed."""
+        if self.family is not None:
+            return self.together((self,)).latest(runs)
         stored = [run[RANKED] for run in runs if RANKED in run]
         held = hold(self.rows, [table.drop_columns([RANK]) for table in stored])
         if not held.rows:
@@ -93,31 +146,41 @@ class RowSlides(OverPartitions):
         last = np.zeros(groups.count, np.int64)
         np.maximum.at(last, groups.codes, ranks)
         before = np.maximum(last // self.slide - 1, 0) * self.slide
-        return _answer(self, Ranked(held, groups.codes, ranks, before, last, held.rows))[0]
+        partitions = Partitions(before, last, self.counts(groups))
+        return _answer(self, Ranked(held, groups.codes, ranks, partitions, held.rows))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """Of each partition the greatest rank before this epoch and now, the rows of its windows, and its query's number."""
+
+    before: Ints
+    last: Ints
+    counts: Ints
+    numbers: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
     """All available rows, with the rank of each in its partition, from 1; rows of one stream row share it.
 
-    `before` and `last` are the greatest ranks of each partition, before this epoch and now. `older` rows come first.
+    `older` rows come first.
     """
 
     held: Held
     codes: Ints
     ranks: Ints
-    before: Ints
-    last: Ints
+    partitions: Partitions
     older: int
 
     def fresh(self) -> pa.Table:
         """The rows ranked now, as they are stored."""
         table = self.held.table.slice(self.older)
-        return table.append_column(RANK, pa.array(self.ranks[self.older :]))
+        return number_last(table.append_column(RANK, pa.array(self.ranks[self.older :])))
 
     def time_of(self, codes: Ints, ranks: Ints) -> Ints:
         """The time of the row of a rank in a partition."""
-        span = int(self.last.max()) + 1
+        span = int(self.partitions.last.max()) + 1
         keys = self.codes * span + self.ranks
         order = np.argsort(keys, kind="stable")
         return self.held.at[order[np.searchsorted(keys, codes * span + ranks, sorter=order)]]
@@ -137,7 +200,9 @@ def rank(operator: RowSlides, stored: Sequence[pa.Table], fresh: Held) -> Ranked
     ranks[older.rows :] = before[codes] + dense_ranks(codes, at, fresh.position)
     last = before.copy()
     np.maximum.at(last, groups.codes, ranks)
-    return Ranked(held, groups.codes, ranks, before, last, older.rows)
+    numbers = None if operator.spec.queries is None else groups.keys[0].to_numpy()
+    partitions = Partitions(before, last, operator.counts(groups), numbers)
+    return Ranked(held, groups.codes, ranks, partitions, older.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,29 +223,81 @@ Chunk = tuple[Ints, dict[str, pa.Array], np.ndarray | None]
 """Window numbers, columns, and where an aggregate overflowed."""
 
 
-def _answer(operator: RowSlides, ranked: Ranked) -> tuple[pa.Table | None, tuple[Rejected, ...]]:
-    last, before = ranked.last // operator.slide, ranked.before // operator.slide
+def _answer(operator: RowSlides, ranked: Ranked) -> Emitted:
+    series = _series(operator, ranked)
+    return _finished(operator, ranked, series, _windows(operator, ranked, series), operator.finish)
+
+
+def _answers(
+    operator: RowSlides, ranked: Ranked, cohort: Cohort
+) -> Iterator[tuple[int, pa.Table | None, tuple[Rejected, ...]]]:
+    """The answers of several queries, by their places: those with equal plans together, if no row fails."""
+    series = _series(operator, ranked)
+    chunks = list(_windows(operator, ranked, series))
+    for plan, places in plans_of([plan_of(query) for query in cohort.queries]).items():
+        own = [_of_queries(chunk, cohort.numbers[places]) for chunk in chunks]
+        results, rejected = _finished(operator, ranked, series, own, with_number(plan))
+        if not rejected:
+            for number, table in by_query(results):
+                yield int(np.searchsorted(cohort.numbers, number)), table, ()
+            continue
+        for place in places:
+            own = [_of_queries(chunk, cohort.numbers[[place]]) for chunk in chunks]
+            yield place, *_finished(operator, ranked, series, own, plan)
+
+
+def _of_queries(chunk: Chunk, numbers: Ints) -> Chunk:
+    """The rows of windows of some queries."""
+    windows, columns, failed = chunk
+    is_own = np.isin(flat(columns[QUERY_NUMBER]).to_numpy(), numbers)
+    if is_own.all():
+        return chunk
+    mask = pa.array(is_own)
+    columns = {name: flat(column).filter(mask) for name, column in columns.items()}
+    return windows[is_own], columns, None if failed is None else failed[is_own]
+
+
+def _series(operator: RowSlides, ranked: Ranked) -> _Series:
+    """The windows that close now, and with changes the one before them."""
+    last, before = ranked.partitions.last // operator.slide, ranked.partitions.before // operator.slide
     first = np.maximum(before if operator.spec.emit_mode else before + 1, 1)
     first = np.where(last > before, first, last + 1)
-    series = _Series(np.cumsum(last + 2) - last - 2, first, last)
-    if not (last > before).any():
-        return None, ()
-    tables: list[pa.Table] = []
-    rejected: list[Rejected] = []
+    return _Series(np.cumsum(last + 2) - last - 2, first, last)
+
+
+def _windows(operator: RowSlides, ranked: Ranked, series: _Series) -> Iterator[Chunk]:
+    """The rows or groups of all windows of a series, with the bounds of the window and the number of the query."""
+    if not (series.last >= series.first).any():
+        return
+    counts, numbers = ranked.partitions.counts, ranked.partitions.numbers
     chunks = (
         _rows(operator, ranked, series)
         if operator.spec.grouped is None
         else _groups(operator, ranked, series)
     )
-    for numbers, columns, failed in chunks:
-        codes, windows = series.split(numbers)
+    for ordinals, columns, failed in chunks:
+        codes, windows = series.split(ordinals)
+        starts = ranked.time_of(codes, np.maximum(windows * operator.slide - counts[codes], 0) + 1)
         ends = ranked.time_of(codes, windows * operator.slide)
-        starts = ranked.time_of(codes, np.maximum(windows * operator.slide - operator.count, 0) + 1)
         prefix = operator.spec.bounds_prefix
         columns[f"{prefix}window_start"] = pa.array(starts).cast(STAMP)
         columns[f"{prefix}window_end"] = pa.array(ends).cast(STAMP)
         columns[f"{prefix}window_id"] = pa.array(windows)
-        table, bad = finish(operator.finish, columns, numbers, ends, failed)
+        if numbers is not None:
+            columns[QUERY_NUMBER] = pa.array(numbers[codes])
+        yield ordinals, columns, failed
+
+
+def _finished(
+    operator: RowSlides, ranked: Ranked, series: _Series, chunks: Iterable[Chunk], plan: Finish
+) -> Emitted:
+    """The results of windows under a plan, or the differences between them."""
+    tables: list[pa.Table] = []
+    rejected: list[Rejected] = []
+    for ordinals, columns, failed in chunks:
+        codes, windows = series.split(ordinals)
+        ends = ranked.time_of(codes, windows * operator.slide)
+        table, bad = finish(plan, columns, ordinals, ends, failed)
         tables.append(table)
         rejected += bad
     results = pa.concat_tables(tables) if tables else None
@@ -191,9 +308,9 @@ def _answer(operator: RowSlides, ranked: Ranked) -> tuple[pa.Table | None, tuple
 
 def _rows(operator: RowSlides, ranked: Ranked, series: _Series) -> Iterator[Chunk]:
     """Live rows in their windows: window number and columns."""
-    low, high = _windows_of(operator, ranked.ranks - 1)
-    low = np.maximum(low, series.first[ranked.codes])
-    high = np.minimum(high, series.last[ranked.codes])
+    offsets, counts = ranked.ranks - 1, ranked.partitions.counts[ranked.codes]
+    low = np.maximum(offsets // operator.slide + 1, series.first[ranked.codes])
+    high = np.minimum((offsets + counts) // operator.slide, series.last[ranked.codes])
     due = np.flatnonzero((low <= high) & ranked.held.live)
     shift = series.offset[ranked.codes[due]]
     for row, number in repeated(low[due] + shift, high[due] + shift):
@@ -202,26 +319,25 @@ def _rows(operator: RowSlides, ranked: Ranked, series: _Series) -> Iterator[Chun
         yield number, columns, None
 
 
-def _windows_of(operator: RowSlides, offsets: Ints) -> tuple[Ints, Ints]:
-    """First and last window that holds a rank, as rank - 1: i*m - n <= rank - 1 < i*m."""
-    return offsets // operator.slide + 1, (offsets + operator.count) // operator.slide
-
-
 def _groups(operator: RowSlides, ranked: Ranked, series: _Series) -> Iterator[Chunk]:
-    """Aggregated windows: window number, key and aggregate columns, overflows."""
+    """Aggregated windows: window number, key and aggregate columns, overflows.
+
+    A slide of ranks is two panes, cut where a window begins in it: where it has none, the first one is empty.
+    """
     grouped = operator.spec.grouped
     assert grouped is not None
-    panes = Panes.of(TimeSlide(operator.count, operator.slide))
     live = np.flatnonzero(ranked.held.live)
-    pane = panes.of_instants(ranked.ranks[live] - 1)
+    slides, offsets = np.divmod(ranked.ranks[live] - 1, operator.slide)
+    pane = 2 * slides + (offsets >= -ranked.partitions.counts[ranked.codes[live]] % operator.slide)
     span = int(pane.max()) + 1 if len(pane) else 1
     picked = pa.array(live)
     values = [
         ranked.held.column(name).take(picked) for name in operator.rows.names[operator.spec.partitions :]
     ]
     tables = fold(grouped, ranked.codes[live] * span + pane, values, 0)
+    back = -(-ranked.partitions.counts // operator.slide)
     by_store = [
-        _window_cells(layout, table, panes, span, series)
+        _window_cells(layout, table, back, span, series)
         for layout, table in zip(grouped.layouts, tables, strict=True)
     ]
     chunks = [by_store[0]]
@@ -240,13 +356,15 @@ def _groups(operator: RowSlides, ranked: Ranked, series: _Series) -> Iterator[Ch
             yield chunk.windows, columns, failed
 
 
-def _window_cells(layout: Layout, table: pa.Table, panes: Panes, span: int, series: _Series) -> WindowCells:
-    """The windows that close now, each read from its bin: the cost does not depend on count / slide."""
+def _window_cells(layout: Layout, table: pa.Table, back: Ints, span: int, series: _Series) -> WindowCells:
+    """The windows that close now, each read from its bin: the cost does not depend on count / slide.
+
+    `back` is the number of slides that a window of each partition begins in.
+    """
     rows = gather(layout, [table])
     codes, pane = np.divmod(rows.blocks, span)
-    assert panes.back is not None
-    low = np.maximum(pane // panes.per_slide + 1, series.first[codes])
-    high = np.minimum((pane - (1 if panes.cut else 0)) // panes.per_slide + panes.back, series.last[codes])
+    low = np.maximum(pane // 2 + 1, series.first[codes])
+    high = np.minimum((pane - 1) // 2 + back[codes], series.last[codes])
     shift = series.offset[codes]
     return cells_of(
         bins_between(
@@ -259,7 +377,7 @@ def _differences(operator: RowSlides, ranked: Ranked, series: _Series, rows: pa.
     """The differences between each window that closes now and the one before it."""
     numbers = ints(rows, WINDOW)
     codes, windows = series.split(numbers)
-    before = ranked.before // operator.slide
+    before = ranked.partitions.before // operator.slide
     entering, leaving = windows > before[codes], windows < series.last[codes]
     picked = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
     target = np.concatenate([numbers[entering], numbers[leaving] + 1])

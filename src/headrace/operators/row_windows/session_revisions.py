@@ -175,7 +175,7 @@ def _last(before: Step, after: Step, position: int) -> dict[str, pa.Table]:
 
 def _newest(stored: pa.Table, partitions: int) -> pa.Table:
     """Each partition's last session as it was last emitted, from state of several epochs."""
-    stored = newest(stored, partitions)
+    stored = newest(stored)
     parts = [flat(stored.column(f"{PART}{index}")) for index in range(partitions)]
     codes = group(parts, stored.num_rows).codes
     version = ints(stored, _VERSION)

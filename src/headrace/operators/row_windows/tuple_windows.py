@@ -11,7 +11,7 @@ Source: Li 2008, section 6.2.3 (forward-context aware windows).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -21,8 +21,10 @@ from headrace.algebra.windows.context import Context
 from headrace.algebra.windows.window import Numbering
 from headrace.operators.aggregates.cell_table import KEY, Layout, WindowCells, merge
 from headrace.operators.base.group_codes import Ints, ints
-from headrace.operators.base.operator import Advance, Sections, Step
+from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sections, Step
 from headrace.operators.base.ranges import repeated
+from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.family import numbers_in
 from headrace.operators.row_windows.last_window import LASTS, Chunk, Shown, newest
 from headrace.operators.row_windows.partitioned_rows import OverPartitions, PartitionedRows
 from headrace.operators.row_windows.row_numbers import COUNTS, MARKS, Numbers, added, ends_among
@@ -41,23 +43,62 @@ class TupleSlides(OverPartitions):
     numbered: Numbering
 
     @property
+    def extent(self) -> int:
+        """The length of its windows."""
+        return self.range
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """Windows that end at the same rows of equal partitions, with answers of the same columns."""
+        return *self.spec.shape, self.spec.answer_shape, self.every, self.numbered
+
+    def together(self, queries: Sequence[Operator]) -> TupleSlides:
+        """One operator for all queries of its family: their number is the first part of a partition."""
+        if self.family is None:
+            return self
+        spec = self.spec.together(queries)
+        assert spec.queries is not None
+        return replace(self, spec=spec, range=int(spec.queries.values.max()))
+
+    @property
     def context(self) -> Context:
         """The class of its window."""
         return Context.FORWARD_AWARE
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Fold new rows; answer the windows that end at rows below punctuation."""
+        state, ended = self.ended(runs, deltas, advance)
+        if ended is None:
+            return Step(state)
+        results, rejected = self.spec.answered(*ended, runs, state)
+        return Step(state, results, rejected)
+
+    def advance_family(
+        self, cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> FamilyStep:
+        """The same for the rows of all queries, whose windows are then finished by query."""
+        together = self.together(cohort.queries)
+        state, ended = together.ended(runs, deltas, advance)
+        if ended is None:
+            return FamilyStep(state, {query.id: Step() for query in cohort.queries})
+        return FamilyStep(state, together.spec.answered_by_query(cohort, *ended, runs, state))
+
+    def ended(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> tuple[dict[str, pa.Table], tuple[Ends, Shown, Iterator[Chunk]] | None]:
+        """New state, and the windows that end at rows below punctuation; None if there are none."""
         limit = FOREVER if advance.final else advance.punctuation
         arrived = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
         state, ends = ends_among(self._numbers, arrived.table, runs, (advance.emitted_to, limit))
         state |= self._stored(arrived)
         if not ends.count:
-            return Step(state)
-        sections = (*runs, state)
+            return state, None
+        sections = (*runs, dict(state))
         chunks = self.spec.chunks(ends, self._rows(ends, sections), partial(self._cells, ends, sections))
-        shown = Shown(ends.at - self.range, ends.at, ends.at)
-        results, rejected = self.spec.answered(ends, shown, chunks, runs, state)
-        return Step(state, results, rejected)
+        return state, (ends, Shown(ends.at - self._lengths(ends.keys), ends.at, ends.at), chunks)
+
+    def _lengths(self, keys: Sequence[pa.Array]) -> Ints | Duration:
+        return self.spec.lengths(keys, self.range)
 
     @property
     def _numbers(self) -> Numbers:
@@ -76,14 +117,13 @@ class TupleSlides(OverPartitions):
 
     def _cells(self, ends: Ends, sections: Sequence[Sections], layout: Layout, store: str) -> WindowCells:
         tables = _reaching(self, store, KEY, ends, sections)
-        return cells_of(bins_of(layout, tables, ends, self.range, self.spec.partitions))
+        return cells_of(bins_of(layout, tables, ends, self._lengths, len(self.spec.parts)))
 
     def _rows(self, ends: Ends, sections: Sequence[Sections]) -> Iterator[Chunk]:
         """Rows in their windows."""
         held = hold(self.rows, _reaching(self, ROWS, TIME, ends, sections))
-        low, high = windows_holding(
-            ends, [held.column(name) for name in self.spec.parts], held.at, self.range
-        )
+        parts = [held.column(name) for name in self.spec.parts]
+        low, high = windows_holding(ends, parts, held.at, self._lengths(parts))
         inside = np.flatnonzero(low < high)
         yield np.empty(0, np.int64), self._columns(held, inside[:0]), None
         for row, window in repeated(low[inside], high[inside] - 1):
@@ -100,31 +140,26 @@ class TupleSlides(OverPartitions):
         if section == COUNTS:
             return added(self._numbers, tables)
         if section in LASTS:
-            return newest(pa.concat_tables(tables), self.spec.partitions)
+            return newest(pa.concat_tables(tables))
         if section == MARKS:
-            return _above(
-                pa.concat_tables(tables),
-                TIME,
-                advance.emitted_to - 1 if advance.emitted_to > BEGINNING else BEGINNING,
-            )
-        if section != ROWS:
-            return _above(
-                merge(self.spec.layout_of(section), tables),
-                KEY,
-                _lookback_start(advance.emitted_to, self.range),
-            )
-        return _above(pa.concat_tables(tables), TIME, _lookback_start(advance.emitted_to, self.range))
+            whole = pa.concat_tables(tables)
+            return whole.filter(pa.array(ints(whole, TIME) >= advance.emitted_to))
+        if section == ROWS:
+            return self._later(pa.concat_tables(tables), TIME, advance.emitted_to)
+        return self._later(merge(self.spec.layout_of(section), tables), KEY, advance.emitted_to)
+
+    def _later(self, table: pa.Table, name: str, emitted_to: Instant) -> pa.Table:
+        """The rows in windows that end at `emitted_to` or later."""
+        numbers = [] if self.spec.queries is None else [pa.array(numbers_in(table))]
+        lengths = self._lengths(numbers)
+        return table.filter(
+            pa.array(ints(table, name) > np.maximum(emitted_to, BEGINNING + lengths) - lengths)
+        )
 
 
 def _lookback_start(at: Instant, length: Duration) -> Instant:
     """Rows after this instant are in windows that end at `at` or later."""
     return BEGINNING if at < BEGINNING + length else at - length
-
-
-def _above(table: pa.Table, name: str, bound: Instant) -> pa.Table:
-    if bound == BEGINNING:
-        return table
-    return table.filter(pa.array(ints(table, name) > bound))
 
 
 def _reaching(

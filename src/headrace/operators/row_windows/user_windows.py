@@ -119,7 +119,7 @@ class UserWindows(OverPartitions):
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """What later windows need: one cell per window and group, or their rows."""
         if section in LASTS:
-            return newest(pa.concat_tables(tables), 0)
+            return newest(pa.concat_tables(tables))
         whole = _ending_after(pa.concat_tables(tables), advance.emitted_to)
         if section == ROWS:
             return whole

@@ -9,7 +9,7 @@ the last bin below punctuation must stay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,8 +53,13 @@ class Bins:
     answer: Answer
 
 
-def windows_holding(ends: Ends, keys: Sequence[pa.Array], at: Ints, length: Duration) -> tuple[Ints, Ints]:
-    """The windows [low, high) that hold each row: those of its partition that end at t with at <= t < at + length."""
+def windows_holding(
+    ends: Ends, keys: Sequence[pa.Array], at: Ints, length: Ints | Duration
+) -> tuple[Ints, Ints]:
+    """The windows [low, high) that hold each row: those of its partition that end at t with at <= t < at + length.
+
+    `length` is that of all rows, or of each.
+    """
     rows = len(at)
     both = [
         pa.concat_arrays([flat(row_partition), flat(key)])
@@ -73,12 +78,19 @@ def windows_holding(ends: Ends, keys: Sequence[pa.Array], at: Ints, length: Dura
 
 
 def bins_of(
-    layout: Layout, tables: Sequence[pa.Table], ends: Ends, length: Duration, partitions: int
+    layout: Layout,
+    tables: Sequence[pa.Table],
+    ends: Ends,
+    length_of: Callable[[Sequence[pa.Array]], Ints | Duration],
+    partitions: int,
 ) -> Bins:
-    """The bins of every group; the first `partitions` keys of the layout are the partition, its blocks instants."""
+    """The bins of every group; the first `partitions` keys of the layout are the partition, its blocks instants.
+
+    `length_of` gives the length of the windows of each cell's partition.
+    """
     cells = gather(layout, tables)
     parts = [key.take(pa.array(cells.groups.codes)) for key in cells.groups.keys[:partitions]]
-    low, high = windows_holding(ends, parts, cells.blocks, length)
+    low, high = windows_holding(ends, parts, cells.blocks, length_of(parts))
     return bins_between(layout, cells, low, high, ends.count)
 
 

@@ -17,7 +17,7 @@ from headrace.algebra.expressions.expression import Column, Expression, Named, c
 from headrace.algebra.expressions.expression_text import show
 from headrace.operators.base.batch import Batch, insertion_failures
 from headrace.operators.base.group_codes import Ints, flat, ints, slots_of
-from headrace.operators.base.operator import SLOT, Scanned
+from headrace.operators.base.operator import QUERY_NUMBER, SLOT, Scanned
 from headrace.operators.rows.row_pipeline import RowPipeline, RowStep, columns_read
 from headrace.schema import to_arrow
 from headrace.time import Duration, Instant
@@ -63,6 +63,8 @@ class RowLayout:
     slot: int
     bounded: Bounded = Bounded()
     change: str | None = None
+    by_query: bool = False
+    """Whether its rows are those of several queries, with their numbers."""
 
     @property
     def values(self) -> tuple[Expression, ...]:
@@ -73,6 +75,16 @@ class RowLayout:
     def names(self) -> tuple[str, ...]:
         """Names of the stored values."""
         return tuple(f"c{index}" for index in range(len(self.values)))
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """All of it but the rows that are stored, and their slot: equal for queries of a family."""
+        return self.partition, self.stored, self.counts_all, self.routing, self.change
+
+    @property
+    def query_names(self) -> tuple[str, ...]:
+        """The name of the column of the query's number, if there is one."""
+        return (QUERY_NUMBER,) if self.by_query else ()
 
     @property
     def steps(self) -> tuple[RowStep, ...]:
@@ -96,7 +108,8 @@ class RowLayout:
         """The Arrow schema of its rows."""
         stored = zip(self.names, self.values, strict=True)
         head = [(SLOT, pa.int16()), (TIME, pa.int64()), (POSITION, pa.int64()), (LIVE, pa.bool_())]
-        return pa.schema([*head, *((name, to_arrow(value.type)) for name, value in stored)])
+        number = [(name, pa.int64()) for name in self.query_names]
+        return pa.schema([*head, *((name, to_arrow(value.type)) for name, value in stored), *number])
 
     def reads(self) -> frozenset[str]:
         """The columns it reads."""
@@ -190,6 +203,10 @@ class Held:
             if keep.all()
             else Held(self.table.filter(pa.array(keep)), self.at[keep], self.position[keep], self.live[keep])
         )
+
+    def take(self, rows: Ints) -> Held:
+        """Rows by index, in that order."""
+        return Held(self.table.take(pa.array(rows)), self.at[rows], self.position[rows], self.live[rows])
 
     def column(self, name: str) -> pa.Array:
         """A stored column."""

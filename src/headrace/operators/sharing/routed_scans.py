@@ -24,6 +24,8 @@ from headrace.operators.query_index.matching.prepare import truths
 from headrace.operators.query_index.predicate_index import Conditions, Plans, none_yet
 from headrace.operators.rows.row_pipeline import RowFilter
 
+MOST_SEPARATE_FILTERS: Final = 12
+"""Up to this many conditions, each filters the rows by itself: measured, an index pays from about twelve on."""
 _BITS_AT_ONCE: Final = 1 << 26
 """Rows are matched in portions for which the bitmaps of all operators stay below 8 MB."""
 _LEAST_ROWS: Final = 64

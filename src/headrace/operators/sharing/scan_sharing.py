@@ -18,22 +18,20 @@ import pyarrow as pa
 from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Operator, Scanner
-from headrace.operators.families.cohort import over_panes
 from headrace.operators.families.family import state_name, with_stored_layout
 from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.families.pane_queries import over_panes
 from headrace.operators.on_demand.row_bitmaps import united
 from headrace.operators.on_demand.selection import Selection
 from headrace.operators.on_demand.shared_selections import BITS, SharedSelections
 from headrace.operators.query_index.predicate_index import predicate_of
 from headrace.operators.query_index.predicates.normal_form import can_fail
 from headrace.operators.rows.row_pipeline import RowFilter, RowStep, joins_of
-from headrace.operators.sharing.routed_scans import RoutedRows, first_filter
+from headrace.operators.sharing.family_rows import FamilyRows
+from headrace.operators.sharing.routed_scans import MOST_SEPARATE_FILTERS, RoutedRows, first_filter
 from headrace.operators.sharing.shared_aggregates import SharedPredicates
 from headrace.operators.sharing.shared_panes import SharedPanes
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
-
-MOST_SEPARATE_FILTERS: Final = 12
-"""Up to this many conditions, each filters the rows by itself: measured, an index pays from about twelve on."""
 
 _ANY: Final = "any condition"
 _Key: TypeAlias = tuple[object, object]
@@ -106,7 +104,7 @@ class SelectionScan:
         return output
 
 
-SharingKind: TypeAlias = Choice["unshared", "routed", "panes", "conditions", "selections"]
+SharingKind: TypeAlias = Choice["unshared", "routed", "panes", "conditions", "selections", "rows"]
 
 
 def scan_groups(
@@ -135,6 +133,8 @@ def scan_group_of(
     if how == "selections":
         selecting = tuple(selection for operator in queries if (selection := operator.on_request) is not None)
         return SelectionScan(selecting, SharedSelections.of(selecting))
+    if how == "rows":
+        return FamilyRows.of(tuple(queries), relations)
     sharing = tuple(over_panes(queries))
     shared = SharedPanes if how == "panes" else SharedPredicates
     return shared.of(sharing, relations)
@@ -173,10 +173,14 @@ def _sharing(operators: Iterable[Operator]) -> Iterator[tuple[SharingKind, Seque
     by_grouping: dict[_Key, list[PaneAggregate]] = {}
     families: dict[tuple[str, tuple[RowStep, ...]], list[PaneAggregate]] = {}
     selections: list[Selection] = []
+    storing: dict[str, list[Operator]] = {}
     for operator in operators:
         if (selection := operator.on_request) is not None:
             if selection.materialize == "partial":  # the others store nothing
                 selections.append(selection)
+            continue
+        if operator.family_rows is not None:
+            storing.setdefault(state_name(operator), []).append(operator)
             continue
         scan_group = operator.over_panes
         if scan_group is None or not shares(scan_group):
@@ -187,6 +191,8 @@ def _sharing(operators: Iterable[Operator]) -> Iterator[tuple[SharingKind, Seque
             by_grouping.setdefault((scan_group.steps, _keys(scan_group)), []).append(scan_group)
     if selections:
         yield "selections", selections
+    for sharers in storing.values():
+        yield "rows" if len(sharers) > 1 else "unshared", sharers
     # queries of a family have the same keys and arguments: one represents all
     for (_, joins), queries in families.items():
         if queries[0].grouped.distinct_arguments:

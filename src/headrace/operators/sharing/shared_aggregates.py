@@ -26,15 +26,15 @@ from headrace.operators.aggregates.cell_table import (
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.block_codes import by_block_and_group
 from headrace.operators.base.group_codes import Groups, Ints, compact, group
-from headrace.operators.base.operator import Scanned, Scanner
-from headrace.operators.families.cohort import together
+from headrace.operators.base.operator import Scanned
 from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.families.pane_queries import together
 from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.query_index.matching.prepare import Failed
 from headrace.operators.rows.row_pipeline import RowPipeline, joins_of
 from headrace.operators.scalar import Evaluation
 from headrace.operators.shared_aggregation.strategy import fold
-from headrace.operators.sharing.shared_panes import common_panes
+from headrace.operators.sharing.shared_panes import LazyScanners, common_panes
 from headrace.operators.sharing.shared_plan import SharedPlan, plan_of
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
@@ -68,7 +68,7 @@ class SharedPredicates:
 
     plan: SharedPlan
     joins: RowPipeline
-    scanners: Mapping[str, Scanner]
+    scanners: LazyScanners
     """Each query's scanner: for batches on which a join, a key or an argument fails, which may concern only some queries."""
     tables: list[pa.Table] = field(default_factory=list)
     rejected: dict[int, list[Rejected]] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class SharedPredicates:
     @staticmethod
     def of(queries: tuple[PaneAggregate, ...], relations: Mapping[str, pa.Table]) -> SharedPredicates:
         """A scan of all these queries, whose keys are equal and whose steps are the same joins, and filters."""
-        scanners = _Lazily({query.id: query for query in queries}, relations)
+        scanners = LazyScanners({query.id: query for query in queries}, relations)
         return SharedPredicates(
             plan_of(queries), RowPipeline.of(joins_of(queries[0].steps), relations), scanners
         )
@@ -154,10 +154,7 @@ class SharedPredicates:
         for query, slot, rows_kept in zip(plan.queries, plan.slots.tolist(), rows, strict=True):
             rejected = tuple(self.rejected.get(slot, ()))
             shared = Scanned({}, rejected, self.rows_in, rows_kept)
-            output.add(
-                query,
-                _with(self.scanners[query.id].finish(), shared) if query.id in self.scanners else shared,
-            )
+            output.add(query, self.scanners.joined(query.id, shared))
         return output
 
     def _family(self, indices: Ints, cells: Gathered, order: Ints, edges: Ints) -> pa.Table:
@@ -181,16 +178,6 @@ class SharedPredicates:
         return merge_gathered(
             layout, Gathered(blocks, at_rest, Groups(codes, len(live), keys), select(cells.answer, rows))
         )
-
-
-def _with(alone: Scanned, shared: Scanned) -> Scanned:
-    """The sum of what a query's own scanner made and its part of the shared folds."""
-    return Scanned(
-        alone.deltas,
-        (*alone.rejected, *shared.rejected),
-        alone.rows_in + shared.rows_in,
-        alone.rows_kept + shared.rows_kept,
-    )
 
 
 def _row_counts(layout: Layout, cells: Gathered) -> Ints:
@@ -218,15 +205,3 @@ class _Joined(Mapping[str, pa.Array]):
 
 def _joined(parts: Sequence[pa.Array]) -> pa.Array:
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
-
-
-class _Lazily(dict[str, Scanner]):
-    """Scanners made on first use: hardly any batch needs them."""
-
-    def __init__(self, queries: Mapping[str, PaneAggregate], relations: Mapping[str, pa.Table]) -> None:
-        super().__init__()
-        self._members, self._relations = queries, relations
-
-    def __missing__(self, name: str) -> Scanner:
-        self[name] = self._members[name].scanner(self._relations)
-        return self[name]

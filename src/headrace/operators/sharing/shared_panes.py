@@ -19,11 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.aggregates import NamedAggregate
-from headrace.operators.aggregates.cell_table import KEY, Gathered, Layout, gather, merge, merge_gathered
+from headrace.operators.aggregates.cell_table import KEY, SLOT, Gathered, Layout, gather, merge_gathered
 from headrace.operators.aggregates.group_by import Grouped, fold
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints, ints
-from headrace.operators.base.operator import Scanned, Scanner
+from headrace.operators.base.operator import Scanned, Scanner, Sections
+from headrace.operators.families.family import number_of, numbered
 from headrace.operators.families.harvest import ScanOutput
 from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.panes.panes import Panes
@@ -45,7 +46,7 @@ class SharedPanes:
     queries: tuple[PaneAggregate, ...]
     union: Grouped
     pipeline: RowPipeline
-    scanners: Mapping[str, Scanner]
+    scanners: LazyScanners
     """Each query's scanner: for batches on which an expression fails, since it must fail for its query alone."""
     tables: list[list[pa.Table]] = field(default_factory=list)
     rows_in: int = 0
@@ -59,7 +60,7 @@ class SharedPanes:
         union = Grouped(
             queries[0].keys, tuple(NamedAggregate(f"a{index}", call) for index, call in enumerate(calls))
         )
-        scanners = {query.id: query.scanner(relations) for query in queries}
+        scanners = LazyScanners({query.id: query for query in queries}, relations)
         return SharedPanes(queries, union, RowPipeline.of(queries[0].steps, relations), scanners)
 
     @property
@@ -70,8 +71,8 @@ class SharedPanes:
     def add(self, batch: Batch) -> None:
         """Fold a batch once for all; or once for each, if sharing does not pay or an expression fails."""
         if not self.pays or not self._fold(batch):
-            for scanner in self.scanners.values():
-                scanner.add(batch)
+            for query in self.queries:
+                self.scanners[query.id].add(batch)
 
     def _fold(self, batch: Batch) -> bool:
         passing = self.pipeline.apply(batch)
@@ -84,10 +85,11 @@ class SharedPanes:
         self.rows_in += batch.rows
         self.rows_kept += passing.rows
         if passing.rows:
-            pane_indices, starts = common_panes([query.panes for query in self.queries], passing.at)
+            combs = tuple({query.panes.grid: query.panes for query in self.queries}.values())
+            pane_indices, starts = common_panes(combs, passing.at)
             folded = fold(self.union, pane_indices, values, None)
             self.tables.append([_starting(table, starts) for table in folded])
-            self.pays = _LEAST_GAIN * folded[0].num_rows <= passing.rows
+            self.pays = _LEAST_GAIN * folded[0].num_rows * len(combs) <= passing.rows * len(self.queries)
         return True
 
     def finish(self) -> ScanOutput:
@@ -97,25 +99,74 @@ class SharedPanes:
             for store, layout in enumerate(self.union.layouts)
         ]
         output = ScanOutput()
+        for alike in _over_same_panes(self.queries):
+            for section, table in self._deltas(alike, stores).items():
+                if alike[0].family is None:
+                    output.sections[f"{alike[0].id}/{section}"] = [table]
+                    output.delta_rows[alike[0].id] = output.delta_rows.get(alike[0].id, 0) + table.num_rows
+                else:
+                    output.put(f"{alike[0].family}/{section}", table)
+        shared = Scanned({}, (), self.rows_in, self.rows_kept)
         for query in self.queries:
-            output.add(query, self._deltas(query, stores))
+            output.add(query, self.scanners.joined(query.id, shared))
         return output
 
-    def _deltas(self, query: PaneAggregate, stores: Sequence[Gathered]) -> Scanned:
-        scanned = self.scanners[query.id].finish()
-        deltas = dict(scanned.deltas)
+    def _deltas(self, alike: Sequence[PaneAggregate], stores: Sequence[Gathered]) -> Sections:
+        """The deltas of queries over the same panes; those of a family are made once, and repeated for each."""
+        query, deltas = alike[0], dict[str, pa.Table]()
         arguments = self.union.distinct_arguments
         union_stores = [0, *(1 + arguments.index(argument) for argument in query.grouped.distinct_arguments)]
         for store, (union_store, layout) in enumerate(zip(union_stores, query.layouts, strict=True)):
             if stores[union_store].rows:
                 table = _refold(query, layout, stores[union_store])
-                section = f"open{store}"
-                deltas[section] = merge(layout, [table, deltas[section]]) if section in deltas else table
+                deltas[f"open{store}"] = table if query.family is None else _for_each(alike, table)
+        return deltas
+
+
+def _over_same_panes(queries: Sequence[PaneAggregate]) -> list[list[PaneAggregate]]:
+    """The queries of each family that have the same panes, and each query without a family."""
+    alike: dict[object, list[PaneAggregate]] = {}
+    for query in queries:
+        alike.setdefault(query.id if query.family is None else (query.family, query.panes.grid), []).append(
+            query
+        )
+    return list(alike.values())
+
+
+def _for_each(queries: Sequence[PaneAggregate], table: pa.Table) -> pa.Table:
+    """Cells of the same rows and panes, as those of each query of a family."""
+    numbers = np.array([number_of(query.id) for query in queries], np.int64)
+    rows = np.repeat(np.arange(table.num_rows), len(queries))
+    cells = numbered(table.take(pa.array(rows)), np.tile(numbers, table.num_rows))
+    slots = [-1 if query.single_slot is None else query.single_slot for query in queries]
+    if slots == [-1] * len(queries):
+        return cells
+    routed = np.tile(np.array(slots, np.int16), table.num_rows)
+    routed = np.where(routed < 0, ints(cells, SLOT), routed)
+    return cells.set_column(1, cells.schema.field(1), pa.array(routed))
+
+
+class LazyScanners(dict[str, Scanner]):
+    """Scanners by query, made on first use: hardly any batch needs them."""
+
+    def __init__(self, queries: Mapping[str, PaneAggregate], relations: Mapping[str, pa.Table]) -> None:
+        super().__init__()
+        self._queries, self._relations = queries, relations
+
+    def __missing__(self, name: str) -> Scanner:
+        self[name] = self._queries[name].scanner(self._relations)
+        return self[name]
+
+    def joined(self, query: str, shared: Scanned) -> Scanned:
+        """The sum of what a query's own scanner made, if it was needed, and its part of the shared folds."""
+        if query not in self:
+            return shared
+        alone = self[query].finish()
         return replace(
-            scanned,
-            deltas=deltas,
-            rows_in=scanned.rows_in + self.rows_in,
-            rows_kept=scanned.rows_kept + self.rows_kept,
+            alone,
+            rejected=(*alone.rejected, *shared.rejected),
+            rows_in=alone.rows_in + shared.rows_in,
+            rows_kept=alone.rows_kept + shared.rows_kept,
         )
 
 
@@ -128,7 +179,7 @@ def _starting(table: pa.Table, starts: Ints) -> pa.Table:
 def _refold(query: PaneAggregate, layout: Layout, cells: Gathered) -> pa.Table:
     """Common cells as rows of a query's own panes."""
     slots = cells.slots
-    if query.single_slot is not None:
+    if query.single_slot is not None and query.family is None:
         slots = np.full(cells.rows, query.single_slot, np.int16)
     blocks = pane_keys(query.panes.of_instants(cells.blocks))
     return merge_gathered(layout, Gathered(blocks, slots, cells.groups, cells.answer))

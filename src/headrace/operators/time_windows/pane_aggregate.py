@@ -7,9 +7,8 @@ the distinct values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,15 +24,17 @@ from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import (
     Advance,
-    BaseOperator,
     EmittedCounts,
+    FamilyStep,
     Operator,
     Scanned,
     Sections,
-    StateOwner,
     Step,
 )
-from headrace.operators.families import cohort, harvest
+from headrace.operators.families import pane_queries
+from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.family import family_name
+from headrace.operators.families.member import FamilyMember
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.panes.adaptive_panes import (
     EVERY_ROW,
@@ -51,6 +52,7 @@ from headrace.operators.panes.pane_keys import block_key, pane_keys
 from headrace.operators.panes.pane_sealing import PaneStore
 from headrace.operators.panes.panes import Panes
 from headrace.operators.panes.subwindows import Subwindows
+from headrace.operators.panes.window_lengths import WindowLengths, top_level
 from headrace.operators.rows.row_pipeline import RowPipeline, RowStep, columns_read
 from headrace.operators.time_windows import group_punctuation, pane_display, pane_subwindow
 from headrace.operators.time_windows.group_punctuation import GroupAdvance
@@ -59,11 +61,9 @@ from headrace.operators.window_assembly.pane_extent import SEEN, extent_table, o
 from headrace.operators.window_assembly.window_closing import close
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
-_LEAST_PANES_FOR_BLOCKS: Final = 8
-
 
 @dataclass(frozen=True, slots=True)
-class PaneAggregate(BaseOperator):
+class PaneAggregate(FamilyMember):
     """`Finish(Aggregate(Windowed(TimeSlide | Landmark)))` of one query.
 
     `single_slot`: route all groups to one slot, for queries whose windows must be in one place. `range` is None for
@@ -97,6 +97,8 @@ class PaneAggregate(BaseOperator):
     sheds: bool = False
     """Whether it reads the sample of rows that the stream keeps under shedding, with their weights, instead of all rows."""
     rule: str = ""
+    lengths: WindowLengths | None = field(default=None, compare=False)
+    """Of the windows of all queries that it is `together`, where these differ; `panes` and `range` are of the longest."""
 
     @property
     def answers_empty(self) -> bool:
@@ -152,38 +154,27 @@ class PaneAggregate(BaseOperator):
         return replace(self, family=None, has_own_panes=True)
 
     @property
-    def family_key(self) -> str | None:
-        """The name of its family, if its query can have one."""
-        return self.family
-
-    def without_family(self) -> PaneAggregate:
-        """The operator with its own state: group punctuation is applied query by query, not family by family."""
-        return replace(self, family=None)
+    def former_state(self) -> str | None:
+        """The family whose queries had windows of one range."""
+        if self.family is None:
+            return None
+        window = (self.stream, self.panes, self.range, self.window_alias)
+        return family_name((window, self.keys, self.aggregates))
 
     def together(self, queries: Sequence[Operator]) -> PaneAggregate:
         """One aggregate for all queries of its family, grouped by query first."""
-        return self if self.family is None else cohort.together(cohort.over_panes(queries))
+        return self if self.family is None else pane_queries.together(pane_queries.over_panes(queries))
 
-    def for_family(self, deltas: Sections) -> Sections:
-        """Its deltas with its number as the first group key."""
-        return deltas if self.family is None else harvest.numbered(self, deltas)
-
-    def own_rows(self, tables: Sequence[pa.Table]) -> list[pa.Table]:
-        """Of its family's rows those with its number."""
-        return list(tables) if self.family is None else cohort.Cohort.of((self,)).own_rows(tables)
-
-    def owners(
-        self, queries: Sequence[Operator], advance_of: Callable[[Operator], Advance]
-    ) -> Sequence[tuple[StateOwner, Advance]]:
-        """The cohorts of its family."""
-        if self.family is None:
-            return [(self, advance_of(self))]
-        return cohort.cohorts(queries, {query.id: advance_of(query) for query in queries})
+    def advance_family(
+        self, cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> FamilyStep:
+        """Close the windows of all queries in one step."""
+        return pane_queries.advance_panes(cohort, runs, deltas, advance)
 
     @property
     def store(self) -> PaneStore:
         """The store of its closed panes."""
-        return PaneStore(self.panes, self.top_level, self.revisions, self.row_layout_limit)
+        return PaneStore(self.panes, self.top_level, self.revisions, self.row_layout_limit, self.lengths)
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -203,10 +194,7 @@ class PaneAggregate(BaseOperator):
     @property
     def top_level(self) -> int:
         """The highest level of blocks worth storing."""
-        per_window = self.panes.per_window
-        return (
-            0 if per_window is None or per_window < _LEAST_PANES_FOR_BLOCKS else per_window.bit_length() - 1
-        )
+        return top_level(self.panes.per_window)
 
     @property
     def emission_windows(self) -> Panes:

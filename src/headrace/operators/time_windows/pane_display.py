@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headrace.algebra.expressions.expression_text import show
+from headrace.operators.base.operator import QUERY_NUMBER
 from headrace.operators.output.display import argument, keys, steps_up
 from headrace.operators.panes.adaptive_panes import EVERY_ROW, partial_bytes, row_bytes, sparse_group_limit
 from headrace.operators.panes.window_cost_model import MOST_WINDOWS, cost, rows_for_panes_to_pay
@@ -34,6 +35,8 @@ def lines(operator: PaneAggregate) -> Iterator[str]:
     yield from _synopses(operator)
     yield from _sparse_groups(operator)
     yield routed(operator)
+    if operator.family is not None:
+        yield "stores its panes with those of queries that differ only in conditions, columns and the window's range"
     if operator.sheds:
         yield "answered from the rows that the stream keeps, maybe fewer than there are (WITH SHEDDING)"
     if operator.has_own_panes:
@@ -43,7 +46,8 @@ def lines(operator: PaneAggregate) -> Iterator[str]:
 
 def state_label(operator: PaneAggregate) -> str:
     """Its window, its keys and its partials, in a line."""
-    by = f" by {keys(operator.keys)}" if operator.keys else ""
+    groups = tuple(key for key in operator.keys if key.name != QUERY_NUMBER)
+    by = f" by {keys(groups)}" if groups else ""
     return f"{window(operator)}{by}: {', '.join(partials(operator))}"
 
 
@@ -89,14 +93,13 @@ def _costs(operator: PaneAggregate) -> Iterator[str]:
 
 def window(operator: PaneAggregate) -> str:
     """`window every 10 SECONDS of 6 panes`."""
-    panes = operator.panes
-    extent = (
-        "all panes"
-        if panes.per_window is None
-        else "1 pane"
-        if panes.per_window == 1
-        else f"{panes.per_window} panes"
-    )
+    panes, lengths = operator.panes, operator.lengths
+    if lengths is not None:
+        extent = f"{lengths.panes.min()} to {lengths.panes.max()} panes"
+    elif panes.per_window is None:
+        extent = "all panes"
+    else:
+        extent = "1 pane" if panes.per_window == 1 else f"{panes.per_window} panes"
     return f"window every {render_duration(panes.slide)} of {extent}"
 
 

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.aggregates.cell_table import KEY, WindowCells
+from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY, WindowCells
 from headrace.operators.aggregates.group_by import columns_of_cells, nothing
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import Advance, Sections, Windows
 from headrace.operators.panes.adaptive_panes import SPARSE_OPEN
+from headrace.operators.panes.closed_panes import ClosedPanes
 from headrace.operators.panes.pane_keys import between, block_key, extent
 from headrace.operators.panes.pane_sealing import Sealed
 from headrace.operators.panes.panes import LOWEST
+from headrace.operators.panes.window_lengths import WindowLengths
 from headrace.operators.window_assembly.assemble import closing, windows
+from headrace.operators.window_assembly.mixed_windows import mixed_windows
 from headrace.operators.window_assembly.pane_extent import SEEN, one_extent
 from headrace.schema import STAMP
-from headrace.time import BEGINNING, Instant
+from headrace.time import BEGINNING, Duration, Instant
 
 if TYPE_CHECKING:
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+
+
+_MOST_MIXED: Final = 4
+"""With more windows due than so many for each length, the windows of each length are made by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +156,24 @@ def _open_windows(
 
 def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> Iterator[Chunk]:
     """The windows in `due`."""
+    lengths = operator.lengths
+    if lengths is not None and len(due) > _MOST_MIXED * lengths.distinct:
+        for panes, range_, numbers in lengths.each():
+            alone = replace(operator, panes=panes, range=range_, lengths=None)
+            yield from chunks_of(alone, [_only(store, numbers) for store in stores], due)
+        return
+    if lengths is None and len(due) == 1 and (operator.panes.per_window or 0) > 1:
+        lengths = WindowLengths.uniform(operator.panes)
     plain, *others = (
         windows(layout, operator.panes, store.closed, due, operator.top_level)
+        if lengths is None
+        else mixed_windows(layout, lengths, store.closed, due)
         for layout, store in zip(operator.layouts, stores, strict=True)
     )
     distinct = [list(store_windows) for store_windows in others]
     for chunk in _with_empty(operator, plain, due):
         columns, failed = columns_of_cells(operator.grouped, chunk, distinct)
-        starts, ends = operator.panes.window_bounds(chunk.windows, operator.range)
+        starts, ends = operator.panes.window_bounds(chunk.windows, _ranges(operator, chunk))
         bounds = {"window_start": starts, "window_end": ends}
         for name, values in bounds.items():
             columns[f"{operator.window_alias}.{name}"] = pa.array(values).cast(STAMP)
@@ -165,6 +182,23 @@ def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> 
         columns[f"{operator.window_alias}.window_id"] = pa.array(chunk.windows)
         held = int(chunk.answer.cells[operator.layouts[0].partial_columns[0]][0].sum())
         yield Chunk(columns, chunk.windows, ends, failed, held)
+
+
+def _ranges(operator: PaneAggregate, chunk: WindowCells) -> Duration | Ints | None:
+    """The range of all windows, or of each."""
+    lengths = operator.lengths
+    return operator.range if lengths is None else lengths.ranges[lengths.places(chunk.keys[0].to_numpy())]
+
+
+def _only(store: Sealed, numbers: Ints) -> Sealed:
+    """The rows of some queries of a store, with their blocks."""
+
+    def own(tables: Iterable[pa.Table]) -> list[pa.Table]:
+        rows = (table.filter(pa.array(np.isin(ints(table, FIRST_KEY), numbers))) for table in tables)
+        return [table for table in rows if table.num_rows]
+
+    closed = store.closed
+    return Sealed((), ClosedPanes(own(closed.lasting), own(closed.expired), lambda: own(closed.ended())), {})
 
 
 def _with_empty(operator: PaneAggregate, chunks: Iterable[WindowCells], due: range) -> Iterator[WindowCells]:

@@ -13,8 +13,8 @@ from typing import Literal as Choice
 
 from headrace.algebra.expressions.expression_text import show
 from headrace.operators.base.operator import Operator
-from headrace.operators.families.cohort import over_panes
 from headrace.operators.families.family import state_name
+from headrace.operators.families.pane_queries import over_panes
 from headrace.operators.query_index.predicate_index import predicate_of
 from headrace.operators.rows.row_pipeline import RowFilter, joins_of
 from headrace.operators.sharing.routed_scans import first_filter
@@ -118,6 +118,9 @@ def _fold_label(how: SharingKind, operators: Sequence[Operator]) -> str:
     if how == "routed":
         filters = {first_filter(operator) for operator in operators}
         return f"match {len(filters):,} conditions in one index, and give each query its rows"
+    if how == "rows":
+        distinct = len({operator.row_steps for operator in operators})
+        return f"keep rows for {first.title} of a family, once for each of {distinct:,} conditions"
     if not scan_group:
         return f"keep rows{_filter_and_joins(first)} for {first.title}"
     by = ", ".join(show(key.expression) for key in scan_group[0].keys) or "nothing (one group)"
@@ -152,7 +155,7 @@ def _states(stream: str, readers: Iterable[Operator]) -> Iterator[WorkItem]:
     for reader in readers:
         keeping.setdefault(state_name(reader), []).append(reader)
     for name, operators in keeping.items():
-        label = operators[0].state_label
+        label = operators[0].together(operators).state_label
         yield WorkItem("state", name, _truncated(label), tuple(reader.id for reader in operators), stream)
 
 

@@ -21,7 +21,7 @@ def has_correlated(shape: Shape) -> bool:
     return shape.aggregate is not None and is_correlated(shape.aggregate.aggregates)
 
 
-def check(query: Query, shape: Shape) -> None:
+def check_correlated(query: Query, shape: Shape) -> None:
     """Raises `UnsupportedQuery` where the answer needs rows that have expired or were never stored."""
     if query.emit_empty:
         raise UnsupportedQuery(

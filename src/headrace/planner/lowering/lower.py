@@ -29,7 +29,7 @@ from headrace.operators.rows.row_pipeline import relations_of
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.joins.stream_joins import JOINS
 from headrace.planner.lowering import approximate
-from headrace.planner.lowering.correlated import check, has_correlated
+from headrace.planner.lowering.correlated import check_correlated, has_correlated
 from headrace.planner.lowering.counted_windows import (
     frame_windows,
     revised_sessions,
@@ -61,7 +61,7 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
     """
     lowering = Lowering(name, query, _meant(query), operator_id)
     rule = first_of(LOWERINGS, lowering)
-    return rule.build(replace(lowering, rule=rule.name))
+    return rule.build(replace(lowering, rule=rule.name)).in_family()
 
 
 def _meant(query: Query) -> Shape:
@@ -139,7 +139,7 @@ def _approximate_instants(lowering: Lowering) -> ApproximateInstants:
 
 
 def _rows_and_groups(lowering: Lowering) -> Operator:
-    check(lowering.query, lowering.shape)
+    check_correlated(lowering.query, lowering.shape)
     regrouping = replace(lowering, regroups=True)
     return first_of(KEPT, regrouping).build(regrouping)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions.aggregates import NamedAggregate
 from headrace.algebra.expressions.expression import Column, Expression, Named, columns_of, transform
 from headrace.algebra.query import Query, SortKey, StreamScan
 from headrace.algebra.windows.window import (
@@ -77,7 +77,7 @@ class Lowering:
         if aggregate is None:
             return None
         keys = tuple(Named(key.name, rename(key.expression)) for key in aggregate.keys)
-        calls = (NamedAggregate(item.name, rename.call(item.call)) for item in aggregate.aggregates)
+        calls = (NamedAggregate(item.name, item.call.over(rename)) for item in aggregate.aggregates)
         return Grouped(keys, tuple(calls))
 
     @property
@@ -186,13 +186,8 @@ class Lowering:
             )
         over_stored = self._over(columns)
 
-        def over(call: AggregateCall) -> AggregateCall:
-            argument = None if call.argument is None else over_stored(call.argument)
-            condition = None if call.condition is None else over_stored(call.condition)
-            return replace(call, argument=argument, condition=condition)
-
         keys = tuple(Named(key.name, over_stored(key.expression)) for key in regroup.keys)
-        calls = tuple(NamedAggregate(item.name, over(item.call)) for item in regroup.aggregates)
+        calls = tuple(NamedAggregate(item.name, item.call.over(over_stored)) for item in regroup.aggregates)
         return tuple(columns), replace(plan, regroup=Regroup(keys, calls, regroup.bounds))
 
     def _over(self, columns: Iterable[Expression]) -> Callable[[Expression], Expression]:

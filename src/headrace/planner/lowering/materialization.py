@@ -19,7 +19,7 @@ from headrace.operators.base.operator import Operator
 from headrace.operators.on_demand.selection import ALWAYS, Answer, Selection, WindowClause
 from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.planner.lowering.approximate import exactly, has_approximate
-from headrace.planner.lowering.correlated import check, has_correlated
+from headrace.planner.lowering.correlated import check_correlated, has_correlated
 from headrace.planner.lowering.lower import lower
 from headrace.planner.lowering.lowering import Lowering
 from headrace.planner.lowering.query_shape import Shape, shape_of
@@ -117,7 +117,7 @@ def _selection(
     name: str, query: Query, shape: Shape, operator_id: str, materialize: Choice["none", "partial"], why: str
 ) -> Selection:
     if has_correlated(shape):
-        check(query, shape)
+        check_correlated(query, shape)
     shape = exactly(shape) if has_approximate(shape) else shape
     aggregate = shape.aggregate
     lowering = Lowering(name, query, shape, operator_id, regroups=True)

@@ -165,8 +165,3 @@ def _over_inputs(order: tuple[SortKey, ...], project: Project) -> tuple[SortKey,
         return named.get(node.name) if isinstance(node, Column) else None
 
     return tuple(replace(key, expression=transform(key.expression, of_input)) for key in order)
-
-
-def without_top(shape: Shape) -> Shape:
-    """The same query without ORDER BY and LIMIT."""
-    return replace(shape, top=None)

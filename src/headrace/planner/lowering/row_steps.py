@@ -6,9 +6,6 @@ equal values; columns of joined relations keep `alias.column`.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import (
     Call,
     Cast,
@@ -66,13 +63,6 @@ class Rename:
     def is_stream_only(self, expression: Expression) -> bool:
         """Whether it reads columns of the stream alone."""
         return all(name.startswith(self._prefix) for name in columns_of(expression))
-
-    def call(self, call: AggregateCall) -> AggregateCall:
-        """The aggregate over plain names."""
-        argument = self(call.argument) if call.argument is not None else None
-        condition = self(call.condition) if call.condition is not None else None
-        weight = self(call.weight) if call.weight is not None else None
-        return replace(call, argument=argument, condition=condition, weight=weight)
 
 
 def _look_up(join: Join, rename: Rename) -> LookupJoin:

@@ -22,12 +22,12 @@ from headrace.store.logs.committed import OperatorProgress
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
 
-State = Choice["registered", "backfilling", "telling", "live", "paused", "failed"]
+State = Choice["registered", "backfilling", "emitting", "live", "paused", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """The state of a query: `registered` (from the next epoch on), `backfilling`, `telling` (it emits a backlog of
+    """The state of a query: `registered` (from the next epoch on), `backfilling`, `emitting` (it emits a backlog of
     windows over several epochs), `live`, `paused` or `failed` (suspended after it failed).
 
     `percent` of the archive that was read, rounded down. `complete_since`: answers over rows since this instant have every row;
@@ -67,7 +67,7 @@ def completeness(plan: EpochPlan, manifest: Manifest, query: CatalogQuery) -> Co
     if percent < 100:
         return Completeness("backfilling", percent, since)
     backlog = emission_backlog((operator for operator, _ in chain), plan, manifest)
-    return Completeness("telling" if backlog else "live", percent, since)
+    return Completeness("emitting" if backlog else "live", percent, since)
 
 
 def _at_rest(query: CatalogQuery) -> State:

@@ -20,7 +20,7 @@ from headrace.operators.on_demand.selection import materializes_none
 from headrace.operators.sharing.pane_transfer import can_give, needed_from, transferred
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.backfill.operator_progress import beyond, initial_progress
-from headrace.runtime.backfill.pane_donors import PaneSources
+from headrace.runtime.backfill.pane_sources import PaneSources
 from headrace.runtime.backfill.replay import Archives
 from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -55,7 +55,7 @@ class BackfillPlanner:
         """Note that an epoch of a plan was published: its operators may be sources from now on."""
         self._sources.follow(plan_file, plan.operators)
 
-    def begun(
+    def progress_of_new(
         self, manifest: Manifest, published: Manifest, plan: EpochPlan, new_operators: Sequence[str]
     ) -> dict[str, OperatorProgress]:
         """The progress of new operators; `manifest` has that of streams, `published` that of source operators.
@@ -92,9 +92,8 @@ class BackfillPlanner:
             self._best(published, new_operator, emitted_to, archive.length),
             needed_from(new_operator, emitted_to),
         )
-        complete_since = from_archive.complete_since
         if backfill is not None and (
-            keeps_none or backfill.since <= needed or backfill.since <= complete_since
+            keeps_none or backfill.since <= needed or backfill.since <= from_archive.complete_since
         ):
             self.due[operator.id] = backfill
             return OperatorProgress(
@@ -104,11 +103,42 @@ class BackfillPlanner:
                 complete_since=backfill.since if backfill.since > needed else BEGINNING,
                 backfilled_from=f"the panes of {backfill.source_operator.query}",
             )
-        if keeps_none:
-            return replace(from_archive, backfilled_from=NOTHING if query.continues else "")
+        return self._without_panes(from_archive, archive, stream, new_operator, emitted_to)
+
+    def _without_panes(
+        self,
+        from_archive: OperatorProgress,
+        archive: RadixList,
+        stream: StreamDefinition,
+        new_operator: PaneAggregate,
+        emitted_to: Instant,
+    ) -> OperatorProgress:
+        """The progress of an operator whose window was changed, over all that the archive has of it."""
+        if stream.archive == "none":
+            continues = self.home.catalog.require_query(new_operator.query).definition.continues
+            return replace(from_archive, backfilled_from=NOTHING if continues else "")
+        needed, complete_since = needed_from(new_operator, emitted_to), from_archive.complete_since
         first = self._first_entry(archive, needed)
         since = complete_since if complete_since > needed else BEGINNING
         return OperatorProgress(emitted_to, first, first, complete_since=since, backfilled_from=ARCHIVE)
+
+    def after_failure(
+        self, manifest: Manifest, plan: EpochPlan, operator: Operator, reason: str
+    ) -> OperatorProgress:
+        """The progress of an operator that failed to take over panes: it reads the archive instead, if there is one.
+
+        What fails then fails its query, as in any other backfill.
+        """
+        name, stream, new_operator = operator.stream, plan.streams[operator.stream], operator.over_panes
+        assert new_operator is not None
+        archive, committed = self.home.list_of(manifest, f"archive:{name}"), manifest.stream(name)
+        from_archive = initial_progress(stream, archive, committed, from_now=False)
+        progress = self._without_panes(
+            from_archive, archive, stream, new_operator, progress_of(committed).punctuation
+        )
+        source = progress.backfilled_from or NOTHING
+        panes = manifest.operators[operator.id].backfilled_from
+        return replace(progress, backfilled_from=f"{source}, since {panes} could not be taken over: {reason}")
 
     def _initial_progress_of_union(
         self, manifest: Manifest, plan: EpochPlan, operator: Operator, stream: StreamDefinition

@@ -31,7 +31,6 @@ from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Instant
 
 _MANY_RUNS: Final = 8
-_IDLE_SECONDS: Final = 0.5
 
 
 @dataclass(slots=True)
@@ -163,8 +162,7 @@ def follow_changes(
         if pipeline.home.latest().epoch == manifest.epoch:
             if not alive:
                 return
-            with pipeline.loop.published:
-                pipeline.loop.published.wait(_IDLE_SECONDS)
+            pipeline.loop.wait_for_epoch_after(manifest.epoch)
 
 
 def require_changelog(name: str, operator: Operator) -> None:

@@ -40,7 +40,7 @@ def emitted_rows(
     `provisional` are the rows it would emit beyond that if the streams ended here.
     """
     if is_answer(query):
-        table = current_answer.invoke(home, manifest, operator, query, provisional)
+        table = current_answer.answer_at(home, manifest, operator, query, provisional)
     else:
         parts = [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
         parts += [provisional] if provisional is not None else []

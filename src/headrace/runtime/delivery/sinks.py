@@ -37,7 +37,6 @@ from headrace.store.files.filesystem import LocalStore
 from headrace.time import Instant
 
 Receiver: TypeAlias = Callable[[int, pa.Table], object]
-_IDLE_SECONDS = 0.5
 
 
 @dataclass(slots=True)
@@ -112,6 +111,7 @@ class Sink:
 
     def _run(self) -> None:
         while not self._stop.is_set():
+            epoch = self.pipeline.loop.engine.published.epoch
             try:
                 count = self.deliver()
             except Exception as failure:  # noqa: BLE001 - whatever a receiver raises, it is called again
@@ -124,8 +124,7 @@ class Sink:
                 return
             else:
                 if not count:
-                    with self.pipeline.loop.published:
-                        self.pipeline.loop.published.wait(_IDLE_SECONDS)
+                    self.pipeline.loop.wait_for_epoch_after(epoch, self._stop.is_set)
 
     def _failed(self, failure: Exception) -> float | None:
         """Record a failure; how many seconds to wait before the next attempt, None when there is none."""

@@ -126,13 +126,20 @@ def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manif
     A stream of the same name starts from scratch.
     """
     index = index_of(plan)
-    remaining = {name for name, committed in old.streams.items() if committed.born == home.born(name)}
+    remaining = {
+        name
+        for name, committed in old.streams.items()
+        if committed.born == home.born(name) and committed.created in (0, home.created(name))
+    }
     remaining &= set(plan.streams)
     dropped = set(old.streams) - remaining
     streams = old.streams.changed({}, dropped)
     lists = old.lists.changed({}, [f"{kind}:{name}" for name in dropped for kind in ("archive", "rejects")])
     new = [stream for name, stream in plan.streams.items() if name not in remaining]
-    added = {stream.name: CommittedStream(born=home.born(stream.name)) for stream in new}
+    added = {
+        stream.name: CommittedStream(born=home.born(stream.name), created=home.created(stream.name))
+        for stream in new
+    }
     for stream in plan.streams.values():
         if stream.using == union_streams.USING:
             committed = added.get(stream.name) or streams[stream.name]

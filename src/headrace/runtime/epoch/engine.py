@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import time as stopwatch
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import SourceChanged
+from headrace.connectors.records.options import FILES
 from headrace.errors import StoreError, outcome_unless_known
 from headrace.observation import EpochObservation
+from headrace.operators.base.query_failures import QueryFailure
 from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
+from headrace.runtime.backfill.former_states import under_current_names
 from headrace.runtime.backfill.operator_progress import ArchiveEntry
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
 from headrace.runtime.backfill.replay import Archives
@@ -28,7 +32,7 @@ from headrace.runtime.epoch.observe import observe
 from headrace.runtime.epoch.task_orders import TaskMessages, scan_messages, state_messages
 from headrace.runtime.home.home import BORN, Home
 from headrace.runtime.ingest import derived_input
-from headrace.runtime.ingest.admission import Admission
+from headrace.runtime.ingest.admission import Admission, gathered_at
 from headrace.runtime.ingest.idle_sources import clock_punctuations
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.ingest.level_input import Due, LevelInput
@@ -73,12 +77,16 @@ class Engine:
     backlog_schedule: BacklogSchedule = field(default_factory=BacklogSchedule)
     holds: Callable[[], Mapping[str, int]] = dict
     """Operator → index of the first result that a client or sink has not received yet."""
+    on_published: Callable[[], None] = lambda: None
+    """Called as soon as an epoch is published."""
     unread: dict[str, SourceChanged] = field(default_factory=dict)
     """Operators whose backfill cannot read a file of a source in place, which was deleted or replaced.
 
     They wait while all others continue, until the home is opened again or a statement changes the plan.
     """
     failing: FailingQueries = field(default_factory=FailingQueries)
+    gathers_until: Instant | None = field(init=False, default=None)
+    """When the rows that wait for others to arrive (`latency` of their streams) are due; None where none do."""
     _saved: SavedPlan = field(init=False, default=NO_PLAN)
     _is_saved: bool = field(init=False, default=False)
     _planned: int = field(init=False, default=-1)
@@ -93,7 +101,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.intake = Intake(self.home, self.clock)
-        self.housekeeping = Housekeeping(self.home, self.intake)
+        self.housekeeping = Housekeeping(self.home, self.intake, self.clock)
         self.backfill_planner = BackfillPlanner(self.home)
         self.take_over()
         self.collect()
@@ -103,21 +111,23 @@ class Engine:
 
         Raises `AlreadyPublished` when another driver has taken over from this one.
         """
-        self.manifest = self.published = self.home.manifests.takeover(self.home.incarnation or None)
-        self.home.taken_over(self.manifest.incarnation)
-        self.intake.resume(self.manifest)
+        with self.intake.lock:  # pushes wait, and then write as the new incarnation
+            self.manifest = self.published = self.home.manifests.takeover(self.home.incarnation or None)
+            self.home.taken_over(self.manifest.incarnation)
+            self.intake.resume(self.manifest)
         self._planned, self._saved = -1, NO_PLAN
         self._accepted, self._due = "", Due()
         self.backfill_planner.due.clear()
         self.replan()
         if self.published.plan and not is_readable(self.home.store, self.published.plan):
+            self.manifest = under_current_names(self.home.store, self.manifest, self.plan)
             epoch = Epoch(self.manifest, EpochWork("tick"), "", ListFiles(self.home.store))
             epoch.take(epoch.work, (), "", self._planned_after(epoch, epoch.work, ()))
             self._publish(epoch)
 
     def collect(self) -> Collected:
-        """Remove files that are old enough and not needed; called at every start and every `Housekeeping.every` epochs."""
-        return self.housekeeping.collect(self.manifest.epoch, self._saved.files, self.clock())
+        """Remove all files that are old enough and not needed; called at every start."""
+        return self.housekeeping.collect(self._saved.files)
 
     # -- the catalog -------------------------------------------------------------------------------------------------
 
@@ -131,7 +141,7 @@ class Engine:
             with outcome_unless_known("absent"):
                 self.find_out()
             refuse_if_overtaken(judged, self.home.catalog, entries)
-            if self._appended(tuple(self._born(entry) for entry in entries), append):
+            if self._appended(entries, append):
                 return
         raise StoreError(
             f"other writers of the home {self.home.store.root} appended first, {_APPENDS} times",
@@ -145,28 +155,51 @@ class Engine:
         after = before.apply_all(entries)
         refuse_if_idle(before, after, entries)
         made = plan_after(self.plan, before, after, entries)
-        if not home.append(entries, append):
+        if not self._logged(entries, append):
             return False
         with outcome_unless_known("present"):
-            home.refresh()
             self.replan(made if home.catalog.position == after.position else None)
         home.in_doubt = False
+        self.intake.news.set()
+        return True
+
+    def _logged(self, entries: Sequence[Mapping[str, Any]], append: str) -> bool:
+        """Append entries and apply them to the catalog; pushes wait where streams are made, which count the records before them."""
+        makes_streams = any(entry["do"] == "create_stream" for entry in entries)
+        with self.intake.lock if makes_streams else nullcontext():
+            born = tuple(self._born(entries))
+            if not self.home.append(born, append):
+                return False
+            with outcome_unless_known("present"):
+                self.home.refresh()
+            for entry in born:
+                if BORN in entry:
+                    self.intake.drop_stream(entry["stream"]["name"])
         return True
 
     def find_out(self) -> None:
         """Read and plan the query log after an append whose outcome is not known."""
-        if self.home.in_doubt:
+        was_in_doubt = self.home.in_doubt
+        if was_in_doubt:
             self.home.find_out()
             self._planned = -1
         self.replan()
+        if was_in_doubt:
+            with self.intake.lock:  # the entries may replace a stream
+                self.intake.resume(self.manifest)
         self.home.in_doubt = False
 
-    def _born(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The entry, with the number of ingest records before it if it makes a new stream."""
-        if entry["do"] != "create_stream" or self.home.catalog.stream(entry["stream"]["name"]) is not None:
-            return entry
-        self.intake.drop_stream(entry["stream"]["name"])
-        return {**entry, BORN: self.home.ingest_log.length}
+    def _born(self, entries: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """The entries, with the number of ingest records before them where they make a new stream."""
+        dropped = set[str]()
+        for entry in entries:
+            if entry["do"] == "drop":
+                dropped.add(entry["name"].lower())
+            name = entry["stream"]["name"] if entry["do"] == "create_stream" else None
+            if name is None or (self.home.catalog.stream(name) is not None and name.lower() not in dropped):
+                yield entry
+            else:
+                yield {**entry, BORN: self.home.ingest_log.length}
 
     def replan(self, made: Replanned | None = None) -> None:
         """Make the epoch plan from the catalog, if that has changed; `made` is that plan when it was made already."""
@@ -183,7 +216,9 @@ class Engine:
         changed = progress.keys() ^ operators.keys() if made.changed is None else made.changed
         added = sorted(name for name in changed if name in operators and name not in progress)
         dropped = [name for name in changed if name in progress and name not in operators]
-        initial_progress = self.backfill_planner.begun(self.manifest, self.published, self.plan, added)
+        initial_progress = self.backfill_planner.progress_of_new(
+            self.manifest, self.published, self.plan, added
+        )
         self.manifest = replace(self.manifest, operators=progress.changed(initial_progress, dropped))
 
     def _in_files(self) -> SavedPlan:
@@ -195,13 +230,13 @@ class Engine:
 
     # -- one epoch ---------------------------------------------------------------------------------------------------
 
-    def step(self, *, live_first: bool = False) -> EpochObservation | None:
+    def step(self, *, live_first: bool = False, polls: bool = True) -> EpochObservation | None:
         """Run the next epoch; None when there is nothing to do.
 
-        Backfills go before new rows, or with `live_first` in the time that live epochs leave.
+        Backfills go before new rows, or with `live_first` in the time that live epochs leave. With `polls` sources are listed.
         """
         self.find_out()
-        self.intake.listen(index_of(self.plan).sources)
+        self.intake.listen(index_of(self.plan).sources if polls else ())
         while (work := self._next_epoch(live_first)) is not None:
             try:
                 return self._run(work)
@@ -230,8 +265,15 @@ class Engine:
         return bool(self._emission_backlog())
 
     def _round_robin(self) -> EpochWork | None:
-        live = self._live() if self.replay_schedule.live_is_due else None
-        return live or self._replay(self.replay_schedule.chunk()) or self._live()
+        live = self._live(gathers=True) if self.replay_schedule.live_is_due else None
+        return live or self._replay(self.replay_schedule.chunk()) or self._live(gathers=True)
+
+    def is_polled(self) -> bool:
+        """Whether epochs may become due by the clock, or by files, which wake no one."""
+        return any(
+            stream.using in (*FILES, "rate") or stream.progress.heartbeat is not None or stream.idle_timeout
+            for stream in self.plan.streams.values()
+        )
 
     def seal(self) -> EpochObservation:
         """End every stream for good: all windows close, and no rows are accepted any more.
@@ -296,15 +338,21 @@ class Engine:
             and progress.replayed < self.manifest.length_of(self.plan.operators[name].stream)
         }
 
-    def _live(self) -> EpochWork | None:
-        """The next records of every source; without any, a tick when punctuation or the catalog has changed."""
+    def _live(self, *, gathers: bool = False) -> EpochWork | None:
+        """The next records of every source; without any, a tick when punctuation or the catalog has changed.
+
+        With `gathers` rows wait for others as long as their stream's `latency` allows.
+        """
+        due = FOREVER
         splits: list[tuple[Split, int]] = []
         taken: dict[str, tuple[int, ...]] = {}
         sources = index_of(self.plan).sources
         for definition in sources:
             name = definition.name
-            chosen = self.admission.take(self.intake.waiting(name), definition)
+            waiting = self.intake.waiting(name)
+            chosen = self.admission.take(waiting, definition)
             if chosen:
+                due = min(due, gathered_at(definition, waiting, chosen))
                 splits += [
                     (Split(name, record.ordinal, record=record.record), record.weight) for record in chosen
                 ]
@@ -314,9 +362,14 @@ class Engine:
             name: at for name, at in min_punctuations.items() if at > self.manifest.stream(name).punctuation
         }
         changed = self.manifest.querylog != self.home.catalog.position
-        is_due = bool(splits or min_punctuations) or changed
-        if not (is_due or self.has_unread_results() or self._has_unheard_promises()):
-            return None
+        self.gathers_until = None
+        is_due = bool(min_punctuations) or changed or self.has_unread_results()
+        if not (is_due or self._has_unheard_promises()):
+            if not splits:
+                return None
+            if gathers and due > self.clock():
+                self.gathers_until = due
+                return None
         kind = "epoch" if splits else "tick"
         # An operator with an emission backlog takes its rows; it emits in epochs of its own.
         return EpochWork(
@@ -391,8 +444,7 @@ class Engine:
         self.intake.consumed(epoch.work.taken)
         if suspended := self.failing.entries(self.home.catalog):
             self.log(*suspended)
-        if self.housekeeping.is_due(planned.epoch):
-            self.collect()
+        self.housekeeping.collect_if_due(self._saved.files)
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
         seen = observe(planned, epoch.work, epoch.receipts, self.plan, seconds, self.clock())
         self.replay_schedule.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
@@ -403,10 +455,11 @@ class Engine:
         files, taken = epoch.files, epoch.work.taken
         planned = retention.settled(epoch.manifest, taken, self.plan, self.intake, files, self.holds)
         planned = planned.with_base(files.write)
-        self.home.store.sync([*commit.files_named(epoch.receipts), *files.unsynced])
-        self.home.manifests.publish(planned)
-        self.manifest = self.published = planned
+        self.home.manifests.publish(planned, [*commit.files_named(epoch.receipts), *files.unsynced])
         self._accepted = epoch.execution
+        self.housekeeping.published(self.published, planned)
+        self.manifest = self.published = planned
+        self.on_published()
         self.backfill_planner.published(self._in_files().name, self.plan)
         return planned
 
@@ -441,7 +494,7 @@ class Engine:
             scans = scan_messages(orders, work, self.executor.cores, self.tasks)
             receipts = self.executor.run(scans, state_messages(orders, work, self.tasks))
             if failed := failures_of(receipts):
-                without = self.failing.without(work, failed)
+                without = self._without(work, failed)
                 if work.level and without.operators != work.operators:
                     raise LeftOut(without.operators.absent - work.operators.absent)
                 work = without
@@ -457,6 +510,19 @@ class Engine:
         done = commit.Round(epoch.began, epoch.manifest, work, receipts)
         position, plan_files = self.home.catalog.position, self._in_files().files
         return commit.next_manifest(done, self.plan, plan_files, position, self.clock(), epoch.files)
+
+    def _without(self, work: EpochWork, failed: Mapping[str, QueryFailure]) -> EpochWork:
+        """The rest of an epoch's work. Operators that cannot take over panes read the archive from the next epoch on."""
+        left = self.failing.without(work, failed)
+        if work.kind == "fill":
+            progress = {
+                name: self.backfill_planner.after_failure(
+                    self.manifest, self.plan, self.plan.operators[name], failed[name].reason
+                )
+                for name in work.operators.named - left.operators.named
+            }
+            self.manifest = replace(self.manifest, operators=self.manifest.operators.changed(progress))
+        return left
 
     def _task_messages(self, manifest: Manifest, epoch: Epoch | None = None) -> TaskMessages:
         self._executions += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.tasks.scan.scan_task import run_scan
@@ -31,6 +31,22 @@ class Executor(Protocol):
         """Restart after a failed epoch what the failure may have stopped, a JVM; returns whether that was needed."""
         ...
 
+    def close(self) -> None:
+        """Release what it holds between epochs: its hub is closed."""
+        ...
+
+    def ready(self, seconds: float) -> bool:
+        """Wait so long for an engine that is starting; whether `run` would not wait for it."""
+        ...
+
+    def give_up(self) -> None:
+        """End a start that is under way: `run` then raises an error."""
+        ...
+
+    def as_status(self) -> dict[str, Any]:
+        """Plain values: the engine, its state (idle, starting, ready or failed), and the error of a start that failed."""
+        ...
+
 
 class LocalExecutor:
     """All tasks in this process, one after the other, without a JVM. For tests, `hr.test` and small inputs."""
@@ -48,3 +64,17 @@ class LocalExecutor:
     def revive(self) -> bool:
         """False: only this process could be lost."""
         return False
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def ready(self, _: float) -> bool:
+        """True: there is nothing to start."""
+        return True
+
+    def give_up(self) -> None:
+        """Do nothing: there is nothing to start."""
+
+    def as_status(self) -> dict[str, Any]:
+        """Always ready."""
+        return {"engine": "local", "state": "ready", "error": None}

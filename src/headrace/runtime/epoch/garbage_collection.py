@@ -1,12 +1,19 @@
-"""Collection of files that no live manifest names: at every start, and every `Housekeeping.every` epochs, between two epochs.
+"""Collection of files that nothing needs any more, while epochs run.
 
-Besides the files of manifests and logs it keeps those of the plan in force, and micro-batches that Spark has written and that
-are not in the ingest log yet: the next start logs them.
+- Every `Housekeeping.every` epochs what these epochs have made garbage (`retired_names`), old manifests and ingest chunks: at
+  the cost of that garbage. While the loop runs, in a thread; else between two epochs.
+- At every start, and in the thread once in a `grace`, all files that no live manifest names: of attempts that failed.
+
+Besides the files of manifests and logs a full collection keeps those of the plan in force, and micro-batches that Spark has
+written and that are not in the ingest log yet: the next start logs them.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,12 +22,34 @@ from headrace.connectors.sources.segment_files import batch_name, batches_writte
 from headrace.runtime.home.file_names import segments
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest.ingest_queue import Intake
-from headrace.runtime.ingest.ingest_summary import INTAKE
-from headrace.store.maintenance.garbage_collection import Collected, LiveNames, collect, live_manifests
-from headrace.time import HOUR, Duration, Instant
+from headrace.store.logs.manifest import SUMMARISED, Manifest, ManifestLog
+from headrace.store.logs.pins import pinned_epochs
+from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
+from headrace.store.maintenance.garbage_collection import (
+    DATA_FOLDERS,
+    Collected,
+    LiveNames,
+    collect,
+    live_manifests,
+)
+from headrace.store.maintenance.retired_names import retired
+from headrace.time import HOUR, MINUTE, Clock, Duration, Instant
 
 GRACE: Final = HOUR
 """Unnamed files younger than this may be of a running attempt."""
+READERS: Final = MINUTE
+"""Files are retained for so long after the last manifest that names them: a reader in another process may be opening them."""
+BY_CONTENT: Final = ("functions", "plans")
+"""Folders of files that are named by their content: a new plan may name an old file again at any moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Retired:
+    """Names that manifests from `epoch` on do not have any more, published at `at`."""
+
+    epoch: int
+    at: Instant
+    names: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -29,41 +58,119 @@ class Housekeeping:
 
     home: Home
     intake: Intake
+    clock: Clock
     every: int = 64
     grace: Duration = GRACE
-    _names: LiveNames = field(init=False)
-    _epoch: int = field(init=False, default=0)
+    readers: Duration = READERS
+    _live: LiveNames = field(init=False)
+    _steps: deque[tuple[Manifest, Manifest, Instant]] = field(init=False, default_factory=deque)
+    """Each epoch since the last collection: the manifests before and after it, and when it was published."""
+    _retired: deque[_Retired] = field(init=False, default_factory=deque)
+    _swept: Instant = field(init=False, default=0)
+    _is_background: bool = field(init=False, default=False)
+    _thread: threading.Thread | None = field(init=False, default=None)
+    _failure: BaseException | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self._names = LiveNames(self.home.store)
+        self._live = LiveNames(self.home.store)
 
-    def is_due(self, epoch: int) -> bool:
-        """Whether enough epochs have passed since the last collection."""
-        return epoch - self._epoch >= self.every
+    def published(self, before: Manifest, after: Manifest) -> None:
+        """Note an epoch."""
+        self._steps.append((before, after, self.clock()))
 
-    def collect(self, epoch: int, plan: Collection[str], now: Instant) -> Collected:
-        """Remove files that are old enough and not needed, at epoch `epoch`; `plan` are the files of the plan in force."""
-        self._epoch = epoch
-        home = self.home
-        summarised = home.latest().facts.get(INTAKE)
+    def collect_if_due(self, plan: Collection[str]) -> None:
+        """Collect when enough epochs have passed; `plan` are the files of the plan in force.
+
+        Raises the error of the last collection in the thread.
+        """
+        if len(self._steps) < self.every or (self._thread is not None and self._thread.is_alive()):
+            return
+        if not self._is_background:
+            self.collect_retired()
+            return
+        self._raise_failure()
+        self._thread = threading.Thread(target=self._run, name="headrace-collection", args=(tuple(plan),))
+        self._thread.start()
+
+    @contextmanager
+    def in_background(self) -> Iterator[None]:
+        """Within it collections have a thread of their own; the last one has ended on exit."""
+        self._is_background = True
+        try:
+            yield
+        finally:
+            self._is_background = False
+            if self._thread is not None:
+                self._thread.join()
+        self._raise_failure()
+
+    def _run(self, plan: Collection[str]) -> None:
+        try:
+            self.collect_retired()
+            if self.clock() - self._swept > self.grace:
+                self._sweep(plan, [folder for folder in DATA_FOLDERS if folder not in BY_CONTENT])
+        except BaseException as failure:  # noqa: BLE001 - raised by the next one
+            self._failure = failure
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def collect(self, plan: Collection[str]) -> Collected:
+        """Remove all files that are old enough and not needed; `plan` are the files of the plan in force."""
+        self._steps.clear()
+        self._retired.clear()
+        self._drop_ingest_records()
+        return self._sweep(plan, DATA_FOLDERS)
+
+    def collect_retired(self) -> tuple[str, ...]:
+        """Remove what the epochs since the last collection have made garbage; the deleted names."""
+        store, log, now = self.home.store, ManifestLog(self.home.store), self.clock()
+        for _ in range(len(self._steps)):
+            before, after, at = self._steps.popleft()
+            names = retired(before, after, store.read, store.root)
+            self._retired.append(_Retired(after.epoch, at, frozenset(names)))
+        self._drop_ingest_records()
+        latest = log.latest()
+        if latest is None:
+            return ()
+        pinned = pinned_epochs(store, now, lambda _: True)
+        log.drop_old(pinned, latest.epoch)
+        oldest = min([*pinned, *log.epochs()], default=latest.epoch)
+        unneeded: list[str] = []
+        while self._retired and self._retired[0].epoch <= oldest and self._is_over(self._retired[0], now):
+            unneeded += self._retired.popleft().names
+        unneeded += self.intake.unneeded_segments(latest.ingest, now - self.grace)
+        return tuple(name for name in unneeded if store.delete(name))
+
+    def _is_over(self, names: _Retired, now: Instant) -> bool:
+        return now - names.at > self.readers
+
+    def _drop_ingest_records(self) -> None:
+        summarised = self.home.latest().facts.get(SUMMARISED)
         if summarised is not None:
-            home.ingest_log.drop_before(summarised["upto"])
+            RecordLog(self.home.store, INGEST_LOG).drop_before(summarised["upto"])
+
+    def _sweep(self, plan: Collection[str], folders: Collection[str]) -> Collected:
+        self._swept = self.clock()
         return collect(
-            home.store,
-            home.manifests,
-            now=now,
+            self.home.store,
+            ManifestLog(self.home.store),
+            now=self._swept,
             grace=self.grace,
             also={*plan, *self._unrecorded()},
             superseded=self._superseded_relations(),
-            live=self._names,
+            live=self._live,
+            folders=folders,
         )
 
     def _superseded_relations(self) -> set[str]:
         """Versions of relations that were replaced before the oldest manifest. An archive may still name them."""
-        oldest = min(manifest.querylog for manifest in live_manifests(self.home.manifests))
+        oldest = min(manifest.querylog for manifest in live_manifests(ManifestLog(self.home.store)))
         files: dict[str, str] = {}
         superseded = set()
-        for ordinal, entry in self.home.query_log.read(0):
+        for ordinal, entry in RecordLog(self.home.store, QUERY_LOG).read(0):
             if ordinal < oldest and entry["do"] == "put_relation":
                 name = entry["relation"]["name"].lower()
                 if name in files:

@@ -41,6 +41,8 @@ def observe(
         kind=work.kind,
         rows=sum(stream.rows for stream in inputs),
         bytes=sum(stream.bytes for stream in inputs),
+        late=sum(stream.late for stream in inputs),
+        rejected=sum(stream.rejected for stream in inputs),
         seconds=stages,
         streams={
             name: _stream_seen(after.stream(name), seen.get(name, StreamReceipt()), now)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headrace.observation import OperatorObservation
-from headrace.operators.families.cohort import together
 from headrace.operators.families.family import ROW_LAYOUT_SUFFIX, state_name
+from headrace.operators.families.pane_queries import together
 from headrace.operators.panes.adaptive_panes import LEAST_GROUPS, Sizes, panes_pay, should_store_rows
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -39,7 +39,7 @@ def with_row_layout_states(
         if operator is not None and operator.family and operator.adapts:
             state = state_name(operator)
             total = measured[state][1].plus(observation) if state in measured else observation
-            measured[state] = operator, total
+            measured[state] = _longest(operator, measured.get(state, (operator,))[0]), total
     chosen = set(previous)
     for state, (operator, observation) in measured.items():
         if observation.groups < LEAST_GROUPS:
@@ -62,3 +62,8 @@ def with_row_layout_states(
         chosen = {name for name in chosen if name.removesuffix(ROW_LAYOUT_SUFFIX) in states}
     others = {name: value for name, value in facts.items() if name != ROW_LAYOUT}
     return {**others, ROW_LAYOUT: sorted(chosen)} if chosen else others
+
+
+def _longest(*queries: PaneAggregate) -> PaneAggregate:
+    """The query of a family with the longest windows, which gain most from panes."""
+    return max(queries, key=lambda query: query.panes.per_window or 0)

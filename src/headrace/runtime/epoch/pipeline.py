@@ -22,8 +22,6 @@ from headrace.runtime.results import result_log
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_IDLE_SECONDS = 0.5
-
 
 class Pipeline:
     """An open home and its loop. All methods may be called from any thread."""
@@ -80,8 +78,7 @@ class Pipeline:
         `at` is in microseconds since 1970 UTC, or a datetime with a zone; times in `where` are in `zone`. Durable on return.
         """
         self.require_open()
-        with self.loop.lock:
-            punctuate(self.home, self.loop.engine, stream, at, where, zone)
+        punctuate(self.home, self.loop.engine, stream, at, where, zone)
 
     def stream_definition(self, name: str) -> StreamDefinition:
         """A stream's definition.
@@ -113,8 +110,7 @@ class Pipeline:
         length = self.home.list_of(self.home.latest(), "results").length
         seen = 0 if from_start else length
         while True:
-            manifest = self.home.latest()
-            alive = self.loop.is_running
+            alive, manifest = self.loop.is_running, self.home.latest()
             length = self.home.list_of(manifest, "results").length
             yield from result_log.epochs_of(self.home, manifest, operator, seen)
             fresh, seen = length > seen, length
@@ -123,8 +119,7 @@ class Pipeline:
             if not fresh and not alive:
                 return
             if not fresh:
-                with self.loop.published:
-                    self.loop.published.wait(_IDLE_SECONDS)
+                self.loop.wait_for_epoch_after(manifest.epoch)
 
     def session(self) -> SparkSession:
         """The Spark session of the executor.

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
+
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import ALL, PUNCTUATION, IngestRecord
@@ -63,7 +65,7 @@ def punctuate(
         )
     uri = f"punctuation-{uuid.uuid4().hex}"
     record = IngestRecord(definition.name, uri, PUNCTUATION, bound, bound, 0, 0, now, 0, promise=promise)
-    engine.intake.hand_in(record)
+    engine.intake.hand_in(record, definition)
 
 
 def instant(at: Instant | datetime) -> Instant:
@@ -84,12 +86,12 @@ def instant(at: Instant | datetime) -> Instant:
 
 
 class Pushing:
-    """Pushes of one hub, which is itself a producer for calls without one."""
+    """Pushes of one hub, from any thread. For calls without a producer the hub has its own, one for each call under way."""
 
     def __init__(self, home: Home, engine: Engine) -> None:
         self._home, self._engine = home, engine
-        self._hub_producer = f"hub-{uuid.uuid4().hex}"
-        self._next: dict[str, int] = {}
+        self._resting: list[tuple[str, int]] = []
+        """Producers of the hub that no call uses, each with its next number."""
 
     def push(self, name: str, rows: Any, producer: str | None, sequence: int | None) -> int:
         """Write rows as a segment and log it, unless the producer's batch of that number is in the log.
@@ -97,36 +99,53 @@ class Pushing:
         Returns the number of rows. Raises `UserError` when the stream takes no pushes, the rows do not fit its columns, or the
         number is not valid; `PushFailed` when the rows were not written, or that is in doubt.
         """
-        definition, intake = self._stream(name), self._engine.intake
+        definition = self._stream(name)
         table = as_rows(definition, rows)
-        producer, sequence = self._numbered(definition, producer, sequence)
-        digest = content_digest(table)
-        if intake.producers(definition).has(producer, sequence, digest):
+        if producer is None and sequence is None:
+            # A call that fails retains its producer: the number is free for its repetition.
+            producer, sequence = self._resting.pop() if self._resting else (f"hub-{uuid.uuid4().hex}", 0)
+            self._log(definition, table, content_digest(table), producer, sequence)
+            self._resting.append((producer, sequence + 1))
             return int(table.num_rows)
-        folder = Path(self._home.store.root) / segments(definition.name)
+        producer, sequence = _checked(producer, sequence)
+        digest, intake = content_digest(table), self._engine.intake
+        with intake.lock:
+            is_there = intake.producers(definition).has(producer, sequence, digest)
+        if not is_there:
+            self._log(definition, table, digest, producer, sequence)
+        return int(table.num_rows)
+
+    def _log(
+        self, definition: StreamDefinition, table: pa.Table, digest: str, producer: str, sequence: int
+    ) -> None:
+        """Write rows as a segment, and its record to the log."""
+        intake = self._engine.intake
+        folder, segment = segments(definition.name), f"push-{uuid.uuid4().hex}"
         outcome: WriteOutcome = "absent"
         try:
-            segment = write_table_segment(
-                definition, table, folder, f"push-{uuid.uuid4().hex}", self._engine.clock()
+            written = write_table_segment(
+                *(definition, table, Path(self._home.store.root) / folder, segment, self._engine.clock()),
+                durable=False,
             )
-            record = replace(segment, producer=producer, sequence=sequence, digest=digest)
+            record = replace(written, producer=producer, sequence=sequence, digest=digest)
             try:
-                intake.hand_in(record)
+                intake.hand_in(record, definition, (f"{folder}/{segment}.arrow",))
             except StoreError:
                 outcome = intake.find_out(record)
                 if outcome != "present":
                     raise
         except StoreError as error:
             raise PushFailed(definition.name, producer, sequence, outcome, error) from error
-        return int(table.num_rows)
 
     def pushed(self, name: str, producer: str) -> int | None:
         """The last batch number of a producer that is durable; None for a producer that is not known.
 
         Raises `StoreError` while the log cannot be read.
         """
-        self._engine.intake.settle_doubt()
-        return self._engine.intake.producers(self._stream(name)).last(producer)
+        intake = self._engine.intake
+        with intake.lock:
+            intake.settle_doubt()
+            return intake.producers(self._stream(name)).last(producer)
 
     def _stream(self, name: str) -> StreamDefinition:
         definition = require_stream(self._home.catalog, name)
@@ -137,22 +156,17 @@ class Pushing:
             )
         return definition
 
-    def _numbered(
-        self, definition: StreamDefinition, producer: str | None, sequence: int | None
-    ) -> tuple[str, int]:
-        """The batch's producer and number; this hub's for a call without them."""
-        if producer is None and sequence is None:
-            sequence = self._next.get(definition.name, 0)
-            self._next[definition.name] = sequence + 1
-            return self._hub_producer, sequence
-        if not isinstance(producer, str) or not 0 < len(producer) <= LONGEST_ID:
-            raise UserError(
-                f"the producer is {producer!r}",
-                remedy=f"A sequence needs the id of its producer: a text of 1 to {LONGEST_ID} characters.",
-            )
-        if not isinstance(sequence, int) or isinstance(sequence, bool) or not 0 <= sequence < 1 << 63:
-            raise UserError(
-                f"the sequence is {sequence!r}",
-                remedy="A producer numbers its batches: a whole number from 0 to 2^63 - 1, greater for every new batch.",
-            )
-        return producer, sequence
+
+def _checked(producer: Any, sequence: Any) -> tuple[str, int]:
+    """A producer and number that a caller has given. Raises `UserError` for others than a text and a number."""
+    if not isinstance(producer, str) or not 0 < len(producer) <= LONGEST_ID:
+        raise UserError(
+            f"the producer is {producer!r}",
+            remedy=f"A sequence needs the id of its producer: a text of 1 to {LONGEST_ID} characters.",
+        )
+    if not isinstance(sequence, int) or isinstance(sequence, bool) or not 0 <= sequence < 1 << 63:
+        raise UserError(
+            f"the sequence is {sequence!r}",
+            remedy="A producer numbers its batches: a whole number from 0 to 2^63 - 1, greater for every new batch.",
+        )
+    return producer, sequence

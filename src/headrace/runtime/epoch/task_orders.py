@@ -45,6 +45,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
     streams = {split.stream: plan.streams[split.stream] for split, _ in work.splits}
     committed = {name: orders.began.stream(name) for name in streams}
     deduplicated = {name for name, stream in streams.items() if stream.deduplicate and not work.is_replay}
+    weight = sum(weight for _, weight in work.splits)
     return [
         ScanMessage(
             orders.root,
@@ -65,6 +66,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             },
             states_in_row_layout(manifest),
             work.isolated,
+            weight,
         )
         for task, splits in enumerate(together(packed(work.splits, work.tasks(cores)), deduplicated))
     ]

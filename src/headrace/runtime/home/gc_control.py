@@ -14,34 +14,34 @@ MANY: Final = 300
 
 
 @contextmanager
-def no_cycles_sought(disabled: bool) -> Iterator[None]:
-    """The collector is disabled in the block.
+def collector_disabled(when: bool) -> Iterator[None]:
+    """The collector is disabled in the block, where `when` is true.
 
     It would traverse thousands of syntax trees, operators or tables repeatedly: a third of the time to register ten thousand
     queries, and of an epoch that they take part in. What is left after the block is traversed once.
     """
-    sleeps = disabled and gc.isenabled()
-    if sleeps:
+    disabled = when and gc.isenabled()
+    if disabled:
         gc.disable()
     try:
         yield
     finally:
-        if sleeps:
+        if disabled:
             gc.enable()
 
 
-def modules_not_sought() -> None:
+def freeze_modules() -> None:
     """Exclude the modules of a worker from collection, once and again after it has imported more.
 
     PySpark has its worker collect cycles after every task. Traversing the modules of PySpark, Arrow, pandas and Headrace took
     60 ms, in which the next task waited: longer than the rest of a small epoch. Called as a task begins, when the cycles of the
     previous task have just been collected, so that none is retained.
     """
-    _out_of_sight(len(sys.modules))
+    _frozen(len(sys.modules))
 
 
 @lru_cache(maxsize=1)
-def _out_of_sight(modules: int) -> int:
+def _frozen(modules: int) -> int:
     """Freeze once for a number of modules."""
     gc.freeze()
     return modules

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headrace.catalog.catalog import Catalog, is_of_query
 from headrace.errors import AlreadyPublished, StoreError, outcome_unless_known
-from headrace.store.files.filesystem import LocalStore
+from headrace.store.files.filesystem import LocalStore, MissingFile
 from headrace.store.logs.manifest import Manifest, ManifestLog
 from headrace.store.logs.radix_list import RadixList
 from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.maintenance.home_format import require_format
 
+_Value = TypeVar("_Value")
 BORN: Final = "ingest"
 """In the query log's entry of a new stream: how many ingest records there were."""
 
@@ -32,7 +33,8 @@ class Home:
     """Incarnation of the driver that writes through this object; 0 for a reader."""
     in_doubt: bool = False
     """Whether the query log may have entries that are not in the catalog or plan: an append was interrupted, or has failed."""
-    _born: dict[str, int] = field(default_factory=dict)
+    _born: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each stream: how many ingest records there were when it was created, and the position after its entry."""
     _appends: set[str] = field(default_factory=set)
     """Ids of the appends to the query log that are in the catalog."""
 
@@ -112,7 +114,7 @@ class Home:
                 catalog = catalog.apply_all(of_queries)
                 of_queries.clear()
                 if entry["do"] == "create_stream" and catalog.stream(entry["stream"]["name"]) is None:
-                    born[entry["stream"]["name"].lower()] = entry.get(BORN, 0)
+                    born[entry["stream"]["name"].lower()] = entry.get(BORN, 0), catalog.position + 1
                 catalog = catalog.apply(entry)
             if chunk.append is not None:
                 appends.add(chunk.append)
@@ -121,11 +123,25 @@ class Home:
 
     def born(self, stream: str) -> int:
         """Number of ingest records when the stream was created: earlier ones are of a dropped stream of the same name."""
-        return self._born.get(stream.lower(), 0)
+        return self._born.get(stream.lower(), (0, 0))[0]
+
+    def created(self, stream: str) -> int:
+        """The position in the query log after the entry that created the stream; another one is of another stream."""
+        return self._born.get(stream.lower(), (0, 0))[1]
 
     def latest(self) -> Manifest:
         """The newest manifest; an empty one for a new home."""
         return self.manifests.latest() or Manifest(epoch=0, incarnation=0)
+
+    def at_newest_epoch(self, compute: Callable[[Manifest], _Value]) -> _Value:
+        """The value of the newest manifest; of the next one when files are collected while they are read."""
+        while True:
+            manifest = self.latest()
+            try:
+                return compute(manifest)
+            except MissingFile:
+                if self.latest().epoch == manifest.epoch:
+                    raise
 
     def entries(self, manifest: Manifest, name: str, start: int = 0) -> Sequence[Mapping[str, Any]]:
         """Entries of one of a manifest's lists, from an index on."""

@@ -14,7 +14,8 @@ from headrace.store.files.container import Container, parts
 from headrace.store.files.filesystem import Store
 
 _Value = TypeVar("_Value")
-_KEPT: Final = 128
+_KEPT: Final = 1024
+"""Values of a few hundred runs: a task of small epochs has about eight runs of up to ten sections, a standing task several tasks."""
 _SMALL: Final = 1 << 16
 """Bytes of runs that are kept in memory when they are written."""
 _cache: Final[Recent[tuple[str, str], Any]] = Recent(_KEPT)

@@ -67,10 +67,14 @@ def _catalog(path: Path) -> Iterator[Finding]:
             f"{QUERY_LOG}/", "it cannot be folded", error, "Put its files back from a copy of the home."
         )
         return
-    if catalog.idle:
-        shown = ", ".join(map(str, catalog.idle[:_SHOWN])) + (", …" if len(catalog.idle) > _SHOWN else "")
+    if catalog.ignored_entries:
+        shown = ", ".join(map(str, catalog.ignored_entries[:_SHOWN])) + (
+            ", …" if len(catalog.ignored_entries) > _SHOWN else ""
+        )
         reason = "appended twice, or about what was dropped by then; it changes nothing, and nothing needs to be done"
-        yield Finding("note", f"{QUERY_LOG}/", f"{len(catalog.idle)} of its entries ({shown}): {reason}")
+        yield Finding(
+            "note", f"{QUERY_LOG}/", f"{len(catalog.ignored_entries)} of its entries ({shown}): {reason}"
+        )
     yield from _planned(catalog)
 
 

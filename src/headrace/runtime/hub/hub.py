@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.algebra.windows.user_windows import UserWindow
 from headrace.catalog.definitions import QueryDefinition
-from headrace.catalog.journal import window_to_json
+from headrace.catalog.journal import to_json
 from headrace.language.statements.query_options import checked_owner, checked_tags
 from headrace.language.statements.statement import Form, Statement
 from headrace.language.statements.stream_keywords import StreamOptions
@@ -190,7 +190,7 @@ class Hub(Pipeline):
         """
         definition = user_windows.define(name, kind)
         if user_windows.is_new(self.catalog, definition):
-            self.log({"do": "put_window", "window": window_to_json(definition)})
+            self.log({"do": "put_window", "window": to_json(definition)})
 
     def push(
         self, stream: str, rows: pa.Table | Any, *, producer: str | None = None, sequence: int | None = None
@@ -200,13 +200,11 @@ class Hub(Pipeline):
         Durable on return. A call repeated with its producer and sequence counts once; `PushFailed` names both.
         """
         self.require_open()
-        with self.loop.lock:
-            return self._pushing.push(stream, rows, producer, sequence)
+        return self._pushing.push(stream, rows, producer, sequence)
 
     def pushed(self, stream: str, producer: str) -> int | None:
         """The greatest sequence of a producer whose rows are durable; None for one that is not retained."""
-        with self.loop.lock:
-            return self._pushing.pushed(stream, producer)
+        return self._pushing.pushed(stream, producer)
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -274,6 +272,10 @@ class Hub(Pipeline):
         finally:
             self.loop.stop()
 
+    def give_up_start(self) -> None:
+        """End the start of Spark, if it is under way: an epoch that waits for it fails. For a program that was asked to stop."""
+        self.loop.engine.executor.give_up()
+
     def sink(
         self,
         query: str,
@@ -331,7 +333,8 @@ class Hub(Pipeline):
             self.open_sinks.close()
         finally:
             self.is_closed = True
-            self._closing.close()
+            with self._closing:
+                self.loop.engine.executor.close()
 
     def on_close(self, action: Callable[[], object]) -> None:
         """Call `action` when the hub is closed (the last registered first)."""

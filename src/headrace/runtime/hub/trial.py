@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
-from headrace.catalog.journal import relation_to_json, stream_to_json
+from headrace.catalog.journal import to_json
 from headrace.connectors.formats.result_writer import python_rows
 from headrace.errors import QueryFailed, UserError
 from headrace.runtime.delivery.output_files import emitted_rows
@@ -70,12 +70,12 @@ def _define(hub: Hub, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         time = next((field.name for field in schema if field.type.name.startswith("TIMESTAMP")), None)
         if time is not None:
             stream = StreamDefinition(name, schema, "push", time=time, max_ahead=FOREVER // 2)
-            hub.log({"do": "create_stream", "stream": stream_to_json(stream)})
+            hub.log({"do": "create_stream", "stream": to_json(stream)})
             streams[name] = table
             continue
         relation = RelationDefinition(name, schema, "push")
         file = save_relation(hub.home.store, name, 0, table.cast(schema.arrow()))
-        hub.log({"do": "put_relation", "relation": relation_to_json(relation), "file": file})
+        hub.log({"do": "put_relation", "relation": to_json(relation), "file": file})
     return streams
 
 

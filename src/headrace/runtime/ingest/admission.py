@@ -9,6 +9,7 @@ from typing import Any
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.options import bytes_per_epoch, files_per_epoch
 from headrace.runtime.messages.task_messages import Split
+from headrace.time import BEGINNING, Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,15 @@ class Admission:
             opened.add(uri)
             rows, size = rows + (record.rows or 0), size + record.bytes
         return taken
+
+
+def gathered_at(stream: StreamDefinition, waiting: Sequence[Pending], taken: Sequence[Pending]) -> Instant:
+    """When the rows `taken` have waited for others as long as `latency` allows.
+
+    At once where more rows wait than one epoch takes.
+    """
+    is_full = len(taken) < len(waiting)
+    return BEGINNING if is_full else int(taken[0].record.get("arrival", BEGINNING)) + stream.latency
 
 
 def packed(splits: Sequence[tuple[Split, int]], tasks: int) -> list[tuple[Split, ...]]:

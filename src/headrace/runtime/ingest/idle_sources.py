@@ -27,12 +27,15 @@ def clock_punctuations(
     """The minimum punctuations by the clock, by stream; `taken` are the records that the next epoch reads."""
     by_stream: dict[str, Instant] = {}
     for stream in streams:
+        if stream.progress.heartbeat is None and stream.idle_timeout is None:
+            continue
         committed = manifest.stream(stream.name)
-        waiting = [
-            pending
-            for pending in intake.waiting(stream.name)
-            if pending.ordinal not in taken.get(stream.name, ())
-        ]
+        with intake.lock:  # every record that has arrived before `now` is in the queue then
+            waiting = [
+                pending
+                for pending in intake.waiting(stream.name)
+                if pending.ordinal not in taken.get(stream.name, ())
+            ]
         min_punctuations = []
         if stream.progress.heartbeat is not None:
             arrived = min(

@@ -1,9 +1,14 @@
-"""The queue of input: listings of sources, in the ingest log before any task reads them (decision D9)."""
+"""The queue of input: listings of sources, in the ingest log before any task reads them (decision D9).
+
+Pushes append to it from their own threads while an epoch runs; those that arrive during an append are the next append.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,8 +19,9 @@ from headrace.connectors.records.producers import Producers
 from headrace.connectors.sources.known_files import ChangedFile, KnownFile, changed_files
 from headrace.connectors.sources.listing import list_changed
 from headrace.connectors.sources.rate_source import due
-from headrace.errors import AlreadyPublished, StoreError, WriteOutcome
+from headrace.errors import AlreadyPublished, StoreError, UserError, WriteOutcome
 from headrace.runtime.backfill.operator_progress import ArchiveEntry
+from headrace.runtime.home.file_names import segments
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest import ingest_summary
 from headrace.runtime.ingest.admission import Pending
@@ -30,14 +36,34 @@ _PER_FILE: Final[Duration] = SECOND // 1000
 
 
 @dataclass(slots=True)
+class _Arrival:
+    """A record that a thread wants to append, with the files it names; `done` once it is in the log, else its `error`."""
+
+    record: IngestRecord
+    definition: StreamDefinition
+    files: tuple[str, ...]
+    done: bool = False
+    error: Exception | None = None
+
+    @property
+    def producer(self) -> tuple[str, str]:
+        """Its stream and producer; without one, what no other record has."""
+        return self.record.stream, self.record.producer or self.record.uri
+
+
+@dataclass(slots=True)
 class Intake:
     """Listings of every stream, and the records that wait. The driver alone appends to the ingest log.
 
     A record is durable in the log before it may be read; a source is listed once, and the logged listing is what counts.
+    `lock` is held while the log is appended to; a thread that also holds the engine's lock has taken that one first.
     """
 
     home: Home
     clock: Clock
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    news: threading.Event = field(default_factory=threading.Event)
+    """Set when there may be something for an epoch to do."""
     _waiting: dict[str, list[Pending]] = field(default_factory=dict)
     changed: dict[str, list[ChangedFile]] = field(default_factory=dict)
     """Stream → its files that grew or were replaced after they were listed."""
@@ -48,12 +74,20 @@ class Intake:
     _rate: dict[str, tuple[Instant, int]] = field(default_factory=dict)
     _producers: dict[str, Producers] = field(default_factory=dict)
     _queued: list[IngestRecord] = field(default_factory=list)
+    _arrivals: deque[_Arrival] = field(default_factory=deque)
+    _segments: dict[str, deque[tuple[int, Instant | None, str]]] = field(default_factory=dict)
+    """The segments of each stream that are not deleted: ordinal, arrival (None for pushed rows) and name."""
+    _taken_in: set[str] = field(default_factory=set)
+    """The URIs of records found in the log after an append had failed."""
     _logged: int = 0
     _in_doubt: bool = False
     """An append has failed, and it is not known yet whether its records are in the log."""
 
     def resume(self, manifest: Manifest) -> None:
-        """Replace the queue by the ingest log from its summary on: listed records are known, those not consumed wait."""
+        """Replace the queue by the ingest log from its summary on: listed records are known, those not consumed wait.
+
+        The caller holds `lock`.
+        """
         for by_stream in self._by_stream:
             by_stream.clear()
         upto, summaries = ingest_summary.load(self.home, manifest)
@@ -63,7 +97,7 @@ class Intake:
             self._producers[name] = summary.producers
             if summary.rate is not None:
                 self._rate[name] = summary.rate
-        self._logged = upto
+        self._logged, self._taken_in = upto, set()
         for ordinal, entry in self.home.ingest_log.read(max(upto, self.home.ingest_log.start)):
             self._logged = ordinal + 1
             record = IngestRecord.from_json(entry)
@@ -79,11 +113,11 @@ class Intake:
     def _by_stream(self) -> tuple[dict[str, Any], ...]:
         return (
             *(self._waiting, self._seen, self._batches, self._positions, self._rate, self._producers),
-            *(self.changed, self._checked),
+            *(self.changed, self._checked, self._segments),
         )
 
     def listen(self, streams: Iterable[StreamDefinition], *, thorough: bool = False) -> int:
-        """List every source once; returns how many records were new. `thorough`: check listed files for changes in any case."""
+        """List these sources once; returns how many records were new. `thorough`: check listed files for changes in any case."""
         self.settle_doubt()
         records: list[IngestRecord] = []
         for stream in streams:
@@ -91,39 +125,93 @@ class Intake:
             if stream.using in FILES:
                 self._check_listed(stream, thorough=thorough)
         queued = tuple(self._queued)
-        records += self._first_of_each(queued)
-        self._append(records)
+        if not (records or queued):
+            return 0
+        with self.lock:
+            records += self._first_of_each(queued)
+            self._append(records)
         del self._queued[: len(queued)]  # after the append: a failed one must not lose them
         return len(records)
 
-    def hand_in(self, record: IngestRecord) -> None:
-        """Log a segment of a push at once, so that an acknowledged row is never lost.
+    def hand_in(
+        self, record: IngestRecord, definition: StreamDefinition, files: tuple[str, ...] = ()
+    ) -> None:
+        """Log a segment of a push at once, so that an acknowledged row is never lost; its `files` are durable before.
 
-        After a `StoreError` the record may be in the log all the same: see `find_out`.
+        After a `StoreError` the record may be in the log all the same: see `find_out`. Raises `UserError` when its stream was
+        dropped meanwhile.
         """
-        if not self._is_there(record):
-            self._append([record])
+        arrival = _Arrival(record, definition, files)
+        self._arrivals.append(arrival)
+        with self.lock:
+            while not (arrival.done or arrival.error):
+                self._log_arrivals()
+        if arrival.error is not None:
+            raise arrival.error
+        self.news.set()
+
+    def _log_arrivals(self) -> None:
+        """One append of what has arrived: the first record of each producer, those after it in the next append."""
+        arrived: dict[tuple[str, str], _Arrival] = {}
+        for _ in range(len(self._arrivals)):
+            arrival = self._arrivals.popleft()
+            if arrived.setdefault(arrival.producer, arrival) is not arrival:
+                self._arrivals.append(arrival)
+        fresh = [arrival for arrival in arrived.values() if self._is_fresh(arrival)]
+        now = self.clock()
+        try:
+            self._append(
+                [replace(arrival.record, arrival=now) for arrival in fresh],
+                [file for arrival in fresh for file in arrival.files],
+            )
+        except Exception as error:  # noqa: BLE001 - each raises it
+            for arrival in fresh:
+                arrival.error = error
+        except BaseException:
+            for arrival in fresh:
+                arrival.error = StoreError("the append was interrupted", outcome="unknown")
+            raise
+        for arrival in fresh:
+            arrival.done = True
+
+    def _is_fresh(self, arrival: _Arrival) -> bool:
+        """Whether a record has to be logged; if not it is done, or has an error."""
+        try:
+            self._require_same_stream(arrival.definition)
+            arrival.done = self._is_there(arrival.record)
+        except UserError as error:
+            arrival.error = error
+        return not (arrival.done or arrival.error)
+
+    def _require_same_stream(self, definition: StreamDefinition) -> None:
+        """Raises `UserError` for a stream that was dropped since its definition was read."""
+        current = self.home.catalog.stream(definition.name)
+        if current is None or (current.using, current.schema) != (definition.using, definition.schema):
+            raise UserError(f"the stream '{definition.name}' was dropped meanwhile: nothing was pushed")
 
     def find_out(self, record: IngestRecord) -> WriteOutcome:
         """Whether a record whose append failed is in the log, durably."""
-        try:
-            log, news = self._news()
-            is_replaced = self.home.latest().incarnation != self.home.incarnation
-        except StoreError:
-            self._in_doubt = True
-            return "unknown"
-        if not is_replaced:
-            self._take_in(log, news)
-        return "present" if any(logged.uri == record.uri for _, logged in news) else "absent"
+        with self.lock:
+            try:
+                log, news = self._news()
+                is_replaced = self.home.latest().incarnation != self.home.incarnation
+            except StoreError:
+                self._in_doubt = True
+                return "unknown"
+            if not is_replaced:
+                self._take_in(log, news)
+            self.news.set()
+            return "present" if record.uri in self._taken_in else "absent"
 
     def settle_doubt(self) -> None:
         """Queue the records of a failed append that are in the log. Raises `StoreError` when the log still cannot be read."""
         if self._in_doubt:
-            self.home.fence()
-            self._take_in(*self._news())
+            with self.lock:
+                self.home.fence()
+                self._take_in(*self._news())
 
     def producers(self, stream: StreamDefinition) -> Producers:
-        """The producers of pushed batches that have not expired."""
+        """The producers of pushed batches that have not expired. The caller holds `lock`."""
         producers = self._producers.setdefault(stream.name, Producers())
         producers.forget_before(self.clock() - producers_remembered(stream.options))
         return producers
@@ -131,6 +219,7 @@ class Intake:
     def queue(self, record: IngestRecord) -> None:
         """Queue a record from another thread; the next `listen` logs it."""
         self._queued.append(record)
+        self.news.set()
 
     def last_batch(self, stream: str) -> int:
         """The last micro-batch of a stream that is in the log; -1 for none."""
@@ -147,7 +236,7 @@ class Intake:
         `oldest`: for streams that are read in place, the first ordinal that may be read again.
         """
         published = {ordinal for ordinals in taken.values() for ordinal in ordinals}
-        least = self.home.ingest_log.length
+        least = self._logged  # read before what waits: a push may append meanwhile
         for stream in streams:
             least = min(least, oldest.get(stream.name, least))
             waiting = self.waiting(stream.name)
@@ -165,12 +254,15 @@ class Intake:
     def summaries(self) -> dict[str, ingest_summary.StreamSummary]:
         """Summaries of the records of all streams, by which they need not be read again."""
         streams = self.home.catalog.streams.values()
-        return {
-            stream.name: self.summary(stream) for stream in streams if stream.using != derived_streams.USING
-        }
+        with self.lock:
+            return {
+                stream.name: self.summary(stream)
+                for stream in streams
+                if stream.using != derived_streams.USING
+            }
 
     def summary(self, stream: StreamDefinition) -> ingest_summary.StreamSummary:
-        """The summary of a stream's records.
+        """The summary of a stream's records. The caller holds `lock`.
 
         Of a stream with `retain`, files that were deleted and listed longer ago than that are removed from it.
         """
@@ -185,20 +277,29 @@ class Intake:
             dict(seen),
             self.last_batch(stream.name),
             self._rate.get(stream.name),
-            self.producers(stream),
+            self.producers(stream).copy(),
         )
+
+    def unneeded_segments(self, ingest: int, before: Instant) -> list[str]:
+        """Names of segments whose records are below `ingest`, each given once; Spark's if they arrived `before`.
+
+        Spark repeats a micro-batch that it was killed in, and its rows are compared.
+        """
+        names = []
+        for listed in list(self._segments.values()):
+            while listed and listed[0][0] < ingest and (listed[0][1] is None or listed[0][1] < before):
+                names.append(listed.popleft()[2])
+        return names
 
     def waiting(self, stream: str) -> Sequence[Pending]:
         """Records of a stream that were not consumed, in order."""
         return self._waiting.get(stream, ())
 
     def consumed(self, taken: Mapping[str, Sequence[int]]) -> None:
-        """Remove records that an epoch has published."""
+        """Remove records that an epoch has published: the first of each stream. A push may append others meanwhile."""
         for stream, ordinals in taken.items():
-            published = set(ordinals)
-            self._waiting[stream] = [
-                record for record in self.waiting(stream) if record.ordinal not in published
-            ]
+            waiting = self._waiting.get(stream, [])
+            del waiting[: sum(record.ordinal <= max(ordinals) for record in waiting[: len(ordinals)])]
 
     def records(self, entries: Iterable[ArchiveEntry]) -> dict[int, Mapping[str, Any]]:
         """Ingest records by ordinal, for reading a source in place again."""
@@ -231,23 +332,24 @@ class Intake:
             self._checked.setdefault(stream.name, now)
             return
         self._checked[stream.name] = now
-        changed = list(changed_files(listed, growth_is_read=reads_appended(stream)))
+        changed = list(changed_files(dict(listed), growth_is_read=reads_appended(stream)))
         if changed:
             self.changed[stream.name] = changed
         else:
             self.changed.pop(stream.name, None)
 
-    def _append(self, records: Sequence[IngestRecord]) -> None:
+    def _append(self, records: Sequence[IngestRecord], files: Sequence[str] = ()) -> None:
+        """Log records, and the files they name before them, durably. The caller holds `lock`."""
         if not records:
             return
         self.home.fence()
         try:
-            first = self.home.ingest_log.append([record.to_json() for record in records])
+            first = self.home.ingest_log.append([record.to_json() for record in records], after=files)
         except AlreadyPublished:
             self.home.fence()
             self._take_in(*self._news())
             records = [record for record in records if not self._is_there(record)]
-            first = self.home.ingest_log.append([record.to_json() for record in records])
+            first = self.home.ingest_log.append([record.to_json() for record in records], after=files)
         for offset, record in enumerate(records):
             self._remember(record)
             self._enqueue(first + offset, record)
@@ -266,17 +368,20 @@ class Intake:
         return log, news
 
     def _take_in(self, log: RecordLog, news: Iterable[tuple[int, IngestRecord]]) -> None:
-        """Queue records that were appended without this object's knowledge."""
+        """Queue records that were appended without this object's knowledge. The caller holds `lock`."""
         self.home.ingest_log = log
         for ordinal, record in news:
+            self._taken_in.add(record.uri)
             self._remember(record)
             self._enqueue(ordinal, record)
             self._logged = ordinal + 1
         self._in_doubt = False
 
     def _remember(self, record: IngestRecord) -> None:
-        file = KnownFile(record.arrival, record.size, record.mtime_ns)
-        self._seen.setdefault(record.stream, {})[record.uri] = file
+        stream = self.home.catalog.stream(record.stream)
+        if stream is not None and stream.using in FILES:
+            file = KnownFile(record.arrival, record.size, record.mtime_ns)
+            self._seen.setdefault(record.stream, {})[record.uri] = file
         self._producers.setdefault(record.stream, Producers()).add(record)
         if record.batch >= 0:
             self._batches[record.stream] = max(record.batch, self._batches.get(record.stream, -1))
@@ -298,7 +403,8 @@ class Intake:
         stream = self.home.catalog.stream(record.stream)
         if record.producer and stream is not None:
             return self.producers(stream).has(record.producer, record.sequence, record.digest)
-        return self._is_repetition(record) or record.uri in self._seen.get(record.stream, ())
+        is_listed = record.uri in self._seen.get(record.stream, ())
+        return self._is_repetition(record) or is_listed or record.uri in self._taken_in
 
     def _is_repetition(self, record: IngestRecord) -> bool:
         return 0 <= record.batch <= self.last_batch(record.stream)
@@ -310,3 +416,7 @@ class Intake:
         )
         pending = Pending(ordinal, record.stream, rows, length, record.to_json())
         self._waiting.setdefault(record.stream, []).append(pending)
+        name = record.uri.removeprefix(f"{self.home.store.root}/")
+        if name.startswith(f"{segments(record.stream)}/"):
+            arrival = record.arrival if record.batch >= 0 else None
+            self._segments.setdefault(record.stream, deque()).append((ordinal, arrival, name))

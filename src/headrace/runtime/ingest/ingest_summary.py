@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.connectors.records.producers import Producers
 from headrace.connectors.sources.known_files import KnownFile
 from headrace.store.files.envelope import seal, unseal
-from headrace.store.logs.manifest import Manifest
+from headrace.store.logs.manifest import SUMMARISED, Manifest
 from headrace.store.logs.radix_list import ListFiles
 from headrace.time import Instant
 
 if TYPE_CHECKING:
     from headrace.runtime.home.home import Home
 
-INTAKE: Final = "intake"
-"""In a manifest's facts: the summary's file, the number of records it covers, and the number of its names."""
 FEWEST: Final = 64
 """The least number of records for a new summary."""
 _KIND: Final = "intake summary"
@@ -55,7 +53,7 @@ def summarised(
     summaries: Callable[[], Mapping[str, StreamSummary]], manifest: Manifest, files: ListFiles
 ) -> Manifest:
     """The manifest, with a new summary of the records before its `ingest` if there are enough of them."""
-    previous = manifest.facts.get(INTAKE, {"upto": 0, "names": 0})
+    previous = manifest.facts.get(SUMMARISED, {"upto": 0, "names": 0})
     if manifest.ingest - previous["upto"] < max(FEWEST, previous["names"]):
         return manifest
     streams = summaries()
@@ -65,12 +63,12 @@ def summarised(
         "upto": manifest.ingest,
         "names": sum(len(summary.seen) + summary.producers.numbers for summary in streams.values()),
     }
-    return replace(manifest, facts={**manifest.facts, INTAKE: fact})
+    return replace(manifest, facts={**manifest.facts, SUMMARISED: fact})
 
 
 def load(home: Home, manifest: Manifest) -> tuple[int, dict[str, StreamSummary]]:
     """The number of summarised records, and the summaries of the streams that still exist."""
-    fact = manifest.facts.get(INTAKE)
+    fact = manifest.facts.get(SUMMARISED)
     if fact is None:
         return 0, {}
     body = unseal(_KIND, _VERSION, home.store.read(fact["file"]), fact["file"])

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.catalog.definitions import QueryDefinition, StreamDefinition
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
-from headrace.time import BEGINNING, render_duration, render_instant
+from headrace.time import BEGINNING, Instant, render_duration, render_instant
 
 
 def progress_table(stream: StreamDefinition, committed: CommittedStream) -> pa.Table:
@@ -24,8 +24,8 @@ def query_progress_table(query: QueryDefinition, progress: OperatorProgress | No
     return _table(
         [
             ("query", " ".join(query.text.split())),
-            ("answered to", _instant(position.emitted_to)),
-            ("complete since", _instant(position.complete_since)),
+            ("answered to", known_instant(position.emitted_to)),
+            ("complete since", known_instant(position.complete_since)),
             ("filled from", position.backfilled_from or None),
             *([] if query.failure is None else [("suspended, since it failed", query.failure)]),
         ]
@@ -55,21 +55,13 @@ def _clauses(stream: StreamDefinition) -> Iterator[tuple[str, str | None]]:
     rule, once = stream.progress, stream.deduplicate
     yield "progressing attribute", stream.event_time or "(time of arrival)"
     yield "progress", _generator(stream)
-    if rule.groups:
-        yield "group-wise", rule.group_clause
-    if rule.per or rule.folder:
-        what = f"({', '.join(rule.per)})" if rule.per else "FOLDER"
-        yield "sources", f"PROGRESS PER {what} EXPECT {rule.expected}"
-    if rule.step is not None:
-        yield "step", f"PROGRESS STEP {render_duration(rule.step)}"
-    if rule.heartbeat is not None:
-        every, delay = map(render_duration, rule.heartbeat)
-        yield "heartbeat", f"HEARTBEAT EVERY {every} DELAY {delay}"
+    yield from (clause for clause in rule.clauses() if clause[0] not in ("slack", "progress"))
     if stream.idle_timeout is not None:
         yield "idle timeout", render_duration(stream.idle_timeout)
+    if stream.latency:
+        yield "latency", render_duration(stream.latency)
     if once is not None:
-        within = f" WITHIN {render_duration(once.within)}" if once.within else ""
-        yield "deduplication", f"DEDUPLICATE BY ({', '.join(once.keys)}){within}"
+        yield "deduplication", f"DEDUPLICATE BY {once}"
 
 
 def _generator(stream: StreamDefinition) -> str:
@@ -87,11 +79,11 @@ def _generator(stream: StreamDefinition) -> str:
 
 def _progress_lines(stream: StreamDefinition, committed: CommittedStream) -> Iterator[tuple[str, str | None]]:
     """Committed progress of the stream, and its row counts."""
-    yield "punctuation", _instant(committed.punctuation)
-    yield "greatest event time", _instant(committed.greatest)
+    yield "punctuation", known_instant(committed.punctuation)
+    yield "greatest event time", known_instant(committed.greatest)
     for name, progress in sorted(committed.sources.items()):
         if name:
-            yield f"source {name}", _instant(progress.greatest)
+            yield f"source {name}", known_instant(progress.greatest)
     ahead = "promises in force" if stream.progress.patterns else "groups ahead of the stream"
     yield ahead, str(len(committed.groups))
     yield "rows", str(committed.rows)
@@ -108,5 +100,6 @@ def _progress_lines(stream: StreamDefinition, committed: CommittedStream) -> Ite
         yield "keys kept", str(sum(file.rows for file in committed.keys))
 
 
-def _instant(at: int) -> str | None:
+def known_instant(at: Instant) -> str | None:
+    """An instant as text; None for `BEGINNING`, of which nothing is known."""
     return None if at == BEGINNING else render_instant(at)

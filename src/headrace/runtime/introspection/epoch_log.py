@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from headrace.errors import StoreError
 from headrace.observation import EpochObservation
-from headrace.runtime.home.gc_control import MANY, no_cycles_sought
+from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.introspection.rotating_metrics import RotatingMetrics
 from headrace.store.files.filesystem import NotPermitted
 
@@ -57,7 +57,7 @@ class EpochLog:
 
     def epoch(self, seen: EpochObservation) -> None:
         """Append an epoch's line, which does not grow with the number of operators; see `rotating_metrics`."""
-        with no_cycles_sought(len(seen.operators) >= MANY):
+        with collector_disabled(len(seen.operators) >= MANY):
             self.write(self._rotation.line(seen))
 
     def write(self, line: Mapping[str, Any]) -> None:

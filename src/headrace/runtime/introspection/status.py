@@ -16,6 +16,7 @@ def status(pipeline: Pipeline, sinks: Iterable[Mapping[str, Any]]) -> dict[str, 
     return {
         "epoch": manifest.epoch,
         "running": pipeline.loop.is_running,
+        "engine": pipeline.loop.engine.executor.as_status(),
         "streams": {
             stream.name: manifest.stream(stream.name).as_json() if stream.name in manifest.streams else {}
             for stream in catalog.streams.values()

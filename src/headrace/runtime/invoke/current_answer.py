@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from headrace.algebra.query import Bounds, Query, find_window, walk
 from headrace.algebra.windows.window import Landmark, TimeSlide
-from headrace.operators.base.group_codes import SLOTS
 from headrace.operators.base.operator import Operator
 from headrace.operators.on_demand.selection import Selection
 from headrace.planner.lowering.materialization import asked_later
@@ -23,29 +22,28 @@ from headrace.runtime.home.home import Home
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.invoke.answer_caveats import caveats_of
 from headrace.runtime.invoke.deferred_window import Invocation
-from headrace.runtime.invoke.relation_now import below, changes_now
+from headrace.runtime.invoke.relation_now import changes_now, message_up_to_now, upstream_operators
 from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.messages.stream_progress import StreamProgress
-from headrace.runtime.messages.task_messages import RunRef, StateMessage
+from headrace.runtime.messages.task_messages import StateMessage
 from headrace.runtime.plan.epoch_planner import source_of
 from headrace.runtime.results import result_log
 from headrace.runtime.tasks.state.peek import latest_windows, peek
-from headrace.store.files.filesystem import MissingFile
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Instant
 
 
-def answer_to_show(home: Home, operator: Operator, query: Query) -> pa.Table:
+def displayed_answer(home: Home, operator: Operator, query: Query) -> pa.Table:
     """The answer as of the newest epoch: the selected columns, in order.
 
     A materialized relation is computed once an epoch, and then cached.
     """
     if query.emission != "relation" or operator.on_request is not None:
-        return _shown(invoke_latest(home, operator, query), operator, query)
+        return _shown(answer_at_newest_epoch(home, operator, query), operator, query)
     key = str(home.store.root), operator.id, home.latest().epoch
     cached = _answers.get(key)
     if cached is None or cached[0] is not operator:
-        cached = operator, _shown(invoke_latest(home, operator, query), operator, query)
+        cached = operator, _shown(answer_at_newest_epoch(home, operator, query), operator, query)
         if home.latest().epoch == key[2]:
             _answers.put(key, cached)
     return cached[1]
@@ -59,18 +57,12 @@ def _shown(table: pa.Table, operator: Operator, query: Query) -> pa.Table:
     return result_log.visible(result_log.ordered(table, operator.sort, query.schema.names), query)
 
 
-def invoke_latest(home: Home, operator: Operator, query: Query) -> pa.Table:
-    """The answer as of the newest epoch; of the next one when files are collected while they are read."""
-    while True:
-        manifest = home.latest()
-        try:
-            return invoke(home, manifest, operator, query)
-        except MissingFile:
-            if home.latest().epoch == manifest.epoch:
-                raise
+def answer_at_newest_epoch(home: Home, operator: Operator, query: Query) -> pa.Table:
+    """The answer as of the newest epoch, with system columns."""
+    return home.at_newest_epoch(lambda manifest: answer_at(home, manifest, operator, query))
 
 
-def invoke(
+def answer_at(
     home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None = None
 ) -> pa.Table:
     """The current answer in the query's own order, with system columns and caveats.
@@ -95,7 +87,7 @@ def _stored_answer(
         return _relation_now(home, manifest, operator, query, ending)
     if query.emission == "stream":
         parts = [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
-        return _joined(parts if ending is None else [*parts, ending], query)
+        return _concatenated(parts if ending is None else [*parts, ending], query)
     window = find_window(query.root)
     assert window is not None
     emitted_to = manifest.operator(operator.id).emitted_to
@@ -103,7 +95,7 @@ def _stored_answer(
         latest = _latest_window(home, manifest, operator, query, window.window, emitted_to)
         return result_log.net_rows(latest)
     if operator.keeps_latest:
-        return _joined(_latest_of_each(home, manifest, operator), query)
+        return _concatenated(_latest_of_each(home, manifest, operator), query)
     return _last_emission(home, manifest, operator, query)
 
 
@@ -144,7 +136,7 @@ def _latest_window(
     if emitted_to == FOREVER:
         return _last_emission(home, manifest, operator, query)
     end = window.bounds((emitted_to - window.anchor) // window.slide)[1]
-    return _joined(list(result_log.in_range(home, manifest, operator.id, end, end + 1)), query)
+    return _concatenated(list(result_log.in_range(home, manifest, operator.id, end, end + 1)), query)
 
 
 def _last_emission(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
@@ -155,7 +147,7 @@ def _last_emission(home: Home, manifest: Manifest, operator: Operator, query: Qu
             greatest = max(greatest, facts[2])
     if greatest == BEGINNING:
         return result_log.empty(query)
-    return _joined(list(result_log.in_range(home, manifest, operator.id, greatest)), query)
+    return _concatenated(list(result_log.in_range(home, manifest, operator.id, greatest)), query)
 
 
 def _latest_of_each(home: Home, manifest: Manifest, operator: Operator) -> list[pa.Table]:
@@ -165,7 +157,7 @@ def _latest_of_each(home: Home, manifest: Manifest, operator: Operator) -> list[
     return [windows] if windows is not None else []
 
 
-def _joined(tables: Sequence[pa.Table], query: Query) -> pa.Table:
+def _concatenated(tables: Sequence[pa.Table], query: Query) -> pa.Table:
     return pa.concat_tables(tables) if tables else result_log.empty(query)
 
 
@@ -185,7 +177,7 @@ def uncommitted(home: Home, manifest: Manifest, operator: Operator) -> list[pa.T
     """Changes up to NOW, the maximum committed event time, that punctuation has not passed yet."""
     if manifest.plan is not None:
         plan = plan_in_force(home, manifest)
-        if below(plan, operator.id):
+        if upstream_operators(plan, operator.id):
             changes = changes_now(home, manifest, plan, operator.id)
             return [] if changes is None else [changes]
     message = _message(home, manifest, operator)
@@ -197,16 +189,5 @@ def _message(home: Home, manifest: Manifest, operator: Operator) -> StateMessage
     committed = manifest.stream(operator.stream)
     if manifest.plan is None or committed.greatest == BEGINNING:
         return None
-    emitted_to = manifest.operator(operator.id).emitted_to
-    return StateMessage(
-        root=str(home.store.root),
-        plan=manifest.plan,
-        epoch=manifest.epoch + 1,
-        task=0,
-        low=0,
-        high=SLOTS,
-        runs=tuple(map(RunRef.of, manifest.state)),
-        streams={operator.stream: StreamProgress(committed.punctuation, committed.greatest)},
-        emitted_to={operator.id: emitted_to},
-        punctuation={operator.id: max(emitted_to, committed.greatest + 1)},
-    )
+    streams = {operator.stream: StreamProgress(committed.punctuation, committed.greatest)}
+    return message_up_to_now(home, manifest, streams, [operator.id], committed.greatest)

@@ -7,7 +7,7 @@ it has not read yet. Nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from headrace.runtime.home.home import Home
 from headrace.runtime.home.run_cache import section_of
 from headrace.runtime.ingest import derived_input
 from headrace.runtime.messages.epoch_plan import EpochPlan
+from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import RunRef, StateMessage
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.union_streams import inputs_of
@@ -24,29 +25,50 @@ from headrace.runtime.progress import union_progress
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.tasks.state import provisional_results
 from headrace.store.logs.manifest import Manifest
-from headrace.time import BEGINNING
+from headrace.time import BEGINNING, Instant
 
 
-def below(plan: EpochPlan, operator: str) -> tuple[str, ...]:
+def upstream_operators(plan: EpochPlan, operator: str) -> tuple[str, ...]:
     """The operators of a query's own pairs and relations that an operator reads, at all levels."""
     return tuple(
         id_
         for stream in _internal_streams(plan, operator)
-        for id_ in (_producer(plan, stream), *below(plan, _producer(plan, stream)))
+        for id_ in (_producer(plan, stream), *upstream_operators(plan, _producer(plan, stream)))
     )
 
 
 def changes_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) -> pa.Table | None:
     """The changes that an operator would emit up to NOW, after those it has emitted; None when there are none."""
-    chain = (operator, *below(plan, operator))
+    chain = (operator, *upstream_operators(plan, operator))
     if any(id_ not in manifest.operators for id_ in chain):
         return None
     streams = {name: progress_of(manifest.stream(name)) for name in manifest.streams if name in plan.streams}
     now = union_progress.nows(plan.streams, streams, streams).get(plan.operators[operator].stream, BEGINNING)
     if now == BEGINNING:
         return None
-    emitted_to = {id_: manifest.operator(id_).emitted_to for id_ in chain}
-    message = StateMessage(
+    message = message_up_to_now(home, manifest, streams, chain, now)
+    unread = {
+        _producer(plan, stream): table
+        for id_ in chain
+        for stream in _internal_streams(plan, id_)
+        if (table := _unread(home, manifest, plan, stream)) is not None
+    }
+    closing = provisional_results.close(home.store, plan, message, unread)
+    for reason in closing.failures.values():
+        raise QueryFailed(f"the answer cannot be computed: {reason}")
+    return closing.answers.get(operator)
+
+
+def message_up_to_now(
+    home: Home,
+    manifest: Manifest,
+    streams: Mapping[str, StreamProgress],
+    operators: Iterable[str],
+    now: Instant,
+) -> StateMessage:
+    """The message with all committed state, by which operators close every window up to `now`."""
+    emitted_to = {id_: manifest.operator(id_).emitted_to for id_ in operators}
+    return StateMessage(
         root=str(home.store.root),
         plan=manifest.plan or "",
         epoch=manifest.epoch + 1,
@@ -58,16 +80,6 @@ def changes_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) 
         emitted_to=emitted_to,
         punctuation={id_: max(at, now + 1) for id_, at in emitted_to.items()},
     )
-    unread = {
-        _producer(plan, stream): table
-        for id_ in chain
-        for stream in _internal_streams(plan, id_)
-        if (table := _unread(home, manifest, plan, stream)) is not None
-    }
-    closing = provisional_results.close(home.store, plan, message, unread)
-    for reason in closing.failures.values():
-        raise QueryFailed(f"the answer cannot be computed: {reason}")
-    return closing.answers.get(operator)
 
 
 def _internal_streams(plan: EpochPlan, operator: str) -> Iterator[str]:

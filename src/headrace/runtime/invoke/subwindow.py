@@ -18,7 +18,6 @@ from headrace.runtime.invoke import current_answer
 from headrace.runtime.invoke.answer_caveats import caveats_of
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.results import result_log
-from headrace.store.files.filesystem import MissingFile
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Duration
 
@@ -29,20 +28,17 @@ def answer_within(home: Home, operator: Operator, query: Query, length: Duration
     Raises `UserError` where the query does not store such a window.
     """
     if length is None:
-        return current_answer.answer_to_show(home, operator, query)
+        return current_answer.displayed_answer(home, operator, query)
     check(operator, length)
     if length == full_length(operator):
-        return current_answer.answer_to_show(home, operator, query)
-    while True:
-        manifest = home.latest()
-        try:
-            table = _computed(home, manifest, operator, query, length)
-        except MissingFile:
-            if home.latest().epoch == manifest.epoch:
-                raise
-            continue
-        table = caveats_of(home, manifest, operator, query, table, length).on(table)
-        return result_log.visible(result_log.ordered(table, operator.sort, query.schema.names), query)
+        return current_answer.displayed_answer(home, operator, query)
+
+    def answered(manifest: Manifest) -> pa.Table:
+        table = _computed(home, manifest, operator, query, length)
+        return caveats_of(home, manifest, operator, query, table, length).on(table)
+
+    table = home.at_newest_epoch(answered)
+    return result_log.visible(result_log.ordered(table, operator.sort, query.schema.names), query)
 
 
 def _computed(home: Home, manifest: Manifest, operator: Operator, query: Query, length: Duration) -> pa.Table:
@@ -71,10 +67,13 @@ def _sections(home: Home, manifest: Manifest, operator: Operator) -> Iterator[Se
     """The operator's state in each run; of a family's state only its own rows."""
     prefix = f"{state_name(operator)}/"
     for run in manifest.state:
-        tables = {
-            name.removeprefix(prefix): table
-            for name, table in open_run(home.store, run.name).items()
-            if name.startswith(prefix)
-        }
+        tables = _named(open_run(home.store, run.name), prefix)
         rows = {name: operator.own_rows([table])[0] for name, table in tables.items()}
         yield {name: table for name, table in rows.items() if table.num_rows}
+        if operator.family_key is not None:  # state that it stored before it had a family
+            yield operator.for_family(_named(open_run(home.store, run.name), f"{operator.id}/"))
+
+
+def _named(sections: Sections, prefix: str) -> dict[str, pa.Table]:
+    """The sections whose names have a prefix, without it."""
+    return {name.removeprefix(prefix): table for name, table in sections.items() if name.startswith(prefix)}

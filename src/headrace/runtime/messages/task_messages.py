@@ -108,6 +108,8 @@ class ScanMessage:
     """States that store small groups as rows, by the manifest before the epoch."""
     isolated: frozenset[str] = frozenset()
     """As in `EpochWork`."""
+    weight: int = 0
+    """An estimate of the rows of the epoch, in all of its scan tasks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,9 @@ def refuse_if_overtaken(judged: Catalog, now: Catalog, entries: Sequence[Mapping
 
 def refuse_if_idle(before: Catalog, after: Catalog, entries: Sequence[Mapping[str, Any]]) -> None:
     """Raises `UserError` when entries, applied to the catalog `before`, would change nothing."""
-    if after.idle == before.idle:
+    if after.ignored_entries == before.ignored_entries:
         return
-    entry = entries[after.idle[len(before.idle)] - before.position]
+    entry = entries[after.ignored_entries[len(before.ignored_entries)] - before.position]
     raise UserError(f"there is no {entry.get('kind', 'query')} '{entry['name']}' any more", remedy=_REMEDY)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.algebra.functions.resolve import UserFunction, canonical
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import FunctionDefinition
-from headrace.catalog.journal import function_to_json
+from headrace.catalog.journal import to_json
 from headrace.errors import UserError
 from headrace.language.parser.type_names import column_type
 from headrace.language.syntax.cursor import Cursor
@@ -44,7 +44,7 @@ def define(
 def entry(catalog: Catalog, plan: EpochPlan, definition: FunctionDefinition) -> dict[str, Any]:
     """The log entry of a function. Raises `UserError` where it would replace a function that must stay."""
     refuse_if_called_by_changes(catalog, plan, definition)
-    return {"do": "put_function", "function": function_to_json(definition)}
+    return {"do": "put_function", "function": to_json(definition)}
 
 
 def _type(written: str | Type) -> Type:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.catalog.catalog import Catalog
-from headrace.errors import EpochFailed
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import Participants, StateReceipt
@@ -45,14 +44,18 @@ class FailingQueries:
         isolated = {name: failure for name, failure in failed.items() if failure.isolated}
         if not isolated:
             return replace(work, isolated=work.isolated | failed.keys())
-        if work.kind == "fill":  # panes of a source query are taken once
-            name, failure = next(iter(isolated.items()))
-            raise EpochFailed(f"{name} cannot take over panes: {failure.reason}", lasting=True)
+        left = work.operators.without(isolated)
+        if work.kind == "fill":  # panes are copied once: these operators read the archive instead
+            of_others = [
+                (split, weight)
+                for split, weight in work.splits
+                if split.pane_backfill is not None and split.pane_backfill.new_operator in left
+            ]
+            return replace(work, operators=left, splits=tuple(of_others))
         for name, failure in isolated.items():
             self.attempts[name] = self.attempts.get(name, 0) + 1
             if work.final or self.attempts[name] >= ATTEMPTS:
                 self.due[name] = failure.reason
-        left = work.operators.without(isolated)
         splits = work.splits if left.named or not work.is_replay else ()
         return replace(work, operators=left, splits=splits)
 

@@ -23,7 +23,7 @@ from headrace.operators.base.operator import AT
 from headrace.operators.base.sort_ranks import sort_rank, zero_signs
 from headrace.operators.output.output_stage import HIDDEN
 from headrace.operators.time_windows.window_revisions import net
-from headrace.runtime.home.gc_control import no_cycles_sought
+from headrace.runtime.home.gc_control import collector_disabled
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.run_cache import batches_of, section_of
 from headrace.runtime.messages.result_entry import answered as entry_of
@@ -31,7 +31,6 @@ from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.results.time_merge import Part, instant_batches
 from headrace.schema import STAMP
 from headrace.store.files.container import PASSING
-from headrace.store.files.filesystem import MissingFile
 from headrace.store.logs.manifest import Manifest
 from headrace.store.maintenance.retention_classes import expired_of, is_expired
 from headrace.time import Instant
@@ -95,22 +94,17 @@ def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> 
 
 
 def retained_results(home: Home, operator: str, since: Instant | None = None) -> list[Part]:
-    """The result rows of an operator that the newest epoch retains: at least those at or after `since`.
+    """The result rows of an operator that the newest epoch retains: at least those at or after `since`."""
 
-    When files are collected while they are opened, the rows that the next epoch retains.
-    """
-    while True:
-        manifest = home.latest()
-        try:
-            with no_cycles_sought(disabled=True):  # a file's index of its queries is many small lists
-                return [
-                    Part(facts[1], batches_of(home.store, entry["name"], operator))
-                    for _, entry in retained_entries(home, manifest)
-                    if (facts := entry_of(entry).get(operator)) and (since is None or facts[2] >= since)
-                ]
-        except MissingFile:
-            if home.latest().epoch == manifest.epoch:
-                raise
+    def opened(manifest: Manifest) -> list[Part]:
+        with collector_disabled(when=True):  # a file's index of its queries is many small lists
+            return [
+                Part(facts[1], batches_of(home.store, entry["name"], operator))
+                for _, entry in retained_entries(home, manifest)
+                if (facts := entry_of(entry).get(operator)) and (since is None or facts[2] >= since)
+            ]
+
+    return home.at_newest_epoch(opened)
 
 
 def in_range(

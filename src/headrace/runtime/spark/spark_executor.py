@@ -1,34 +1,33 @@
-"""An epoch as one Spark job: scan tasks, one exchange of Arrow blobs by state task, state tasks (decision D5).
+"""Epochs on Spark: a small one in standing tasks, any other as a job of its own (decision 22).
 
-Only names, small messages and blobs pass through Spark; rows are read, and files written, inside the Python tasks.
-
-A task that fails for a reason of the user's or of Headrace (a file that changed, a full disk) would fail again: it sends its
-error as a blob and the driver raises it, at once and with its own type. Anything else is retried by Spark.
+The job has scan tasks, one exchange of Arrow blobs by state task, and state tasks. Only names, small messages and blobs pass through
+Spark; rows are read, and files written, inside the Python tasks. What fails for a reason that is not Headrace's is retried by Spark.
 """
 
 from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.errors import EpochFailed, HeadraceError
-from headrace.runtime.home.gc_control import modules_not_sought
+from headrace.errors import EpochFailed
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.spark.session import was_interrupted
-from headrace.runtime.tasks.scan.scan_task import run_scan
-from headrace.runtime.tasks.state.state_task import run_state
+from headrace.runtime.spark.standing.standing_tasks import StandingTasks, Use
+from headrace.runtime.spark.task_functions import Failure, advance, scan, without_failures
 
-_FAILED: Final = b"\xff" * 8
-"""Prefix of a blob that is a scan task's error: the length that other blobs begin with is never negative."""
+if TYPE_CHECKING:
+    from headrace.runtime.spark.given_session import GivenSession
+    from headrace.runtime.spark.own_session import OwnSession
+
 _PASSING: Final = (
     "OSError",
     "IOError",
@@ -47,35 +46,48 @@ _WORDS: Final = 8
 """Lines of a task's message that are passed on."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """A task's error, in place of its receipt."""
-
-    error: HeadraceError
-
-
 class SparkExecutor:
     """Runs epochs on a Spark session."""
 
-    def __init__(self, spark: SparkSession, renew: Callable[[], SparkSession] | None = None) -> None:
-        """`renew` replaces the session when its JVM is lost; without it that is up to the session's owner."""
-        self._renew = renew
-        self._use(spark)
+    def __init__(self, session: GivenSession | OwnSession, *, standing: Use | None = None) -> None:
+        """An own session may still be starting: what needs it waits for it, and raises why it did not start.
 
-    def _use(self, spark: SparkSession) -> None:
-        self.spark = spark
-        self._context: SparkContext = spark.sparkContext
-        self.cores = self._context.defaultParallelism
+        `standing`: the use of standing tasks, by default the session's setting `spark.headrace.standingTasks`.
+        """
+        self._session, self._use_of_standing = session, standing
+        self._standing: StandingTasks | None = None
+        if session.as_status()["state"] == "ready":
+            self._standing = StandingTasks(session.context, standing)
+        self.cores = session.cores
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, for DataFrames."""
+        return self._session.spark
+
+    @property
+    def standing(self) -> StandingTasks:
+        """The standing tasks of the session, which has started then."""
+        if self._standing is None:
+            self._standing = StandingTasks(self._context, self._use_of_standing)
+        return self._standing
+
+    @property
+    def _context(self) -> SparkContext:
+        return self._session.context
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
-        """One job; with nothing to scan, one stage.
+        """An epoch, in standing tasks or as a job; with nothing to scan, the job has one stage.
 
         Raises a task's own error, and `EpochFailed` with the task's message when Spark gave up on it.
         """
-        before = sys.exception()
+        before, standing = sys.exception(), self.standing
+        began = time.monotonic()
         try:
             with _our_python(self._context):
-                ended = self._job(scans, {state.task: pickle.dumps(state, protocol=5) for state in states})
+                receipts = standing.run(scans, states)
+                if receipts is None:
+                    receipts = without_failures(self._job(scans, states))
         except Exception as error:
             if was_interrupted(error, before):
                 raise KeyboardInterrupt from error
@@ -84,26 +96,38 @@ class SparkExecutor:
             if not isinstance(error, Py4JJavaError | PySparkException):
                 raise
             raise _epoch_failure(error) from error
-        for receipt in ended:
-            if isinstance(receipt, _Failure):
-                raise receipt.error
-        return [receipt for receipt in ended if not isinstance(receipt, _Failure)]
+        standing.saw(scans, began)
+        return receipts
+
+    def close(self) -> None:
+        """End the standing tasks."""
+        if self._standing is not None:
+            self._standing.close()
 
     def revive(self) -> bool:
-        """Start another session if the JVM of this one is gone; whether it did.
+        """Start another session if the JVM of this one is gone, or it did not start; whether it did.
 
         Raises `EpochFailed` when the session was passed by a program.
         """
         if self._is_alive():
             return False
-        if self._renew is None:
-            raise EpochFailed(
-                "the JVM of the Spark session that was passed is gone\n"
-                "  Make another session and open the home with it: the home is complete, and continues where it was.",
-                lasting=True,
-            )
-        self._use(self._renew())
+        if self._standing is not None:
+            self._standing.end()
+            self._standing = None
+        self._session.renew()
         return True
+
+    def ready(self, seconds: float) -> bool:
+        """Wait so long for a session that is starting; whether `run` would not wait for it."""
+        return self._session.ready(seconds)
+
+    def give_up(self) -> None:
+        """End the start of a session that is under way: what waits for it raises `SessionFailed`."""
+        self._session.give_up()
+
+    def as_status(self) -> dict[str, Any]:
+        """Plain values: whether the session is idle, starting, ready or has failed to start, and why."""
+        return self._session.as_status()
 
     def _is_alive(self) -> bool:
         try:
@@ -111,12 +135,17 @@ class SparkExecutor:
         except Exception:  # noqa: BLE001 - a JVM that does not answer is lost, whatever the error
             return False
 
-    def _job(self, scans: Sequence[ScanMessage], orders: dict[int, bytes]) -> list[StateReceipt | _Failure]:
+    def _job(
+        self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]
+    ) -> list[StateReceipt | Failure]:
+        messages = {state.task: pickle.dumps(state, protocol=5) for state in states}
         if not scans:
-            return self._context.parallelize(sorted(orders), len(orders)).map(_Tick(orders)).collect()
-        parts = self._context.parallelize([pickle.dumps(scan, protocol=5) for scan in scans], len(scans))
-        blobs = parts.mapPartitions(_scan).partitionBy(len(orders), _owner)
-        return blobs.mapPartitionsWithIndex(_State(orders)).collect()
+            return self._context.parallelize(sorted(messages), len(messages)).map(_Tick(messages)).collect()
+        parts = self._context.parallelize(
+            [pickle.dumps(message, protocol=5) for message in scans], len(scans)
+        )
+        blobs = parts.mapPartitions(_scan).partitionBy(len(messages), _owner)
+        return blobs.mapPartitionsWithIndex(_State(messages)).collect()
 
 
 @contextmanager
@@ -139,45 +168,28 @@ def _owner(task: int) -> int:
 
 
 def _scan(messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    modules_not_sought()
     for message in messages:
-        scan = pickle.loads(message)
-        try:
-            yield from run_scan(scan)
-        except HeadraceError as error:
-            blob = _FAILED + pickle.dumps(error)
-            yield from ((owner, blob) for owner in range(len(scan.owners)))
-
-
-def _advance(order: bytes, blobs: Sequence[bytes]) -> StateReceipt | _Failure:
-    modules_not_sought()
-    failed = next((blob for blob in blobs if blob.startswith(_FAILED)), None)
-    if failed is not None:
-        return _Failure(pickle.loads(failed[len(_FAILED) :]))
-    try:
-        return run_state(pickle.loads(order), blobs)
-    except HeadraceError as error:
-        return _Failure(error)
+        yield from scan(pickle.loads(message))
 
 
 class _State:
     """An epoch's state messages, picklable by reference to this module."""
 
-    def __init__(self, orders: dict[int, bytes]) -> None:
-        self._task_messages = orders
+    def __init__(self, messages: dict[int, bytes]) -> None:
+        self._messages = messages
 
-    def __call__(self, task: int, blobs: Iterable[tuple[int, bytes]]) -> Iterator[StateReceipt | _Failure]:
-        yield _advance(self._task_messages[task], [blob for _, blob in blobs])
+    def __call__(self, task: int, blobs: Iterable[tuple[int, bytes]]) -> Iterator[StateReceipt | Failure]:
+        yield advance(pickle.loads(self._messages[task]), [blob for _, blob in blobs])
 
 
 class _Tick:
     """As `_State`, without a scan stage."""
 
-    def __init__(self, orders: dict[int, bytes]) -> None:
-        self._task_messages = orders
+    def __init__(self, messages: dict[int, bytes]) -> None:
+        self._messages = messages
 
-    def __call__(self, task: int) -> StateReceipt | _Failure:
-        return _advance(self._task_messages[task], [])
+    def __call__(self, task: int) -> StateReceipt | Failure:
+        return advance(pickle.loads(self._messages[task]), [])
 
 
 def _epoch_failure(error: Exception) -> EpochFailed:

@@ -15,17 +15,17 @@ from typing import Any, Final
 
 from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
-from headrace.catalog.journal import query_to_json, relation_to_json, settings_to_json, stream_to_json
+from headrace.catalog.journal import settings_to_json, to_json
 from headrace.connectors.records.options import settle
 from headrace.connectors.sources.listing import not_there_yet
 from headrace.connectors.sources.source_reader import read_all, require_usable
-from headrace.errors import NameTaken, UnknownName, UserError, did_you_mean
+from headrace.errors import NameTaken, UserError, did_you_mean
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_statement import parse_script
 from headrace.language.statements.stream_keywords import stream_from_keywords
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.file_names import require_name
-from headrace.runtime.home.gc_control import MANY, no_cycles_sought
+from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.home.run_cache import save_relation
 from headrace.runtime.invoke.subwindow import answer_within
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_parsed, bind_text
@@ -87,7 +87,7 @@ class Statements:
 
         With a `zone` the script begins in it, and its SET TIME ZONE ends with it.
         """
-        with no_cycles_sought(len(script) >= _LONG_SCRIPT), self._in_zone(zone):
+        with collector_disabled(len(script) >= _LONG_SCRIPT), self._in_zone(zone):
             return self.carry_out_all(parse_script(script, self._zone), script)
 
     @contextmanager
@@ -146,7 +146,7 @@ class Statements:
         if "" in selects:
             raise UserError("a name cannot be empty")
         many = len(selects) >= MANY
-        with no_cycles_sought(many), self._one_script, self._changes.all_or_none():
+        with collector_disabled(many), self._one_script, self._changes.all_or_none():
             self._changes.find_out()
             for name, select in selects.items():
                 try:
@@ -209,12 +209,13 @@ class Statements:
         self._free(definition.name, existing, definition, replacing)
         require_name("stream", definition.name)
         require_usable(definition)
+        entries: list[dict[str, Any]] = [{"do": "create_stream", "stream": to_json(definition)}]
         if existing is not None and _rows_of(existing) != _rows_of(definition):
             self._refuse_if_read("stream", definition.name)
-            self._pipeline.log({"do": "drop", "kind": "stream", "name": definition.name})
+            entries.insert(0, {"do": "drop", "kind": "stream", "name": definition.name})
         if not is_frame:
             self._check_source(definition)
-        self._pipeline.log({"do": "create_stream", "stream": stream_to_json(definition)})
+        self._pipeline.log(*entries)
         message = f"stream {definition.name} created"
         return Outcome("create", definition.name, message, warning=not_there_yet(definition))
 
@@ -264,18 +265,13 @@ class Statements:
         plan, store = self._pipeline.loop.engine.plan, self._pipeline.home.store
         refuse_if_joined_by_changelog(self._catalog, plan, store, definition.name, table)
         file = save_relation(store, definition.name, version, table)
-        self._pipeline.log({"do": "put_relation", "relation": relation_to_json(definition), "file": file})
+        self._pipeline.log({"do": "put_relation", "relation": to_json(definition), "file": file})
         return Outcome(
             "create", definition.name, f"relation {definition.name} {verb}, {table.num_rows:,} rows"
         )
 
     def _refresh(self, statement: stmt.RefreshRelation) -> Outcome:
-        stored = self._catalog.relation(statement.name)
-        if stored is None:
-            names = [relation.definition.name for relation in self._catalog.relations.values()]
-            raise UnknownName(
-                f"there is no relation '{statement.name}'", remedy=did_you_mean(statement.name, names)
-            )
+        stored = self._catalog.require_relation(statement.name)
         return self._put_relation(stored.definition, stored.version + 1, "refreshed")
 
     def _create_query(self, statement: stmt.CreateQuery) -> Outcome:
@@ -309,7 +305,7 @@ class Statements:
         require_few_windows(definition, query)
         operator_of(catalog, CatalogQuery(definition, catalog.position))
         if definition != existing:
-            self._changes.log({"do": "put_query", "query": query_to_json(definition)}, query)
+            self._changes.log({"do": "put_query", "query": to_json(definition)}, query)
 
     def _alter(self, statement: stmt.AlterQuery) -> Outcome:
         existing = self._catalog.require_query(statement.name)
@@ -330,7 +326,7 @@ class Statements:
         definition = with_window(self._catalog, existing, statement)
         if definition != existing.definition:
             require_few_windows(definition, bind_text(self._catalog, definition.text, definition.zone))
-            self._pipeline.log({"do": "put_query", "query": query_to_json(definition)})
+            self._pipeline.log({"do": "put_query", "query": to_json(definition)})
         return Outcome("alter", definition.name, f"query {definition.name} has the window {statement.window}")
 
     def _without_readers(self, name: str) -> None:
@@ -358,12 +354,7 @@ class Statements:
 
     def _set_stream(self, statement: stmt.SetStream) -> Outcome:
         """In force from the next epoch on; earlier rows stay as they were sampled."""
-        existing = self._catalog.stream(statement.name)
-        if existing is None:
-            names = [stream.name for stream in self._catalog.streams.values()]
-            raise UserError(
-                f"there is no stream '{statement.name}'", remedy=did_you_mean(statement.name, names)
-            )
+        existing = self._catalog.require_stream(statement.name)
         if self._catalog.sample_rate_of(existing.name) != statement.keep:
             self._pipeline.log({"do": "keep", "name": existing.name, "keep": statement.keep})
         message = f"stream {existing.name} keeps {statement.keep:g} of its rows for queries WITH SHEDDING"
@@ -374,12 +365,11 @@ class Statements:
         existing, settings = self._catalog.require_query(statement.name).definition, statement.settings
         name = existing.name
         changed = replace(existing, **settings)
-        if any(getattr(changed, name) != getattr(existing, name) for name in _MAKES_STATE):
+        if any(getattr(changed, setting) != getattr(existing, setting) for setting in _MAKES_STATE):
             # Another way of storing an answer is another state, backfilled from the archive as for a new query.
             self._without_readers(name)
             self._put(changed)
-            return Outcome("alter", name, f"query {name} {bulk_changes.settings_report(settings)}")
-        if changed != existing:
+        elif changed != existing:
             self._changes.log({"do": "set", "name": name, "settings": settings_to_json(settings)})
         return Outcome("alter", name, f"query {name} {bulk_changes.settings_report(settings)}")
 
@@ -409,20 +399,18 @@ class Statements:
             (self._changes if kind == "query" else self._pipeline).log(entry)
 
     def _pause(self, statement: stmt.PauseQuery) -> Outcome:
-        existing = self._catalog.require_query(statement.name)
-        if not existing.definition.paused:
-            self._changes.log({"do": "pause", "name": existing.definition.name})
-        return Outcome("pause", existing.definition.name, f"query {existing.definition.name} paused")
+        name = self._set_paused(statement.name, paused=True)
+        return Outcome("pause", name, f"query {name} paused")
 
     def _resume(self, statement: stmt.ResumeQuery) -> Outcome:
-        existing = self._catalog.require_query(statement.name)
-        if existing.definition.paused:
-            self._changes.log({"do": "resume", "name": existing.definition.name})
-        return Outcome(
-            "resume",
-            existing.definition.name,
-            f"query {existing.definition.name} resumed, it catches up first",
-        )
+        name = self._set_paused(statement.name, paused=False)
+        return Outcome("resume", name, f"query {name} resumed, it catches up first")
+
+    def _set_paused(self, name: str, *, paused: bool) -> str:
+        definition = self._catalog.require_query(name).definition
+        if definition.paused is not paused:
+            self._changes.log({"do": "pause" if paused else "resume", "name": definition.name})
+        return definition.name
 
     def _all_queries(self, statement: stmt.AllQueries) -> Outcome:
         """Change all selected queries at once: a crash leaves all of them changed, or none."""

@@ -15,7 +15,7 @@ from headrace.language.statements.query_filter import Selection
 from headrace.planner.explain.operator_text import explain
 from headrace.planner.lowering.materialization import materialized
 from headrace.runtime.delivery.sink_states import recorded
-from headrace.runtime.introspection.describe import progress_table, query_progress_table
+from headrace.runtime.introspection.describe import known_instant, progress_table, query_progress_table
 from headrace.runtime.introspection.explain import explain_all, explain_query
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_text, bound
 from headrace.runtime.plan.epoch_planner import levels, source_of
@@ -24,7 +24,7 @@ from headrace.runtime.statements.query_choice import chosen
 from headrace.schema import Schema
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.store.logs.manifest import Manifest
-from headrace.time import BEGINNING, render_duration, render_instant
+from headrace.time import render_duration, render_instant
 
 if TYPE_CHECKING:
     from headrace.runtime.home.home import Home
@@ -92,47 +92,35 @@ def _listing(
         else:
             every = _streams(home, manifest, warnings) if kind == "stream" else _relations(home)
         rows = [row for row in every if all(condition.holds([row["name"]]) for condition in selection)]
-    names = _COLUMNS[kind]
+    columns = _COLUMNS[kind]
     if kind == "stream" and not any(row["warning"] for row in rows):
-        names = {name: type_ for name, type_ in names.items() if name != "warning"}
-    return pa.table({name: pa.array([row[name] for row in rows], kind_) for name, kind_ in names.items()})
+        columns = columns.remove(columns.get_field_index("warning"))
+    return pa.Table.from_pylist(rows, columns)
 
 
-_STREAM_COLUMNS = {
-    "name": pa.string(),
-    "using": pa.string(),
-    "event_time": pa.string(),
-    "slack": pa.string(),
-    "rows": pa.int64(),
-    "late": pa.int64(),
-    "rejected": pa.int64(),
-    "punctuation": pa.string(),
-    "keep": pa.float64(),
-    "shed": pa.int64(),
-    "warning": pa.string(),
-}
-_RELATION_COLUMNS = {"name": pa.string(), "using": pa.string(), "version": pa.int64()}
-_QUERY_COLUMNS = {
-    column: pa.string()
-    for column in ("name", "state", "answered_to", "complete_since", "owner", "tags", "query")
-}
-_SINK_COLUMNS = {
-    "name": pa.string(),
-    "query": pa.string(),
-    "target": pa.string(),
-    "state": pa.string(),
-    "since": pa.string(),
-    "attempts": pa.int64(),
-    "error": pa.string(),
-    "position": pa.int64(),
-    "epochs_behind": pa.int64(),
-    "bytes_behind": pa.int64(),
-}
+_TEXT, _COUNT = pa.string(), pa.int64()
 _COLUMNS = {
-    "stream": _STREAM_COLUMNS,
-    "relation": _RELATION_COLUMNS,
-    "query": _QUERY_COLUMNS,
-    "sink": _SINK_COLUMNS,
+    "stream": pa.schema(
+        [
+            *[(name, _TEXT) for name in ("name", "using", "event_time", "slack")],
+            *[(name, _COUNT) for name in ("rows", "late", "rejected")],
+            *[("punctuation", _TEXT), ("keep", pa.float64()), ("shed", _COUNT), ("warning", _TEXT)],
+        ]
+    ),
+    "relation": pa.schema([("name", _TEXT), ("using", _TEXT), ("version", _COUNT)]),
+    "query": pa.schema(
+        [
+            (name, _TEXT)
+            for name in ("name", "state", "answered_to", "complete_since", "owner", "tags", "query")
+        ]
+    ),
+    "sink": pa.schema(
+        [
+            *[(name, _TEXT) for name in ("name", "query", "target", "state", "since")],
+            *[("attempts", _COUNT), ("error", _TEXT)],
+            *[(name, _COUNT) for name in ("position", "epochs_behind", "bytes_behind")],
+        ]
+    ),
 }
 
 
@@ -160,7 +148,7 @@ def _streams(home: Home, manifest: Manifest, warnings: Mapping[str, str]) -> lis
                 "rows": committed.rows,
                 "late": committed.late,
                 "rejected": committed.rejected,
-                "punctuation": _instant(committed.punctuation),
+                "punctuation": known_instant(committed.punctuation),
                 "keep": home.catalog.sample_rate_of(stream.name),
                 "shed": committed.shed,
                 "warning": warnings.get(stream.name),
@@ -184,18 +172,14 @@ def _queries(home: Home, manifest: Manifest, selection: Selection) -> list[dict[
             {
                 "name": query.definition.name,
                 "state": str(seen),
-                "answered_to": _instant(closed),
-                "complete_since": _instant(seen.complete_since),
+                "answered_to": known_instant(closed),
+                "complete_since": known_instant(seen.complete_since),
                 "owner": query.definition.owner,
                 "tags": ", ".join(query.definition.tags) or None,
                 "query": " ".join(query.definition.text.split()),
             }
         )
     return rows
-
-
-def _instant(at: int) -> str | None:
-    return None if at == BEGINNING else render_instant(at)
 
 
 def _described(catalog: Catalog, name: str) -> pa.Table:

@@ -10,10 +10,11 @@ import errno
 import os
 import re
 import uuid
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -26,7 +27,6 @@ UNFINISHED: Final = ".unfinished-"
 """Files that begin like this were never given their name; their writer may have died."""
 
 _NAME: Final = re.compile(r"[^/\0\\]+(?:/[^/\0\\]+)*")
-_SYNCED_SINGLY: Final = 3
 _SYNC_THREADS: Final = 8
 
 
@@ -76,10 +76,10 @@ class Store(Protocol):
         """
         ...
 
-    def put_if_absent(self, name: str, data: Any) -> bool:
+    def put_if_absent(self, name: str, data: Any, *, after: Iterable[str] = ()) -> bool:
         """Publish durably unless the name is taken; whether it was this call that did.
 
-        The `outcome` of a `StoreError` is whether the name was published.
+        The files `after`, which were written without it, are durable before the name is visible. The `outcome` of a `StoreError` is whether the name was published.
         """
         ...
 
@@ -158,7 +158,7 @@ class LocalStore:
         """Make a file; whole or not at all, whatever happens in between."""
         path = self.path(name)
         try:
-            unfinished, size = self._write_unfinished(path, parts, durable)
+            unfinished, size = self._write_unfinished(path, parts, [] if durable else None)
             if not self._publish(unfinished, path, name, "write"):
                 raise AlreadyPublished(
                     f"the file '{name}' of the home {self._root} is already there: names must be unique for each attempt"
@@ -170,11 +170,11 @@ class LocalStore:
             raise self._store_error(error, name, "write", "absent") from error
         return size
 
-    def put_if_absent(self, name: str, data: Any) -> bool:
-        """Publish. After a `StoreError` of unknown outcome, check, and `sync` what is there, before trying again."""
+    def put_if_absent(self, name: str, data: Any, *, after: Iterable[str] = ()) -> bool:
+        """Publish; its own sync and those of the files before it are one wait. After a `StoreError` of unknown outcome, check, and `sync` what is there, before trying again."""
         path = self.path(name)
         try:
-            unfinished, _ = self._write_unfinished(path, [data], durable=True)
+            unfinished, _ = self._write_unfinished(path, [data], self._syncs(after))
         except OSError as error:
             raise self._store_error(error, name, "publish", "absent") from error
         won = self._publish(unfinished, path, name, "publish")
@@ -206,19 +206,20 @@ class LocalStore:
         return True
 
     def sync(self, names: Iterable[str]) -> None:
-        """Sync each file, then each of their folders once."""
-        paths = [self.path(name) for name in names]
+        """Sync each file, and each of their folders once."""
         try:
-            if len(paths) <= _SYNCED_SINGLY:
-                for path in paths:
-                    self._disk.fsync_file(path)
-            else:  # file systems with a journal commit many waiting syncs together
-                with ThreadPoolExecutor(min(_SYNC_THREADS, len(paths))) as pool:
-                    list(pool.map(self._disk.fsync_file, paths))
-            for folder in sorted({_folder_of(path) for path in paths}):
-                self._disk.fsync_folder(folder)
+            _all_at_once(self._syncs(names))
         except OSError as error:
             raise self._store_error(error, str(error.filename or "files"), "sync") from error
+
+    def _syncs(self, names: Iterable[str]) -> list[Callable[[], None]]:
+        """A call for each file, and for each of their folders."""
+        paths = [self.path(name) for name in names]
+        folders = sorted({_folder_of(path) for path in paths})
+        return [
+            *(partial(self._disk.fsync_file, path) for path in paths),
+            *(partial(self._disk.fsync_folder, folder) for folder in folders),
+        ]
 
     def set_aside(self, name: str) -> None:
         """Drop the file's pages from the system's cache, where it takes such advice."""
@@ -260,8 +261,13 @@ class LocalStore:
             raise self._store_error(error, name, "delete") from error
         return True
 
-    def _write_unfinished(self, path: str, parts: Iterable[Any], durable: bool) -> tuple[str, int]:
-        """A whole file without its name yet, and its size; nothing is left when that fails."""
+    def _write_unfinished(
+        self, path: str, parts: Iterable[Any], syncs: Sequence[Callable[[], None]] | None
+    ) -> tuple[str, int]:
+        """A whole file without its name yet, and its size; nothing is left when that fails.
+
+        It is synced together with `syncs`, or not at all where these are None.
+        """
         folder = _folder_of(path)
         unfinished = f"{folder}/{UNFINISHED}{uuid.uuid4().hex}"
         try:
@@ -271,8 +277,8 @@ class LocalStore:
             descriptor = self._disk.create(unfinished)
         try:
             size = self._disk.write(descriptor, parts)
-            if durable:
-                self._disk.fsync(descriptor)
+            if syncs is not None:
+                _all_at_once([partial(self._disk.fsync, descriptor), *syncs])
         except OSError:
             self._discard(unfinished)
             raise
@@ -332,6 +338,31 @@ class LocalStore:
         return StoreError(
             f"cannot {verb} '{name}' in the home {self._root}: {error.strerror or error}", outcome=outcome
         )
+
+
+def _all_at_once(syncs: Sequence[Callable[[], None]]) -> None:
+    """Run syncs at the same time: a file system with a journal commits those that wait together.
+
+    All have ended on return; the first error is raised.
+    """
+    running: list[Future[None]] = []
+    try:
+        running = [_sync_threads().submit(sync) for sync in syncs]
+    except RuntimeError:  # the interpreter is ending, and starts no threads any more
+        for sync in syncs[len(running) :]:
+            sync()
+    wait(running)
+    for done in running:
+        done.result()
+
+
+@cache
+def _sync_threads() -> ThreadPoolExecutor:
+    """The threads of this process that sync."""
+    return ThreadPoolExecutor(_SYNC_THREADS, "headrace-sync")
+
+
+os.register_at_fork(after_in_child=_sync_threads.cache_clear)  # threads do not survive a fork
 
 
 def _is_one_file(unfinished: str, path: str) -> bool:

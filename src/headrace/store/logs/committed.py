@@ -50,7 +50,8 @@ class CommittedStream:
     stream was created. `slack_needed`: how far the latest row was below the punctuation, in microseconds. `arrived`: when
     the stream last had rows, by the clock. `groups`: punctuations of single groups, beyond the stream's. `retained_since`: the
     event time from which on the archive has every row. `until`: of a union of streams, the position of a reader that has
-    read the whole archive. `taken`: the epoch that last took rows of it.
+    read the whole archive. `taken`: the epoch that last took rows of it. `created`: the position of its creation in the query
+    log; 0 if an earlier version committed it.
 
     A stream whose progress follows that of others names them, and its own figures are lower bounds (see `Manifest.stream`):
     `inputs` are those of a union, `producer` the operator whose results it is, with a punctuation `behind` microseconds lower;
@@ -74,6 +75,7 @@ class CommittedStream:
     keys: tuple[KeysFile, ...] = ()
     retained_since: Instant = BEGINNING
     until: int = 0
+    created: int = 0
     taken: int = -1
     inputs: tuple[str, ...] = ()
     producer: str = ""

@@ -7,7 +7,7 @@ drivers that try epoch n one succeeds. A driver first publishes a takeover; from
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -25,6 +25,9 @@ MANIFESTS: Final = "manifests"
 PINNED: Final = "pinned"
 KEPT: Final = 8
 """How many of the newest manifests are retained without a pin."""
+
+SUMMARISED: Final = "intake"
+"""The fact about the summary of ingest records: its file, how many records it covers (`upto`), and the number of its names."""
 
 _KIND: Final = "manifest"
 _VERSION: Final = 1
@@ -237,12 +240,12 @@ class ManifestLog:
         """The epochs whose manifest is retained, without pinned older ones."""
         return self._files.range()
 
-    def publish(self, manifest: Manifest) -> None:
+    def publish(self, manifest: Manifest, after: Iterable[str] = ()) -> None:
         """Commit, durably. `AlreadyPublished` when the epoch is taken: this driver was replaced and must stop.
 
-        What the manifest names must be durable before (`Store.sync`).
+        `after`: files that the manifest names and that are not durable yet.
         """
-        self._files.publish(manifest.epoch, manifest.encode())
+        self._files.publish(manifest.epoch, manifest.encode(), after)
         self._last_number, self._newest = manifest.epoch, manifest
 
     def takeover(self, of: int | None = None) -> Manifest:

@@ -1,12 +1,13 @@
 """Files numbered 0, 1, 2, … with exactly one writer each, and a fast search for the last.
 
-Law: the numbers of a folder are always one unbroken range. They are published one after the other, and dropped from
-the lowest upwards. So a file that is absent above a present one was never published, and the last is found by galloping,
+Law: the numbers of a folder are always one unbroken range, but for files below a gap that a power cut has brought back or a
+superseded writer has left. They are published one after the other, and dropped from the lowest upwards. So a file that is absent above a present one was never published, and the last is found by galloping,
 in a number of look-ups logarithmic in how many are new.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from headrace.errors import AlreadyPublished, StoreError
@@ -74,12 +75,15 @@ class NumberedFiles:
                 high = middle
         return low
 
-    def publish(self, number: int, data: bytes) -> None:
-        """Publish the next number, durably. `AlreadyPublished` when another writer has been there."""
+    def publish(self, number: int, data: bytes, after: Iterable[str] = ()) -> None:
+        """Publish the next number, durably, and the files `after` before it.
+
+        `AlreadyPublished` when another writer has been there.
+        """
         name = self.name(number)
         if not self._continues(number):
             raise self._superseded(number)
-        if not self._store.put_if_absent(name, data):
+        if not self._store.put_if_absent(name, data, after=after):
             raise self._superseded(number)
         if not self._continues(number, published=True):
             # This writer slept so long that its number, free again, had been published and dropped by another.
@@ -95,13 +99,14 @@ class NumberedFiles:
         return not numbers or (published and (numbers == range(1) or self.exists(1)))
 
     def drop_below(self, number: int) -> tuple[str, ...]:
-        """Delete the files below a number, lowest first; the deleted names.
+        """Delete the files below a number, lowest first, durably; the deleted names.
 
-        Each deletion is durable before the next, so that the range is unbroken also after a power cut.
+        A power cut in the middle may bring some of them back, below a gap: they are not in the range.
         """
-        stop = self.range().stop - KEPT
-        names = [self.name(listed) for listed in self.listed() if listed < min(number, stop)]
-        return tuple(name for name in names if self._store.delete(name, durable=True))
+        listed = self.listed()
+        stop = listed[-1] + 1 - KEPT if listed else 0
+        names = [self.name(each) for each in listed if each < min(number, stop)]
+        return tuple(name for name in names if self._store.delete(name, durable=name == names[-1]))
 
     def _superseded(self, number: int) -> StoreError:
         numbers = self.range()

@@ -110,6 +110,12 @@ class RadixList:
         for node in self._nodes():
             yield from _names(read, node, self.start)
 
+    def segments_before(self, read: Read, index: int) -> Iterator[str]:
+        """Names of the sealed files that hold entries not dropped, or name such files, none of them at `index` or later."""
+        for node in self._nodes():
+            if node.first < index:
+                yield from _names_before(read, node, self.start, index)
+
     def leaves(self, read: Read) -> Iterator[tuple[int, str]]:
         """(index of the first entry, name) of the sealed files that hold entries not dropped, oldest first."""
         for node in self._nodes():
@@ -214,6 +220,16 @@ def _names(read: Read, node: _Node, start: int) -> Iterator[str]:
     if node.height:
         for child in node.children(read):
             yield from _names(read, child, start)
+
+
+def _names_before(read: Read, node: _Node, start: int, stop: int) -> Iterator[str]:
+    if node.end <= start or node.first >= stop or node.name is None:
+        return
+    if node.height:
+        for child in node.children(read):
+            yield from _names_before(read, child, start, stop)
+    if node.end <= stop:
+        yield node.name
 
 
 def _leaves(read: Read, node: _Node, start: int) -> Iterator[tuple[int, str]]:

@@ -10,7 +10,7 @@ compares the id with its own (decision 17). Chunks of older versions have none.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -72,10 +72,10 @@ class RecordLog:
         """Ordinal of the first record that is not dropped."""
         return 0 if self._last_chunk() is None else self._first_chunk().first
 
-    def append(self, records: Sequence[Any], append: str | None = None) -> int:
+    def append(self, records: Sequence[Any], append: str | None = None, after: Iterable[str] = ()) -> int:
         """Append records, durably; the ordinal of the first. `AlreadyPublished` when another writer got in between.
 
-        `append` is the append's id, a new one by default; an append that is repeated under its id is there once. The
+        The files `after` are durable before. `append` is the append's id, a new one by default; an append that is repeated under its id is there once. The
         `outcome` of another `StoreError` is whether the records are there. If it is unknown and they are, the next append
         is refused as `AlreadyPublished`.
         """
@@ -90,7 +90,7 @@ class RecordLog:
         }
         data = seal(_KIND, _VERSION, body)
         try:
-            self._files.publish(chunk.number, data)
+            self._files.publish(chunk.number, data, after)
         except AlreadyPublished:
             if not self._is_there(chunk):
                 raise
@@ -153,10 +153,12 @@ class RecordLog:
             chunk = self._chunk(chunk.number + 1)
 
     def drop_before(self, ordinal: int) -> tuple[str, ...]:
-        """Delete chunks of which all records are before an ordinal; the deleted names."""
+        """Delete chunks of which all records are before an ordinal, and files below a gap; the deleted names."""
         last = self._last_chunk()
-        if last is None or ordinal <= self.start:
+        if last is None:
             return ()
+        if ordinal <= self.start:
+            return self._files.drop_below(self._first_number)
         keep = last.number if ordinal >= last.end else self._chunk_of(ordinal, last).number
         return self._files.drop_below(keep)
 

@@ -144,19 +144,20 @@ def collect(
     also: Collection[str] = (),
     superseded: Collection[str] = (),
     live: LiveNames | None = None,
+    folders: Iterable[str] = DATA_FOLDERS,
 ) -> Collected:
     """Drop old manifests, then files that none of the others names.
 
     `also` are names that are needed although neither a manifest nor a log has them yet, `superseded` such that the query
-    log has but that are needed only if a manifest names them.
+    log has but that are needed only if a manifest names them. Other folders than `folders` are left as they are.
     """
     # The order matters to a caller that pins meanwhile: see `put_pin`. `drop_old` spares what was pinned when it was called.
     latest = log.latest()
     named = names_in_logs(store, latest, superseded).union(also)
     if latest is None:
-        return sweep(store, named, now=now, grace=grace)
+        return sweep(store, named, now=now, grace=grace, folders=folders)
     pinned = pinned_epochs(store, now, is_alive)
     dropped = log.drop_old(pinned, latest.epoch, keep)
     names = (live or LiveNames(store)).of_all(live_manifests(log))
-    swept = sweep(store, names | named, now=now, grace=grace)
+    swept = sweep(store, names | named, now=now, grace=grace, folders=folders)
     return Collected(swept.deleted, dropped, swept.bytes, swept.spared)

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 from headrace.errors import CorruptStore, StoreError
 from headrace.store.files.container import MAGIC, Container
 from headrace.store.files.filesystem import Store
-from headrace.store.logs.manifest import MANIFESTS, Manifest, ManifestLog
+from headrace.store.logs.manifest import MANIFESTS, SUMMARISED, Manifest, ManifestLog
 from headrace.store.logs.numbered_files import NumberedFiles
 from headrace.store.logs.pins import all_pins
 from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.maintenance.garbage_collection import DATA_FOLDERS, LiveNames, names_in_logs
-from headrace.time import Duration, Instant
+from headrace.time import FOREVER, Duration, Instant
 
 Severity: TypeAlias = Literal["fault", "note"]
 
@@ -40,7 +40,9 @@ def check_home(store: Store, *, now: Instant, grace: Duration) -> tuple[Finding,
     findings: list[Finding] = []
     manifests = list(_manifests(log, findings))
     findings += _history(manifests)
-    findings += [finding for folder in (MANIFESTS, INGEST_LOG, QUERY_LOG) for finding in _gaps(store, folder)]
+    summarised = manifests[-1].facts.get(SUMMARISED, {}).get("upto", 0) if manifests else 0
+    for folder, needed in ((MANIFESTS, None), (INGEST_LOG, summarised), (QUERY_LOG, 0)):
+        findings += _gaps(store, folder, needed)
     live: set[str] = set()
     names = LiveNames(store)
     for manifest in manifests:
@@ -78,17 +80,26 @@ def _history(manifests: list[Manifest]) -> Iterator[Finding]:
                 yield Finding("fault", f"epoch {after.epoch}", message)
 
 
-def _gaps(store: Store, folder: str) -> Iterator[Finding]:
+def _gaps(store: Store, folder: str, needed: int | None) -> Iterator[Finding]:
+    """Files below a gap: harmless in a log whose records from `needed` on are above it; None for manifests, always harmless."""
     files = NumberedFiles(store, folder)
     whole = files.range()
-    # Of manifests only the newest are needed; of the logs every record.
-    severity: Severity = "note" if folder == MANIFESTS else "fault"
+    harmless = needed is None or _first_record(store, folder) <= needed
+    severity: Severity = "note" if harmless else "fault"
     for number in files.listed():
         if number not in whole:
             message = (
                 f"is below a gap: {files.name(whole.start - 1)} is missing, or this one should not be there"
             )
             yield Finding(severity, files.name(number), message)
+
+
+def _first_record(store: Store, name: str) -> int:
+    """The first record of a log that is not dropped; beyond all others if the log cannot be read, which is another finding."""
+    try:
+        return RecordLog(store, name).start
+    except StoreError:
+        return FOREVER
 
 
 def _file(store: Store, name: str, size: int | None) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from headrace.errors import UserError
-from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.arrays import Ints
 
 MOST: Final = 1 << 61
 """The upper limit of counts, exclusive."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.arrays import Ints
 
 _BITS = 7
 

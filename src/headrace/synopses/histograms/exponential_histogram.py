@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import UserError
+from headrace.synopses.arrays import Ints
 from headrace.synopses.histograms.canonical_form import MOST, Form
-from headrace.synopses.rows.arrays import Ints
 
 _NARROW: Final = 1 << 12
 

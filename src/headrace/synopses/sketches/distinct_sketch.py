@@ -15,7 +15,7 @@ import datasketches
 import numpy as np
 import numpy.typing as npt
 
-from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.arrays import Ints
 from headrace.synopses.sketches.sketch_kind import Blobs, empty, gathered
 
 _FORM: Final = datasketches.tgt_hll_type.HLL_4

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.arrays import Ints
 from headrace.synopses.sketches.sketch_kind import Blobs, empty, gathered
 
 _A_PRIORI: Final = 3.5

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.arrays import Ints
 from headrace.synopses.sketches.rank_summary import Ranks
 from headrace.synopses.sketches.sketch_kind import Blobs, empty
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.arrays import Ints
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 _WHOLE: Final = 2.0**53

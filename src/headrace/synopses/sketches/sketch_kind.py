@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.arrays import Ints
 
 Blobs: TypeAlias = npt.NDArray[Any]
 """One string of bytes per cell."""

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.arrays import Ints
 from headrace.synopses.sketches.sketch_kind import Blobs, empty
 
 Doubles: TypeAlias = npt.NDArray[np.float64]

@@ -6,14 +6,19 @@ Spark names it after the expression as it reads it: `COUNT(*)` is `count(1)`, `a
 
 from __future__ import annotations
 
+from datetime import date
+from decimal import Decimal
 from typing import Final
 
+from headrace.algebra.expressions.expression import Literal
+from headrace.language.parser.literals import java_double
 from headrace.language.syntax.ast import (
     Between,
     CaseWhen,
     CastTo,
     Chain,
     Constant,
+    ConstantList,
     Exists,
     Expr,
     Extract,
@@ -65,6 +70,8 @@ def shown(node: Expr) -> str:
             return node.parts[-1]
         case Constant():
             return node.shown
+        case ConstantList():
+            return ", ".join(map(_constant, node.constants.literals()))
         case Prefix(operator="~"):
             return f"~{shown(node.operand)}"
         case Prefix():
@@ -85,6 +92,20 @@ def shown(node: Expr) -> str:
             return f"extract({node.field} FROM {shown(node.operand)})"
         case InSelect() | Exists():
             raise AssertionError("a SELECT inside a condition is not allowed in a select list")
+
+
+def _constant(literal: Literal) -> str:
+    match literal.value:
+        case None:
+            return "NULL"
+        case float() as value:
+            return java_double(value)
+        case Decimal() as value:
+            return format(value, "f")
+        case date() as value:
+            return f"DATE '{value.isoformat()}'"
+        case value:
+            return str(value)
 
 
 def _infix(node: Infix) -> str:

@@ -12,7 +12,7 @@ from typing import Literal as Choice
 from headrace.algebra.expressions.aggregates import is_aggregate
 from headrace.algebra.expressions.expression import Call, Case, Cast, Column, Expression, Literal
 from headrace.algebra.functions.resolve import UserFunction, can_cast, common_type, resolve
-from headrace.errors import Span, UnsupportedQuery, UserError, did_you_mean
+from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.binder.expressions.time_zones import expression_in
 from headrace.language.binder.expressions.unsupported_functions import refusal
 from headrace.language.parser.expressions import parse_expression
@@ -22,6 +22,7 @@ from headrace.language.syntax.ast import (
     CastTo,
     Chain,
     Constant,
+    ConstantList,
     Exists,
     Expr,
     Extract,
@@ -34,6 +35,7 @@ from headrace.language.syntax.ast import (
     OneOf,
     Prefix,
 )
+from headrace.language.syntax.refusals import fail, mistakes_in, refuse
 from headrace.schema import BOOLEAN, DOUBLE, STRING, Schema, Type
 
 _EXTRACTED: Final = {
@@ -54,19 +56,19 @@ _TRUTH: Final = {"true": Literal(True, BOOLEAN), "false": Literal(False, BOOLEAN
 
 
 @contextmanager
-def located(span: Span, text: str) -> Iterator[None]:
+def located(span: Span) -> Iterator[None]:
     """Adds this place to errors without one."""
     try:
         yield
     except UserError as error:
-        place(error, span, text)
+        place(error, span)
         raise
 
 
-def place(error: UserError, span: Span, text: str) -> None:
+def place(error: UserError, span: Span) -> None:
     """Add a place to one error. A context manager would take longer than most of what it encloses."""
     if error.span is None:
-        error.span, error.text = span, text
+        error.span = span
 
 
 def cast(value: Expression, kind: Type, *, safe: bool = False) -> Expression:
@@ -126,7 +128,6 @@ class ExpressionBinder:
     `window` is true for names of a whole window.
     """
 
-    text: str
     column: Callable[[Name], Expression]
     aggregate: Callable[[FunctionCall], Expression]
     functions: Mapping[str, UserFunction] = field(default_factory=dict)
@@ -140,9 +141,7 @@ class ExpressionBinder:
         if value.type.name == "VOID":
             return Literal(None, BOOLEAN)
         if value.type != BOOLEAN:
-            self.fail(
-                f"{what} must be BOOLEAN, not {value.type}", node.span, "Compare the value with something."
-            )
+            fail(f"{what} must be BOOLEAN, not {value.type}", node.span, "Compare the value with something.")
         return value
 
     def bind(self, node: Expr) -> Expression:
@@ -157,6 +156,8 @@ class ExpressionBinder:
                 return value
             case Constant():
                 return Literal(node.value, node.type)
+            case ConstantList():
+                return node.constants
             case Infix():
                 if node.operator in _BITWISE:
                     self._no_bits(node.operator, node.span)
@@ -180,11 +181,10 @@ class ExpressionBinder:
 
     def _subselect(self, node: InSelect | Exists) -> Expression:
         if self.subselect is None:
-            raise UnsupportedQuery(
+            refuse(
                 "a SELECT inside an expression is allowed only in the WHERE of a query",
-                span=node.select.span,
-                text=self.text,
-                remedy="JOIN the relation instead.",
+                node.select.span,
+                "JOIN the relation instead.",
             )
         return self.subselect(node, self)
 
@@ -194,17 +194,13 @@ class ExpressionBinder:
         try:
             signature = resolve(function, tuple([item.type for item in arguments]), constants, self.functions)
         except UserError as error:
-            place(error, span, self.text)
+            place(error, span)
             raise
         typed = tuple(cast(item, kind) for item, kind in zip(arguments, signature.arguments, strict=True))
         return Call(signature.function, typed, signature.result)
 
-    def fail(self, message: str, span: Span, remedy: str | None = None) -> NoReturn:
-        """Raise a `UserError` at a place of the text."""
-        raise UserError(message, span=span, text=self.text, remedy=remedy)
-
     def _no_bits(self, operator: str, span: Span) -> NoReturn:
-        raise UnsupportedQuery(f"the operator {operator} is not available", span=span, text=self.text)
+        refuse(f"the operator {operator} is not available", span)
 
     def _chain(self, node: Chain) -> Expression:
         """All operands of nested chains of one operator as one function."""
@@ -250,7 +246,7 @@ class ExpressionBinder:
         try:
             refusal(node.name)
         except UserError as error:
-            place(error, node.span, self.text)
+            place(error, node.span)
             raise
         if is_aggregate(node.name):
             return self.aggregate(node)
@@ -261,9 +257,9 @@ class ExpressionBinder:
             (node.condition is not None, "FILTER"),
         ):
             if present:
-                self.fail(f"{name} does not take {what}: it is no aggregate function", node.span)
+                fail(f"{name} does not take {what}: it is no aggregate function", node.span)
         if not node.name.isidentifier() or node.name.lower() in ("and", "or", "not", "in"):
-            self.fail(f"there is no function '{node.name}'", node.span)
+            fail(f"there is no function '{node.name}'", node.span)
         arguments = [self.bind(argument) for argument in node.arguments]
         if node.name.lower() == "struct":
             return self._struct(node, arguments)
@@ -286,7 +282,7 @@ class ExpressionBinder:
     def _cast(self, node: CastTo) -> Expression:
         operand = self.bind(node.operand)
         if not can_cast(operand.type, node.type):
-            self.fail(f"{operand.type} cannot be CAST to {node.type}", node.span)
+            fail(f"{operand.type} cannot be CAST to {node.type}", node.span)
         return cast(operand, node.type, safe=node.safe)
 
     def _case(self, node: CaseWhen) -> Expression:
@@ -299,7 +295,7 @@ class ExpressionBinder:
         ]
         results = [self.bind(then) for _, then in node.branches]
         otherwise = None if node.otherwise is None else self.bind(node.otherwise)
-        with located(node.span, self.text):
+        with located(node.span):
             kind = common_type([item.type for item in (*results, otherwise) if item is not None])
         branches = tuple((when, cast(then, kind)) for when, then in zip(conditions, results, strict=True))
         return Case(branches, Literal(None, kind) if otherwise is None else cast(otherwise, kind), kind)
@@ -313,7 +309,7 @@ class ExpressionBinder:
                 if node.field.lower().startswith("sec")
                 else did_you_mean(node.field, _EXTRACTED)
             )
-            self.fail(f"EXTRACT has no field '{node.field}'", node.span, remedy)
+            fail(f"EXTRACT has no field '{node.field}'", node.span, remedy)
         return self.call(function, node.span, operand)
 
 
@@ -322,7 +318,8 @@ def bind_condition(node: Expr, schema: Schema, text: str, what: str) -> Expressi
 
     Raises `UserError` for unknown columns, for aggregates, and when it is no truth value.
     """
-    return _over_columns(schema, text, what).condition(node, what)
+    with mistakes_in(text):
+        return _over_columns(schema, what).condition(node, what)
 
 
 def bind_expression(text: str, schema: Schema, zone: str = "UTC") -> Expression:
@@ -330,25 +327,20 @@ def bind_expression(text: str, schema: Schema, zone: str = "UTC") -> Expression:
 
     Raises `UserError` for anything else.
     """
-    return expression_in(
-        _over_columns(schema, text, "the expression").bind(parse_expression(text, zone)), zone
-    )
+    with mistakes_in(text):
+        expression = _over_columns(schema, "the expression").bind(parse_expression(text, zone))
+    return expression_in(expression, zone)
 
 
-def _over_columns(schema: Schema, text: str, what: str) -> ExpressionBinder:
+def _over_columns(schema: Schema, what: str) -> ExpressionBinder:
     def column(name: Name) -> Expression:
         field_ = schema.find(name.parts[-1]) if len(name.parts) == 1 else None
         if field_ is None:
             written = ".".join(name.parts)
-            raise UserError(
-                f"there is no column '{written}'",
-                span=name.span,
-                text=text,
-                remedy=did_you_mean(written, schema.names),
-            )
+            fail(f"there is no column '{written}'", name.span, did_you_mean(written, schema.names))
         return Column(field_.name, field_.type)
 
     def aggregate(call: FunctionCall) -> Expression:
-        raise UserError(f"{what} cannot hold the aggregate {call.name.upper()}", span=call.span, text=text)
+        fail(f"{what} cannot hold the aggregate {call.name.upper()}", call.span)
 
-    return ExpressionBinder(text, column, aggregate)
+    return ExpressionBinder(column, aggregate)

@@ -6,6 +6,7 @@ holds from the beginning.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import Final
 
@@ -13,7 +14,7 @@ from headrace.algebra.expressions.punctuation_patterns import Between, OneOf, Pa
 from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.parser.expressions import parse_expression
 from headrace.language.syntax import ast
-from headrace.language.syntax.ast import Chain, Constant, Expr, Infix, Is, Name
+from headrace.language.syntax.ast import Chain, Constant, ConstantList, Expr, Infix, Is, Name
 from headrace.schema import BOOLEAN, DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, Schema, Type
 from headrace.time import FOREVER, Instant
 
@@ -68,7 +69,7 @@ class _Reader:
             ):
                 return self._compared(name, _TURNED[operator], value)
             case ast.OneOf(operand=Name() as name, items=items, negated=False):
-                return self._column(name), OneOf(tuple(self._plain(name, item) for item in items))
+                return self._column(name), OneOf(tuple(self._plain(name, item) for item in _constants(items)))
             case ast.Between(operand=Name() as name, low=low, high=high, negated=False):
                 return self._column(name), Between(self._end(name, low), self._end(name, high))
             case Is(operand=Name() as name, what="null", negated=False):
@@ -121,6 +122,15 @@ class _Reader:
         if fits(kind, item.type, value):
             return value.isoformat() if isinstance(value, date) else value  # type: ignore[return-value]
         raise self.error(f"'{name.parts[0]}' is {kind}, not {item.type}", item.span)
+
+
+def _constants(items: Iterable[Expr]) -> Iterator[Expr]:
+    """The items, those of a list of constants one by one."""
+    for item in items:
+        if isinstance(item, ConstantList):
+            yield from (Constant(one.value, one.type, "", item.span) for one in item.constants.literals())
+        else:
+            yield item
 
 
 def fits(kind: Type, constant: Type, value: object) -> bool:

@@ -17,6 +17,7 @@ from headrace.catalog.definitions import (
 )
 from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.syntax.ast import Name
+from headrace.language.syntax.refusals import fail
 from headrace.schema import BIGINT, OURS, STRING, TIMESTAMP, Field, Schema, Type
 
 WINDOW_COLUMNS: Final[dict[str, Type]] = {
@@ -33,8 +34,8 @@ REJECTS: Final = Schema((Field("position", BIGINT), Field("text", STRING), Field
 class UnknownName(UserError):
     """A name that FROM does not have."""
 
-    def __init__(self, message: str, name: Name, text: str, remedy: str) -> None:
-        super().__init__(message, span=name.span, text=text, remedy=remedy)
+    def __init__(self, message: str, name: Name, remedy: str) -> None:
+        super().__init__(message, span=name.span, remedy=remedy)
         self.name = name
 
 
@@ -90,7 +91,7 @@ class BoundSource:
         kind = WINDOW_COLUMNS.get(name.lower()) if self.sliding else None
         return None if kind is None else Column(f"{self.alias}.{name.lower()}", kind)
 
-    def check_single(self, name: str, span: Span, text: str) -> None:
+    def check_single(self, name: str, span: Span) -> None:
         """Raises `UserError` where both the query that is read and its window have a column of that name."""
         if name.lower() not in self.doubled:
             return
@@ -100,19 +101,13 @@ class BoundSource:
         remedy = f"{bounds} the other give it another name in '{self.scan.name}': {inner}."
         if not isinstance(self.scan, QueryScan):
             remedy = f"Give the column another name: FROM ({inner}, … FROM {self.scan.name}) [RANGE …]."
-        raise UserError(
-            f"'{self.scan.name}' has a column '{name.lower()}', and so has its window",
-            span=span,
-            text=text,
-            remedy=remedy,
-        )
+        fail(f"'{self.scan.name}' has a column '{name.lower()}', and so has its window", span, remedy)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The sources of one FROM."""
 
-    text: str
     sources: tuple[BoundSource, ...] = field(default=())
 
     def column(self, name: Name) -> Column:
@@ -136,7 +131,7 @@ class Scope:
 
     def _plain(self, name: Name, plain: str) -> Column:
         source, column = self._holder(name, plain)
-        source.check_single(plain, name.span, self.text)
+        source.check_single(plain, name.span)
         return column
 
     def _holder(self, name: Name, plain: str) -> tuple[BoundSource, Column]:
@@ -156,11 +151,11 @@ class Scope:
             return self._bound_of_window(name, plain)
         if source is None:
             remedy = did_you_mean(qualifier, (source.alias for source in self.sources))
-            raise UnknownName(f"there is no source '{qualifier}' in FROM", name, self.text, remedy)
+            raise UnknownName(f"there is no source '{qualifier}' in FROM", name, remedy)
         column = source.find(plain)
         if column is None:
             self._unknown(name, plain, source)
-        source.check_single(plain, name.span, self.text)
+        source.check_single(plain, name.span)
         return column
 
     def _bound_of_window(self, name: Name, plain: str) -> Column:
@@ -199,9 +194,7 @@ class Scope:
         columns = (column for source in sources for column in source.scan.table.names)
         suggestions = dict.fromkeys(column for column in columns if not column.startswith(OURS))
         where = "" if within is None else f" in '{within.alias}'"
-        raise UnknownName(
-            f"there is no column '{plain}'{where}", name, self.text, did_you_mean(plain, suggestions)
-        )
+        raise UnknownName(f"there is no column '{plain}'{where}", name, did_you_mean(plain, suggestions))
 
     def _fail(self, message: str, name: Name, remedy: str) -> NoReturn:
-        raise UserError(message, span=name.span, text=self.text, remedy=remedy)
+        fail(message, name.span, remedy)

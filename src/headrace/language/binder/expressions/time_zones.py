@@ -15,7 +15,7 @@ from headrace.algebra.query import Query, QueryScan
 from headrace.schema import BOOLEAN, STRING, TIMESTAMP
 from headrace.time import DAY
 
-_SHOWN: Final = frozenset({"hour", "minute", "second"})
+_CLOCK_FIELDS: Final = frozenset({"hour", "minute", "second"})
 _CALENDAR: Final = ("DATE", "TIMESTAMP_NTZ")
 _EXPRESSIONS: Final = (Column, Literal, Call, Cast, Case)
 
@@ -31,49 +31,49 @@ def in_zone(query: Query, zone: str) -> Query:
 
 def expression_in(expression: Expression, zone: str) -> Expression:
     """One expression, read in a time zone."""
-    return expression if zone == "UTC" else transform(expression, lambda part: _read(part, zone))
+    return expression if zone == "UTC" else transform(expression, lambda part: _in_zone(part, zone))
 
 
-def _read(part: Expression, zone: str) -> Expression | None:
+def _in_zone(part: Expression, zone: str) -> Expression | None:
     match part:
-        case Call(function=function, arguments=(at,)) if function in _SHOWN:
-            return replace(part, arguments=(_shown(at, zone),))
+        case Call(function=function, arguments=(at,)) if function in _CLOCK_FIELDS:
+            return replace(part, arguments=(_local_time(at, zone),))
         case Call(function="date_trunc", arguments=(unit, at)):
             return replace(part, arguments=(unit, at, Literal(zone, STRING)))
         case Call(function="-", arguments=(one, other)) if one.type == other.type == TIMESTAMP:
-            return replace(part, arguments=(_shown(one, zone), _shown(other, zone)))
+            return replace(part, arguments=(_local_time(one, zone), _local_time(other, zone)))
         case Call(function="+" | "-", type=kind, arguments=(_, _)) if kind == TIMESTAMP:
-            return _moved(part, zone)
+            return _plus_days(part, zone)
         case Cast(argument=argument, type=kind) if argument.type == TIMESTAMP:
             clock = kind == STRING or kind.name in _CALENDAR
-            return replace(part, argument=_shown(argument, zone)) if clock else None
+            return replace(part, argument=_local_time(argument, zone)) if clock else None
         case Cast(argument=argument, type=kind) if kind == TIMESTAMP:
             if argument.type == STRING:
-                return _text_in(part, zone)
-            return _instant(part, zone) if argument.type.name in _CALENDAR else None
+                return _text_as_time(part, zone)
+            return _from_local_time(part, zone) if argument.type.name in _CALENDAR else None
     return None
 
 
-def _shown(at: Expression, zone: str) -> Expression:
+def _local_time(at: Expression, zone: str) -> Expression:
     return Call("from_utc_timestamp", (at, Literal(zone, STRING)), TIMESTAMP)
 
 
-def _instant(shown: Expression, zone: str) -> Expression:
+def _from_local_time(shown: Expression, zone: str) -> Expression:
     return Call("to_utc_timestamp", (shown, Literal(zone, STRING)), TIMESTAMP)
 
 
-def _moved(sum_: Call, zone: str) -> Expression | None:
+def _plus_days(sum_: Call, zone: str) -> Expression | None:
     """A constant interval of days keeps the local time of day; an interval from a column is exact time."""
     at, length = sorted(sum_.arguments, key=lambda part: part.type != TIMESTAMP)
     if not isinstance(length, Literal) or not isinstance(length.value, int) or abs(length.value) < DAY:
         return None
     rest = abs(length.value) % DAY * (-1 if length.value < 0 else 1)
     days = replace(length, value=length.value - rest)
-    there = _instant(replace(sum_, arguments=(_shown(at, zone), days)), zone)
+    there = _from_local_time(replace(sum_, arguments=(_local_time(at, zone), days)), zone)
     return replace(sum_, arguments=(there, replace(length, value=rest))) if rest else there
 
 
-def _text_in(cast: Cast, zone: str) -> Expression:
+def _text_as_time(cast: Cast, zone: str) -> Expression:
     moment = Call("to_timestamp_in", (cast.argument, Literal(zone, STRING)), TIMESTAMP)
     if not cast.safe:
         return moment

@@ -8,14 +8,14 @@ from typing import NoReturn
 from headrace.algebra.expressions.expression import Call, Expression, Literal, conjunction
 from headrace.algebra.query import Ago, StreamScan, UnionAll
 from headrace.algebra.windows.window import Changing, Rows, TimeRange, Unbounded
-from headrace.errors import UnsupportedQuery
 from headrace.language.binder.expressions.scope import BoundSource
 from headrace.language.syntax.ast import Select
+from headrace.language.syntax.refusals import refuse
 from headrace.schema import BOOLEAN
 from headrace.time import Instant
 
 
-def condition(select: Select, stream: BoundSource, text: str) -> Expression | None:
+def condition(select: Select, stream: BoundSource) -> Expression | None:
     """The bounds as a condition on the rows of such a window, to be added to WHERE; None over other windows.
 
     Raises `UnsupportedQuery` for NOW, and where the stream's time is not one of its columns.
@@ -24,8 +24,8 @@ def condition(select: Select, stream: BoundSource, text: str) -> Expression | No
         return None
     begin, end = select.bounds
     if isinstance(begin, Ago) or isinstance(end, Ago):
-        _refuse_now(select, stream, text)
-    return _within(select, stream, begin, end, _with_window(stream), text)
+        _refuse_now(select, stream)
+    return _within(select, stream, begin, end, _with_window(stream))
 
 
 def are_instants(bounds: tuple[Instant | Ago, Instant | Ago]) -> bool:
@@ -33,7 +33,7 @@ def are_instants(bounds: tuple[Instant | Ago, Instant | Ago]) -> bool:
     return not any(isinstance(bound, Ago) for bound in bounds)
 
 
-def joined_condition(select: Select, streams: Sequence[BoundSource], text: str) -> Expression | None:
+def joined_condition(select: Select, streams: Sequence[BoundSource]) -> Expression | None:
     """Constant bounds as a condition on the rows of every joined stream; None over bounds that are windows, up to NOW.
 
     Raises `UnsupportedQuery` for a stream whose time is not one of its columns.
@@ -43,27 +43,22 @@ def joined_condition(select: Select, streams: Sequence[BoundSource], text: str) 
     begin, end = select.bounds
     assert not isinstance(begin, Ago)
     assert not isinstance(end, Ago)
-    return conjunction(
-        [_within(select, stream, begin, end, "over joined streams", text) for stream in streams]
-    )
+    return conjunction([_within(select, stream, begin, end, "over joined streams") for stream in streams])
 
 
-def _within(
-    select: Select, stream: BoundSource, begin: Instant, end: Instant, where: str, text: str
-) -> Expression:
+def _within(select: Select, stream: BoundSource, begin: Instant, end: Instant, where: str) -> Expression:
     time = stream.find(stream.scan.time or "") if isinstance(stream.scan, StreamScan | UnionAll) else None
     if time is None:
-        raise UnsupportedQuery(
+        refuse(
             f"BEGIN … END {where} compares the stream's time column, and here there is none",
-            span=select.bounds_span,
-            text=text,
-            remedy="Put BEGIN … END into the query that is read, or leave out the window or its SLIDE.",
+            select.bounds_span,
+            "Put BEGIN … END into the query that is read, or leave out the window or its SLIDE.",
         )
     low = Call(">=", (time, Literal(begin, time.type)), BOOLEAN)
     return Call("and", (low, Call("<=", (time, Literal(end, time.type)), BOOLEAN)), BOOLEAN)
 
 
-def _refuse_now(select: Select, stream: BoundSource, text: str) -> NoReturn:
+def _refuse_now(select: Select, stream: BoundSource) -> NoReturn:
     remedy = "Give two instants, or leave out the window or its SLIDE."
     if isinstance(stream.window, Changing):
         reason = "the rows of a relation have no time"
@@ -73,11 +68,8 @@ def _refuse_now(select: Select, stream: BoundSource, text: str) -> NoReturn:
         remedy = "Give two instants, or use a window of time: FROM s [RANGE 10 MINUTES]."
     else:
         reason = "NOW moves on, and a window that has ended is emitted once"
-    raise UnsupportedQuery(
-        f"NOW in BEGIN … END is not available {_with_window(stream)}: {reason}",
-        span=select.bounds_span,
-        text=text,
-        remedy=remedy,
+    refuse(
+        f"NOW in BEGIN … END is not available {_with_window(stream)}: {reason}", select.bounds_span, remedy
     )
 
 

@@ -27,6 +27,7 @@ from headrace.language.syntax.ast import (
     Source,
     StartingWindow,
 )
+from headrace.language.syntax.refusals import fail, refuse
 from headrace.schema import TINYINT, Schema
 from headrace.time import Duration
 
@@ -64,7 +65,6 @@ class From:
 def bind_from(
     select: Select,
     names: Names,
-    text: str,
     functions: Mapping[str, UserFunction],
     inner: Callable[[Select], Query],
 ) -> From:
@@ -73,28 +73,28 @@ def bind_from(
     Raises `UserError` for unknown names and for windows that do not fit; `UnsupportedQuery` for joins that are not available.
     """
     sources = [
-        _source(source, names, text, functions, inner)
+        _source(source, names, functions, inner)
         for source in (select.source, *(j.source for j in select.joins))
     ]
     if select.window is not None:
-        check_grouped_window(select.window, [item for item in sources if item.window is not None], text)
-        sources = [_with_group_window(source, select.window, text) for source in sources]
-    _check_aliases(sources, text)
-    stream, *others = _streams(sources, text)
+        check_grouped_window(select.window, [item for item in sources if item.window is not None])
+        sources = [_with_group_window(source, select.window) for source in sources]
+    _check_aliases(sources)
+    stream, *others = _streams(sources)
     if others and select.bounds is not None and not are_instants(select.bounds):
         limits = select.bounds
-        sources = [item if item.window is None else bounded(item, *limits, text) for item in sources]
-        stream, *others = _streams(sources, text)
+        sources = [item if item.window is None else bounded(item, *limits) for item in sources]
+        stream, *others = _streams(sources)
     if others:
-        check_together(select, (stream, *others), text)
-    scope = Scope(text, (sources[0],))
+        check_together(select, (stream, *others))
+    scope = Scope((sources[0],))
     relations: list[tuple[BoundSource, Choice["inner", "left"], Expression | None]] = []
     conditions: list[Expression] = []
     for clause, source in zip(select.joins, sources[1:], strict=True):
         scope, condition = _joined(scope, clause, source, functions)
         if clause.kind == "left":
             if source.window is not None:
-                raise _left_join_refusal(source, text, others=bool(others))
+                raise _left_join_refusal(source, others=bool(others))
             relations.append((source, clause.kind, condition))
             continue
         conditions += [] if condition is None else list(conjuncts(condition))
@@ -102,47 +102,42 @@ def bind_from(
             relations.append((source, clause.kind, None))
     if sources[0].window is None:
         if any(kind == "left" for _, kind, _ in relations):
-            raise _left_join_refusal(sources[0], text, others=bool(others))
+            raise _left_join_refusal(sources[0], others=bool(others))
         relations.insert(0, (sources[0], "inner", None))
     definition = names.stream(stream.scan.name)
     retain = definition.retain if definition is not None else None
     return From(scope, stream, tuple(others), tuple(relations), tuple(conditions), retain)
 
 
-def _left_join_refusal(source: BoundSource, text: str, *, others: bool) -> UnsupportedQuery:
+def _left_join_refusal(source: BoundSource, *, others: bool) -> UnsupportedQuery:
     if others:
         return UnsupportedQuery(
             "a LEFT JOIN of streams is not available: an unmatched row is known only once its window closes",
             span=source.span,
-            text=text,
             remedy="Use JOIN; rows without a match are those of the stream that are not among the pairs.",
         )
-    return UnsupportedQuery(
-        "a LEFT JOIN keeps the rows of the stream", span=source.span, text=text, remedy=STREAM_FIRST
-    )
+    return UnsupportedQuery("a LEFT JOIN keeps the rows of the stream", span=source.span, remedy=STREAM_FIRST)
 
 
-def _check_aliases(sources: list[BoundSource], text: str) -> None:
+def _check_aliases(sources: list[BoundSource]) -> None:
     seen: set[str] = set()
     for source in sources:
         if source.alias.lower() in seen:
-            raise UserError(
+            fail(
                 f"two sources of FROM are called '{source.alias}'",
-                span=source.span,
-                text=text,
-                remedy="Give one of them another name: FROM s AS a, s AS b.",
+                source.span,
+                "Give one of them another name: FROM s AS a, s AS b.",
             )
         seen.add(source.alias.lower())
 
 
-def _streams(sources: list[BoundSource], text: str) -> list[BoundSource]:
+def _streams(sources: list[BoundSource]) -> list[BoundSource]:
     streams = [source for source in sources if source.window is not None]
     if not streams:
-        raise UnsupportedQuery(
+        refuse(
             "a query over relations alone is not available: its answer would never change by itself",
-            span=sources[0].span,
-            text=text,
-            remedy=STREAM_FIRST,
+            sources[0].span,
+            STREAM_FIRST,
         )
     return streams
 
@@ -150,16 +145,15 @@ def _streams(sources: list[BoundSource], text: str) -> list[BoundSource]:
 def _source(
     source: Source,
     names: Names,
-    text: str,
     functions: Mapping[str, UserFunction],
     inner: Callable[[Select], Query],
 ) -> BoundSource:
-    with located(source.span, text):
+    with located(source.span):
         scan: StreamScan | RelationScan | QueryScan | UnionAll
         if source.sets is not None:
-            scan = several(source.sets, source.name, text, inner)
+            scan = several(source.sets, source.name, inner)
         elif source.others:
-            scan = united(source, text, lambda part: _scan(part, names))
+            scan = united(source, lambda part: _scan(part, names))
         else:
             scan = _scan(source, names) if source.select is None else _derived(source, inner(source.select))
         if "." in scan.alias:
@@ -169,32 +163,30 @@ def _source(
             )
     if isinstance(scan, RelationScan):
         if source.window is not None:
-            raise UserError(
+            fail(
                 f"'{source.name}' is a relation: only streams have windows",
-                span=source.window.span,
-                text=text,
-                remedy="Leave the brackets out.",
+                source.window.span,
+                "Leave the brackets out.",
             )
         return BoundSource(scan, None, bare=False, span=source.span)
     window: Window = Unbounded()
     if holds_relation(scan):
         window = changes_of(scan)
         if source.window is not None:
-            raise UserError(
+            fail(
                 f"'{scan.alias}' holds a relation: only streams have windows",
-                span=source.window.span,
-                text=text,
-                remedy="Leave the brackets out, or make it a stream with ISTREAM(SELECT …).",
+                source.window.span,
+                "Leave the brackets out, or make it a stream with ISTREAM(SELECT …).",
             )
     elif source.window is not None:
-        with located(source.window.span, text):
-            window = bind_window(source.window, scan, text, functions, names)
+        with located(source.window.span):
+            window = bind_window(source.window, scan, functions, names)
     bare = source.window is None and not isinstance(window, Changing)
     bound = BoundSource(scan, window, bare=bare, span=source.span)
-    return _without_clash(bound, text)
+    return _without_clash(bound)
 
 
-def _without_clash(source: BoundSource, text: str) -> BoundSource:
+def _without_clash(source: BoundSource) -> BoundSource:
     """The source without the columns that its window adds too; a query's are refused where they are named.
 
     Raises `UserError` where a stream has such a column.
@@ -204,7 +196,7 @@ def _without_clash(source: BoundSource, text: str) -> BoundSource:
         return source
     source = replace(source, doubled=both)
     if not isinstance(source.scan, QueryScan):
-        source.check_single(min(both), source.span, text)
+        source.check_single(min(both), source.span)
     table = Schema(tuple(field for field in source.scan.table if field.name.lower() not in both))
     return replace(source, scan=replace(source.scan, table=table))
 
@@ -249,32 +241,26 @@ def changes_of(scan: StreamScan | QueryScan | UnionAll) -> Changing:
     return Changing(Column(f"{scan.alias}.{CHANGE}", TINYINT))
 
 
-def _with_group_window(source: BoundSource, clause: StartingWindow | SessionWindow, text: str) -> BoundSource:
+def _with_group_window(source: BoundSource, clause: StartingWindow | SessionWindow) -> BoundSource:
     """The stream under the window of GROUP BY window(…)."""
     if source.window is None:
         return source
     if isinstance(source.window, Changing):
-        raise UserError(
+        fail(
             f"'{source.alias}' holds a relation, and GROUP BY a window is of a stream",
-            span=clause.span,
-            text=text,
-            remedy="Put the window into the SELECT that is read.",
+            clause.span,
+            "Put the window into the SELECT that is read.",
         )
     if not source.bare:
-        raise UserError(
-            "the stream has a window in FROM and another one in GROUP BY",
-            span=clause.span,
-            text=text,
-            remedy="Keep one of them.",
-        )
+        fail("the stream has a window in FROM and another one in GROUP BY", clause.span, "Keep one of them.")
     assert not isinstance(source.scan, RelationScan)
-    check_attribute(clause.attribute, source.scan, text)
+    check_attribute(clause.attribute, source.scan)
     window: Window
     if isinstance(clause, SessionWindow):
         window = Session(clause.gap)
     else:
         window = TimeSlide(clause.range, clause.slide, clause.origin + clause.range)
-    return _without_clash(replace(source, window=window, bare=False), text)
+    return _without_clash(replace(source, window=window, bare=False))
 
 
 def _joined(
@@ -282,35 +268,29 @@ def _joined(
 ) -> tuple[Scope, Expression | None]:
     """The scope with one more source, and the condition of its join."""
     if not clause.using:
-        wider = Scope(scope.text, (*scope.sources, source))
+        wider = Scope((*scope.sources, source))
         if clause.condition is None:
             return wider, None
         return wider, _conditions(wider, functions).condition(clause.condition, "the condition of ON")
     pairs = []
     binder = _conditions(scope, functions)
     for name in clause.using:
-        source.check_single(name.parts[-1], name.span, scope.text)
+        source.check_single(name.parts[-1], name.span)
         right = source.find(name.parts[-1])
         if right is None or len(name.parts) > 1:
-            raise UserError(
+            fail(
                 f"there is no column '{'.'.join(name.parts)}' in '{source.alias}' for USING",
-                span=name.span,
-                text=scope.text,
-                remedy=did_you_mean(name.parts[-1], source.scan.table.names),
+                name.span,
+                did_you_mean(name.parts[-1], source.scan.table.names),
             )
         pairs.append(binder.call("=", name.span, binder.bind(name), right))
     hidden = source.hidden | {name.parts[-1].lower() for name in clause.using}
     condition = joined("and", pairs)
-    return Scope(scope.text, (*scope.sources, replace(source, hidden=hidden))), condition
+    return Scope((*scope.sources, replace(source, hidden=hidden))), condition
 
 
 def _conditions(scope: Scope, functions: Mapping[str, UserFunction]) -> ExpressionBinder:
     def aggregate(call: FunctionCall) -> Expression:
-        raise UserError(
-            f"ON cannot hold the aggregate {call.name.upper()}",
-            span=call.span,
-            text=scope.text,
-            remedy="Compare it in HAVING.",
-        )
+        fail(f"ON cannot hold the aggregate {call.name.upper()}", call.span, "Compare it in HAVING.")
 
-    return ExpressionBinder(scope.text, scope.column, aggregate, functions)
+    return ExpressionBinder(scope.column, aggregate, functions)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, NoReturn
+from typing import Final
 
 from headrace.algebra.expressions.aggregates import is_aggregate
 from headrace.algebra.expressions.expression import Column, Literal, Named
@@ -26,7 +26,7 @@ from headrace.algebra.query import (
     walk,
 )
 from headrace.algebra.windows.window import CHANGE, Changing, Unbounded
-from headrace.errors import Span, UnsupportedQuery, UserError
+from headrace.errors import Span, UserError
 from headrace.language.binder.expressions.expression_binder import cast, located
 from headrace.language.binder.expressions.scope import BoundSource
 from headrace.language.binder.sources.unions import MAX_INPUTS, check_names, check_read
@@ -43,6 +43,7 @@ from headrace.language.syntax.ast import (
     Sets,
     parts_of,
 )
+from headrace.language.syntax.refusals import fail, refuse
 from headrace.schema import INT, TINYINT, Type
 
 SIDE: Final = "__side"
@@ -55,25 +56,24 @@ _ONCE: Final = {
 }
 
 
-def several(sets: Sets, alias: str, text: str, inner: Callable[[Select], Query]) -> UnionAll:
+def several(sets: Sets, alias: str, inner: Callable[[Select], Query]) -> UnionAll:
     """The inputs of a set operator as one source; `inner` binds a SELECT.
 
     Raises `UserError` where columns do not agree, `UnsupportedQuery` for inputs without a set operator.
     """
     if len(sets.operands) > MAX_INPUTS:
-        _refuse(
+        refuse(
             f"{sets.operator} is of at most {MAX_INPUTS} SELECTs",
             sets.operands[MAX_INPUTS].span,
-            text,
             "Put some of them in parentheses.",
         )
     queries = [inner(operand) for operand in sets.operands]
     for query, written in zip(queries, sets.operands, strict=True):
-        with located(written.span, text):
+        with located(written.span):
             check_read(query, f"a SELECT next to {sets.operator}")
             check_names(query)
-    _check_emissions(sets, queries, text)
-    kinds = _kinds(sets, queries, text)
+    _check_emissions(sets, queries)
+    kinds = _kinds(sets, queries)
     wide = [_widened(query, kinds, later=index > 0) for index, query in enumerate(queries)]
     if sets.operator in ("EXCEPT", "INTERSECT"):
         last = len(wide) if sets.operator == "INTERSECT" else 1
@@ -90,12 +90,12 @@ def is_later(operand: Select, select: Select) -> bool:
     return sets is not None and operand is not sets.operands[0]
 
 
-def spelled_out(select: Select, source: BoundSource, text: str) -> Select:
+def spelled_out(select: Select, source: BoundSource) -> Select:
     """A SELECT * over a set operator, with its columns written out, and the condition of EXCEPT and INTERSECT."""
     sets = select.source.sets
     if sets is None:
         return select
-    _check_order(select, text)
+    _check_order(select)
     names = [name for name in source.scan.table.names if name != SIDE]
     columns = [
         Name((source.alias, name), span)
@@ -131,70 +131,61 @@ def _holds_several(node: Windowed) -> bool:
     return isinstance(node.source, UnionAll) and isinstance(node.window, Changing)
 
 
-def _check_order(select: Select, text: str) -> None:
+def _check_order(select: Select) -> None:
     """Raises `UserError` for an aggregate in the ORDER BY of a set operator: it orders rows, which are no groups."""
     waiting = [item.expression for item in select.order_by]
     while waiting:
         node = waiting.pop()
         if isinstance(node, FunctionCall) and is_aggregate(node.name):
-            raise UserError(
+            fail(
                 f"ORDER BY after several SELECTs cannot contain the aggregate {node.name.upper()}",
-                span=node.span,
-                text=text,
-                remedy="Select it in each of them, and order by its column.",
+                node.span,
+                "Select it in each of them, and order by its column.",
             )
         waiting += parts_of(node)
-
-
-def without_side(query: Query) -> Query:
-    """An input without the column of its number."""
-    return _over_list(query, lambda columns: tuple(column for column in columns if column.name != SIDE))
 
 
 def _number(value: int, span: Span) -> Constant:
     return Constant(value, INT, f"{value}", span)
 
 
-def _check_emissions(sets: Sets, queries: Sequence[Query], text: str) -> None:
+def _check_emissions(sets: Sets, queries: Sequence[Query]) -> None:
     """Raises `UnsupportedQuery` for inputs that are streams where only relations can be, or of both kinds."""
     held = [query.emission == "relation" for query in queries]
     if all(held):
         return
     if sets.operator != "UNION ALL":
-        _refuse(
+        refuse(
             f"{sets.operator} of streams {_ONCE[sets.operator]}",
             sets.operands[held.index(False)].span,
-            text,
             "Write windows without SLIDE, and no ISTREAM: FROM s [RANGE 5 MINUTES], [ROWS 100] or [RANGE UNBOUNDED]"
             + ("; or UNION ALL, which keeps all rows." if sets.operator == "UNION" else "."),
         )
     if any(held):
         index = held.index(not held[0])
         first, other = ("holds a relation", "is a stream")[:: 1 if held[0] else -1]
-        _refuse(
+        refuse(
             f"the first SELECT of UNION ALL {first}, and this one {other}",
             sets.operands[index].span,
-            text,
             "Make both a relation, by windows without SLIDE and no ISTREAM; or both a stream: ISTREAM(SELECT …).",
         )
 
 
-def _kinds(sets: Sets, queries: Sequence[Query], text: str) -> list[Type]:
+def _kinds(sets: Sets, queries: Sequence[Query]) -> list[Type]:
     """The common type of each column."""
     first = queries[0].schema.fields
     for query, operand in zip(queries[1:], sets.operands[1:], strict=True):
         count = len(query.schema.fields)
         if count != len(first):
-            raise UserError(
+            fail(
                 f"the SELECTs of {sets.operator} have as many columns: {len(first)} in the first, {count} in this one",
-                span=operand.items[0].span.to(operand.items[-1].span),
-                text=text,
-                remedy="Leave some out, or add constants such as NULL.",
+                operand.items[0].span.to(operand.items[-1].span),
+                "Leave some out, or add constants such as NULL.",
             )
-    return [_kind(sets, queries, index, text) for index in range(len(first))]
+    return [_kind(sets, queries, index) for index in range(len(first))]
 
 
-def _kind(sets: Sets, queries: Sequence[Query], index: int, text: str) -> Type:
+def _kind(sets: Sets, queries: Sequence[Query], index: int) -> Type:
     fields = [query.schema.fields[index] for query in queries]
     spans = [_spans(operand, len(queries[0].schema.fields))[index] for operand in sets.operands]
     for number in range(2, len(fields) + 1):
@@ -205,14 +196,12 @@ def _kind(sets: Sets, queries: Sequence[Query], index: int, text: str) -> Type:
                 f"column {index + 1} of this SELECT is {fields[number - 1].type}, and that of"
                 f" {'the first' if number == 2 else 'those before it'} {common_type([field.type for field in fields[: number - 1]])}",
                 span=spans[number - 1],
-                text=text,
                 remedy="CAST one of them to the type of the other.",
             ) from None
     if sets.operator != "UNION ALL" and not kind.is_orderable:
-        _refuse(
+        refuse(
             f"{sets.operator} compares rows, and values of type {kind} cannot be compared",
             spans[0],
-            text,
             "Select their parts one by one.",
         )
     return kind
@@ -276,7 +265,3 @@ def _over_list(query: Query, change: Callable[[tuple[Named, ...]], tuple[Named, 
         return replace(node, source=changed(node.source))
 
     return replace(query, root=changed(query.root))
-
-
-def _refuse(message: str, span: Span, text: str, remedy: str) -> NoReturn:
-    raise UnsupportedQuery(message, span=span, text=text, remedy=remedy)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final, NoReturn
+from typing import Final
 
 from headrace.algebra.expressions.aggregates import NamedAggregate
 from headrace.algebra.expressions.expression import columns_of
 from headrace.algebra.expressions.series import AT, POSITION
 from headrace.algebra.query import Ago, StreamScan
 from headrace.algebra.windows.window import Changing, Rows, TimeRange, TimeSlide, Unbounded
-from headrace.errors import Span, UnsupportedQuery, UserError
 from headrace.language.binder.expressions.scope import BoundSource
 from headrace.language.syntax.ast import Select, SessionWindow, StartingWindow
+from headrace.language.syntax.refusals import fail, refuse
 from headrace.time import Instant
 
 _WINDOWS: Final = (
@@ -22,112 +22,96 @@ _WINDOWS: Final = (
 )
 
 
-def check_grouped_window(
-    window: StartingWindow | SessionWindow, streams: Sequence[BoundSource], text: str
-) -> None:
+def check_grouped_window(window: StartingWindow | SessionWindow, streams: Sequence[BoundSource]) -> None:
     """Raises `UnsupportedQuery` for GROUP BY window(…) over several streams."""
     if len(streams) > 1:
-        _fail(
-            "GROUP BY a window is of one stream, and joined rows have two times", window.span, text, _WINDOWS
-        )
+        refuse("GROUP BY a window is of one stream, and joined rows have two times", window.span, _WINDOWS)
 
 
-def bounded(source: BoundSource, begin: Instant | Ago, end: Instant | Ago, text: str) -> BoundSource:
+def bounded(source: BoundSource, begin: Instant | Ago, end: Instant | Ago) -> BoundSource:
     """A joined stream under `BEGIN NOW - INTERVAL d END NOW`, which is [RANGE d]; with a [RANGE r] both apply.
 
     Raises `UnsupportedQuery` for other bounds.
     """
     if not (isinstance(begin, Ago) and end == Ago()) or not isinstance(source.window, Unbounded | TimeRange):
-        _fail(
+        refuse(
             "NOW in BEGIN … END over joined streams is the end of an interval, and allows no window but [RANGE d]",
             source.span,
-            text,
             "Write BEGIN NOW - INTERVAL d END NOW, or give two instants.",
         )
     range_ = begin.duration if isinstance(source.window, Unbounded) else source.window.range
     return replace(source, window=TimeRange(min(range_, begin.duration)), bare=False)
 
 
-def check_together(select: Select, streams: Sequence[BoundSource], text: str) -> None:
+def check_together(select: Select, streams: Sequence[BoundSource]) -> None:
     """Raises `UserError` or `UnsupportedQuery`, with the reason, for streams that cannot be joined."""
     for source in streams:
-        _check_source(source, text)
-    _check_windows(streams, text)
+        _check_source(source)
+    _check_windows(streams)
     if streams[0].sliding and select.emit in ("istream", "dstream"):
-        _fail(
+        refuse(
             f"{select.emit.upper()} over windows of joined streams is not available",
             streams[0].span,
-            text,
             "Leave it out: each window's rows are emitted once; or leave out SLIDE.",
         )
     if select.emit == "rstream" and not streams[0].sliding:
-        _fail("RSTREAM over joined streams needs windows with SLIDE", streams[0].span, text, "Use ISTREAM.")
+        refuse("RSTREAM over joined streams needs windows with SLIDE", streams[0].span, "Use ISTREAM.")
     if select.emit_empty is not None:
-        _fail("EMIT EMPTY over joined streams is not available", select.emit_empty, text, "Leave it out.")
+        refuse("EMIT EMPTY over joined streams is not available", select.emit_empty, "Leave it out.")
     if select.revisions is not None:
-        _fail(
+        refuse(
             "WITH REVISIONS over joined streams is not available",
             select.revisions.span,
-            text,
             "Leave it out, or give the streams a SLACK that keeps their late rows.",
         )
 
 
-def _check_source(source: BoundSource, text: str) -> None:
+def _check_source(source: BoundSource) -> None:
     scan = source.scan
     if isinstance(scan, StreamScan) and scan.channel != "rows":
-        _fail(
+        refuse(
             f"{scan.channel.upper()} rows come after their time: no window joins them",
             source.span,
-            text,
             "Select them by themselves.",
         )
     if not isinstance(source.window, TimeSlide | TimeRange | Unbounded | Rows | Changing):
-        _fail(
+        refuse(
             "windows that are joined slide with time, by [RANGE d SLIDE e], or have no SLIDE",
             source.span,
-            text,
             _WINDOWS,
         )
 
 
-def _check_windows(streams: Sequence[BoundSource], text: str) -> None:
+def _check_windows(streams: Sequence[BoundSource]) -> None:
     first = streams[0]
     for other in streams[1:]:
         if first.sliding != other.sliding:
-            _fail(
+            refuse(
                 f"the window of '{(first if first.sliding else other).alias}' slides,"
                 f" '{(other if first.sliding else first).alias}' holds rows at every instant",
                 other.span,
-                text,
                 _WINDOWS,
             )
         one, two = first.window, other.window
         if not (isinstance(one, TimeSlide) and isinstance(two, TimeSlide)):
             continue
         if (one.slide, one.anchor) != (two.slide, two.anchor):
-            raise UserError(
+            fail(
                 f"the windows of '{first.alias}' and '{other.alias}' do not end together",
-                span=other.span,
-                text=text,
-                remedy="Windows in one FROM share slide and origin; their ranges may differ.",
+                other.span,
+                "Windows in one FROM share slide and origin; their ranges may differ.",
             )
 
 
-def check_aggregates(aggregates: Iterable[NamedAggregate], source: BoundSource, text: str) -> None:
+def check_aggregates(aggregates: Iterable[NamedAggregate], source: BoundSource) -> None:
     """Raises `UnsupportedQuery` for aggregates that depend on the order of rows: pairs have none."""
     what = "the rows of a relation" if isinstance(source.window, Changing) else "joined rows"
     for item in aggregates:
         argument = item.call.argument
         names = frozenset[str]() if argument is None else columns_of(argument)
         if any(name.endswith((AT, POSITION)) for name in names):
-            _fail(
+            refuse(
                 f"{item.call.function.upper()} depends on the order of rows, and {what} have none",
                 source.span,
-                text,
                 "Aggregate the stream in a SELECT of its own, and read that.",
             )
-
-
-def _fail(message: str, span: Span, text: str, remedy: str) -> NoReturn:
-    raise UnsupportedQuery(message, span=span, text=text, remedy=remedy)

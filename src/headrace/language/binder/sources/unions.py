@@ -10,6 +10,7 @@ from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan, U
 from headrace.errors import UnsupportedQuery, UserError
 from headrace.language.binder.expressions.expression_binder import located
 from headrace.language.syntax.ast import Source
+from headrace.language.syntax.refusals import refuse
 from headrace.schema import OURS
 
 MAX_INPUTS: Final = 15
@@ -17,23 +18,20 @@ MAX_INPUTS: Final = 15
 _UNNAMED: Final = "union"
 
 
-def united(
-    source: Source, text: str, scan_of: Callable[[Source], StreamScan | RelationScan | QueryScan]
-) -> UnionAll:
+def united(source: Source, scan_of: Callable[[Source], StreamScan | RelationScan | QueryScan]) -> UnionAll:
     """The union of a source and its `others`; `scan_of` finds the scan of a name.
 
     Raises `UserError` where columns do not agree, and `UnsupportedQuery` for anything but streams of accepted rows.
     """
     if len(source.others) >= MAX_INPUTS:
-        raise UnsupportedQuery(
+        refuse(
             f"a union is of at most {MAX_INPUTS} streams",
-            span=source.others[MAX_INPUTS - 1].span,
-            text=text,
-            remedy="Register the union of some of them as a query, and read that.",
+            source.others[MAX_INPUTS - 1].span,
+            "Register the union of some of them as a query, and read that.",
         )
     inputs: list[StreamScan | QueryScan] = []
     for part in (replace(source, others=(), alias=None), *source.others):
-        with located(part.span, text):
+        with located(part.span):
             inputs.append(_input(part, scan_of(part), inputs))
     inputs = [replace(item, alias=f"{index}") for index, item in enumerate(inputs)]
     first = inputs[0]

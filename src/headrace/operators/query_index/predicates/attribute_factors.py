@@ -11,17 +11,28 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
-from headrace.algebra.expressions.expression import Call, Cast, Column, Expression, Literal, walk
+from headrace.algebra.expressions.expression import (
+    Call,
+    Cast,
+    Column,
+    Constants,
+    Expression,
+    Literal,
+    constants_in,
+    walk,
+)
 from headrace.algebra.functions.resolve import FUNCTIONS
 from headrace.operators.query_index.predicates import value_domains
 from headrace.operators.query_index.predicates.attribute_differences import TURNED, Side, difference, sum_of
 from headrace.operators.query_index.predicates.order_keys import cuts, has_keys, prefix_cuts
 from headrace.operators.query_index.predicates.value_domains import NULLS, Domain
-from headrace.operators.scalar.evaluation.compile import program
+from headrace.operators.scalar.evaluation.compile import candidates, program
 from headrace.schema import BIGINT, BOOLEAN, STRING, TIMESTAMP, TIMESTAMP_NTZ, Type
 
 _DIGITS: Final = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
 _TRUE: Final = Literal(True, BOOLEAN)
+MOST_CANDIDATES: Final = 1_000
+"""A longer IN is no factor: one search for a row takes less than an index entry for each candidate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +145,23 @@ def _side(expression: Expression) -> Side | None:
     return Side(whole, 0, None)
 
 
-def _among(inner: Expression, candidates: Sequence[Expression]) -> Factor | None:
-    attribute, values = _attribute(inner), [constant(candidate) for candidate in candidates]
-    if attribute is None:
-        return None
-    constants = [value for value in values if value is not None and value.value is not None]
-    if len(constants) < len(values):
+def _among(inner: Expression, listed: Sequence[Expression]) -> Factor | None:
+    attribute, constants = _attribute(inner), _candidates(listed)
+    if attribute is None or constants is None:
         return None
     return Factor(attribute, value_domains.among(cuts(value, attribute.type) for value in constants))
+
+
+def _candidates(listed: Sequence[Expression]) -> list[Literal] | None:
+    """The candidates of IN; None for too many, and when one is NULL, fails, or is no constant."""
+    if (written := constants_in(listed[0])) is None:
+        values = [constant(candidate) for candidate in listed[: MOST_CANDIDATES + 1]]
+    elif len(written) > MOST_CANDIDATES:
+        return None
+    else:  # one that fails is NULL
+        values = list(Constants.of(candidates(listed[0]).value, listed[0].type).literals())
+    known = [value for value in values if value is not None and value.value is not None]
+    return known if len(known) == len(values) <= MOST_CANDIDATES else None
 
 
 def _prefixed(inner: Expression, pattern: Expression, function: str) -> Factor | None:

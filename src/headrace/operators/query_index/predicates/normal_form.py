@@ -15,6 +15,7 @@ from headrace.algebra.expressions.expression import (
     Case,
     Cast,
     Column,
+    Constants,
     Expression,
     Literal,
     conjunction,
@@ -162,4 +163,4 @@ def _never_fails(node: Expression) -> bool:
         case Call(function=function):
             return function in _NEVER_FAIL
         case _:
-            return isinstance(node, Column | Literal | Case)
+            return isinstance(node, Column | Literal | Constants | Case)

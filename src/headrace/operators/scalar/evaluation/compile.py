@@ -17,9 +17,11 @@ from headrace.algebra.expressions.expression import (
     Case,
     Cast,
     Column,
+    Constants,
     Expression,
     Literal,
     children,
+    constants_in,
     walk,
 )
 from headrace.algebra.expressions.series import STRUCTURES
@@ -27,11 +29,13 @@ from headrace.algebra.functions.resolve import FUNCTIONS, common_type
 from headrace.operators.base.query_failures import ROW_FAILURES, reason_of
 from headrace.operators.scalar.evaluation.branching import among, case, coalesce, connective
 from headrace.operators.scalar.evaluation.casts import cast
+from headrace.operators.scalar.evaluation.constant_lists import among_constants
+from headrace.operators.scalar.evaluation.halving import by_halves
 from headrace.operators.scalar.evaluation.kernels import KERNELS, Site
 from headrace.operators.scalar.evaluation.structures import structure
 from headrace.operators.scalar.evaluation.user_functions import user_call
 from headrace.operators.scalar.values.column_result import Compute, Frame, Result, errors_of, settled
-from headrace.operators.scalar.values.datum import Kernel, is_null, scalar_of
+from headrace.operators.scalar.values.datum import Kernel, column, is_null, scalar_of
 from headrace.operators.scalar.values.row_errors import Errors
 from headrace.schema import BOOLEAN, Type, to_arrow
 
@@ -92,6 +96,12 @@ def _node(expression: Expression, inputs: tuple[Node, ...]) -> Node:
         case Literal(value=value, type=kind):
             scalar = scalar_of(expression)
             return _intern(("literal", repr(value), kind), lambda: _constant(Result(scalar), kind))
+        case Constants(type=kind):
+            return _intern(("list", expression), lambda: Node(_listed(expression), (), kind))
+        case Call(function="in", arguments=(_, listed)) if constants_in(listed) is not None:
+            return _intern(
+                ("in", inputs), lambda: _made(among_constants(candidates(listed)), inputs[:1], BOOLEAN)
+            )
         case Cast(argument=argument, type=kind, safe=safe):
             return _intern(
                 ("cast", safe, kind, inputs),
@@ -101,6 +111,27 @@ def _node(expression: Expression, inputs: tuple[Node, ...]) -> Node:
             return _choice(inputs, kind)
         case Call(function=name, type=kind):
             return _intern(("call", name, kind, inputs), lambda: _call(name, inputs, kind))
+
+
+def candidates(expression: Expression) -> Result:
+    """The candidates of a list of constants, in order, and those of them that fail."""
+    listed = constants_in(expression)
+    assert listed is not None
+    rows = len(listed)
+    result = computed(program(expression), Frame({}, rows, {}), {})
+    return Result(column(result.value, rows), result.errors)
+
+
+def computed(steps: Sequence[Node], frame: Frame, memo: dict[Node, Result]) -> Result:
+    """The result of the last step on a batch; results of steps are taken from `memo`, and added to it."""
+    for node in steps:
+        if node not in memo:
+            inputs = [memo[step] for step in node.inputs]
+            try:
+                memo[node] = node.compute(frame, inputs)
+            except ROW_FAILURES:
+                memo[node] = by_halves(node.compute, node.type, frame, inputs)
+    return memo[steps[-1]]
 
 
 def _intern(key: Hashable, make: Any) -> Node:
@@ -143,6 +174,12 @@ def _column(name: str) -> Compute:
         return Result(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values)
 
     return compute
+
+
+def _listed(constants: Constants) -> Compute:
+    """A list of constants, in place of a column of the batch."""
+    result = Result(constants.values)
+    return lambda *_: result
 
 
 def _cast(source: Type, target: Type, *, safe: bool) -> Compute:

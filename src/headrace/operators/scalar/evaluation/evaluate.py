@@ -9,9 +9,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression
 from headrace.algebra.functions.resolve import UserFunction
-from headrace.operators.base.query_failures import ROW_FAILURES
-from headrace.operators.scalar.evaluation.compile import Node, program
-from headrace.operators.scalar.evaluation.halving import by_halves
+from headrace.operators.scalar.evaluation.compile import Node, computed, program
 from headrace.operators.scalar.evaluation.user_functions import in_force
 from headrace.operators.scalar.values.column_result import Frame, Result
 from headrace.operators.scalar.values.datum import Bools, column, truth
@@ -45,16 +43,7 @@ class Evaluation:
 
     def result(self, expression: Expression) -> Result:
         """Values (or one for all rows) and errors of this expression alone."""
-        memo, frame = self._memo, self._frame
-        steps = program(expression)
-        for node in steps:
-            if node not in memo:
-                inputs = [memo[step] for step in node.inputs]
-                try:
-                    memo[node] = node.compute(frame, inputs)
-                except ROW_FAILURES:
-                    memo[node] = by_halves(node.compute, node.type, frame, inputs)
-        return memo[steps[-1]]
+        return computed(program(expression), self._frame, self._memo)
 
     def _evaluated(self, expression: Expression) -> Result:
         result = self.result(expression)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.algebra.functions.regex import rewritten, translated
+from headrace.algebra.functions.regex import translated, translated_replacement
 from headrace.operators.scalar.text.text_functions import KERNELS as TEXTS
 from headrace.operators.scalar.values.datum import Datum, Failure, Kernel, Outcome, all_valid, column, rows_of
 
@@ -164,5 +164,5 @@ def _with_named_group(expression: str, group: int) -> str:
 def replaced(pattern: str, replacement: str) -> Kernel:
     """Every match replaced."""
     translation = translated(pattern)
-    text = rewritten(replacement, translation.groups)
+    text = translated_replacement(replacement, translation.groups)
     return lambda data: (pc.replace_substring_regex(data[0], translation.text, text), None)

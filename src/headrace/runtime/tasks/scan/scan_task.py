@@ -27,7 +27,7 @@ from headrace.operators.families.harvest import ScanOutput, gathered
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.backfill.pane_backfill import backfilled_panes
 from headrace.runtime.home import file_names
-from headrace.runtime.home.gc_control import MANY, no_cycles_sought
+from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.home.reject_files import RejectWriter, read_refused
 from headrace.runtime.home.run_cache import load_relation
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -65,7 +65,7 @@ _MANY_ROWS: Final = 1 << 13
 def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
     """Read the message's splits; yield (state task, blob) for each state task, also without rows."""
     store = LocalStore(message.root)
-    with no_cycles_sought(message.operators.followers or len(message.operators.named) >= MANY):
+    with collector_disabled(message.operators.followers or len(message.operators.named) >= MANY):
         plan = load_plan(store, message.plan)
         task = _ScanTask(store, plan, message)
         started = time.perf_counter()
@@ -235,10 +235,7 @@ class _ScanTask:
         of_unions = [scanner for scanners in self._unions.values() for scanner in scanners]
         for scanner in of_unions:
             scan_output.join(scanner.finish())
-        for fill in self._fills:
-            new_operator = self._plan.operators[fill.new_operator].over_panes
-            assert new_operator is not None
-            scan_output.add(new_operator, backfilled_panes(self._store, fill, new_operator))
+        failures = self._take_over_panes(scan_output)
         observations = {
             operator: OperatorObservation(
                 scanned.rows_in,
@@ -254,7 +251,8 @@ class _ScanTask:
             for operator, scanned in scan_output.scanned.items()
             if scanned.rejected
         }
-        failures = {name: failure for scanner in of_unions for name, failure in scanner.failures().items()}
+        for scanner in of_unions:
+            failures |= scanner.failures()
         for stream in self._streams.values():
             failures |= stream.failures()
         deltas = self._deltas(scan_output, failures)
@@ -269,6 +267,18 @@ class _ScanTask:
             failures=failures,
         )
         return _Folded(receipt, deltas, rejected)
+
+    def _take_over_panes(self, scan_output: ScanOutput) -> dict[str, QueryFailure]:
+        """Add the panes of other operators; returns the operators that cannot take them over, each by itself."""
+        failures = {}
+        for fill in self._fills:
+            new_operator = self._plan.operators[fill.new_operator].over_panes
+            assert new_operator is not None
+            try:
+                scan_output.add(new_operator, backfilled_panes(self._store, fill, new_operator))
+            except Exception as failure:  # noqa: BLE001 - of any kind: it is that operator's
+                failures[fill.new_operator] = QueryFailure(of_query(failure))
+        return failures
 
     def _deltas(self, scan_output: ScanOutput, failures: dict[str, QueryFailure]) -> Mapping[str, pa.Table]:
         """The deltas by section; the operators of a state too large to send are added to `failures`."""

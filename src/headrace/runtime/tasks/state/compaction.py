@@ -88,11 +88,14 @@ def level_after(merged: Sequence[tuple[int, int]], rows: int) -> int:
 
 def before_merge(owners: Owners, sections: Mapping[str, Sequence[pa.Table]]) -> dict[str, list[pa.Table]]:
     """The sections of a state, rearranged by its owners before they are merged one by one."""
-    owner, _ = owners[0]
-    ready = owner.before_merge(
-        sections, min((advance for _, advance in owners), key=attrgetter("emitted_to"))
-    )
-    return {name: list(tables) for name, tables in ready.items()}
+    ready: dict[str, list[pa.Table]] = {}
+    for owner, advance in owners:
+        own = sections
+        if len(owners) > 1:  # each by its own windows and progress
+            own = {name: owner.own_rows(tables) for name, tables in sections.items()}
+        for name, tables in owner.before_merge(own, advance).items():
+            ready.setdefault(name, []).extend(tables)
+    return ready
 
 
 def compacted(owners: Owners, sections: Mapping[str, Sequence[pa.Table]]) -> Iterator[tuple[str, pa.Table]]:

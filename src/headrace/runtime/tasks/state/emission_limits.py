@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace.operators.base.operator import Advance, Operator, Sections
+from headrace.operators.families.cohort import Cohort
 from headrace.operators.panes.emission_limit import EmissionCap, span
 from headrace.runtime.messages.task_messages import StateReceipt
 from headrace.runtime.tasks.state.state_runs import TaskRun
@@ -30,30 +31,42 @@ def emission_limits(
         if not long_advances:
             continue
         runs_of_state = [sections for run in runs if (sections := run.of(name))]
-        for advance, operators in long_advances.items():
-            merged = operators[0].together(operators)
-            limit = merged.emission_limit(runs_of_state, deltas.get(name, ()), advance, EMISSION_CAP)
+        for (advance, _), operators in long_advances.items():
+            merged, state, arrived = operators[0].together(operators), runs_of_state, deltas.get(name, ())
+            if merged.family_key is not None:
+                cohort = Cohort.of(operators)
+                state, arrived = _rows_of(cohort, state), _rows_of(cohort, arrived)
+            limit = merged.emission_limit(state, arrived, advance, EMISSION_CAP)
             if limit is not None and limit < advance.punctuation:
                 limits |= dict.fromkeys((operator.id for operator in operators), limit)
     return limits
 
 
+def _rows_of(cohort: Cohort, sections: Sequence[Sections]) -> list[Sections]:
+    """The rows of some queries of a family."""
+    return [{name: cohort.own_rows([table])[0] for name, table in tables.items()} for tables in sections]
+
+
 def _past_many_windows(
     queries: Sequence[Operator], advance_of: Callable[[Operator], Advance]
-) -> dict[Advance, list[Operator]]:
-    """Operators whose advance closes many windows, by the advance; all are of one kind and window."""
+) -> dict[tuple[Advance, int], list[Operator]]:
+    """Operators whose advance closes many windows, by the advance and the length of the windows to a factor of two.
+
+    All are of one kind and over the same panes; a window of a year is not to hold up those of a second.
+    """
     windows = queries[0].emission_windows
     if windows is None:
         return {}
-    by_advance: dict[Advance, list[Operator]] = {}
+    alike: dict[tuple[Advance, int], list[Operator]] = {}
     is_long: dict[int, bool] = {}
     for operator in queries:
         advance = advance_of(operator)  # thousands share one object
         if id(advance) not in is_long:
             is_long[id(advance)] = span(windows, advance, EMISSION_CAP) is not None
         if is_long[id(advance)]:
-            by_advance.setdefault(advance, []).append(operator)
-    return by_advance
+            own = operator.emission_windows or windows
+            alike.setdefault((advance, (own.per_window or 0).bit_length()), []).append(operator)
+    return alike
 
 
 def least(receipts: Sequence[StateReceipt]) -> dict[str, Instant]:

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import SLOT, Operator, Sections
-from headrace.operators.families.family import QueryRowCounts, number_of
+from headrace.operators.families.family import QueryRowCounts, number_of, state_name
+from headrace.operators.families.harvest import gathered
 from headrace.runtime.home.run_cache import of_run, open_run, query_row_counts_of
 from headrace.runtime.messages.exchange_blob import by_state
 from headrace.runtime.messages.task_messages import RunRef
@@ -73,6 +74,35 @@ class TaskRun:
         if not self.covers_task:
             return by_state(self.sections)
         return of_run(self.store, self.ref.name, "states", lambda: by_state(self.sections))
+
+
+def with_families(run: TaskRun, operators: Mapping[str, Operator], plan: str) -> TaskRun:
+    """The run, with the states of operators that had no family when it was written among those of their families.
+
+    It then counts as one that does not cover the task, so it is rewritten by the next merge.
+    """
+    alone = of_run(
+        run.store,
+        run.ref.name,
+        f"without families {plan}",  # a plan's file: looked up once for each run
+        lambda: [
+            name
+            for name in run.states
+            if (operator := operators.get(name)) is not None and operator.family_key is not None
+        ],
+    )
+    if not alone:
+        return run
+    moved: dict[str, list[pa.Table]] = {}
+    for section, table in run.sections.items():
+        state, _, name = section.partition("/")
+        if state not in alone:
+            moved.setdefault(section, []).append(table)
+            continue
+        for rows in operators[state].for_family({name: table}).values():
+            moved.setdefault(f"{state_name(operators[state])}/{name}", []).append(rows)
+    sections = {section: gathered(tables) for section, tables in moved.items()}
+    return TaskRun(run.store, run.ref, sections, False)
 
 
 def query_numbers_of(owners: Mapping[str, Sequence[Operator]]) -> dict[str, Ints | None]:

@@ -19,15 +19,15 @@ from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT, Advance, Operator, Sections, Step
 from headrace.operators.base.query_failures import QueryFailure, of_query
-from headrace.operators.families.cohort import QueryStep, cohorts
-from headrace.operators.families.family import QueryRowCounts
+from headrace.operators.families.cohort import cohorts
+from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.harvest import gathered
 from headrace.operators.on_demand.selection import arrived
 from headrace.operators.on_demand.shared_selections import BITS
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.operators.time_windows.group_punctuation import GroupAdvance
 from headrace.runtime.home import file_names
-from headrace.runtime.home.gc_control import MANY, no_cycles_sought
+from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.home.reject_files import encode_query_rejects
 from headrace.runtime.home.run_cache import bytes_by_state, close_state_runs, remember
 from headrace.runtime.messages.exchange_blob import ScanBlob, deltas_by_state, in_order
@@ -57,7 +57,13 @@ from headrace.runtime.tasks.state.compaction import (
 )
 from headrace.runtime.tasks.state.emission_limits import emission_limits
 from headrace.runtime.tasks.state.round_progress import RoundProgress
-from headrace.runtime.tasks.state.state_runs import TaskRun, open_task_run, query_numbers_of, sections_of
+from headrace.runtime.tasks.state.state_runs import (
+    TaskRun,
+    open_task_run,
+    query_numbers_of,
+    sections_of,
+    with_families,
+)
 from headrace.runtime.tasks.timing import Ledger
 from headrace.store.files.container import parts
 from headrace.store.files.filesystem import LocalStore
@@ -75,7 +81,7 @@ _LIVE_SHARE = 0.6
 def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
     """Advance the operators that have something to do over this task's slots."""
     started = time.perf_counter()
-    with no_cycles_sought(message.followers or len(message.emitted_to) >= MANY):
+    with collector_disabled(message.followers or len(message.emitted_to) >= MANY):
         task = StateTask(message, in_order(blobs), cached=True)
         limits = {} if task.failures else task.emission_limits()
         if not (limits or task.failures):
@@ -102,7 +108,8 @@ class StateTask:
         self._index = index_of(self.plan)
         if message.live is not None:
             close_state_runs(self._store, message.live)
-        self._runs = [open_task_run(self._store, ref, message.low, message.high) for ref in message.runs]
+        runs = (open_task_run(self._store, ref, message.low, message.high) for ref in message.runs)
+        self._runs = [with_families(run, self.plan.operators, message.plan) for run in runs]
         seen = stream_receipts((blob.receipt for blob in blobs), self.plan)
         self._round = RoundProgress.of(
             self._index, message, after_scans(self.plan.streams, message.streams, seen)
@@ -201,15 +208,17 @@ class StateTask:
                 }
                 for delta in self._deltas.get(name, ())
             ]
-            state, steps = cohort.advance(runs, deltas, advance)
+            family_step = cohort.advance(runs, deltas, advance)
             together = cohort.queries[0].together(cohort.queries)
-            due_after = min(due_after, together.due_after([*runs, state], advance))
-            for section, table in state.items():
+            due_after = min(due_after, together.due_after([*runs, family_step.state], advance))
+            for section, table in family_step.state.items():
                 made.setdefault(section, []).append(table)
                 rows += QueryRowCounts.of(table).among(cohort.numbers)
             self._ledger[name].rows_in += sum(table.num_rows for delta in deltas for table in delta.values())
-            for (operator, step), state_rows in zip(steps.items(), rows.tolist(), strict=True):
-                self._ledger[name].rows_out += self._collect(operator, step, state_rows)
+            for query, state_rows in zip(cohort.queries, rows.tolist(), strict=True):
+                self._ledger[name].rows_out += self._collect(
+                    query.id, family_step.steps[query.id], state_rows
+                )
         for section, tables in made.items():
             key = f"{name}/{section}"
             self._state[key] = gathered([self._state[key], *tables] if key in self._state else tables)
@@ -262,7 +271,7 @@ class StateTask:
         before = self._message.group_punctuations.get(operator.id, {})
         return group_advance(operator, self.plan.streams[operator.stream].progress, before, promised)
 
-    def _collect(self, operator: str, step: Step | QueryStep, state_rows: int) -> int:
+    def _collect(self, operator: str, step: Step, state_rows: int) -> int:
         """Collect an operator's results and measurements; returns the number of result rows."""
         results = 0
         if step.results is not None and step.results.num_rows:
@@ -279,7 +288,7 @@ class StateTask:
     def latest(self, operator: Operator) -> pa.Table | None:
         """The latest closed windows in an operator's state."""
         with registered(callable_by_name(self.plan.functions)):
-            return operator.latest([sections for run in self._runs if (sections := run.of(operator.id))])
+            return operator.latest([sections for run in self._runs if (sections := _own(operator, run))])
 
     def order_results(self) -> None:
         """Sort results by instant, as they are written."""
@@ -477,6 +486,12 @@ class StateTask:
             facts = {query: _facts(table) for query, table in tables.items()}
             files.append(ResultsFile(name, retention_class, facts))
         return tuple(files)
+
+
+def _own(operator: Operator, run: TaskRun) -> Sections:
+    """An operator's rows of a run; sections without any are left out."""
+    rows = {name: operator.own_rows([table])[0] for name, table in run.of(state_name(operator)).items()}
+    return {name: table for name, table in rows.items() if table.num_rows}
 
 
 def _facts(table: pa.Table) -> tuple[int, int, int]:

@@ -1,1 +1,0 @@
-"""Bound queries and definitions as text."""

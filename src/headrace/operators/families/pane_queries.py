@@ -1,0 +1,132 @@
+"""Queries of a family over panes: their windows are closed in one step, and then finished by query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.base.batch import Rejected
+from headrace.operators.base.group_codes import Ints, flat, ints
+from headrace.operators.base.operator import (
+    QUERY_NUMBER,
+    WINDOW,
+    Advance,
+    EmittedCounts,
+    FamilyStep,
+    Operator,
+    Sections,
+    Step,
+)
+from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.family import number_of
+from headrace.operators.families.finishing import NUMBER, by_query, plans_of
+from headrace.operators.output.output_stage import Finish, finish
+from headrace.operators.panes.window_lengths import WindowLengths
+from headrace.operators.window_assembly.window_closing import Chunk, ClosedWindows, close
+
+if TYPE_CHECKING:
+    from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+
+
+def together(queries: Sequence[PaneAggregate]) -> PaneAggregate:
+    """One aggregate for all queries: grouped by the query's number first, with the longest of their windows."""
+    merged = replace(queries[0], keys=(NUMBER, *queries[0].keys))
+    lengths = None
+    if any(query.panes is not queries[0].panes for query in queries):
+        lengths = WindowLengths.of(
+            [(number_of(query.id), query.panes, query.range or 0) for query in queries]
+        )
+    if lengths is None:
+        return merged
+    return replace(merged, panes=lengths.grid, range=int(lengths.ranges.max()), lengths=lengths)
+
+
+def over_panes(queries: Sequence[Operator]) -> list[PaneAggregate]:
+    """The queries among the operators that aggregate over panes."""
+    return [aggregate for operator in queries if (aggregate := operator.over_panes) is not None]
+
+
+def advance_panes(
+    cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+) -> FamilyStep:
+    """The step of a cohort of aggregates over panes."""
+    queries = over_panes(cohort.queries)
+    merged = together(queries)
+    closed = close(merged, runs, deltas, advance)
+    results, rejected, counts = _finished(queries, cohort.numbers, closed)
+    longest = merged.panes.back
+    steps = {
+        query.id: Step(
+            {},
+            results.get(index),
+            tuple(rejected.get(index, ())),
+            _open_windows(closed.open_windows, longest, query.panes.back),
+            emitted_counts=counts,
+        )
+        for index, query in enumerate(queries)
+    }
+    return FamilyStep(closed.state, steps)
+
+
+def _open_windows(of_longest: int, longest: int | None, slides: int | None) -> int:
+    """The number of open windows of `slides` slides, from that of the longest over the same panes."""
+    return of_longest if longest is None or slides is None else max(0, of_longest - longest + slides)
+
+
+class _Finishing:
+    """Collects result rows and rejects by query; queries with an equal finish are finished together."""
+
+    def __init__(self, queries: Sequence[PaneAggregate]) -> None:
+        self.plans = plans_of([query.finish for query in queries])
+        self.tables: dict[int, list[pa.Table]] = {}
+        self.rejected: dict[int, list[Rejected]] = {}
+
+
+def _finished(
+    queries: Sequence[PaneAggregate], numbers: Ints, closed: ClosedWindows
+) -> tuple[dict[int, pa.Table], dict[int, list[Rejected]], EmittedCounts]:
+    """Result rows and rejects by the index of the query, and counts of the pairs and rows emitted."""
+    work, counts = _Finishing(queries), EmittedCounts()
+    for chunk in closed.chunks:
+        counts = counts.plus(len(chunk.windows), chunk.held)
+        if len(queries) == 1:  # all rows are its own, in order
+            _finish_rows(work, queries[0].finish, chunk, np.zeros(len(chunk.windows), np.int64))
+            continue
+        indices = np.searchsorted(numbers, flat(chunk.columns[QUERY_NUMBER]).to_numpy())
+        order = np.argsort(indices, kind="stable")
+        edges = np.searchsorted(indices[order], np.arange(len(queries) + 1))
+        for plan, sharers in work.plans.items():
+            rows = order if len(sharers) == len(queries) else _joined(order, edges, sharers)
+            if len(rows):
+                _finish_rows(work, plan, chunk.rows(rows), indices[rows])
+    return {index: pa.concat_tables(tables) for index, tables in work.tables.items()}, work.rejected, counts
+
+
+def _joined(order: Ints, edges: Ints, indices: Sequence[int]) -> Ints:
+    """The rows of some queries, one after the other."""
+    joined: Ints = np.concatenate([order[edges[index] : edges[index + 1]] for index in indices])
+    return joined
+
+
+def _finish_rows(work: _Finishing, plan: Finish, chunk: Chunk, indices: Ints) -> None:
+    """Finish rows of queries with the same plan; one query at a time if a row fails, to know whose it is."""
+    first, span = int(chunk.windows.min()), int(indices.max()) + 1
+    numbered = replace(plan, columns=(*plan.columns, NUMBER))
+    columns = {**chunk.columns, QUERY_NUMBER: pa.array(indices)}
+    windows = (chunk.windows - first) * span + indices  # a window per query: LIMIT and DISTINCT are within it
+    table, bad = finish(numbered, columns, windows, chunk.ends, chunk.failed)
+    if bad and len(np.unique(indices)) > 1:
+        for index in np.unique(indices).tolist():
+            rows = np.flatnonzero(indices == index)
+            _finish_rows(work, plan, chunk.rows(rows), indices[rows])
+        return
+    if bad:
+        work.rejected.setdefault(int(indices[0]), []).extend(bad)
+    ordinals = ints(table, WINDOW) // span + first
+    whole = table.set_column(table.column_names.index(WINDOW), WINDOW, pa.array(ordinals))
+    for index, part in by_query(whole):
+        work.tables.setdefault(index, []).append(part)

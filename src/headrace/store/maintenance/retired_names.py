@@ -1,0 +1,54 @@
+"""Names that one manifest has and the next does not: what an epoch makes garbage, at the cost of that garbage.
+
+Of folders in which a name is used once, in one place of a manifest; others are left to the full collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from headrace.store.logs.manifest import Manifest
+from headrace.store.logs.radix_list import RadixList, Read
+from headrace.store.maintenance.garbage_collection import names_in
+from headrace.store.maintenance.retention_classes import class_of, expired_of
+from headrace.time import FOREVER
+
+FOLDERS: Final = ("archive/", "lists/", "results/", "state/")
+
+
+def retired(before: Manifest, after: Manifest, read: Read, root: str) -> set[str]:
+    """Names in `FOLDERS` that `before` needs and `after`, a later manifest of the same home, does not."""
+    names = _of_state(before) - _of_state(after)
+    for fact, value in before.facts.items():
+        if value != (changed := after.facts.get(fact)):
+            names |= set(names_in(value, root)) - set(names_in(changed, root))
+    for name, listed in before.lists.items():
+        shorter = after.lists.get(name)
+        start = FOREVER if shorter is None else shorter.start
+        names.update(listed.segments_before(read, start))
+        for entry in _dropped(listed, expired_of(before, name), start, expired_of(after, name), read):
+            names.update(names_in(entry, root))
+    return {name for name in names if name.startswith(FOLDERS)}
+
+
+def _of_state(manifest: Manifest) -> set[str]:
+    names = {run.name for run in manifest.state}
+    return names.union(*({file.name for file in stream.keys} for stream in manifest.streams.values()))
+
+
+def _dropped(
+    listed: RadixList, expired: Mapping[str, int], start: int, expired_after: Mapping[str, int], read: Read
+) -> Iterator[object]:
+    """Entries that were needed and no longer are: each class from its bound before to its bound after."""
+    classes = expired.keys() | expired_after.keys()
+    for retention_class in (*classes, None):  # None: all classes without a bound of their own
+        low = max(listed.start, expired.get(retention_class or "", 0))
+        high = max(start, expired_after.get(retention_class or "", 0))
+        for index, entry in listed.iterate(read, low) if low < high else ():
+            if index >= high:
+                break
+            if class_of(entry) == retention_class or (
+                retention_class is None and class_of(entry) not in classes
+            ):
+                yield entry

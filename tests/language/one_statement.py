@@ -1,0 +1,9 @@
+"""One statement from its text."""
+
+from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.statement import Statement
+
+
+def parse_statement(text: str) -> Statement:
+    (statement,) = parse_script(text)
+    return statement

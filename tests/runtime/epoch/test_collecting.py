@@ -1,0 +1,211 @@
+"""Collection beside the epochs: exactly what they retire goes, at its own cost, and nothing that is needed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import StoreError
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
+from headrace.store.files.filesystem import LocalStore
+from headrace.store.logs.manifest import Manifest
+from headrace.store.maintenance.garbage_collection import LiveNames
+from headrace.store.maintenance.retired_names import FOLDERS, retired
+from tests.runtime.rig import faults, faults_once_tidy
+
+START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+SCRIPT = """
+CREATE STREAM s (at TIMESTAMP, v BIGINT) USING push OPTIONS (retain '30 MINUTES') TIMESTAMP BY at;
+CREATE QUERY windows AS SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE];
+CREATE QUERY groups OPTIONS (retain '10 MINUTES') AS
+  SELECT v % 3 AS k, COUNT(*) AS n FROM s [RANGE 2 MINUTES] GROUP BY v % 3;
+CREATE QUERY quick OPTIONS (retain '3 MINUTES') AS SELECT v, 6 / (v % 5) AS part FROM s WHERE v % 2 = 0;
+CREATE QUERY over OPTIONS (retain '100 MINUTES') AS SELECT SUM(n) AS n FROM windows [RANGE 5 MINUTES SLIDE 5 MINUTES];
+"""
+"""Results of four retentions and of none, relations whose changes are added up, rows that fail, a query over another one."""
+
+
+def push(hub: Hub, first: int, count: int) -> None:
+    """A row a minute, each read by itself."""
+    for minute in range(first, first + count):
+        hub.push("s", [{"at": START + dt.timedelta(minutes=minute), "v": minute}])
+        hub.loop.drain()
+
+
+def test_what_an_epoch_retires_is_what_its_manifest_no_longer_needs(tmp_path: Path) -> None:
+    """The same as the difference of all names of both manifests, which is what the full collection computes."""
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(SCRIPT)
+        housekeeping, store = hub.loop.engine.housekeeping, hub.home.store
+        housekeeping.every = 10**9
+        noted = type(housekeeping).published
+        pairs: list[tuple[Manifest, Manifest]] = []
+        found: Counter[str] = Counter()
+
+        def note(self: Any, before: Manifest, after: Manifest) -> None:
+            pairs.append((before, after))
+            noted(self, before, after)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(type(housekeeping), "published", note)
+            push(hub, 0, 200)
+            hub.execute("DROP QUERY quick; DROP QUERY over")
+            push(hub, 200, 60)
+        live = LiveNames(store)
+        for before, after in pairs:
+            names = {name for name in live.of(before) - live.of(after) if name.startswith(FOLDERS)}
+            assert retired(before, after, store.read, store.root) == names, after.epoch
+            found.update(name.partition("/")[0] + "/" for name in names)
+        assert set(found) == set(FOLDERS)
+        assert min(found.values()) >= 3
+
+
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """How often a store is asked for something; a listing counts once more for each file it has."""
+    asked: Counter[str] = Counter()
+
+    def counting(name: str) -> Any:
+        original = getattr(LocalStore, name)
+
+        def count(self: LocalStore, *args: Any, **options: Any) -> Any:
+            answer = original(self, *args, **options)
+            asked[name] += 1
+            if name == "list":
+                asked["listed"] += len(answer)
+            return answer
+
+        return count
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("read", "map", "exists", "list", "delete", "write_once", "put_if_absent", "sync"):
+            patched.setattr(LocalStore, name, counting(name))
+        yield asked
+
+
+def test_epochs_and_their_collection_ask_as_much_of_the_disk_at_epoch_1000_as_at_100(tmp_path: Path) -> None:
+    """And as many files are there."""
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(SCRIPT.replace("QUERY windows", "QUERY windows OPTIONS (retain '20 MINUTES')"))
+        hub.loop.engine.housekeeping.readers = -1
+        calls, there = {}, {}
+        first, last = 0, 1100
+        while (epoch := hub.loop.engine.published.epoch) < last:
+            with counted() as asked:
+                push(hub, first, 64)
+            first += 64
+            calls[epoch] = sum(asked.values())
+            there[epoch] = sum(path.is_file() for path in tmp_path.rglob("*"))
+        young = max(count for epoch, count in calls.items() if 100 <= epoch < 400)
+        old = max(count for epoch, count in calls.items() if epoch >= 800)
+        assert old <= 1.1 * young, calls
+        assert max(count for epoch, count in there.items() if epoch >= 800) <= 1.2 * max(
+            count for epoch, count in there.items() if 100 <= epoch < 400
+        ), there
+        assert faults_once_tidy(hub) == []
+
+
+def test_readers_have_time_to_open_what_their_manifest_names(tmp_path: Path) -> None:
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(SCRIPT)
+        push(hub, 0, 70)
+        epoch = hub.loop.engine.published.epoch
+        runs = set((tmp_path / "home" / "state").glob("*.run"))
+        names = hub.loop.engine.housekeeping.collect_retired()
+        assert names  # segments that were read: no reader opens them
+        assert not any(name.startswith(FOLDERS) for name in names)
+        assert set((tmp_path / "home" / "state").glob("*.run")) == runs
+        hub.loop.engine.housekeeping.readers = -1
+        names = hub.loop.engine.housekeeping.collect_retired()
+        assert any(name.startswith("state/") for name in names)
+        assert {name.partition("/")[0] for name in names} <= {
+            "state",
+            "results",
+            "lists",
+            "archive",
+            "segments",
+        }
+        assert epoch == hub.loop.engine.published.epoch
+        assert faults_once_tidy(hub) == []
+
+
+def test_an_error_of_the_thread_is_raised_by_the_next_collection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(SCRIPT)
+        housekeeping = hub.loop.engine.housekeeping
+        housekeeping.every, housekeeping.readers = 3, -1
+
+        def refuse(*_: Any, **__: Any) -> bool:
+            raise StoreError("no such luck")
+
+        with housekeeping.in_background():
+            with monkeypatch.context() as broken:
+                broken.setattr(LocalStore, "delete", refuse)
+                push(hub, 0, 6)
+                assert housekeeping._thread is not None
+                assert housekeeping._thread is not threading.current_thread()
+                housekeeping._thread.join()
+            push(hub, 6, 6)
+        push(hub, 12, 12)
+        failure = hub.status()["failures"]["last"]
+        assert failure["message"] == "no such luck"
+        assert faults_once_tidy(hub) == []
+
+
+VICTIM = """
+import sys, threading
+from pathlib import Path
+from headrace.runtime.hub.opening import open_hub
+from tests.runtime.epoch.test_collecting import SCRIPT, START, dt
+
+with open_hub(Path(sys.argv[1]), local=True) as hub:
+    if hub.catalog.query("windows") is None:
+        hub.execute(SCRIPT)
+    hub.loop.engine.housekeeping.every, hub.loop.engine.housekeeping.readers = 3, -1
+    last = hub.pushed("s", "me")
+    with hub.running():
+        for number in range(0 if last is None else last + 1, int(sys.argv[2])):
+            hub.push("s", [{"at": START + dt.timedelta(minutes=number), "v": number}], producer="me", sequence=number)
+            print(number, flush=True)
+        hub.stop()
+    hub.catch_up()
+    print("done", flush=True)
+"""
+
+
+def test_killed_while_the_thread_collects_nothing_that_is_needed_is_gone(tmp_path: Path) -> None:
+    """SIGKILL after some pushes, four times, of a process that collects every third epoch; then it runs to its end."""
+    home, said = tmp_path / "home", -1
+    for lines in (20, 35, 50, 28, None):
+        victim = subprocess.Popen(
+            [sys.executable, "-c", VICTIM, str(home), "240"], stdout=subprocess.PIPE, text=True
+        )
+        assert victim.stdout is not None
+        for count, line in enumerate(victim.stdout):
+            if line.strip() != "done":
+                assert int(line) > said
+                said = int(line)
+            if count == lines:
+                victim.kill()
+                break
+        victim.communicate()
+        assert victim.returncode == (0 if lines is None else -signal.SIGKILL)
+        assert [fault for fault in faults(home) if "should have been collected" not in fault] == []
+    with open_hub(home, local=True) as hub:
+        hub.catch_up()
+        assert hub.status()["streams"]["s"]["rows"] == 240
+        assert [row["n"] for row in hub.query("windows").history().to_pylist()] == [1] * 239
+        assert faults_once_tidy(hub) == []
