@@ -46,6 +46,7 @@ from headrace.runtime.plan.stale_statements import refuse_if_idle, refuse_if_ove
 from headrace.runtime.progress.emission_backlog import BacklogSchedule, emission_backlog
 from headrace.runtime.progress.failing_queries import FailingQueries, failures_of
 from headrace.runtime.progress.group_progress import has_unheard_promises
+from headrace.runtime.progress.participants import Pauses, backfilling, participants
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.progress.rounds import Epoch, LeftOut
 from headrace.runtime.tasks.state import provisional_results
@@ -92,11 +93,9 @@ class Engine:
     _planned: int = field(init=False, default=-1)
     _heard: int = field(init=False, default=-1)
     """The epoch after which no operator had a promise for groups left to emit by."""
-    _pauses: tuple[int, frozenset[str]] = field(init=False, default=(-1, frozenset()))
-    """Paused queries, as of a position in the query log."""
-    _due: Due = field(init=False, default_factory=Due)
-    _accepted: str = field(init=False, default="")
-    """The last execution that was published."""
+    _pauses: Pauses = field(default_factory=Pauses)
+    _due: Due = field(default_factory=Due)
+    _accepted: str = field(init=False, default="")  # the last execution that was published
     _executions: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -286,57 +285,27 @@ class Engine:
         self.manifest = commit.each_by_itself(self.manifest)
         for ending, ended in provisional_results.in_order(self.plan, live):
             min_punctuations = dict.fromkeys(ended, FOREVER)
-            taking_part = Participants(frozenset(ending))
-            seen = self._run(
-                EpochWork("seal", operators=taking_part, min_punctuations=min_punctuations, final=True)
-            )
+            ends = Participants(frozenset(ending))
+            seen = self._run(EpochWork("seal", (), ends, min_punctuations=min_punctuations, final=True))
             while (work := self.backlog_schedule.epoch_now(self._emission_backlog())) is not None:
                 seen = self._run(work)
-            while (work := self._unread()) is not None:
-                self._run(work)
+            while self.has_unread_results():
+                unread = self._level_input(self.manifest, self.manifest)
+                named = Participants(self._participants(self.manifest).named)
+                self._run(unread.work_of_all(named, self._emission_backlog()))
         return seen
 
     def closing(self) -> provisional_results.Closing:
         """The results of operators if the streams ended here, by operator. Nothing is published (provisional)."""
-        live = frozenset(self._participants(self.manifest).of(self.plan.operators))
-        work = EpochWork("closing", operators=Participants(live), final=True)
+        live = Participants(frozenset(self._participants(self.manifest).of(self.plan.operators)))
+        work = EpochWork("closing", operators=live, final=True)
         (message,) = state_messages(self._task_messages(self.manifest), work, 1, whole=True)
         return provisional_results.close(self.home.store, self.plan, message)
 
     def _participants(
         self, manifest: Manifest, level: int = 0, left_out: frozenset[str] = frozenset()
     ) -> Participants:
-        """The operators that take part in a round: not paused, backfilling or left out. Those that follow are not named."""
-        index, absent, named = index_of(self.plan), set(left_out), set[str]()
-        for owner in self._paused():
-            absent.update(index.owned_by.get(owner, ()))
-        for name, progress in manifest.operators.moving.items():
-            if name in self.plan.operators and name not in absent:
-                stream = self.plan.operators[name].stream
-                is_live = progress.replayed >= manifest.length_of(stream)
-                takes_part = is_live and index.clock_of(stream).level >= level
-                (named if takes_part else absent).add(name)
-        return Participants(frozenset(named), True, frozenset(absent))
-
-    def _paused(self) -> frozenset[str]:
-        catalog = self.home.catalog
-        if self._pauses[0] != catalog.position:
-            paused = (query.operator_id for query in catalog.queries.values() if query.definition.paused)
-            self._pauses = catalog.position, frozenset(paused)
-        return self._pauses[1]
-
-    @property
-    def _archives(self) -> Archives:
-        return Archives(self.home, self.manifest, self.plan)
-
-    def _backfilling(self) -> dict[str, int]:
-        """Operators that have not folded all of their stream's archive, with their positions."""
-        return {
-            name: progress.replayed
-            for name, progress in self.manifest.operators.moving.items()
-            if name in self.plan.operators
-            and progress.replayed < self.manifest.length_of(self.plan.operators[name].stream)
-        }
+        return participants(self.plan, manifest, self._pauses.of(self.home.catalog), level, left_out)
 
     def _live(self, *, gathers: bool = False) -> EpochWork | None:
         """The next records of every source; without any, a tick when punctuation or the catalog has changed.
@@ -393,18 +362,7 @@ class Engine:
 
     def has_unread_results(self) -> bool:
         """True while a query has results, or a later punctuation, that the queries over it have not read."""
-        level_input = self._level_input(self.manifest, self.manifest)
-        return bool(level_input.punctuations()) or any(
-            derived_input.waiting(self.home, self.manifest, stream) for stream in level_input.unsettled()
-        )
-
-    def _unread(self) -> EpochWork | None:
-        """An epoch that reads the results that are unread while streams end."""
-        if not self.has_unread_results():
-            return None
-        level_input = self._level_input(self.manifest, self.manifest)
-        live = Participants(self._participants(self.manifest).named)
-        return level_input.work_of_all(live, self._emission_backlog())
+        return self._level_input(self.manifest, self.manifest).is_unread()
 
     def _level_input(self, began: Manifest, manifest: Manifest) -> LevelInput:
         return LevelInput(self.home, index_of(self.plan), began, manifest)
@@ -423,8 +381,8 @@ class Engine:
 
     def _runnable_backfills(self) -> dict[str, tuple[str, int]]:
         """Operators that are backfilling and may continue, each with its stream and its position in the archive."""
-        positions = self._backfilling()
-        paused = self._paused() if positions else ()
+        positions = backfilling(self.plan, self.manifest)
+        paused = self._pauses.of(self.home.catalog) if positions else ()
         return {
             name: (self.plan.operators[name].stream, position)
             for name, position in positions.items()
@@ -434,7 +392,11 @@ class Engine:
     def _replay(self, size: Chunk) -> EpochWork | None:
         """A chunk of the archive for the operators with the most entries left."""
         backfills = self._runnable_backfills()
-        return self._archives.chunk(backfills, size, self._records) if backfills else None
+        return (
+            Archives(self.home, self.manifest, self.plan).chunk(backfills, size, self._records)
+            if backfills
+            else None
+        )
 
     def _run(self, work: EpochWork) -> EpochObservation:
         started = stopwatch.perf_counter()
@@ -452,9 +414,9 @@ class Engine:
 
     def _publish(self, epoch: Epoch) -> Manifest:
         """Publish the manifest of an epoch, under the newest plan."""
-        files, taken = epoch.files, epoch.work.taken
-        planned = retention.settled(epoch.manifest, taken, self.plan, self.intake, files, self.holds)
-        planned = planned.with_base(files.write)
+        files, work, intake = epoch.files, epoch.work, self.intake
+        settled = retention.settled(epoch.manifest, work.taken, self.plan, intake, files, self.holds)
+        planned = settled.with_base(files.write)
         self.home.manifests.publish(planned, [*commit.files_named(epoch.receipts), *files.unsynced])
         self._accepted = epoch.execution
         self.housekeeping.published(self.published, planned)
@@ -481,8 +443,8 @@ class Engine:
         index, left_out = index_of(self.plan), epoch.work.operators.absent
         for level in range(1, index.levels + 1):
             taking_part = self._participants(epoch.manifest, level, left_out)
-            moved = index.downstream(epoch.named)
-            work = self._level_input(epoch.began, epoch.manifest).work(level, taking_part, moved, self._due)
+            level_input, moved = self._level_input(epoch.began, epoch.manifest), index.downstream(epoch.named)
+            work = level_input.work(level, taking_part, moved, self._due)
             if work is not None:
                 backlog = {name: at for name, at in epoch.backlog.items() if name in taking_part.named}
                 self._round(epoch, replace(work, punctuations=backlog))
@@ -507,8 +469,8 @@ class Engine:
                 return
 
     def _planned_after(self, epoch: Epoch, work: EpochWork, receipts: Sequence[StateReceipt]) -> Manifest:
-        done = commit.Round(epoch.began, epoch.manifest, work, receipts)
-        position, plan_files = self.home.catalog.position, self._in_files().files
+        done, plan_files = commit.Round(epoch.began, epoch.manifest, work, receipts), self._in_files().files
+        position = self.home.catalog.position
         return commit.next_manifest(done, self.plan, plan_files, position, self.clock(), epoch.files)
 
     def _without(self, work: EpochWork, failed: Mapping[str, QueryFailure]) -> EpochWork:

@@ -131,6 +131,12 @@ class LevelInput:
             },
         )
 
+    def is_unread(self) -> bool:
+        """Whether queries have not read all results, or the punctuation, of queries that they read."""
+        return bool(self.punctuations()) or any(
+            derived_input.waiting(self.home, self.manifest, stream) for stream in self.unsettled()
+        )
+
     def punctuations(self) -> Mapping[str, Instant]:
         """Punctuations of unsettled streams of results once these are read, where they are later than now."""
         later = {stream.name: self._punctuation(stream) for stream in self.unsettled()}
