@@ -36,6 +36,7 @@ from benchmarks.suite.shedding import shedding
 from benchmarks.suite.sketches import sketches
 from benchmarks.suite.skew import late_union, skew
 from benchmarks.suite.slack import band, blocks
+from benchmarks.suite.standing import standing
 from benchmarks.suite.startup import startup
 from benchmarks.suite.synopses import synopses
 from benchmarks.suite.two_level import two_level
@@ -85,6 +86,7 @@ SUITE = {
     "correlated-sliding": correlated_sliding,
     "sketches": sketches,
     "shedding": shedding,
+    "standing": standing,
     "server": server,
 }
 EXPERIMENTS = {

@@ -61,16 +61,16 @@ def edges_of(rig: Rig, files: Sequence[Sequence[Row]]) -> Mapping[str, Edge]:
             came = [row["at"] for row in files[number]] if number < len(files) else []
             late += sum(at < before for at in came)
             rows.append([at for at in came if at >= before])
-            punctuations.append(manifest.streams["s"].punctuation)
+            punctuations.append(manifest.stream("s").punctuation)
             for name, (operator, query) in operators.items():
                 tables = [part.table for part in result_log.epochs_of(hub.home, manifest, operator.id)]
                 at = [instant for table in tables for instant in table.column("__at").to_pylist()]
                 shift = 1 if query.emission == "windows" else 0
                 edge = found.setdefault(name, ([], []))
-                edge[0].append(manifest.streams[derived_streams.name_of(operator.id)].punctuation)
+                edge[0].append(manifest.stream(derived_streams.name_of(operator.id)).punctuation)
                 edge[1].append([instant - shift for instant in at[told[name] :]])
                 told[name] = len(at)
-        assert manifest.streams["s"].late == late
+        assert manifest.stream("s").late == late
     return found
 
 

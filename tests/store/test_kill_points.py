@@ -92,7 +92,7 @@ class Home:
             kind="epoch",
             ingest=ingest.length,
             facts={SUMMARISED: {"upto": ingest.length}},
-            lists={"results": grown.drop_before(ENTRIES_AN_EPOCH * (before.epoch - 2))},
+            lists=before.lists.changed({"results": grown.drop_before(ENTRIES_AN_EPOCH * (before.epoch - 2))}),
             state=(*kept, StateRun(name, 0, 256, size)),
         )
         log.publish(after, [name, *files.unsynced])

@@ -44,7 +44,7 @@ def disordered(seed: int, count: int) -> list[Row]:
 
 def place(hub: Hub, name: str) -> OperatorProgress:
     """Where a query stands, in the manifest."""
-    return hub.home.latest().operators[hub.catalog.require_query(name).operator_id]
+    return hub.home.latest().operator(hub.catalog.require_query(name).operator_id)
 
 
 def punctuation(hub: Hub) -> int:
@@ -326,13 +326,14 @@ def test_panes_are_taken_only_from_a_query_that_has_come_as_far_as_the_stream(
         rig.drop(disordered(12, 60))
         hub.catch_up()
         engine, donor = hub.loop.engine, hub.catalog.require_query("donor").operator_id
-        progress = engine.published.operators[donor]
+        progress = engine.published.operator(donor)
         moved = {
             name: getattr(progress, name) + by if isinstance(by, int) else by for name, by in behind.items()
         }
-        engine.published = replace(engine.published, operators={donor: replace(progress, **moved)})
+        operators = engine.published.operators.changed({donor: replace(progress, **moved)})
+        engine.published = replace(engine.published, operators=operators)
         hub.execute(f"CREATE QUERY q AS {TEXT.format(window=WINDOWS[1], where='')}")
         q = hub.catalog.require_query("q").operator_id
         engine.replan()
-        assert engine.manifest.operators[q].backfilled_from == ("" if behind else "the panes of donor")
+        assert engine.manifest.operator(q).backfilled_from == ("" if behind else "the panes of donor")
         assert bool(engine.backfill_planner.due) == (not behind)

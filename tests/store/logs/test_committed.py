@@ -32,7 +32,8 @@ def test_optional_facts_are_written_only_where_they_are_known() -> None:
         *("next", "rows", "late", "rejected", "keep", "shed", "slack_needed", "punctuation", "greatest")
     ]
     assert list(CommittedStream(until=3, born=2).as_json())[-2:] == ["born", "until"]
-    assert list(OperatorProgress().as_json()) == ["closed", "replayed", "since"]
+    assert list(OperatorProgress().as_json()) == ["since", "closed", "replayed"]
+    assert list(OperatorProgress(follows="s").as_json()) == ["since", "follows"]
 
 
 def test_operators_at_one_position_share_a_record() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import AlreadyPublished, CorruptStore, StoreError
 from headrace.store.files.filesystem import LocalStore, MissingFile
+from headrace.store.logs.at_rest import NO_LISTS, NO_OPERATORS, NO_STREAMS
 from headrace.store.logs.manifest import Manifest, ManifestLog, StateRun
 from headrace.store.logs.numbered_files import NumberedFiles
 from headrace.store.logs.radix_list import RadixList
@@ -36,14 +37,18 @@ manifests = st.builds(
     plan=st.none() | st.text(),
     querylog=natural,
     ingest=natural,
-    streams=st.dictionaries(st.text(max_size=5), committed_values.streams, max_size=3),
-    operators=st.dictionaries(st.text(max_size=5), committed_values.progress, max_size=3),
+    streams=st.dictionaries(st.text(max_size=5), committed_values.streams, max_size=3).map(
+        NO_STREAMS.changed
+    ),
+    operators=st.dictionaries(st.text(max_size=5), committed_values.progress, max_size=3).map(
+        NO_OPERATORS.changed
+    ),
     state=st.lists(st.builds(StateRun, st.text(), natural, natural, natural, natural), max_size=3).map(tuple),
     lists=st.dictionaries(
         st.text(max_size=3),
         st.lists(json_values, max_size=5).map(lambda entries: RadixList().append(entries, lambda _: "")),
         max_size=2,
-    ),
+    ).map(NO_LISTS.changed),
     facts=facts,
 )
 

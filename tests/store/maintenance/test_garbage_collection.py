@@ -48,7 +48,7 @@ def epochs(store: LocalStore, count: int) -> ManifestLog:
             epoch=epoch,
             plan=written(store, f"plans/{epoch}"),
             state=(StateRun(written(store, f"state/{epoch}"), 0, 256, 1),),
-            lists={"results": grown.drop_before(epoch - 100)},
+            lists=manifest.lists.changed({"results": grown.drop_before(epoch - 100)}),
         )
         log.publish(manifest)
     return log

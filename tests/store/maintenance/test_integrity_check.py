@@ -11,6 +11,7 @@ import pytest
 
 from headrace.store.files.container import parts
 from headrace.store.files.filesystem import LocalStore
+from headrace.store.logs.at_rest import NO_LISTS
 from headrace.store.logs.manifest import Manifest, ManifestLog, StateRun
 from headrace.store.logs.pins import Pin, put_pin
 from headrace.store.logs.radix_list import RadixList
@@ -46,7 +47,7 @@ def home(tmp_path: Path) -> Path:
         querylog=3,
         ingest=3,
         state=(StateRun("state/run", 0, 256, size),),
-        lists={"archive:s": RadixList().append(entries, write)},
+        lists=NO_LISTS.changed({"archive:s": RadixList().append(entries, write)}),
     )
     manifests.publish(first)
     manifests.publish(replace(first, epoch=1))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import pyarrow as pa
 
 from headrace.operators.base.batch import Batch, Rejected
-from headrace.time import Duration, Instant
+from headrace.time import FOREVER, Duration, Instant
 
 if TYPE_CHECKING:
     from headrace.algebra.query import SortKey
@@ -334,6 +334,17 @@ class BaseOperator(StateOwner):
     ) -> Sequence[tuple[StateOwner, Advance]]:
         """The owners of its state, each with the advance by which it expires rows; `queries` are all operators stored there."""
         return [(self, advance_of(self))]
+
+    # Visits
+
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """The least punctuation at which `advance` would change or emit anything without new rows, after this advance.
+
+        `runs` are its state after it, with rows that expired; too early an instant costs a visit, too late an answer. Without
+        rows there is none: the end of time. By default the next one.
+        """
+        has_rows = any(table.num_rows for run in runs for table in run.values())
+        return min(advance.punctuation + 1, FOREVER) if has_rows else FOREVER
 
     # Emission limits
 

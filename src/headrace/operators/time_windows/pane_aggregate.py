@@ -59,7 +59,7 @@ from headrace.operators.time_windows.group_punctuation import GroupAdvance
 from headrace.operators.window_assembly.pane_emission_limit import emission_limit
 from headrace.operators.window_assembly.pane_extent import SEEN, extent_table, one_extent
 from headrace.operators.window_assembly.window_closing import close
-from headrace.time import BEGINNING, Duration, Instant
+from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +212,14 @@ class PaneAggregate(FamilyMember):
     def ends_in_parts(self) -> bool:
         """Each window is made of panes alone."""
         return True
+
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """When the next pane begins, since panes and windows close where others begin; never without rows."""
+        next_due = super(PaneAggregate, self).due_after(runs, advance)
+        if next_due == FOREVER or advance.punctuation == BEGINNING:
+            return next_due
+        pane = self.panes.of_instant(advance.punctuation)
+        return int(self.panes.starts(np.array([pane + 1]))[0])
 
     def group_columns(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         """Those of the columns that are group keys, if windows close group by group."""

@@ -6,13 +6,12 @@ archive (FROM NOW, expired entries, a window resized at run time) has that in it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 from typing import Literal as Choice
 
 from headrace.catalog.catalog import CatalogQuery
-from headrace.runtime.backfill.union_replay import length
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan import derived_streams
@@ -56,7 +55,7 @@ def completeness(plan: EpochPlan, manifest: Manifest, query: CatalogQuery) -> Co
     """The completeness of a query in a manifest whose plan is `plan`."""
     if query.operator_id not in plan.operators:
         return Completeness(_at_rest(query), 0) if query.definition.paused else _REGISTERED
-    chain = list(_chain(plan, manifest.operators, query.operator_id))
+    chain = list(_chain(plan, manifest, query.operator_id))
     since = max(progress.complete_since for _, progress in chain)
     percent = min(
         _percent(plan, manifest, operator, progress)
@@ -75,19 +74,17 @@ def _at_rest(query: CatalogQuery) -> State:
     return "paused" if query.definition.failure is None else "failed"
 
 
-def _chain(
-    plan: EpochPlan, progress: Mapping[str, OperatorProgress], operator: str
-) -> Iterator[tuple[str, OperatorProgress]]:
+def _chain(plan: EpochPlan, manifest: Manifest, operator: str) -> Iterator[tuple[str, OperatorProgress]]:
     """An operator and all those whose results it reads, with their progress."""
-    yield operator, progress[operator]
+    yield operator, manifest.operator(operator)
     for union_input in inputs_of(plan.streams[plan.operators[operator].stream]):
         stream = plan.streams[union_input.stream]
         if stream.using == derived_streams.USING and derived_streams.operator_of(stream) in plan.operators:
-            yield from _chain(plan, progress, derived_streams.operator_of(stream))
+            yield from _chain(plan, manifest, derived_streams.operator_of(stream))
 
 
 def _percent(plan: EpochPlan, manifest: Manifest, operator: str, progress: OperatorProgress) -> int:
-    end = length(plan.streams[plan.operators[operator].stream], manifest)
+    end = manifest.length_of(plan.operators[operator].stream)
     if progress.replayed >= end:
         return 100
     return min(99, 100 * (progress.replayed - progress.since) // (end - progress.since))

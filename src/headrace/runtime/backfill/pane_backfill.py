@@ -25,7 +25,7 @@ from headrace.runtime.backfill.replay import Archives
 from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
-from headrace.runtime.messages.task_messages import PaneBackfill, Split
+from headrace.runtime.messages.task_messages import PaneBackfill, Participants, Split
 from headrace.runtime.plan import union_streams
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.progress.committed_progress import progress_of
@@ -173,7 +173,7 @@ class BackfillPlanner:
         """The panes that begin earliest, of queries that have folded all of the stream."""
         best: PaneBackfill | None = None
         for source_operator in self._source_operators(manifest, new_operator):
-            progress = manifest.operators.get(source_operator.id)
+            progress = manifest.find_operator(source_operator.id)
             if progress is None or not can_give(source_operator, new_operator):
                 continue
             if (
@@ -196,7 +196,7 @@ class BackfillPlanner:
             self.published(manifest.plan, load_plan(self.home.store, manifest.plan))
         return self._sources.over_rows_of(new_operator)
 
-    def next_epoch(self, progress: Mapping[str, OperatorProgress]) -> EpochWork | None:
+    def next_epoch(self, manifest: Manifest) -> EpochWork | None:
         """The epoch that copies the panes that are due; None when there are none."""
         due, self.due = self.due, {}
         if not due:
@@ -207,9 +207,9 @@ class BackfillPlanner:
                 (Split(backfill.source_operator.stream, 0, pane_backfill=backfill), 1)
                 for backfill in due.values()
             ),
-            tuple(due),
-            punctuations={name: progress[name].emitted_to for name in due},
-            replayed={name: progress[name].replayed for name in due},
+            Participants(frozenset(due)),
+            punctuations={name: manifest.operator(name).emitted_to for name in due},
+            replayed={name: manifest.operator(name).replayed for name in due},
         )
 
 

@@ -15,7 +15,8 @@ from headrace.runtime.backfill.union_replay import Bundle
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
-from headrace.runtime.plan.union_streams import USING
+from headrace.runtime.messages.task_messages import Participants
+from headrace.runtime.plan.union_streams import USING, inputs_of
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import RadixList
@@ -35,7 +36,7 @@ class Archives:
 
     def length(self, stream: str) -> int:
         """The position of readers that have folded all of a stream's archive."""
-        return union_replay.length(self.plan.streams[stream], self.manifest)
+        return self.manifest.length_of(stream)
 
     def chunk(self, backfilling: Mapping[str, tuple[str, int]], size: Chunk, records: Records) -> EpochWork:
         """The work of the next chunk; `backfilling` has the stream and the position of each operator that is backfilling."""
@@ -53,7 +54,7 @@ class Archives:
         return EpochWork(
             "replay",
             tuple(splits),
-            group.operators,
+            Participants(frozenset(group.operators)),
             punctuations=dict.fromkeys(group.operators, self._punctuation(definition, bundles[-1])),
             replayed=dict.fromkeys(group.operators, end),
             relations=bundles[0].relations,
@@ -78,7 +79,7 @@ class Archives:
             return self._current(stream.name)
         if stream.using != USING:
             return last.entries[0][1].after
-        current = {name: self._current(name) for name in self.plan.streams}
+        current = {part.stream: self._current(part.stream) for part in inputs_of(stream)}
         return union_replay.punctuation_at(stream, self._list, self.home.store.read, last.position, current)
 
     def _current(self, stream: str) -> Instant:

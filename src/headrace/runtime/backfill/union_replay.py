@@ -6,7 +6,7 @@ position, since rows that the inputs took in one epoch are folded together: it h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
@@ -15,8 +15,7 @@ from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.backfill.operator_progress import ArchiveEntry
-from headrace.runtime.plan.union_streams import USING, inputs_of
-from headrace.store.logs.manifest import Manifest
+from headrace.runtime.plan.union_streams import inputs_of
 from headrace.store.logs.radix_list import RadixList
 from headrace.time import Instant
 
@@ -43,30 +42,12 @@ class Bundle:
         return self.entries[0][1].relations
 
 
-def length(stream: StreamDefinition, manifest: Manifest) -> int:
-    """The position of a reader of a stream, or of a union, that has folded all of its archive."""
-    if stream.using == USING:
-        return manifest.streams[stream.name].until
-    return manifest.lists.get(f"archive:{stream.name}", RadixList()).length
-
-
 def length_of_new(stream: StreamDefinition, lists: Lists, read: Read) -> int:
     """The length of a union that is not in a manifest yet."""
     newest = (
         next(lists(union_input.stream).iterate(read, reverse=True), None) for union_input in inputs_of(stream)
     )
     return 1 + max(-1 if entry is None else int(entry[1]["epoch"]) for entry in newest)
-
-
-def ends_after(streams: Mapping[str, StreamDefinition], taken: Iterable[str], epoch: int) -> dict[str, int]:
-    """Unions of which an epoch takes rows → the position of their readers after it."""
-    inputs_taken = set(taken)
-    return {
-        stream.name: epoch + 1
-        for stream in streams.values()
-        if stream.using == USING
-        and any(union_input.stream in inputs_taken for union_input in inputs_of(stream))
-    }
 
 
 def bundles(stream: StreamDefinition, lists: Lists, read: Read, start: int) -> Iterator[Bundle]:

@@ -54,7 +54,7 @@ class OnDemandChangelog:
         """The changes up to a manifest that were not returned yet, with system columns."""
         if self.operator.id not in manifest.operators:
             return None
-        progress = manifest.operators[self.operator.id]
+        progress = manifest.operator(self.operator.id)
         max_event_time = manifest.stream(self.operator.stream).greatest
         with registered(callable_by_name(self.home.catalog.functions)):
             deltas = self._read(manifest, progress)
@@ -129,7 +129,7 @@ def closing_of_selections(pipeline: Pipeline) -> dict[str, pa.Table]:
             catalog_query.definition.name,
             pipeline.loop.engine.plan.operators[catalog_query.operator_id],
         )
-        progress = manifest.operators.get(operator.id)
+        progress = manifest.find_operator(operator.id)
         selection = operator.on_request
         if selection is None or progress is None or catalog_query.definition.paused:
             continue

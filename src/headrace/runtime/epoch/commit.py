@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headrace.runtime.backfill import union_replay
 from headrace.runtime.backfill.operator_progress import ArchiveEntry, beyond, retained
 from headrace.runtime.epoch.observe import added, scans_of
 from headrace.runtime.epoch.pane_layout import with_row_layout_states
+from headrace.runtime.epoch.task_orders import progress_before
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import ScanReceipt, StateReceipt, StreamReceipt, stream_receipts
-from headrace.runtime.plan import union_streams
-from headrace.runtime.progress import union_progress
+from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.progress.committed_progress import committed_progress, progress_of
 from headrace.runtime.progress.group_progress import groups_after
+from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.progress.punctuation import after_scans
 from headrace.runtime.tasks.scan.deduplicate import retained_files
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
@@ -31,28 +32,38 @@ PLAN_SEGMENTS: Final = "plan segments"
 """In a manifest's facts: the files that the plan's own file needs."""
 
 
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round of an epoch has done, after the manifest `before`; `began` is that of the epoch before."""
+
+    began: Manifest
+    before: Manifest
+    work: EpochWork
+    receipts: Sequence[StateReceipt]
+
+    @property
+    def epoch(self) -> int:
+        """The epoch's number."""
+        return self.began.epoch + 1
+
+
 def next_manifest(
-    before: Manifest,
-    work: EpochWork,
-    receipts: Sequence[StateReceipt],
-    plan: EpochPlan,
-    plan_files: Sequence[str],
-    position: int,
-    now: Instant,
-    files: ListFiles,
+    done: Round, plan: EpochPlan, plan_files: Sequence[str], position: int, now: Instant, files: ListFiles
 ) -> Manifest:
-    """The manifest after an epoch; `plan_files` as in `SavedPlan.files`. Writes full list segments; publishes nothing."""
+    """The manifest after a round; `plan_files` as in `SavedPlan.files`. Writes full list segments; publishes nothing.
+
+    Its size and its cost follow what the round has read and changed: streams and operators that follow others stay as they are.
+    """
+    before, work, receipts = done.before, done.work, done.receipts
     scans = scans_of(receipts)
     seen = {} if work.is_replay else stream_receipts(scans, plan)
-    progress = before_epoch(before, plan, work)
+    progress = progress_before(done.began, before, plan, work)
     progress_after = after_scans(plan.streams, progress, seen)
-    lists = dict(before.lists)
+    lists: dict[str, RadixList] = {}
     if not work.is_replay:
-        for name, entry in _archived(before.epoch + 1, work, seen, progress, progress_after, plan).items():
-            _append(lists, f"archive:{name}", [entry.as_json()], files)
-    operators = _operators(before, work, plan, progress_after)
-    retained_since = _expire_archives(lists, plan, operators, progress_after, files)
-    results = [file.as_entry(before.epoch + 1) for receipt in receipts for file in receipt.results]
+        for name, entry in _archived(done, seen, progress, progress_after, plan).items():
+            _append(lists, before, f"archive:{name}", [entry.as_json()], files)
+    results = [file.as_entry(done.epoch) for receipt in receipts for file in receipt.results]
     facts = _counted(before.facts, seen, receipts)
     with_groups = {name for scan in scans for name, observed in scan.operators.items() if observed.groups}
     observed_by_task = [task.operators for task in scans] + [task.operators for task in receipts]
@@ -62,61 +73,51 @@ def next_manifest(
     ]
     facts = with_row_layout_states(facts, plan, added(by_task))
     if results:
-        facts = with_classes(facts, "results", lists.get("results", RadixList()), results)
-        _append(lists, "results", results, files)
-    _append_rejects(lists, before.epoch + 1, receipts, scans, files)
-    return replace(
+        facts = with_classes(facts, "results", before.lists.get("results", RadixList()), results)
+        _append(lists, before, "results", results, files)
+    _append_rejects(lists, before, done.epoch, receipts, scans, files)
+    after = replace(
         before,
-        epoch=before.epoch + 1,
-        kind=work.kind,
+        epoch=done.epoch,
+        kind=before.kind if work.level else work.kind,
         plan=plan_files[0],
         querylog=position,
-        streams=_with_retained_since(_streams(before, plan, work, seen, progress_after, now), retained_since),
-        operators=operators,
+        streams=before.streams.changed(_streams(done, plan, seen, progress_after, now)),
         state=_state(before, receipts),
-        lists=lists,
+        lists=before.lists.changed(lists),
         facts={**facts, PLAN_SEGMENTS: list(plan_files[1:])},
     )
+    after = replace(after, operators=before.operators.changed(_operators(done, after, plan)))
+    return _without_expired(after, plan, {*work.taken, *work.min_punctuations}, files)
 
 
-def _expire_archives(
-    lists: dict[str, RadixList],
-    plan: EpochPlan,
-    operators: Mapping[str, OperatorProgress],
-    progress: Mapping[str, StreamProgress],
-    files: ListFiles,
-) -> dict[str, Instant]:
-    """Remove archive entries that have expired and were read by all.
-
-    Returns, by stream with removed entries, the instant since which its archive has all rows.
-    """
-    retained_since = {}
-    for name, stream in plan.streams.items():
-        archive = lists.get(f"archive:{name}")
+def _without_expired(
+    after: Manifest, plan: EpochPlan, touched: Collection[str], files: ListFiles
+) -> Manifest:
+    """The manifest without archive entries that have expired and were read by all: of sources, and of streams with new rows."""
+    lists, streams = {}, {}
+    index = index_of(plan)
+    names = {stream.name for stream in index.sources} | {name for name in touched if name in plan.streams}
+    behind: dict[str, list[int]] = {}
+    for id_, progress in after.operators.moving.items():
+        if id_ in plan.operators:
+            behind.setdefault(plan.operators[id_].stream, []).append(progress.replayed)
+    for name in sorted(names):
+        stream, archive = plan.streams[name], after.lists.get(f"archive:{name}")
         if archive is None or (stream.retain is None and stream.archive != "none"):
             continue
-        horizon = FOREVER if stream.archive == "none" else progress[name].punctuation - (stream.retain or 0)
-        readers = [operators[id_].replayed for id_, reader in plan.operators.items() if reader.stream == name]
-        unions = {union for union, _, _ in union_streams.unions_with(plan.streams, name)}
-        epochs = [
-            operators[id_].replayed for id_, reader in plan.operators.items() if reader.stream in unions
-        ]
+        committed = after.stream(name)
+        horizon = FOREVER if stream.archive == "none" else committed.punctuation - (stream.retain or 0)
+        readers = list(behind.get(name, ()))
+        unions = {union for union, _, _ in index.unions_with.get(name, ())}
+        epochs = [replayed for union in unions for replayed in behind.get(union, ())]
         readers += [union_replay.first_from(archive, files.read, min(epochs))] if epochs else []
-        lists[f"archive:{name}"] = shortened = retained(archive, horizon, readers, files.read)
+        shortened = retained(archive, horizon, readers, files.read)
         if shortened.start > archive.start:
-            retained_since[name] = min(horizon, beyond(progress[name]))
-    return retained_since
-
-
-def _with_retained_since(
-    streams: Mapping[str, CommittedStream], retained_since: Mapping[str, Instant]
-) -> dict[str, CommittedStream]:
-    return {
-        name: replace(
-            committed, retained_since=max(retained_since.get(name, BEGINNING), committed.retained_since)
-        )
-        for name, committed in streams.items()
-    }
+            lists[f"archive:{name}"] = shortened
+            since = max(min(horizon, beyond(progress_of(committed))), committed.retained_since)
+            streams[name] = replace(after.streams[name], retained_since=since)
+    return replace(after, lists=after.lists.changed(lists), streams=after.streams.changed(streams))
 
 
 def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manifest:
@@ -124,28 +125,47 @@ def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manif
 
     A stream of the same name starts from scratch.
     """
+    index = index_of(plan)
     remaining = {
         name
         for name, committed in old.streams.items()
         if committed.born == home.born(name) and committed.created in (0, home.created(name))
     }
     remaining &= set(plan.streams)
-    dropped = {f"{kind}:{name}" for name in set(old.streams) - remaining for kind in ("archive", "rejects")}
-    streams = {name: committed for name, committed in old.streams.items() if name in remaining}
-    for name in sorted(
-        set(plan.streams) - remaining, key=lambda name: plan.streams[name].using == union_streams.USING
-    ):
-        streams[name] = CommittedStream(born=home.born(name), created=home.created(name))
-        if plan.streams[name].using == union_streams.USING:
-            archive_of = lambda stream: old.lists.get(f"archive:{stream}", RadixList())  # noqa: E731
-            until = union_replay.length_of_new(plan.streams[name], archive_of, home.store.read)
-            streams[name] = replace(
-                union_progress.committed_union(plan.streams[name], streams[name], streams), until=until
-            )
+    dropped = set(old.streams) - remaining
+    streams = old.streams.changed({}, dropped)
+    lists = old.lists.changed({}, [f"{kind}:{name}" for name in dropped for kind in ("archive", "rejects")])
+    new = [stream for name, stream in plan.streams.items() if name not in remaining]
+    added = {
+        stream.name: CommittedStream(born=home.born(stream.name), created=home.created(stream.name))
+        for stream in new
+    }
+    for stream in plan.streams.values():
+        if stream.using == union_streams.USING:
+            committed = added.get(stream.name) or streams[stream.name]
+            if not committed.follows:
+                archive_of = lambda name: lists.get(f"archive:{name}", RadixList())  # noqa: E731
+                until = union_replay.length_of_new(stream, archive_of, home.store.read)
+                record = replace(committed, until=max(committed.until, until))
+                added[stream.name] = index.following(record, stream)
+    return replace(old, streams=streams.changed(added), lists=lists)
+
+
+def each_by_itself(manifest: Manifest) -> Manifest:
+    """The manifest with the progress of every operator and of all results by themselves, as when streams end one by one."""
+    operators = {
+        name: manifest.find_operator(name) for name, record in manifest.operators.items() if record.follows
+    }
+    streams = {
+        name: replace(manifest.stream(name), producer="")
+        for name, record in manifest.streams.items()
+        if record.producer
+    }
+    own = {
+        name: replace(progress, follows="") for name, progress in operators.items() if progress is not None
+    }
     return replace(
-        old,
-        streams=streams,
-        lists={name: listed for name, listed in old.lists.items() if name not in dropped},
+        manifest, streams=manifest.streams.changed(streams), operators=manifest.operators.changed(own)
     )
 
 
@@ -159,33 +179,29 @@ def files_named(receipts: Sequence[StateReceipt]) -> list[str]:
     return names
 
 
-def before_epoch(before: Manifest, plan: EpochPlan, work: EpochWork) -> dict[str, StreamProgress]:
-    """Every stream's progress as in the messages to the epoch's tasks."""
-    return {
-        name: progress_of(before.stream(name), work.min_punctuations.get(name, BEGINNING))
-        for name in plan.streams
-    }
-
-
 def _append(
-    lists: dict[str, RadixList], name: str, entries: Sequence[Mapping[str, Any]], files: ListFiles
+    lists: dict[str, RadixList],
+    before: Manifest,
+    name: str,
+    entries: Sequence[Mapping[str, Any]],
+    files: ListFiles,
 ) -> None:
-    lists[name] = lists.get(name, RadixList()).append(entries, files.write)
+    listed = lists[name] if name in lists else before.lists.get(name, RadixList())
+    lists[name] = listed.append(entries, files.write)
 
 
 def _archived(
-    epoch: int,
-    work: EpochWork,
+    done: Round,
     receipts: Mapping[str, StreamReceipt],
     progress: Mapping[str, StreamProgress],
     progress_after: Mapping[str, StreamProgress],
     plan: EpochPlan,
 ) -> dict[str, ArchiveEntry]:
     entries = {}
-    for name, ordinals in work.taken.items():
+    for name, ordinals in done.work.taken.items():
         receipt = receipts.get(name, StreamReceipt())
         entries[name] = ArchiveEntry(
-            epoch,
+            done.epoch,
             ordinals,
             receipt.archived,
             tuple(file.name for file in receipt.rejects),
@@ -202,6 +218,7 @@ def _archived(
 
 def _append_rejects(
     lists: dict[str, RadixList],
+    before: Manifest,
     epoch: int,
     receipts: Sequence[StateReceipt],
     scans: Sequence[ScanReceipt],
@@ -210,28 +227,28 @@ def _append_rejects(
     for scan in scans:
         for name, stream in scan.streams.items():
             for file in stream.rejects:
-                _append(lists, f"rejects:{name}", [file.as_entry(epoch)], files)
+                _append(lists, before, f"rejects:{name}", [file.as_entry(epoch)], files)
     for receipt in receipts:
         for operator, file in receipt.rejects.items():
-            _append(lists, f"failures:{operator}", [file.as_entry(epoch)], files)
+            _append(lists, before, f"failures:{operator}", [file.as_entry(epoch)], files)
 
 
 def _streams(
-    before: Manifest,
+    done: Round,
     plan: EpochPlan,
-    work: EpochWork,
     receipts: Mapping[str, StreamReceipt],
     progress: Mapping[str, StreamProgress],
     now: Instant,
 ) -> dict[str, CommittedStream]:
-    streams = {}
-    ends = union_replay.ends_after(plan.streams, work.taken, before.epoch + 1)
-    for name, definition in plan.streams.items():
-        receipt = receipts.get(name, StreamReceipt())
-        committed = committed_progress(before.stream(name), progress[name], receipt.sources, now)
+    """The new records of the streams that the round has advanced."""
+    streams, work, index = {}, done.work, index_of(plan)
+    for name, reached in progress.items():
+        if work.level and name not in work.min_punctuations and name not in receipts:
+            continue
+        definition, receipt = plan.streams[name], receipts.get(name, StreamReceipt())
+        committed = committed_progress(done.before.stream(name), reached, receipt.sources, now)
         committed = replace(
             committed,
-            until=ends.get(name, committed.until),
             keep=plan.sample_rate_of(name),
             rows=committed.rows + receipt.rows,
             late=committed.late + receipt.late,
@@ -246,71 +263,65 @@ def _streams(
                 keys=retained_files(definition, committed.keys, receipt.keys, committed.punctuation),
             )
         if name in work.taken:
-            committed = replace(committed, next=max(work.taken[name]) + 1, arrived=now)
+            committed = replace(committed, next=max(work.taken[name]) + 1, arrived=now, taken=done.epoch)
+        is_read = work.level and work.operators.followers and name in work.min_punctuations
+        if definition.using == derived_streams.USING and is_read:
+            committed = index.following(committed, definition)
         streams[name] = committed
     return streams
 
 
-def _operators(
-    before: Manifest, work: EpochWork, plan: EpochPlan, streams: Mapping[str, StreamProgress]
-) -> dict[str, OperatorProgress]:
-    """Progress of operators: those that took part have emitted up to the new punctuation."""
-    operators: dict[str, OperatorProgress] = {}
-    taking_part, shared = frozenset(work.operators), dict[tuple[Any, ...], OperatorProgress]()
-    ends = union_replay.ends_after(plan.streams, work.taken, before.epoch + 1)
-    for name, operator in plan.operators.items():
-        progress = before.operators[name]
-        advance = (operator.stream, name in taking_part, work.punctuations.get(name), work.replayed.get(name))
-        key = (
-            progress.emitted_to,
-            progress.replayed,
-            progress.since,
-            progress.complete_since,
-            progress.backfilled_from,
-            *advance,
-        )
-        if progress.group_punctuations or plan.streams[operator.stream].progress.groups:
-            operators[name] = _after(progress, name, name in taking_part, work, plan, streams, ends)
-        elif key in shared:  # thousands at one position share one object
-            operators[name] = shared[key]
-        else:
-            operators[name] = shared[key] = _after(
-                progress, name, name in taking_part, work, plan, streams, ends
-            )
+def _operators(done: Round, after: Manifest, plan: EpochPlan) -> dict[str, OperatorProgress]:
+    """The new progress of operators that do not follow their stream, before the round or after it; `after` lacks it yet."""
+    work, operators = done.work, {}
+    for name in work.operators.absent:  # as when the epoch began, since it is left out of all of it
+        progress = done.before.operators.get(name)
+        if progress is not None and progress.follows and name in plan.operators:
+            was = done.began.find_operator(name)
+            assert was is not None
+            operators[name] = replace(was, follows="")
+    for name in {*done.before.operators.moving, *work.operators.named, *work.punctuations}:
+        progress = done.before.operators.get(name)
+        if progress is not None and name in plan.operators and name in work.operators:
+            operators[name] = _after(done, after, plan, name, progress)
     return operators
 
 
 def _after(
-    progress: OperatorProgress,
-    name: str,
-    took_part: bool,
-    work: EpochWork,
-    plan: EpochPlan,
-    streams: Mapping[str, StreamProgress],
-    ends: Mapping[str, int],
+    done: Round, after: Manifest, plan: EpochPlan, name: str, progress: OperatorProgress
 ) -> OperatorProgress:
-    """Progress of one operator after an epoch; `ends` as in `union_replay.ends_after`."""
-    operator = plan.operators[name]
-    if took_part:
-        punctuation = work.punctuations.get(name, streams[operator.stream].punctuation)
-        live = ends.get(operator.stream, progress.replayed + (operator.stream in work.taken))
-        replayed = work.replayed.get(name, live)
-        emitted_to = max(progress.emitted_to, punctuation)
-        is_fixed = work.is_replay or name in work.punctuations
-        promised = {} if is_fixed else streams[operator.stream].groups
-        rule = plan.streams[operator.stream].progress
-        groups = groups_after(operator, rule, progress.group_punctuations, emitted_to, promised)
-        complete_since = progress.complete_since
-        if work.kind == "replay" and plan.streams[operator.stream].archive == "none":
-            # Rows that arrived while it was paused are not stored.
-            complete_since = beyond(streams[operator.stream])
-        progress = replace(
-            progress,
-            emitted_to=emitted_to,
-            replayed=replayed,
-            group_punctuations=groups,
-            complete_since=complete_since,
-        )
+    """The progress of an operator that took part, and has its own progress or was to stop at some instant."""
+    work, operator, index = done.work, plan.operators[name], index_of(plan)
+    if progress.follows:
+        was = done.began.find_operator(name)
+        assert was is not None
+        progress = replace(was, follows="")
+    advances = index.clock_of(operator.stream).level <= work.level or not work.operators.followers
+    stream = (after if advances else done.began).stream(operator.stream)
+    promised = {} if work.is_replay or name in work.punctuations else stream.groups
+    emitted_to = max(progress.emitted_to, work.punctuations.get(name, stream.punctuation))
+    rule = plan.streams[operator.stream].progress
+    complete_since = progress.complete_since
+    if work.kind == "replay" and plan.streams[operator.stream].archive == "none":
+        # Rows that arrived while it was paused are not stored.
+        complete_since = beyond(progress_of(stream))
+    taken = not after.streams[operator.stream].inputs and operator.stream in work.taken
+    read = progress.replayed + taken
+    if (
+        any(part.stream in work.taken for part in union_streams.inputs_of(plan.streams[operator.stream]))
+        and not taken
+    ):
+        read = max(read, done.epoch + 1)
+    progress = replace(
+        progress,
+        emitted_to=emitted_to,
+        replayed=work.replayed.get(name, read),
+        group_punctuations=groups_after(operator, rule, progress.group_punctuations, emitted_to, promised),
+        complete_since=complete_since,
+    )
+    is_live = progress.replayed == after.length_of(operator.stream) and emitted_to == stream.punctuation
+    if is_live and advances and work.operators.followers and not (rule.groups or progress.group_punctuations):
+        return replace(progress, emitted_to=BEGINNING, replayed=0, follows=operator.stream)
     return progress
 
 

@@ -32,21 +32,23 @@ from headrace.runtime.epoch.observe import observe
 from headrace.runtime.epoch.task_orders import TaskMessages, scan_messages, state_messages
 from headrace.runtime.home.home import BORN, Home
 from headrace.runtime.ingest import derived_input
-from headrace.runtime.ingest.admission import Admission, Pending, gathered_at
+from headrace.runtime.ingest.admission import Admission, gathered_at
 from headrace.runtime.ingest.idle_sources import clock_punctuations
 from headrace.runtime.ingest.ingest_queue import Intake
+from headrace.runtime.ingest.level_input import Due, LevelInput
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
-from headrace.runtime.messages.stream_progress import StreamProgress
-from headrace.runtime.messages.task_messages import Split, StateMessage, StateReceipt
+from headrace.runtime.messages.task_messages import Participants, Split, StateReceipt
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.epoch_planner import Replanned, make_plan, plan_after
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
 from headrace.runtime.plan.stale_statements import refuse_if_idle, refuse_if_overtaken
-from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.emission_backlog import BacklogSchedule, emission_backlog
 from headrace.runtime.progress.failing_queries import FailingQueries, failures_of
 from headrace.runtime.progress.group_progress import has_unheard_promises
+from headrace.runtime.progress.participants import Pauses, backfilling, participants
+from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.progress.rounds import Epoch, LeftOut
 from headrace.runtime.tasks.state import provisional_results
 from headrace.runtime.tasks.state.emission_limits import least
 from headrace.store.logs.manifest import Manifest
@@ -91,6 +93,10 @@ class Engine:
     _planned: int = field(init=False, default=-1)
     _heard: int = field(init=False, default=-1)
     """The epoch after which no operator had a promise for groups left to emit by."""
+    _pauses: Pauses = field(default_factory=Pauses)
+    _due: Due = field(default_factory=Due)
+    _accepted: str = field(init=False, default="")  # the last execution that was published
+    _executions: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self.intake = Intake(self.home, self.clock)
@@ -109,11 +115,14 @@ class Engine:
             self.home.taken_over(self.manifest.incarnation)
             self.intake.resume(self.manifest)
         self._planned, self._saved = -1, NO_PLAN
+        self._accepted, self._due = "", Due()
         self.backfill_planner.due.clear()
         self.replan()
         if self.published.plan and not is_readable(self.home.store, self.published.plan):
             self.manifest = under_current_names(self.home.store, self.manifest, self.plan)
-            self._publish(EpochWork("tick"), ())
+            epoch = Epoch(self.manifest, EpochWork("tick"), "", ListFiles(self.home.store))
+            epoch.take(epoch.work, (), "", self._planned_after(epoch, epoch.work, ()))
+            self._publish(epoch)
 
     def collect(self) -> Collected:
         """Remove all files that are old enough and not needed; called at every start."""
@@ -205,14 +214,11 @@ class Engine:
         progress, operators = self.manifest.operators, self.plan.operators
         changed = progress.keys() ^ operators.keys() if made.changed is None else made.changed
         added = sorted(name for name in changed if name in operators and name not in progress)
-        if dropped := [name for name in changed if name in progress and name not in operators]:
-            progress = dict(progress)
-            for name in dropped:
-                del progress[name]
+        dropped = [name for name in changed if name in progress and name not in operators]
         initial_progress = self.backfill_planner.progress_of_new(
             self.manifest, self.published, self.plan, added
         )
-        self.manifest = replace(self.manifest, operators={**progress, **initial_progress})
+        self.manifest = replace(self.manifest, operators=progress.changed(initial_progress, dropped))
 
     def _in_files(self) -> SavedPlan:
         """The plan's files, written at first use: registrations between two epochs make one version."""
@@ -229,18 +235,18 @@ class Engine:
         Backfills go before new rows, or with `live_first` in the time that live epochs leave. With `polls` sources are listed.
         """
         self.find_out()
-        self.intake.listen(self.plan.streams.values() if polls else ())
+        self.intake.listen(index_of(self.plan).sources if polls else ())
         while (work := self._next_epoch(live_first)) is not None:
             try:
                 return self._run(work)
             except SourceChanged as change:
                 if work.kind != "replay":
                     raise
-                self.unread |= dict.fromkeys(work.operators, change)
+                self.unread |= dict.fromkeys(work.operators.named, change)
         return None
 
     def _next_epoch(self, live_first: bool) -> EpochWork | None:
-        work = self.backfill_planner.next_epoch(self.manifest.operators)
+        work = self.backfill_planner.next_epoch(self.manifest)
         if work is None:
             backlog = self._emission_backlog()
             work = self.backlog_schedule.next_epoch(backlog)
@@ -251,7 +257,7 @@ class Engine:
         return work
 
     def _emission_backlog(self) -> dict[str, Instant]:
-        return emission_backlog(self._live_operators(), self.plan, self.manifest)
+        return emission_backlog(self._participants(self.manifest).named, self.plan, self.manifest)
 
     def has_emission_backlog(self) -> bool:
         """True while an operator that has read all input has closed windows to emit."""
@@ -273,64 +279,46 @@ class Engine:
 
         A query over another one ends after it, when it has read its last results.
         """
-        if (due := self.backfill_planner.next_epoch(self.manifest.operators)) is not None:
+        if (due := self.backfill_planner.next_epoch(self.manifest)) is not None:
             self._run(due)
-        for ending, ended in provisional_results.in_order(self.plan, self._live_operators()):
+        live = self._participants(self.manifest).of(self.plan.operators)
+        self.manifest = commit.each_by_itself(self.manifest)
+        for ending, ended in provisional_results.in_order(self.plan, live):
             min_punctuations = dict.fromkeys(ended, FOREVER)
-            seen = self._run(
-                EpochWork("seal", operators=ending, min_punctuations=min_punctuations, final=True)
-            )
+            ends = Participants(frozenset(ending))
+            seen = self._run(EpochWork("seal", (), ends, min_punctuations=min_punctuations, final=True))
             while (work := self.backlog_schedule.epoch_now(self._emission_backlog())) is not None:
                 seen = self._run(work)
-            while self.has_unread_results() and (work := self._live()) is not None:
-                self._run(work)
+            while self.has_unread_results():
+                unread = self._level_input(self.manifest, self.manifest)
+                named = Participants(self._participants(self.manifest).named)
+                self._run(unread.work_of_all(named, self._emission_backlog()))
         return seen
 
     def closing(self) -> provisional_results.Closing:
         """The results of operators if the streams ended here, by operator. Nothing is published (provisional)."""
-        work = EpochWork("closing", operators=self._live_operators(), final=True)
-        return provisional_results.close(self.home.store, self.plan, self._state_messages(work, 1)[0])
+        live = Participants(frozenset(self._participants(self.manifest).of(self.plan.operators)))
+        work = EpochWork("closing", operators=live, final=True)
+        (message,) = state_messages(self._task_messages(self.manifest), work, 1, whole=True)
+        return provisional_results.close(self.home.store, self.plan, message)
 
-    def _live_operators(self) -> tuple[str, ...]:
-        paused, backfilling = self._paused(), self._backfilling()
-        if not paused and not backfilling:
-            return tuple(self.plan.operators)
-        return tuple(
-            name
-            for name in self.plan.operators
-            if derived_streams.owner_of(name) not in paused and name not in backfilling
-        )
-
-    def _paused(self) -> set[str]:
-        return {q.operator_id for q in self.home.catalog.queries.values() if q.definition.paused}
-
-    @property
-    def _archives(self) -> Archives:
-        return Archives(self.home, self.manifest, self.plan)
-
-    def _backfilling(self) -> dict[str, int]:
-        """Operators that have not folded all of their stream's archive, with their positions."""
-        lengths = {name: self._archives.length(name) for name in self.plan.streams}
-        progress = self.manifest.operators
-        return {
-            name: progress[name].replayed
-            for name, operator in self.plan.operators.items()
-            if progress[name].replayed < lengths[operator.stream]
-        }
-
-    def _progress(self, stream: str) -> StreamProgress:
-        return progress_of(self.manifest.stream(stream))
+    def _participants(
+        self, manifest: Manifest, level: int = 0, left_out: frozenset[str] = frozenset()
+    ) -> Participants:
+        return participants(self.plan, manifest, self._pauses.of(self.home.catalog), level, left_out)
 
     def _live(self, *, gathers: bool = False) -> EpochWork | None:
-        """The next records of every stream; without any, a tick when punctuation or the catalog has changed.
+        """The next records of every source; without any, a tick when punctuation or the catalog has changed.
 
         With `gathers` rows wait for others as long as their stream's `latency` allows.
         """
         due = FOREVER
         splits: list[tuple[Split, int]] = []
         taken: dict[str, tuple[int, ...]] = {}
-        for name, definition in self.plan.streams.items():
-            waiting = self._waiting(definition)
+        sources = index_of(self.plan).sources
+        for definition in sources:
+            name = definition.name
+            waiting = self.intake.waiting(name)
             chosen = self.admission.take(waiting, definition)
             if chosen:
                 due = min(due, gathered_at(definition, waiting, chosen))
@@ -338,16 +326,14 @@ class Engine:
                     (Split(name, record.ordinal, record=record.record), record.weight) for record in chosen
                 ]
                 taken[name] = tuple(record.ordinal for record in chosen)
-        min_punctuations = clock_punctuations(
-            self.intake, self.plan.streams.values(), self.manifest, taken, self.clock()
-        )
-        min_punctuations |= self._result_punctuations(taken)
+        min_punctuations = clock_punctuations(self.intake, sources, self.manifest, taken, self.clock())
         min_punctuations = {
-            name: at for name, at in min_punctuations.items() if at > self._progress(name).punctuation
+            name: at for name, at in min_punctuations.items() if at > self.manifest.stream(name).punctuation
         }
         changed = self.manifest.querylog != self.home.catalog.position
         self.gathers_until = None
-        if not (min_punctuations or changed or self._has_unheard_promises()):
+        is_due = bool(min_punctuations) or changed or self.has_unread_results()
+        if not (is_due or self._has_unheard_promises()):
             if not splits:
                 return None
             if gathers and due > self.clock():
@@ -358,7 +344,7 @@ class Engine:
         return EpochWork(
             kind,
             tuple(splits),
-            self._live_operators(),
+            self._participants(self.manifest),
             punctuations=self._emission_backlog(),
             min_punctuations=min_punctuations,
             taken=taken,
@@ -368,41 +354,18 @@ class Engine:
         """Whether a query has read the archive after a promise for a group, whose closed windows it has not emitted yet."""
         if self._heard != self.manifest.epoch:
             backlog = self._emission_backlog()
-            live = (name for name in self._live_operators() if name not in backlog)
+            live = (name for name in self._participants(self.manifest).named if name not in backlog)
             if has_unheard_promises(live, self.plan, self.manifest):
                 return True
             self._heard = self.manifest.epoch
         return False
 
-    def _waiting(self, stream: StreamDefinition) -> Sequence[Pending]:
-        if stream.using == derived_streams.USING:
-            return derived_input.waiting(self.home, self.manifest, stream)
-        return self.intake.waiting(stream.name)
-
     def has_unread_results(self) -> bool:
         """True while a query has results, or a later punctuation, that the queries over it have not read."""
-        min_punctuations = self._result_punctuations({})
-        of_queries = [
-            stream for stream in self.plan.streams.values() if stream.using == derived_streams.USING
-        ]
-        return any(self._waiting(stream) for stream in of_queries) or any(
-            at > self._progress(name).punctuation for name, at in min_punctuations.items()
-        )
+        return self._level_input(self.manifest, self.manifest).is_unread()
 
-    def _result_punctuations(self, taken: Mapping[str, tuple[int, ...]]) -> dict[str, Instant]:
-        """Punctuations of the result streams of which this epoch reads the last run."""
-        min_punctuations = {}
-        for name, stream in self.plan.streams.items():
-            if stream.using == derived_streams.USING:
-                unread = [
-                    pending.ordinal
-                    for pending in self._waiting(stream)
-                    if pending.ordinal not in taken.get(name, ())
-                ]
-                if not unread and derived_streams.operator_of(stream) in self.manifest.operators:
-                    emitted_to = self.manifest.operators[derived_streams.operator_of(stream)].emitted_to
-                    min_punctuations[name] = derived_streams.result_punctuation(stream, emitted_to)
-        return min_punctuations
+    def _level_input(self, began: Manifest, manifest: Manifest) -> LevelInput:
+        return LevelInput(self.home, index_of(self.plan), began, manifest)
 
     def _records(
         self, stream: StreamDefinition, chunk: Sequence[ArchiveEntry]
@@ -418,8 +381,8 @@ class Engine:
 
     def _runnable_backfills(self) -> dict[str, tuple[str, int]]:
         """Operators that are backfilling and may continue, each with its stream and its position in the archive."""
-        positions = self._backfilling()
-        paused = self._paused() if positions else ()
+        positions = backfilling(self.plan, self.manifest)
+        paused = self._pauses.of(self.home.catalog) if positions else ()
         return {
             name: (self.plan.operators[name].stream, position)
             for name, position in positions.items()
@@ -429,58 +392,86 @@ class Engine:
     def _replay(self, size: Chunk) -> EpochWork | None:
         """A chunk of the archive for the operators with the most entries left."""
         backfills = self._runnable_backfills()
-        return self._archives.chunk(backfills, size, self._records) if backfills else None
+        return (
+            Archives(self.home, self.manifest, self.plan).chunk(backfills, size, self._records)
+            if backfills
+            else None
+        )
 
     def _run(self, work: EpochWork) -> EpochObservation:
         started = stopwatch.perf_counter()
-        work, receipts = self._execute(work)
+        epoch = self._execute(work)
         executed = stopwatch.perf_counter()
-        planned = self._publish(work, receipts)
-        self.intake.consumed(work.taken)
+        planned = self._publish(epoch)
+        self.intake.consumed(epoch.work.taken)
         if suspended := self.failing.entries(self.home.catalog):
             self.log(*suspended)
         self.housekeeping.collect_if_due(self._saved.files)
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
-        seen = observe(planned, work, receipts, self.plan, seconds, self.clock())
+        seen = observe(planned, epoch.work, epoch.receipts, self.plan, seconds, self.clock())
         self.replay_schedule.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
         return seen
 
-    def _publish(self, work: EpochWork, receipts: Sequence[StateReceipt]) -> Manifest:
+    def _publish(self, epoch: Epoch) -> Manifest:
         """Publish the manifest of an epoch, under the newest plan."""
-        files = ListFiles(self.home.store)
-        planned = commit.next_manifest(
-            self.manifest,
-            work,
-            receipts,
-            self.plan,
-            self._in_files().files,
-            self.home.catalog.position,
-            self.clock(),
-            files,
-        )
-        planned = retention.settled(planned, work.taken, self.plan, self.intake, files, self.holds)
-        self.home.manifests.publish(planned, [*commit.files_named(receipts), *files.unsynced])
+        files, work, intake = epoch.files, epoch.work, self.intake
+        settled = retention.settled(epoch.manifest, work.taken, self.plan, intake, files, self.holds)
+        planned = settled.with_base(files.write)
+        self.home.manifests.publish(planned, [*commit.files_named(epoch.receipts), *files.unsynced])
+        self._accepted = epoch.execution
         self.housekeeping.published(self.published, planned)
         self.manifest = self.published = planned
         self.on_published()
         self.backfill_planner.published(self._in_files().name, self.plan)
         return planned
 
-    def _execute(self, work: EpochWork) -> tuple[EpochWork, list[StateReceipt]]:
-        """Run an epoch; returns the work done, and the receipts.
-
-        It runs again with less for operators with too many windows, and without those that failed.
-        """
+    def _execute(self, work: EpochWork) -> Epoch:
+        """Run an epoch, level by level; operators that fail above the first level are left out of all of it."""
         while True:
-            scans = scan_messages(self._task_messages(), work, self.executor.cores, self.tasks)
-            receipts = self.executor.run(scans, self._state_messages(work, self.tasks))
+            epoch = Epoch(self.manifest, work, self._accepted, ListFiles(self.home.store))
+            try:
+                self._round(epoch, work)
+                if epoch.work.kind != "seal" and not epoch.work.alone:
+                    self._upper_rounds(epoch)
+            except LeftOut as failed:
+                work = replace(work, operators=epoch.work.operators.without(failed.operators))
+            else:
+                return epoch
+
+    def _upper_rounds(self, epoch: Epoch) -> None:
+        """The rounds of an epoch for queries over queries, which read what the rounds before have made."""
+        index, left_out = index_of(self.plan), epoch.work.operators.absent
+        for level in range(1, index.levels + 1):
+            taking_part = self._participants(epoch.manifest, level, left_out)
+            level_input, moved = self._level_input(epoch.began, epoch.manifest), index.downstream(epoch.named)
+            work = level_input.work(level, taking_part, moved, self._due)
+            if work is not None:
+                backlog = {name: at for name, at in epoch.backlog.items() if name in taking_part.named}
+                self._round(epoch, replace(work, punctuations=backlog))
+
+    def _round(self, epoch: Epoch, work: EpochWork) -> None:
+        """Run a round; it runs again with less for operators with too many windows, and without those that failed."""
+        while True:
+            orders = self._task_messages(epoch.manifest, epoch)
+            scans = scan_messages(orders, work, self.executor.cores, self.tasks)
+            receipts = self.executor.run(scans, state_messages(orders, work, self.tasks))
             if failed := failures_of(receipts):
-                work = self._without(work, failed)
+                without = self._without(work, failed)
+                if work.level and without.operators != work.operators:
+                    raise LeftOut(without.operators.absent - work.operators.absent)
+                work = without
             elif limits := least(receipts):
                 work = replace(work, punctuations={**work.punctuations, **limits})
             else:
                 self.failing.succeeded(work.operators)
-                return work, receipts
+                self._due.follow(receipts)
+                epoch.take(work, receipts, orders.execution, self._planned_after(epoch, work, receipts))
+                return
+
+    def _planned_after(self, epoch: Epoch, work: EpochWork, receipts: Sequence[StateReceipt]) -> Manifest:
+        done, plan_files = commit.Round(epoch.began, epoch.manifest, work, receipts), self._in_files().files
+        position = self.home.catalog.position
+        return commit.next_manifest(done, self.plan, plan_files, position, self.clock(), epoch.files)
 
     def _without(self, work: EpochWork, failed: Mapping[str, QueryFailure]) -> EpochWork:
         """The rest of an epoch's work. Operators that cannot take over panes read the archive from the next epoch on."""
@@ -490,14 +481,19 @@ class Engine:
                 name: self.backfill_planner.after_failure(
                     self.manifest, self.plan, self.plan.operators[name], failed[name].reason
                 )
-                for name in work.operators
-                if name not in left.operators
+                for name in work.operators.named - left.operators.named
             }
-            self.manifest = replace(self.manifest, operators={**self.manifest.operators, **progress})
+            self.manifest = replace(self.manifest, operators=self.manifest.operators.changed(progress))
         return left
 
-    def _task_messages(self) -> TaskMessages:
-        return TaskMessages(str(self.home.store.root), self._in_files().name, self.plan, self.manifest)
-
-    def _state_messages(self, work: EpochWork, tasks: int) -> list[StateMessage]:
-        return state_messages(self._task_messages(), work, tasks)
+    def _task_messages(self, manifest: Manifest, epoch: Epoch | None = None) -> TaskMessages:
+        self._executions += 1
+        return TaskMessages(
+            str(self.home.store.root),
+            self._in_files().name,
+            self.plan,
+            manifest,
+            manifest if epoch is None else epoch.began,
+            f"{self.manifest.incarnation}.{self._executions}",
+            "" if epoch is None else epoch.execution,
+        )

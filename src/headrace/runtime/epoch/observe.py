@@ -16,8 +16,8 @@ from headrace.time import BEGINNING, Instant
 
 
 def scans_of(receipts: Sequence[StateReceipt]) -> tuple[ScanReceipt, ...]:
-    """The scan tasks' receipts, which are in the first state task's."""
-    return next((receipt.scans for receipt in receipts if receipt.task == 0), ())
+    """The scan tasks' receipts, which are in the first state task's of each round."""
+    return tuple(scan for receipt in receipts if receipt.task == 0 for scan in receipt.scans)
 
 
 def observe(
@@ -45,8 +45,8 @@ def observe(
         rejected=sum(stream.rejected for stream in inputs),
         seconds=stages,
         streams={
-            name: _stream_seen(committed, seen.get(name, StreamReceipt()), now)
-            for name, committed in after.streams.items()
+            name: _stream_seen(after.stream(name), seen.get(name, StreamReceipt()), now)
+            for name in {**after.streams.moving, **seen}
         },
         operators=added([*(scan.operators for scan in scans), *(receipt.operators for receipt in receipts)]),
         work=added([*(scan.work for scan in scans), *(receipt.work for receipt in receipts)]),

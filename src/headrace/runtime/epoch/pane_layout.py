@@ -15,6 +15,7 @@ from headrace.operators.families.pane_queries import together
 from headrace.operators.panes.adaptive_panes import LEAST_GROUPS, Sizes, panes_pay, should_store_rows
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
+from headrace.runtime.progress.plan_index import index_of
 from headrace.store.logs.manifest import Manifest
 
 ROW_LAYOUT: Final = "adapting"
@@ -57,7 +58,7 @@ def with_row_layout_states(
             pay = panes_pay(operator.panes, sizes, do=folds)
             chosen |= {state} if pay else {state, state + ROW_LAYOUT_SUFFIX}
     if chosen:
-        states = {state_name(operator) for operator in plan.operators.values()}
+        states = index_of(plan).by_state
         chosen = {name for name in chosen if name.removesuffix(ROW_LAYOUT_SUFFIX) in states}
     others = {name: value for name, value in facts.items() if name != ROW_LAYOUT}
     return {**others, ROW_LAYOUT: sorted(chosen)} if chosen else others

@@ -30,6 +30,7 @@ from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.results.result_log import SUMS, consolidated
 from headrace.store.files.container import parts
 from headrace.store.files.filesystem import Store
+from headrace.store.logs.committed import NEW_STREAM
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles, RadixList
 from headrace.store.maintenance.retention_classes import class_of, expired_of, with_expired
@@ -73,7 +74,10 @@ class RetentionPass:
             lists["results"] = listed.drop_before(min(after.values(), default=0))
         if not self.sums:
             facts.pop(SUMS)
-        return replace(self.manifest, lists=self._without_old_rejects(lists), facts=facts)
+        lists = self._without_old_rejects(lists)
+        changed = {name: listed for name, listed in lists.items() if listed is not self.manifest.lists[name]}
+        gone = self.manifest.lists.keys() - lists.keys()
+        return replace(self.manifest, lists=self.manifest.lists.changed(changed, gone), facts=facts)
 
     def _first_retained(self, listed: RadixList, retention_class: str, start: int) -> int:
         """Index of the first entry of a class that has to stay; relations' changes before it are added up."""
@@ -89,7 +93,7 @@ class RetentionPass:
         return first if self._added_up(old) else start
 
     def _is_needed(self, operator: str, facts: tuple[int, int, int], index: int) -> bool:
-        progress = self.manifest.operators.get(operator)
+        progress = self.manifest.find_operator(operator)
         if progress is None or operator not in self.plan.operators:
             return False
         retention, emitted_to = self.plan.retention_of(operator), progress.emitted_to
@@ -190,7 +194,7 @@ def unread(manifest: Manifest, plan: EpochPlan, store: Store) -> dict[str, int]:
     first_unread = {}
     for name, stream in plan.streams.items():
         if stream.using == derived_streams.USING:
-            ordinals = [manifest.stream(name).next, *oldest_ordinals(manifest, name, store)]
+            ordinals = [manifest.streams.get(name, NEW_STREAM).next, *oldest_ordinals(manifest, name, store)]
             first_unread[derived_streams.operator_of(stream)] = min(ordinals)
     return first_unread
 

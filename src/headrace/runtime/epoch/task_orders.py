@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headrace.operators.base.group_codes import SLOTS
 from headrace.runtime.epoch.pane_layout import states_in_row_layout
@@ -10,7 +10,8 @@ from headrace.runtime.home.slots import bounds_of_slots
 from headrace.runtime.ingest.admission import packed, together
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
-from headrace.runtime.messages.task_messages import RunRef, ScanMessage, StateMessage
+from headrace.runtime.messages.stream_progress import StreamProgress
+from headrace.runtime.messages.task_messages import Origin, RunRef, ScanMessage, StateMessage
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING
@@ -18,43 +19,51 @@ from headrace.time import BEGINNING
 
 @dataclass(frozen=True, slots=True)
 class TaskMessages:
-    """The common part of an epoch's messages: the home's folder, the plan and its file, and the previous manifest."""
+    """The common part of an epoch's messages: the home's folder, the plan and its file, and the previous manifest.
+
+    `began` is the manifest that the epoch began with; `execution` and `after` as in `StateMessage`.
+    """
 
     root: str
     plan_file: str
     plan: EpochPlan
     manifest: Manifest
+    began: Manifest
+    execution: str = ""
+    after: str = ""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch's number, in each of its rounds."""
+        return self.began.epoch + 1
 
 
 def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int) -> list[ScanMessage]:
     """A message for each group of splits of about the same weight; `tasks` state tasks take the deltas."""
     plan, manifest = orders.plan, orders.manifest
     owners = tuple(low for low, _ in bounds_of_slots(tasks, SLOTS))
-    punctuation = {name: progress_of(manifest.stream(name)).punctuation for name in plan.streams}
-    deduplicated = {
-        name for name, stream in plan.streams.items() if stream.deduplicate and not work.is_replay
-    }
-    groups = {name: committed.groups for name, committed in manifest.streams.items() if committed.groups}
-    keys = {
-        name: tuple(file.name for file in committed.keys)
-        for name, committed in manifest.streams.items()
-        if committed.keys
-    }
+    streams = {split.stream: plan.streams[split.stream] for split, _ in work.splits}
+    committed = {name: orders.began.stream(name) for name in streams}
+    deduplicated = {name for name, stream in streams.items() if stream.deduplicate and not work.is_replay}
     weight = sum(weight for _, weight in work.splits)
     return [
         ScanMessage(
             orders.root,
             orders.plan_file,
-            manifest.epoch + 1,
+            orders.epoch,
             task,
             splits,
-            punctuation,
+            {name: stream.punctuation for name, stream in committed.items()},
             owners,
             work.operators,
             work.is_replay,
             work.relations,
-            groups,
-            keys,
+            {name: stream.groups for name, stream in committed.items() if stream.groups},
+            {
+                name: tuple(file.name for file in stream.keys)
+                for name, stream in committed.items()
+                if stream.keys
+            },
             states_in_row_layout(manifest),
             work.isolated,
             weight,
@@ -63,37 +72,81 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
     ]
 
 
-def state_messages(orders: TaskMessages, work: EpochWork, tasks: int) -> list[StateMessage]:
-    """One message for each of `tasks` state tasks."""
+def state_messages(
+    orders: TaskMessages, work: EpochWork, tasks: int, *, whole: bool = False
+) -> list[StateMessage]:
+    """One message for each of `tasks` state tasks; with `whole` it has the progress of every stream."""
     plan, manifest = orders.plan, orders.manifest
-    streams = {
-        name: replace(
-            progress_of(manifest.stream(name)), min_punctuation=work.min_punctuations.get(name, BEGINNING)
-        )
-        for name in plan.streams
-    }
-    progress = manifest.operators
-    emitted_to = {name: progress[name].emitted_to for name in work.operators}
-    resting = {name: progress[name].emitted_to for name in plan.operators if name not in emitted_to}
+    own = own_progress(manifest, plan)
+    emitted_to = {name: emitted for name, emitted in own.operators.items() if name in work.operators}
+    for name in work.operators.named - emitted_to.keys():
+        progress = manifest.operator(name)
+        assert progress is not None
+        emitted_to[name] = progress.emitted_to
+    resting = {name: emitted for name, emitted in own.operators.items() if name not in emitted_to}
+    for name in work.operators.absent - resting.keys():
+        if (left_out := orders.began.find_operator(name)) is not None:
+            resting[name] = left_out.emitted_to
+    groups = {name: manifest.operators[name].group_punctuations for name in emitted_to}
     runs = [RunRef.of(run) for run in manifest.state]
     live = frozenset(run.name for run in runs)
     return [
         StateMessage(
             orders.root,
             orders.plan_file,
-            manifest.epoch + 1,
+            orders.epoch,
             task,
             low,
             high,
             tuple(run for run in runs if run.low < high and low < run.high),
-            streams,
+            progress_before(orders.began, manifest, plan, work, whole=whole),
             emitted_to,
             work.punctuations,
             work.final,
             resting,
-            {name: groups for name in work.operators if (groups := progress[name].group_punctuations)},
-            live=live,
+            {name: promised for name, promised in groups.items() if promised},
+            live=None if work.level else live,
             isolated=work.isolated,
+            followers=work.operators.followers,
+            level=work.level,
+            origin=own_progress(orders.began, plan) if orders.began is not manifest else None,
+            moved=work.moved,
+            execution=orders.execution,
+            after=orders.after,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
     ]
+
+
+def own_progress(manifest: Manifest, plan: EpochPlan) -> Origin:
+    """The progress that is not computed from others: of sources, and of streams and operators that do not follow."""
+    return Origin(
+        {
+            name: stream.punctuation
+            for name, stream in manifest.streams.moving.items()
+            if name in plan.streams
+        },
+        {
+            name: progress.emitted_to
+            for name, progress in manifest.operators.moving.items()
+            if name in plan.operators
+        },
+    )
+
+
+def progress_before(
+    began: Manifest, manifest: Manifest, plan: EpochPlan, work: EpochWork, *, whole: bool = False
+) -> dict[str, StreamProgress]:
+    """The progress in the messages to a round's tasks, as in the manifest before it: of every stream that does not follow others.
+
+    Of the streams of results that the round reads, it is that when the epoch began: no row of theirs is late.
+    """
+    read = {**work.min_punctuations, **work.taken}
+    names = plan.streams if whole else {**manifest.streams.moving, **read}
+    return {
+        name: progress_of(
+            (began if name in read else manifest).stream(name), work.min_punctuations.get(name, BEGINNING)
+        )
+        for name in names
+        if name in plan.streams
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -13,8 +13,11 @@ from headrace.runtime.home.lru_cache import Recent
 from headrace.store.files.container import Container, parts
 from headrace.store.files.filesystem import Store
 
+_Value = TypeVar("_Value")
 _KEPT: Final = 1024
 """Values of a few hundred runs: a task of small epochs has about eight runs of up to ten sections, a standing task several tasks."""
+_SMALL: Final = 1 << 16
+"""Bytes of runs that are kept in memory when they are written."""
 _cache: Final[Recent[tuple[str, str], Any]] = Recent(_KEPT)
 """Immutable values by (home, file name): files are never rewritten, so no entry is stale."""
 
@@ -43,7 +46,16 @@ def open_run(store: Store, name: str) -> dict[str, pa.Table]:
 
 def section_of(store: Store, name: str, section: str) -> pa.Table:
     """One section of a run, memory-mapped; the others, of which a run of results may have ten thousand, are not opened."""
+    fresh = _cache.get((str(store.root), f"{name}#fresh"))
+    if fresh is not None:
+        return fresh[section]
     return _container(store, name).table(section)
+
+
+def remember(store: Store, name: str, sections: Mapping[str, pa.Table]) -> None:
+    """Keep the sections of a small run that was just written, for queries over queries that read it at once."""
+    if sum(table.nbytes for table in sections.values()) <= _SMALL:
+        _cache.put((str(store.root), f"{name}#fresh"), dict(sections))
 
 
 def batches_of(store: Store, name: str, section: str) -> Callable[[], Iterator[pa.RecordBatch]]:
@@ -74,10 +86,10 @@ def query_row_counts_of(store: Store, name: str, section: str) -> QueryRowCounts
     return query_row_counts
 
 
-def bytes_of_run(store: Store, name: str) -> Mapping[str, int]:
-    """Bytes of each state in a run."""
-    sizes: Mapping[str, int] = _cached(store, f"{name}#bytes", lambda: bytes_by_state(open_run(store, name)))
-    return sizes
+def of_run(store: Store, name: str, what: str, compute: Callable[[], _Value]) -> _Value:
+    """A value computed from a run, as long as the run is open; `what` names the kind of value."""
+    value: _Value = _cached(store, f"{name}#{what}", compute)
+    return value
 
 
 def bytes_by_state(sections: Mapping[str, pa.Table]) -> dict[str, int]:

@@ -18,10 +18,15 @@ def waiting(home: Home, manifest: Manifest, stream: StreamDefinition) -> list[Pe
     """Result runs that the stream's readers have not seen."""
     start = manifest.stream(stream.name).next
     return [
-        Pending(index, stream.name, answered(entry)[operator_of(stream)][0], 0, _record(stream, entry))
+        pending(stream, index, entry, answered(entry)[operator_of(stream)][0])
         for index, entry in retained_entries(home, manifest, start)
         if operator_of(stream) in answered(entry)
     ]
+
+
+def pending(stream: StreamDefinition, index: int, entry: Mapping[str, Any], rows: int) -> Pending:
+    """An entry of the results list, with so many rows of the stream."""
+    return Pending(index, stream.name, rows, 0, _record(stream, entry))
 
 
 def records(

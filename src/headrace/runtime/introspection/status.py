@@ -18,13 +18,13 @@ def status(pipeline: Pipeline, sinks: Iterable[Mapping[str, Any]]) -> dict[str, 
         "running": pipeline.loop.is_running,
         "engine": pipeline.loop.engine.executor.as_status(),
         "streams": {
-            stream.name: manifest.streams[stream.name].as_json() if stream.name in manifest.streams else {}
+            stream.name: manifest.stream(stream.name).as_json() if stream.name in manifest.streams else {}
             for stream in catalog.streams.values()
         },
         "queries": {
             query.definition.name: None if progress is None else progress.as_json()
             for query in catalog.queries.values()
-            for progress in (manifest.operators.get(query.operator_id),)
+            for progress in (manifest.find_operator(query.operator_id),)
         },
         "failed": failed(pipeline),
         "unread": {name: str(error) for name, error in unread(pipeline).items()},

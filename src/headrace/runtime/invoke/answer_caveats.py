@@ -108,7 +108,7 @@ def _lookback(
     if node is None or query.emission == "stream" or greatest == BEGINNING:
         return BEGINNING
     if isinstance(node.window, TimeSlide):
-        end = _end(node.window, manifest.operators[operator.id].emitted_to, table)
+        end = _end(node.window, manifest.operator(operator.id).emitted_to, table)
         return end if end == BEGINNING else end - (length or node.window.range)
     begin = greatest - (length or node.window.range) if isinstance(node.window, TimeRange) else BEGINNING
     for bounds in walk(query.root):

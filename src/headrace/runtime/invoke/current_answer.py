@@ -90,7 +90,7 @@ def _stored_answer(
         return _concatenated(parts if ending is None else [*parts, ending], query)
     window = find_window(query.root)
     assert window is not None
-    emitted_to = manifest.operators[operator.id].emitted_to
+    emitted_to = manifest.operator(operator.id).emitted_to
     if isinstance(window.window, TimeSlide | Landmark):
         latest = _latest_window(home, manifest, operator, query, window.window, emitted_to)
         return result_log.net_rows(latest)
@@ -106,7 +106,7 @@ def _while_backfilling(home: Home, manifest: Manifest, operator: Operator, query
     """
     if query.emission != "relation" or not any(isinstance(node, Bounds) for node in walk(query.root)):
         return None
-    progress = manifest.operators.get(operator.id)
+    progress = manifest.find_operator(operator.id)
     catalog_query = home.catalog.query(operator.query)
     end = home.list_of(manifest, f"archive:{operator.stream}").length
     if (

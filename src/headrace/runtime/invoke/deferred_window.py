@@ -103,7 +103,7 @@ class Invocation:
         """The archive entries [start, stop) that count; those below the third number are read by bitmap."""
         listed = self.home.list_of(self.manifest, f"archive:{self.operator.stream}")
         query = self.home.catalog.query(self.operator.query)
-        progress = self.manifest.operators.get(self.operator.id)
+        progress = self.manifest.find_operator(self.operator.id)
         if progress is None:  # it was in no epoch yet
             first = listed.length if query is None or query.definition.from_now else listed.start
             progress = OperatorProgress(replayed=first, since=first)

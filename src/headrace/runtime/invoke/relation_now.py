@@ -1,6 +1,6 @@
 """The relation of a query over relations, or over pairs, at NOW, computed from its operators level by level.
 
-An operator's results are read by the next one an epoch later, and only below punctuation; INVOKE returns an answer over all
+An operator's results are read by the next one only below punctuation; INVOKE returns an answer over all
 committed rows, up to the maximum event time. So every operator is advanced up to that, with the results of the others that
 it has not read yet. Nothing is written.
 """
@@ -42,9 +42,7 @@ def changes_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) 
     chain = (operator, *upstream_operators(plan, operator))
     if any(id_ not in manifest.operators for id_ in chain):
         return None
-    streams = {
-        name: progress_of(committed) for name, committed in manifest.streams.items() if name in plan.streams
-    }
+    streams = {name: progress_of(manifest.stream(name)) for name in manifest.streams if name in plan.streams}
     now = union_progress.nows(plan.streams, streams, streams).get(plan.operators[operator].stream, BEGINNING)
     if now == BEGINNING:
         return None
@@ -69,7 +67,7 @@ def message_up_to_now(
     now: Instant,
 ) -> StateMessage:
     """The message with all committed state, by which operators close every window up to `now`."""
-    emitted_to = {id_: manifest.operators[id_].emitted_to for id_ in operators}
+    emitted_to = {id_: manifest.operator(id_).emitted_to for id_ in operators}
     return StateMessage(
         root=str(home.store.root),
         plan=manifest.plan or "",

@@ -45,7 +45,7 @@ def _computed(home: Home, manifest: Manifest, operator: Operator, query: Query, 
     committed = manifest.stream(operator.stream)
     if operator.id not in manifest.operators or committed.greatest == BEGINNING:
         return result_log.empty(query)
-    progress = manifest.operators[operator.id]
+    progress = manifest.operator(operator.id)
     if progress.group_punctuations:
         raise UserError(
             f"some groups of {operator.query} are beyond the punctuation of its stream: their windows do not end together",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
-from headrace.runtime.messages.task_messages import Split
+from headrace.runtime.messages.task_messages import Participants, Split
 from headrace.time import Instant
+
+NOBODY: Final = Participants()
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +18,13 @@ class EpochWork:
 
     `splits` have a weight each; `operators` take part; `punctuations` fixes theirs (backfill); `min_punctuations` are those of
     streams (idle, sealed); `taken` has the ordinals consumed, by stream; `replayed` the archive entries that operators have
-    read afterwards; `relations` the files of the versions that archived rows were read with.
+    read afterwards; `relations` the files of the versions that archived rows were read with. `level` is the round of the epoch,
+    which advances the streams of that level, `moved` those whose readers are visited in any case.
     """
 
     kind: str
     splits: tuple[tuple[Split, int], ...] = ()
-    operators: tuple[str, ...] = ()
+    operators: Participants = NOBODY
     punctuations: Mapping[str, Instant] = field(default_factory=dict)
     min_punctuations: Mapping[str, Instant] = field(default_factory=dict)
     taken: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -29,6 +33,13 @@ class EpochWork:
     relations: Mapping[str, str] = field(default_factory=dict)
     isolated: frozenset[str] = frozenset()
     """Operators that share with no other in this epoch and take rows in small batches, after a failure together with others."""
+    level: int = 0
+    moved: tuple[str, ...] = ()
+
+    @property
+    def alone(self) -> bool:
+        """True of an epoch that reads unread results of all levels while streams end."""
+        return self.level > 0
 
     @property
     def is_replay(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -96,3 +97,14 @@ class StreamProgress:
     sources: Mapping[str, SourceProgress] = field(default_factory=dict)
     groups: Mapping[str, Instant] = field(default_factory=dict)
     """Punctuation of groups that is beyond the stream's, by name (PUNCTUATED BY … FOR)."""
+
+
+class Clock(NamedTuple):
+    """What drives a stream: its level, and the sources whose punctuation it follows, by name.
+
+    A source has level 0, the results of an operator one more than the stream which that reads, a union the highest level of
+    its inputs.
+    """
+
+    level: int
+    sources: tuple[str, ...]

@@ -15,7 +15,7 @@ from headrace.operators.base.query_failures import QueryFailure
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.result_entry import as_entry
-from headrace.runtime.messages.stream_progress import SourceProgress, StreamProgress
+from headrace.runtime.messages.stream_progress import Clock, SourceProgress, StreamProgress
 from headrace.store.logs.committed import KeysFile
 from headrace.store.logs.manifest import StateRun
 from headrace.time import BEGINNING, Duration, Instant
@@ -55,6 +55,38 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class Participants:
+    """The operators that take part: those `named`, and with `followers` all of the plan but the `absent`.
+
+    Thousands that follow their streams are not named.
+    """
+
+    named: frozenset[str] = frozenset()
+    followers: bool = False
+    absent: frozenset[str] = frozenset()
+
+    def __contains__(self, operator: object) -> bool:
+        return operator in self.named or (self.followers and operator not in self.absent)
+
+    def without(self, operators: Iterable[str]) -> Participants:
+        """The others."""
+        left_out = frozenset(operators)
+        return Participants(self.named - left_out, self.followers, self.absent | left_out)
+
+    def of(self, operators: Iterable[str]) -> tuple[str, ...]:
+        """Those of the operators that take part, in their order."""
+        return tuple(operator for operator in operators if operator in self)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Progress when an epoch began, of what is not computed from others: punctuations by stream, and by operator."""
+
+    streams: Mapping[str, Instant] = field(default_factory=dict)
+    operators: Mapping[str, Instant] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class ScanMessage:
     """The work of one scan task. `owners[i]` is the first slot of state task i; `relations` are files other than the plan's."""
 
@@ -65,7 +97,7 @@ class ScanMessage:
     splits: tuple[Split, ...]
     punctuation: Mapping[str, Instant]
     owners: tuple[int, ...]
-    operators: tuple[str, ...]
+    operators: Participants
     replay: bool = False
     relations: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
@@ -101,8 +133,10 @@ class RunRef:
 class StateMessage:
     """The work of one state task: its slots [low, high), its runs, and the progress of operators.
 
-    `emitted_to` has the operators that take part. `punctuation` fixes an operator's new punctuation (backfill, final); without
-    it the streams' progress decides. `resting` are the others, paused or backfilling: a merge must keep their state.
+    `emitted_to` has operators that take part; with `followers` all others do too that are not `resting`, each having emitted
+    up to the punctuation of its stream. `punctuation` fixes an operator's new punctuation (backfill, final); without it the
+    streams' progress decides. `resting` are paused or backfilling: a merge must keep their state. `streams` may lack streams
+    that follow others.
     """
 
     root: str
@@ -125,6 +159,16 @@ class StateMessage:
     """Names of the state runs of all tasks: a worker closes the others. None: not known."""
     isolated: frozenset[str] = frozenset()
     """As in `EpochWork`."""
+    followers: bool = False
+    level: int = 0
+    """The round of the epoch: streams up to this level advance, and the others are where they were when the epoch began."""
+    origin: Origin | None = None
+    """Progress when the epoch began; None: as in the message."""
+    moved: tuple[str, ...] = ()
+    """Streams whose readers are visited in any case."""
+    execution: str = ""
+    after: str = ""
+    """This execution, and the one before it whose receipts count: see `Agenda`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,3 +297,5 @@ class StateReceipt:
     """Operators with too many windows to emit in one epoch → instant to stop at; if there are any, nothing was written."""
     failures: Mapping[str, QueryFailure] = field(default_factory=dict)
     """Operators that failed, here or in a scan task; if there are any, nothing was written."""
+    due: Mapping[Clock, Instant] = field(default_factory=dict)
+    """Clock → the punctuation from which an operator is due without new rows."""

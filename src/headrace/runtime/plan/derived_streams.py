@@ -1,6 +1,6 @@
 """Streams of query results, which other queries read.
 
-Rows that a query committed in one epoch are input of its readers in the next. A window result has the event time
+Rows that a query emits are input of its readers in the same epoch, in a later round. A window result has the event time
 window_end - 1 microsecond, any other row its instant. The stream's punctuation is the instant up to which the query has
 emitted: no later result has an earlier time, so readers' windows close with the query's own. Windows that end at rows are
 emitted after punctuation has passed their end: one that ends at the punctuation is not emitted yet, so their stream's
@@ -31,7 +31,7 @@ from headrace.planner.joins.stream_joins import JoinStage, joins_streams
 from headrace.runtime.messages.epoch_plan import PlannedOperator, Retention
 from headrace.runtime.plan import union_streams
 from headrace.schema import TINYINT, Field, Schema
-from headrace.time import BEGINNING, DAY, FOREVER, Instant
+from headrace.time import BEGINNING, DAY, FOREVER, Duration, Instant
 
 USING: Final = "results"
 _INNER: Final = ".inner"
@@ -92,13 +92,14 @@ def _ends_at_rows(query: Query) -> bool:
     return windowed is not None and per_row_window(windowed.window)
 
 
+def behind(stream: StreamDefinition) -> Duration:
+    """How far the punctuation of a query's results is below the instant up to which it has emitted."""
+    return int(stream.options.get("behind", "0"))
+
+
 def result_punctuation(stream: StreamDefinition, emitted_to: Instant) -> Instant:
     """The punctuation of a query's results when it has emitted up to `emitted_to`."""
-    return (
-        emitted_to
-        if emitted_to in (BEGINNING, FOREVER)
-        else emitted_to - int(stream.options.get("behind", "0"))
-    )
+    return emitted_to if emitted_to in (BEGINNING, FOREVER) else emitted_to - behind(stream)
 
 
 def of_pairs(join_stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> dict[str, StreamDefinition]:

@@ -7,7 +7,7 @@ are its inputs'. Its punctuation is the minimum of theirs (Li 2008, section 8.2:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -70,12 +70,3 @@ def _inputs(text: str) -> tuple[UnionInput, ...]:
         UnionInput(stream, tuple((column, name) for column, name in columns))
         for stream, columns in json.loads(text)
     )
-
-
-def unions_with(streams: Mapping[str, StreamDefinition], name: str) -> Iterator[tuple[str, int, UnionInput]]:
-    """(union, number, input) for each time a stream is an input of one."""
-    for stream in streams.values():
-        if stream.using == USING:
-            for number, union_input in enumerate(inputs_of(stream)):
-                if union_input.stream == name:
-                    yield stream.name, number, union_input

@@ -12,18 +12,21 @@ from dataclasses import dataclass
 
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
+from headrace.runtime.messages.task_messages import Participants
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
 
 
 def emission_backlog(operators: Iterable[str], plan: EpochPlan, manifest: Manifest) -> dict[str, Instant]:
-    """Operators that have read all input but not emitted up to its punctuation, with the instant up to which they have."""
-    punctuations = {name: manifest.stream(name).punctuation for name in plan.streams}
-    progress = manifest.operators
+    """Operators that have read all input but not emitted up to its punctuation, with the instant up to which they have.
+
+    One that follows its stream has emitted all.
+    """
     return {
         name: emitted_to
         for name in operators
-        if BEGINNING < (emitted_to := progress[name].emitted_to) < punctuations[plan.operators[name].stream]
+        if (emitted_to := manifest.operator(name).emitted_to) > BEGINNING
+        and emitted_to < manifest.stream(plan.operators[name].stream).punctuation
     }
 
 
@@ -40,7 +43,7 @@ class BacklogSchedule:
     @staticmethod
     def epoch_now(backlog: Mapping[str, Instant]) -> EpochWork | None:
         """The epoch that emits, due or not."""
-        return EpochWork("tick", operators=tuple(backlog)) if backlog else None
+        return EpochWork("tick", operators=Participants(frozenset(backlog))) if backlog else None
 
     def chosen(self, work: EpochWork | None) -> None:
         """Record which epoch was chosen."""

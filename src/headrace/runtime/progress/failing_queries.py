@@ -7,14 +7,14 @@ epochs without it its query is suspended, with the reason; at the end of a strea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.catalog.catalog import Catalog
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.runtime.messages.epoch_work import EpochWork
-from headrace.runtime.messages.task_messages import StateReceipt
+from headrace.runtime.messages.task_messages import Participants, StateReceipt
 from headrace.runtime.plan import derived_streams
 
 ATTEMPTS: Final = 3
@@ -44,7 +44,7 @@ class FailingQueries:
         isolated = {name: failure for name, failure in failed.items() if failure.isolated}
         if not isolated:
             return replace(work, isolated=work.isolated | failed.keys())
-        left = tuple(name for name in work.operators if name not in isolated)
+        left = work.operators.without(isolated)
         if work.kind == "fill":  # panes are copied once: these operators read the archive instead
             of_others = [
                 (split, weight)
@@ -56,17 +56,18 @@ class FailingQueries:
             self.attempts[name] = self.attempts.get(name, 0) + 1
             if work.final or self.attempts[name] >= ATTEMPTS:
                 self.due[name] = failure.reason
-        splits = work.splits if left or not work.is_replay else ()
+        splits = work.splits if left.named or not work.is_replay else ()
         return replace(work, operators=left, splits=splits)
 
-    def succeeded(self, operators: Sequence[str]) -> None:
+    def succeeded(self, operators: Participants) -> None:
         """Reset the count of operators that took part in an epoch."""
-        if self.attempts:
-            for name in operators:
-                self.attempts.pop(name, None)
+        for name in [name for name in self.attempts if name in operators]:
+            del self.attempts[name]
 
     def entries(self, catalog: Catalog) -> list[dict[str, str]]:
         """Entries of the query log that suspend the queries that are due."""
+        if not self.due:
+            return []
         due, self.due = self.due, {}
         owners = {derived_streams.owner_of(name): reason for name, reason in due.items()}
         for name in due:

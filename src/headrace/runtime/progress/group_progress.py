@@ -18,6 +18,7 @@ from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.key_text import named
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pattern_bounds import bounds_of
+from headrace.runtime.progress.plan_index import index_of
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
 
@@ -80,13 +81,13 @@ def has_unheard_promises(operators: Iterable[str], plan: EpochPlan, manifest: Ma
     """Whether promises for groups were made before one of these operators had read the rows: a backfill does not emit by them."""
     promised = {
         name: groups
-        for name, stream in plan.streams.items()
+        for name, stream in ((source.name, source) for source in index_of(plan).sources)
         if stream.progress.groups and (groups := progress_of(manifest.stream(name)).groups)
     }
     if not promised:
         return False
     for name in operators:
-        operator, progress = plan.operators[name], manifest.operators[name]
+        operator, progress = plan.operators[name], manifest.operator(name)
         if operator.stream in promised:
             rule, before = plan.streams[operator.stream].progress, progress.group_punctuations
             if groups_after(operator, rule, before, progress.emitted_to, promised[operator.stream]) != before:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.plan.union_streams import NOW_OF, USING, inputs_of
-from headrace.store.logs.committed import NEW_STREAM, CommittedStream
 from headrace.time import BEGINNING, Instant
 
 
@@ -38,39 +36,18 @@ def nows(
 
     def now(name: str) -> Instant:
         if name not in instants:
-            made_of = _made_of(streams[name]) if name in streams else ()
-            progress = after if not made_of else before
+            sources = made_of(streams[name]) if name in streams else ()
+            progress = after if not sources else before
             instants[name] = max(
-                progress.get(name, StreamProgress()).max_event_time, *map(now, made_of), BEGINNING
+                progress.get(name, StreamProgress()).max_event_time, *map(now, sources), BEGINNING
             )
         return instants[name]
 
     return {name: now(name) for name in after}
 
 
-def _made_of(stream: StreamDefinition) -> tuple[str, ...]:
+def made_of(stream: StreamDefinition) -> tuple[str, ...]:
+    """The streams whose maximum event time is that of a union, or of a relation's changes; none for other streams."""
     if NOW_OF in stream.options:
         return (stream.options[NOW_OF],)
     return tuple(union_input.stream for union_input in inputs_of(stream)) if stream.using == USING else ()
-
-
-def bounds(stream: StreamDefinition, inputs: Mapping[str, StreamProgress]) -> tuple[Instant, ...]:
-    """The punctuation of each input of a union; none for other streams."""
-    if stream.using != USING:
-        return ()
-    return tuple(
-        inputs[union_input.stream].punctuation if union_input.stream in inputs else BEGINNING
-        for union_input in inputs_of(stream)
-    )
-
-
-def committed_union(
-    stream: StreamDefinition, new: CommittedStream, streams: Mapping[str, CommittedStream]
-) -> CommittedStream:
-    """The committed progress of a union that is new to a manifest, from that of its inputs."""
-    inputs = [streams.get(union_input.stream, NEW_STREAM) for union_input in inputs_of(stream)]
-    return replace(
-        new,
-        punctuation=min(committed.punctuation for committed in inputs),
-        greatest=max(committed.greatest for committed in inputs),
-    )

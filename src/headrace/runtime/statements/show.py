@@ -53,7 +53,7 @@ def show(
             return Outcome("describe", name, "", progress_table(stream, committed))
         case stmt.Describe(name=name, extended=True) if home.catalog.query(name) is not None:
             standing = home.catalog.require_query(name)
-            progress = home.latest().operators.get(standing.operator_id)
+            progress = home.latest().find_operator(standing.operator_id)
             return Outcome("describe", name, "", query_progress_table(standing.definition, progress))
         case stmt.Describe(name=name):
             return Outcome("describe", name, "", _described(home.catalog, name))
@@ -167,7 +167,7 @@ def _relations(home: Home) -> list[dict[str, Any]]:
 def _queries(home: Home, manifest: Manifest, selection: Selection) -> list[dict[str, Any]]:
     rows = []
     for query, seen in chosen(home, selection, manifest):
-        closed = manifest.operators.get(query.operator_id, OperatorProgress()).emitted_to
+        closed = (manifest.find_operator(query.operator_id) or OperatorProgress()).emitted_to
         rows.append(
             {
                 "name": query.definition.name,

@@ -50,7 +50,12 @@ class CommittedStream:
     stream was created. `slack_needed`: how far the latest row was below the punctuation, in microseconds. `arrived`: when
     the stream last had rows, by the clock. `groups`: punctuations of single groups, beyond the stream's. `retained_since`: the
     event time from which on the archive has every row. `until`: of a union of streams, the position of a reader that has
-    read the whole archive. `created`: the position of its creation in the query log; 0 if an earlier version committed it.
+    read the whole archive. `taken`: the epoch that last took rows of it. `created`: the position of its creation in the query
+    log; 0 if an earlier version committed it.
+
+    A stream whose progress follows that of others names them, and its own figures are lower bounds (see `Manifest.stream`):
+    `inputs` are those of a union, `producer` the operator whose results it is, with a punctuation `behind` microseconds lower;
+    `now_of` are the streams whose maximum event time is its own.
     """
 
     next: int = 0
@@ -71,12 +76,26 @@ class CommittedStream:
     retained_since: Instant = BEGINNING
     until: int = 0
     created: int = 0
+    taken: int = -1
+    inputs: tuple[str, ...] = ()
+    producer: str = ""
+    behind: Duration = 0
+    now_of: tuple[str, ...] = ()
+
+    @property
+    def follows(self) -> bool:
+        """Whether its progress is that of others."""
+        return bool(self.inputs or self.producer)
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, without the optional facts that are not known."""
-        value = asdict(self)
-        value["keys"] = list(value["keys"])
-        return {name: fact for name, fact in value.items() if name in _ALWAYS or fact != _UNKNOWN[name]}
+        facts = ((name, getattr(self, name)) for name in _UNKNOWN)
+        value = {name: fact for name, fact in facts if name in _ALWAYS or fact != _UNKNOWN[name]}
+        if self.sources:
+            value["sources"] = {name: asdict(source) for name, source in self.sources.items()}
+        if self.keys:
+            value["keys"] = [asdict(file) for file in self.keys]
+        return value
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> CommittedStream:
@@ -86,13 +105,15 @@ class CommittedStream:
             name: CommittedSource.from_json(source) for name, source in value.get("sources", {}).items()
         }
         stream["keys"] = tuple(KeysFile(**file) for file in value.get("keys", ()))
+        for name in ("inputs", "now_of"):
+            stream[name] = tuple(value.get(name, ()))
         return CommittedStream(**stream)
 
 
 NEW_STREAM: Final = CommittedStream()
 """A stream of which nothing was read."""
 _ALWAYS: Final = frozenset(fact.name for fact in fields(CommittedStream)[:9])
-_UNKNOWN: Final[Mapping[str, Any]] = {**asdict(NEW_STREAM), "keys": []}
+_UNKNOWN: Final[Mapping[str, Any]] = asdict(NEW_STREAM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +123,8 @@ class OperatorProgress:
     `emitted_to`: the punctuation up to which it has emitted. `replayed`: how many entries of its stream's archive it has
     read; it is live when that is all of them. `since`: the first entry it has seen. `group_punctuations`: groups for which
     it has emitted beyond `emitted_to`, by name. `complete_since`: it misses no row with this event time or a later one.
-    `backfilled_from`: what its window was backfilled from, where it was changed at run time.
+    `backfilled_from`: what its window was backfilled from, where it was changed at run time. `follows`: the stream whose
+    progress is its own, while it is live and has emitted all; then `emitted_to` and `replayed` are not stored.
     """
 
     emitted_to: Instant = BEGINNING
@@ -111,10 +133,15 @@ class OperatorProgress:
     group_punctuations: Mapping[str, Instant] = field(default_factory=dict)
     complete_since: Instant = BEGINNING
     backfilled_from: str = ""
+    follows: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, without the optional facts that are not known."""
-        value: dict[str, Any] = {"closed": self.emitted_to, "replayed": self.replayed, "since": self.since}
+        value: dict[str, Any] = {"since": self.since}
+        if self.follows:
+            value["follows"] = self.follows
+        else:
+            value |= {"closed": self.emitted_to, "replayed": self.replayed}
         if self.group_punctuations:
             value["ahead"] = dict(self.group_punctuations)
         if self.complete_since != BEGINNING:
@@ -127,12 +154,13 @@ class OperatorProgress:
     def from_json(value: Mapping[str, Any]) -> OperatorProgress:
         """The inverse."""
         return OperatorProgress(
-            value["closed"],
-            value["replayed"],
+            value.get("closed", BEGINNING),
+            value.get("replayed", 0),
             value["since"],
             value.get("ahead", {}),
             value.get("complete_since", BEGINNING),
             value.get("filled", ""),
+            value.get("follows", ""),
         )
 
 

@@ -6,22 +6,20 @@ drivers that try epoch n one succeeds. A driver first publishes a takeover; from
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from headrace.errors import AlreadyPublished, CorruptStore
 from headrace.store.files.envelope import seal, unseal
 from headrace.store.files.filesystem import MissingFile, Store
-from headrace.store.logs.committed import (
-    NEW_STREAM,
-    CommittedStream,
-    OperatorProgress,
-    operators_from_json,
-    operators_to_json,
-)
+from headrace.store.logs.at_rest import NO_LISTS, NO_OPERATORS, NO_STREAMS, Records
+from headrace.store.logs.committed import NEW_STREAM, CommittedStream, OperatorProgress
+from headrace.store.logs.layers import Layers, needs_base
 from headrace.store.logs.numbered_files import NumberedFiles
-from headrace.store.logs.radix_list import RadixList
+from headrace.store.logs.radix_list import RadixList, Write
+from headrace.time import BEGINNING, FOREVER
 
 MANIFESTS: Final = "manifests"
 PINNED: Final = "pinned"
@@ -33,6 +31,16 @@ SUMMARISED: Final = "intake"
 
 _KIND: Final = "manifest"
 _VERSION: Final = 1
+
+
+@dataclass(slots=True)
+class _Encoded:
+    """The overlays of the manifest that was encoded last, and their text; replaced at once, as threads share it."""
+
+    last: tuple[tuple[object, object, object], str] = ((None, None, None), "")
+
+
+_encoded: Final = _Encoded()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,8 @@ class Manifest:
     """What is committed after epoch `epoch`.
 
     `querylog` and `ingest` are how many entries of the two logs are applied; `plan` names a file. The runtime defines what
-    is in `facts`, as long as it is JSON.
+    is in `facts`, as long as it is JSON. `streams`, `operators` and `lists` are records; those at rest are in the file `base`,
+    but for what changed since. `stream` and `operator` give the progress itself.
     """
 
     epoch: int
@@ -65,56 +74,130 @@ class Manifest:
     plan: str | None = None
     querylog: int = 0
     ingest: int = 0
-    streams: Mapping[str, CommittedStream] = field(default_factory=dict)
-    operators: Mapping[str, OperatorProgress] = field(default_factory=dict)
+    streams: Layers[CommittedStream] = field(default_factory=lambda: NO_STREAMS)
+    operators: Layers[OperatorProgress] = field(default_factory=lambda: NO_OPERATORS)
     state: tuple[StateRun, ...] = ()
-    lists: Mapping[str, RadixList] = field(default_factory=dict)
+    lists: Layers[RadixList] = field(default_factory=lambda: NO_LISTS)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    base: str = ""
 
     def stream(self, name: str) -> CommittedStream:
-        """What is committed of a stream; `NEW_STREAM` where nothing is."""
-        return self.streams.get(name, NEW_STREAM)
+        """The progress of a stream; `NEW_STREAM` where nothing is committed.
+
+        The punctuation of a union is the least of its inputs', that of results what their operator has emitted up to.
+        """
+        record = self.streams.get(name, NEW_STREAM)
+        if not record.follows:
+            return record
+        inputs = [self.stream(name) for name in record.inputs]
+        greatest = [self.stream(name).greatest for name in record.now_of]
+        if inputs:
+            punctuation = min(stream.punctuation for stream in inputs)
+        else:
+            producer = self.find_operator(record.producer)
+            punctuation = BEGINNING if producer is None else producer.emitted_to
+            punctuation -= 0 if punctuation in (BEGINNING, FOREVER) else record.behind
+        taken = max((stream.taken for stream in inputs), default=record.taken)
+        return replace(
+            record,
+            punctuation=max(record.punctuation, punctuation),
+            greatest=max(record.greatest, *greatest, BEGINNING),
+            taken=taken,
+            until=max(record.until, taken + 1) if inputs else record.until,
+        )
+
+    def find_operator(self, name: str) -> OperatorProgress | None:
+        """The progress of an operator; None where there is none."""
+        return self.operator(name) if name in self.operators else None
+
+    def operator(self, name: str) -> OperatorProgress:
+        """The progress of an operator that the manifest has."""
+        record = self.operators[name]
+        if not record.follows:
+            return record
+        stream = self.stream(record.follows)
+        replayed = self.length_of(record.follows)
+        return replace(record, emitted_to=stream.punctuation, replayed=replayed, follows="")
+
+    def length_of(self, stream: str) -> int:
+        """The position of a reader of a stream, or of a union, that has folded all of its archive."""
+        if self.streams.get(stream, NEW_STREAM).inputs:
+            return self.stream(stream).until
+        return self.lists.get(f"archive:{stream}", RadixList()).length
+
+    def with_base(self, write: Write) -> Manifest:
+        """The same manifest, over a new base where too many records at rest have changed."""
+        layers = (self.streams, self.operators, self.lists)
+        if not needs_base(layers):
+            return self
+        base = Records(self.streams.at_rest(), self.operators.at_rest(), self.lists.at_rest())
+        name = write(base.encode())
+        return replace(
+            self,
+            streams=self.streams.over(base.streams),
+            operators=self.operators.over(base.operators),
+            lists=self.lists.over(base.lists),
+            base=name,
+        )
 
     def as_json(self) -> dict[str, Any]:
         """JSON values; see `from_json`."""
-        return {
+        layers = (self.streams, self.operators, self.lists)
+        value = {
             "epoch": self.epoch,
             "incarnation": self.incarnation,
             "kind": self.kind,
             "plan": self.plan,
             "querylog": self.querylog,
             "ingest": self.ingest,
-            "streams": {name: stream.as_json() for name, stream in self.streams.items()},
-            "operators": operators_to_json(self.operators),
+            **Records(self.streams.moving, self.operators.moving, self.lists.moving).as_json(),
             "state": [run.as_json() for run in self.state],
-            "lists": {name: radix_list.as_json() for name, radix_list in self.lists.items()},
             "facts": dict(self.facts),
         }
+        if self.base or any(part.changes for part in layers):
+            gone = [sorted(part.gone) for part in layers]
+            value["at_rest"] = {"base": self.base, "gone": gone, "overlay": self._overlay()}
+        return value
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Manifest:
-        """The inverse of `as_json`."""
+    def from_json(value: Mapping[str, Any], base: Callable[[str], Records] = lambda _: Records()) -> Manifest:
+        """The inverse of `as_json`; `base` reads the file of that name."""
         attributes = dict(value)
-        attributes["streams"] = {
-            name: CommittedStream.from_json(stream) for name, stream in attributes["streams"].items()
-        }
-        attributes["operators"] = operators_from_json(attributes["operators"])
+        at_rest = attributes.pop("at_rest", None)
+        moving = Records.from_json(attributes)
         attributes["state"] = tuple(StateRun(*run) for run in attributes["state"])
-        attributes["lists"] = {
-            name: RadixList.from_json(radix_list) for name, radix_list in attributes["lists"].items()
-        }
-        return Manifest(**attributes)
+        name = "" if at_rest is None else at_rest["base"]
+        overlay = Records() if at_rest is None else Records.from_json(json.loads(at_rest["overlay"]))
+        gone = ((), (), ()) if at_rest is None else at_rest["gone"]
+        streams, operators, lists = (frozenset(names) for names in gone)
+        below = base(name) if name else Records()
+        attributes["streams"] = Layers(
+            NO_STREAMS.is_at_rest, moving.streams, overlay.streams, below.streams, streams
+        )
+        attributes["operators"] = Layers(
+            NO_OPERATORS.is_at_rest, moving.operators, overlay.operators, below.operators, operators
+        )
+        attributes["lists"] = Layers(NO_LISTS.is_at_rest, moving.lists, overlay.lists, below.lists, lists)
+        return Manifest(**attributes, base=name)
+
+    def _overlay(self) -> str:
+        """The records at rest that changed after the base, as text; that of the last manifest is kept."""
+        overlays = self.streams.overlay, self.operators.overlay, self.lists.overlay
+        last = _encoded.last
+        if any(one is not other for one, other in zip(last[0], overlays, strict=True)):
+            _encoded.last = last = overlays, Records(*overlays).text()
+        return last[1]
 
     def encode(self) -> bytes:
         """The bytes of the manifest's file."""
         return seal(_KIND, _VERSION, self.as_json())
 
     @staticmethod
-    def decode(data: bytes, name: str) -> Manifest:
-        """The inverse; `CorruptStore` names the file `name`."""
+    def decode(data: bytes, name: str, base: Callable[[str], Records] = lambda _: Records()) -> Manifest:
+        """The inverse; `CorruptStore` names the file `name`. `base` reads the records at rest."""
         body = unseal(_KIND, _VERSION, data, name)
         try:
-            return Manifest.from_json(body)
+            return Manifest.from_json(body, base)
         except (TypeError, KeyError, AttributeError) as error:
             raise CorruptStore(
                 f"the manifest '{name}' does not hold what a manifest holds: {error}"
@@ -130,6 +213,7 @@ class ManifestLog:
         self._last_number: int | None = None
         self._newest: Manifest | None = None
         self._attempted: int | None = None
+        self._bases: dict[str, Records] = {}
 
     def latest(self) -> Manifest | None:
         """The newest manifest; None in an empty home. Lists once, then searches for newer ones each time."""
@@ -209,10 +293,16 @@ class ManifestLog:
         return {int(name[len(PINNED) + 1 : -len(".json")]): name for name in names}
 
     def _read(self, name: str, epoch: int) -> Manifest:
-        manifest = Manifest.decode(self._store.read(name), name)
+        manifest = Manifest.decode(self._store.read(name), name, self._base)
         if manifest.epoch != epoch:
             raise CorruptStore(f"the manifest '{name}' is of epoch {manifest.epoch}")
         return manifest
+
+    def _base(self, name: str) -> Records:
+        """The records at rest in a file; those of the last file that was read are kept."""
+        if name not in self._bases:
+            self._bases = {name: Records.decode(self._store.read(name), name)}
+        return self._bases[name]
 
 
 def pinned_name(epoch: int) -> str:

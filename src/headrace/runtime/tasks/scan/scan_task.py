@@ -21,9 +21,8 @@ from headrace.connectors.records.ingest_record import ALL, PUNCTUATION
 from headrace.observation import OperatorObservation
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import ints
-from headrace.operators.base.operator import SLOT
+from headrace.operators.base.operator import SLOT, Operator
 from headrace.operators.base.query_failures import QueryFailure, of_query
-from headrace.operators.families.family import state_name
 from headrace.operators.families.harvest import ScanOutput, gathered
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.backfill.pane_backfill import backfilled_panes
@@ -40,9 +39,9 @@ from headrace.runtime.messages.task_messages import (
     ScanReceipt,
     Split,
 )
-from headrace.runtime.plan import union_streams
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.plan.user_functions import callable_by_name
+from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.tasks.scan.archive_writer import Archiving
 from headrace.runtime.tasks.scan.column_pruning import columns_of, columns_read
 from headrace.runtime.tasks.scan.deduplicate import encode_keys, max_event_time_of, open_keys
@@ -66,7 +65,7 @@ _MANY_ROWS: Final = 1 << 13
 def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
     """Read the message's splits; yield (state task, blob) for each state task, also without rows."""
     store = LocalStore(message.root)
-    with collector_disabled(len(message.operators) >= MANY):
+    with collector_disabled(message.operators.followers or len(message.operators.named) >= MANY):
         plan = load_plan(store, message.plan)
         task = _ScanTask(store, plan, message)
         started = time.perf_counter()
@@ -91,6 +90,7 @@ class _Folded:
 class _ScanTask:
     def __init__(self, store: Store, plan: EpochPlan, message: ScanMessage) -> None:
         self._store, self._plan, self._message = store, plan, message
+        self._index = index_of(plan)
         self._streams: dict[str, StreamTask] = {}
         self._unions: dict[str, list[Timed]] = {}
         self._read_by: dict[str, frozenset[str]] = {}
@@ -125,8 +125,7 @@ class _ScanTask:
 
     def _open(self, name: str) -> StreamTask:
         definition = self._plan.streams[name]
-        operators = [self._plan.operators[id_] for id_ in self._message.operators]
-        readers = [operator for operator in operators if operator.stream == name]
+        readers = self._readers(name)
         channels = {operator.id: self._plan.planned[operator.id].channel for operator in readers}
         unions, watch = self._feeds_of(name), self._watch(definition)
         columns = columns_read(
@@ -176,6 +175,14 @@ class _ScanTask:
             RejectWriter(),
         )
 
+    def _readers(self, stream: str) -> list[Operator]:
+        """The operators of a stream that take part."""
+        return [
+            operator
+            for operator in self._index.readers.get(stream, ())
+            if operator.id in self._message.operators
+        ]
+
     def _is_copied(self, definition: StreamDefinition) -> bool:
         """Whether the task copies the stream's rows to the archive."""
         return definition.archive == "copy" and not self._message.replay
@@ -201,10 +208,9 @@ class _ScanTask:
     def _feeds_of(self, name: str) -> list[UnionFeed]:
         """The unions that have the stream as input; the scan groups of a union fold the rows of all its inputs."""
         feeds = []
-        for union, number, union_input in union_streams.unions_with(self._plan.streams, name):
+        for union, number, union_input in self._index.unions_with.get(name, ()):
             if union not in self._unions:
-                operators = [self._plan.operators[id_] for id_ in self._message.operators]
-                readers = [operator for operator in operators if operator.stream == union]
+                readers = self._readers(union)
                 relations = {r: self._relation(r) for operator in readers for r in operator.relations}
                 self._unions[union] = timed(
                     readers, relations, self._message.row_layout_states, self._message.isolated
@@ -282,9 +288,9 @@ class _ScanTask:
                 deltas[section] = _within_capacity(gathered(tables))
             except Exception as failure:  # noqa: BLE001 - of any kind: it is that state's
                 reason, state = of_query(failure), section.partition("/")[0]
-                for name in self._message.operators:
-                    if state_name(self._plan.operators[name]) == state:
-                        failures[name] = QueryFailure(reason, name in self._message.isolated)
+                for operator in self._index.by_state.get(state, ()):
+                    if operator.id in self._message.operators:
+                        failures[operator.id] = QueryFailure(reason, operator.id in self._message.isolated)
         return deltas
 
     def _write(self, name: str, stream: StreamTask) -> Written:

@@ -6,7 +6,9 @@ The choice is size-tiered, so that a row is rewritten a logarithmic number of ti
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -20,21 +22,29 @@ Owners: TypeAlias = Sequence[tuple[StateOwner, Advance]]
 
 FAN_IN: Final = 6
 """Runs of one level that are merged into one of the next."""
+_SMALL: Final = 1 << 16
+"""Bytes of runs that are merged whatever the others."""
 
 
 def due_for_merge(runs: Sequence[RunRef]) -> tuple[str, ...]:
-    """Names of the runs to merge now: a full level, and every lower level with it.
+    """Names of the runs to merge now: a full level, and every lower level with it, but for runs that dwarf the others.
+
+    Among ten thousand states few get rows: the run that has them all waits until the others are a sixth of it together.
 
     >>> due_for_merge([RunRef(str(n), 0, 256, 0, 10) for n in range(5)])
     ()
+    >>> due_for_merge([RunRef(str(n), 0, 256, 0, 1 << (n + 16)) for n in (9, 0, 0, 1, 1, 2)])
+    ('0', '0', '1', '1', '2')
     """
-    levels: dict[int, list[str]] = {}
-    for run in runs:
-        levels.setdefault(run.level, []).append(run.name)
-    full = [level for level, names in levels.items() if len(names) >= FAN_IN]
+    levels = Counter(run.level for run in runs)
+    full = [level for level, count in levels.items() if count >= FAN_IN]
     if not full:
         return ()
-    return tuple(name for level, names in sorted(levels.items()) if level <= max(full) for name in names)
+    chosen = sorted((run for run in runs if run.level <= max(full)), key=attrgetter("bytes"))
+    while len(chosen) > 1 and chosen[-1].bytes > FAN_IN * max(_SMALL, sum(run.bytes for run in chosen[:-1])):
+        chosen.pop()
+    names = {run.name for run in chosen}
+    return tuple(run.name for run in runs if run.name in names) if len(chosen) > 1 else ()
 
 
 def due_for_review(runs: Sequence[RunRef], epoch: int) -> list[tuple[str, ...]]:

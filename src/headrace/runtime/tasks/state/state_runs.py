@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import KeysView, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +13,7 @@ from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import SLOT, Operator, Sections
 from headrace.operators.families.family import QueryRowCounts, number_of, state_name
 from headrace.operators.families.harvest import gathered
-from headrace.runtime.home.run_cache import open_run, query_row_counts_of
+from headrace.runtime.home.run_cache import of_run, open_run, query_row_counts_of
 from headrace.runtime.messages.exchange_blob import by_state
 from headrace.runtime.messages.task_messages import RunRef
 from headrace.store.files.filesystem import Store
@@ -32,6 +32,14 @@ class TaskRun:
     def rows(self) -> int:
         """Rows of all sections."""
         return sum(table.num_rows for table in self.sections.values())
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all sections, in memory."""
+        if not self.covers_task:
+            return sum(table.nbytes for table in self.sections.values())
+        total = lambda: sum(table.nbytes for table in self.sections.values())  # noqa: E731 - computed once
+        return of_run(self.store, self.ref.name, "bytes", total)
 
     def share_of_others(self, alive: Mapping[str, Ints | None]) -> float:
         """The share of the rows that belongs to operators that are not `alive`, a result of `query_numbers_of`."""
@@ -52,30 +60,37 @@ class TaskRun:
             return QueryRowCounts.of(self.sections[section])
         return query_row_counts_of(self.store, self.ref.name, section)
 
-    @property
-    def states(self) -> Iterable[str]:
-        """The names of the states that have rows."""
-        return self._by_state
-
     def of(self, state: str) -> Sections:
         """The sections of one state."""
         return self._by_state.get(state, {})
 
+    @property
+    def states(self) -> KeysView[str]:
+        """The states with rows."""
+        return self._by_state.keys()
+
     @cached_property
     def _by_state(self) -> Mapping[str, Sections]:
-        return by_state(self.sections)
+        if not self.covers_task:
+            return by_state(self.sections)
+        return of_run(self.store, self.ref.name, "states", lambda: by_state(self.sections))
 
 
-def with_families(run: TaskRun, operators: Mapping[str, Operator]) -> TaskRun:
+def with_families(run: TaskRun, operators: Mapping[str, Operator], plan: str) -> TaskRun:
     """The run, with the states of operators that had no family when it was written among those of their families.
 
     It then counts as one that does not cover the task, so it is rewritten by the next merge.
     """
-    alone = [
-        name
-        for name in run.states
-        if (operator := operators.get(name)) is not None and operator.family_key is not None
-    ]
+    alone = of_run(
+        run.store,
+        run.ref.name,
+        f"without families {plan}",  # a plan's file: looked up once for each run
+        lambda: [
+            name
+            for name in run.states
+            if (operator := operators.get(name)) is not None and operator.family_key is not None
+        ],
+    )
     if not alone:
         return run
     moved: dict[str, list[pa.Table]] = {}

@@ -7,7 +7,6 @@ are new; they count once the driver has published their names.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,9 +29,9 @@ from headrace.operators.time_windows.group_punctuation import GroupAdvance
 from headrace.runtime.home import file_names
 from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.home.reject_files import encode_query_rejects
-from headrace.runtime.home.run_cache import bytes_by_state, bytes_of_run, close_state_runs
+from headrace.runtime.home.run_cache import bytes_by_state, close_state_runs, remember
 from headrace.runtime.messages.exchange_blob import ScanBlob, deltas_by_state, in_order
-from headrace.runtime.messages.stream_progress import StreamProgress
+from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.messages.task_messages import (
     RejectsFile,
     ResultsFile,
@@ -43,10 +42,11 @@ from headrace.runtime.messages.task_messages import (
 )
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.plan.user_functions import callable_by_name
-from headrace.runtime.progress import union_progress
 from headrace.runtime.progress.group_progress import group_advance
+from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.progress.punctuation import after_scans
 from headrace.runtime.results.time_merge import PIECE, by_instant
+from headrace.runtime.tasks.state.agenda import agenda_for, due_in, leave, visits
 from headrace.runtime.tasks.state.compaction import (
     Owners,
     before_merge,
@@ -56,6 +56,7 @@ from headrace.runtime.tasks.state.compaction import (
     level_after,
 )
 from headrace.runtime.tasks.state.emission_limits import emission_limits
+from headrace.runtime.tasks.state.round_progress import RoundProgress
 from headrace.runtime.tasks.state.state_runs import (
     TaskRun,
     open_task_run,
@@ -71,15 +72,17 @@ from headrace.time import FOREVER, Instant
 
 _DEAD_SHARE = 0.2
 """A run is rewritten when more than this share of its rows belongs to dropped queries."""
+_MOST_REVIEWED = 64
+"""States of which a review computes what they need; of more, a sample."""
 _LIVE_SHARE = 0.6
 """Runs are rewritten when, on review, less than this share of them is still needed."""
 
 
 def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
-    """Advance every operator over this task's slots."""
+    """Advance the operators that have something to do over this task's slots."""
     started = time.perf_counter()
-    with collector_disabled(len(message.emitted_to) >= MANY):
-        task = StateTask(message, in_order(blobs))
+    with collector_disabled(message.followers or len(message.emitted_to) >= MANY):
+        task = StateTask(message, in_order(blobs), cached=True)
         limits = {} if task.failures else task.emission_limits()
         if not (limits or task.failures):
             task.advance_all()
@@ -96,17 +99,21 @@ def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
 class StateTask:
     """One epoch of a range of slots: it is advanced, merged and written, or only read."""
 
-    def __init__(self, message: StateMessage, blobs: Sequence[ScanBlob]) -> None:
+    def __init__(self, message: StateMessage, blobs: Sequence[ScanBlob], *, cached: bool = False) -> None:
+        """With `cached`, only what is due is visited: see `Agenda`."""
         self._store = LocalStore(message.root)
         self._message, self._blobs = message, blobs
         self._deltas = deltas_by_state(blobs)
         self.plan = load_plan(self._store, message.plan)
+        self._index = index_of(self.plan)
         if message.live is not None:
             close_state_runs(self._store, message.live)
         runs = (open_task_run(self._store, ref, message.low, message.high) for ref in message.runs)
-        self._runs = [with_families(run, self.plan.operators) for run in runs]
+        self._runs = [with_families(run, self.plan.operators, message.plan) for run in runs]
         seen = stream_receipts((blob.receipt for blob in blobs), self.plan)
-        self._progress = after_scans(self.plan.streams, message.streams, seen)
+        self._round = RoundProgress.of(
+            self._index, message, after_scans(self.plan.streams, message.streams, seen)
+        )
         self._state: dict[str, pa.Table] = {}
         self.results: dict[str, pa.Table] = {}
         self.rejected: dict[str, list[Rejected]] = {}
@@ -117,47 +124,22 @@ class StateTask:
         self._seen: dict[str, OperatorObservation] = {}
         self._ledger = Ledger()
         """Time and rows of each state to advance and to merge."""
-        self._advances: dict[tuple[str, Instant, Instant | None, Instant | None], Advance] = {}
-        """By stream, progress, new punctuation and provisional progress: thousands of operators share one."""
         self._replaced: tuple[str, ...] = ()
         self._level = 0
         for blob in blobs:
             for operator, rejected in blob.rejected.items():
                 if rejected:
                     self.rejected.setdefault(operator, []).extend(rejected)
-
-    def _advance(self, operator: Operator) -> Advance:
-        message = self._message
-        stream, emitted_to = operator.stream, message.emitted_to[operator.id]
-        punctuation = message.punctuation.get(operator.id)
-        provisional = message.provisionally_emitted_to.get(operator.id)
-        key = (stream, emitted_to, punctuation, provisional)
-        advance = self._advances.get(key)
-        if advance is None:
-            progress = self._progress.get(stream, StreamProgress())
-            live = punctuation is None and not message.final
-            inputs = union_progress.bounds(self.plan.streams[stream], self._progress) if live else ()
-            if punctuation is None:
-                punctuation = FOREVER if message.final else progress.punctuation
-            punctuation = max(emitted_to, punctuation)
-            ends = emitted_to < punctuation == FOREVER
-            advance = Advance(emitted_to, punctuation, progress.max_event_time, ends, inputs, provisional)
-            self._advances[key] = advance
-        return advance
+        self._agenda = agenda_for(self._index, message) if cached else None
+        self._visited = visits(self._round, self._agenda, self._deltas)
+        """The states to visit, with the operators that take part."""
 
     def emission_limits(self) -> dict[str, Instant]:
         """Operators with too many windows for one epoch, and where they stop in it."""
-        taking = {
-            name: taking_part
-            for name, operators in self._owners().items()
-            if (
-                taking_part := [operator for operator in operators if operator.id in self._message.emitted_to]
-            )
-        }
         limits: dict[str, Instant] = {}
-        for name, operators in taking.items():
+        for name, operators in self._visited.items():
             try:
-                limits |= emission_limits({name: operators}, self._advance, self._runs, self._deltas)
+                limits |= emission_limits({name: operators}, self._round.advance, self._runs, self._deltas)
             except Exception as failure:  # noqa: BLE001 - of any kind: it is theirs
                 self._fail(operators, failure)
         return limits
@@ -176,26 +158,18 @@ class StateTask:
         self.failures |= {operator.id: failed for operator in operators}
 
     def advance_all(self) -> None:
-        """Run the operators that take part."""
+        """Run the operators that are visited."""
         with registered(callable_by_name(self.plan.functions)):
-            for name, operators in self._owners().items():
-                taking = [operator for operator in operators if operator.id in self._message.emitted_to]
+            for name, taking in self._visited.items():
                 with self._ledger.timed(name):
-                    if operators[0].family_key is None:
+                    if taking[0].family_key is None:
                         for operator in taking:
                             self._try((operator,), self.advance, operator)
-                    elif operators[0].on_request is not None:
+                    elif taking[0].on_request is not None:
                         self._try(taking, self._store_selections, name, taking)
                     else:
                         for queries in self._advancing_together(taking):
                             self._try(queries, self._advance_family, name, queries)
-
-    def _owners(self) -> dict[str, list[Operator]]:
-        """The plan's operators by the name of their state."""
-        owners: dict[str, list[Operator]] = {}
-        for operator in self.plan.operators.values():
-            owners.setdefault(state_name(operator), []).append(operator)
-        return owners
 
     def _advancing_together(self, queries: Sequence[Operator]) -> list[list[Operator]]:
         """The queries of a family that advance together, and each isolated one."""
@@ -206,7 +180,8 @@ class StateTask:
     def _advance_family(self, name: str, queries: Sequence[Operator]) -> None:
         """Run the queries of one family, those with the same advance together."""
         made: dict[str, list[pa.Table]] = {}
-        for cohort, advance in cohorts(queries, {query.id: self._advance(query) for query in queries}):
+        due_after = FOREVER
+        for cohort, advance in cohorts(queries, {query.id: self._round.advance(query) for query in queries}):
             rows = np.zeros(len(cohort.queries), np.int64)
             runs: list[Sections] = []
             for run in self._runs:
@@ -234,6 +209,8 @@ class StateTask:
                 for delta in self._deltas.get(name, ())
             ]
             family_step = cohort.advance(runs, deltas, advance)
+            together = cohort.queries[0].together(cohort.queries)
+            due_after = min(due_after, together.due_after([*runs, family_step.state], advance))
             for section, table in family_step.state.items():
                 made.setdefault(section, []).append(table)
                 rows += QueryRowCounts.of(table).among(cohort.numbers)
@@ -245,6 +222,11 @@ class StateTask:
         for section, tables in made.items():
             key = f"{name}/{section}"
             self._state[key] = gathered([self._state[key], *tables] if key in self._state else tables)
+        self._schedule(name, queries, due_after)
+
+    def _schedule(self, name: str, operators: Sequence[Operator], due_after: Instant) -> None:
+        if self._agenda is not None:
+            self._agenda.schedule({name: due_in(self._round, operators, due_after)})
 
     def _store_selections(self, name: str, queries: Sequence[Operator]) -> None:
         """Store the rows of this epoch that pass selections; nothing is emitted."""
@@ -253,6 +235,7 @@ class StateTask:
             self._state[f"{name}/{BITS}"] = bits
         for operator, count in rows.items():
             self._collect(operator, Step(), count)
+        self._schedule(name, queries, FOREVER)
 
     def advance(self, operator: Operator) -> None:
         """Run one operator and collect its step."""
@@ -267,13 +250,15 @@ class StateTask:
             table.num_rows for delta in deltas for table in delta.values()
         )
         self._ledger[operator.id].rows_out += self._collect(operator.id, step, rows)
+        due_after = operator.due_after([*runs, step.state], self._round.advance(operator))
+        self._schedule(operator.id, (operator,), due_after)
 
     def _step(self, operator: Operator, runs: Sequence[Sections], deltas: Sequence[Sections]) -> Step:
         """An operator's step; where its stream promises for single groups, these advance up to their promise."""
         groups = self._groups(operator)
         if groups is None:
-            return operator.advance(runs, deltas, self._advance(operator))
-        return operator.advance_groups(runs, deltas, self._advance(operator), groups)
+            return operator.advance(runs, deltas, self._round.advance(operator))
+        return operator.advance_groups(runs, deltas, self._round.advance(operator), groups)
 
     def _groups(self, operator: Operator) -> GroupAdvance | None:
         """The advance of groups whose punctuation is beyond their stream's."""
@@ -282,7 +267,7 @@ class StateTask:
             or operator.id in self._message.resting
             or self._message.final
         )
-        promised = {} if is_fixed else self._progress.get(operator.stream, StreamProgress()).groups
+        promised = {} if is_fixed else self._round.now.progress(operator.stream).groups
         before = self._message.group_punctuations.get(operator.id, {})
         return group_advance(operator, self.plan.streams[operator.stream].progress, before, promised)
 
@@ -319,29 +304,21 @@ class StateTask:
         A run with many rows of dropped queries is merged too: dropping a query frees its state. So is a run whose rows have
         mostly expired or were superseded.
         """
-        alive = self._owners()
-        queries = query_numbers_of(alive)
         chosen = set(due_for_merge([run.ref for run in self._runs if run.covers_task]))
-        chosen |= {
-            run.ref.name
-            for run in self._runs
-            if not run.covers_task or run.share_of_others(queries) > _DEAD_SHARE
-        }
+        chosen |= self._dead()
         complete = {run.ref.name: run for run in self._runs if run.covers_task}
         for pair in due_for_review([run.ref for run in complete.values()], self._message.epoch):
-            if self._are_obsolete([complete[name] for name in pair], alive):
+            if self._are_obsolete([complete[name] for name in pair]):
                 chosen |= set(pair)
         if not chosen:
             return
         merging, before = [run for run in self._runs if run.ref.name in chosen], dict(self._state)
-        for name, operators in alive.items():
+        for name, operators in self._stored_in(merging):
             with self._ledger.timed(name):
                 try:
                     self._merge(name, merging, operators)
                 except Exception as failure:  # noqa: BLE001 - of any kind: it is theirs
-                    self._fail(
-                        [query for query in operators if query.id in self._message.emitted_to], failure
-                    )
+                    self._fail([query for query in operators if self._round.takes_part(query.id)], failure)
                     self._state = before  # the runs are merged in a later epoch
                     return
         self._level = level_after(
@@ -350,19 +327,58 @@ class StateTask:
         )
         self._replaced = tuple(run.ref.name for run in merging)
 
-    def _are_obsolete(self, runs: Sequence[TaskRun], alive: Mapping[str, Sequence[Operator]]) -> bool:
-        """Whether a merge of these runs would keep little of them."""
-        needed = 0
-        for name, operators in alive.items():
+    def _dead(self) -> set[str]:
+        """Runs with slots of other tasks, and those with many rows of dropped queries; a plan's runs are checked once."""
+        checked = set() if self._agenda is None else self._agenda.checked
+        unchecked = [run for run in self._runs if run.ref.name not in checked or not run.covers_task]
+        queries = query_numbers_of(self._index.by_state) if unchecked else {}
+        dead = {
+            run.ref.name
+            for run in unchecked
+            if not run.covers_task or run.share_of_others(queries) > _DEAD_SHARE
+        }
+        checked.update(run.ref.name for run in unchecked)
+        checked.difference_update(dead)
+        return dead
+
+    def _stored_in(self, runs: Sequence[TaskRun]) -> list[tuple[str, Sequence[Operator]]]:
+        """The states with rows in runs or in this epoch's, in the plan's order, with their operators."""
+        by_state = self._index.by_state
+        states = {state for run in runs for state in run.states} | set(bytes_by_state(self._state))
+        return [(name, by_state[name]) for name in self._index.in_order(states)]
+
+    def _are_obsolete(self, runs: Sequence[TaskRun]) -> bool:
+        """Whether a merge of these runs would keep little of them.
+
+        States that rest since the runs were written need all of it; of many others a sample is looked up.
+        """
+        since = min(run.ref.epoch for run in runs)
+        states = self._stored_in(runs)
+        if self._agenda is not None:
+            states = [state for state in states if not self._agenda.rests_since(state[0], since)]
+        every = -(-len(states) // _MOST_REVIEWED) or 1
+        obsolete = 0
+        for name, operators in states[self._message.epoch % every :: every]:
             with self._ledger.timed(name):
                 owners = self._owning(operators)
                 try:
-                    ready = before_merge(owners, sections_of(runs, name))
-                    needed += sum(table.nbytes for _, table in self._needed(operators, owners, ready))
+                    sections = sections_of(runs, name)
+                    stored = sum(table.nbytes for tables in sections.values() for table in tables)
+                    ready = before_merge(owners, sections)
+                    needed = sum(table.nbytes for _, table in self._needed(operators, owners, ready))
+                    obsolete += every * (stored - needed)
                 except Exception as failure:  # noqa: BLE001 - the merge records whose it is
                     of_query(failure)
                     return False
-        return needed < _LIVE_SHARE * sum(table.nbytes for run in runs for table in run.sections.values())
+        dropped = [
+            table
+            for run in runs
+            for name in run.states - self._index.by_state.keys()
+            for table in run.of(name).values()
+        ]
+        stored = sum(run.bytes for run in runs)
+        needed = stored - obsolete - sum(table.nbytes for table in dropped)
+        return needed < _LIVE_SHARE * stored
 
     def _owning(self, operators: Sequence[Operator]) -> Owners:
         """The owners of one state; rows of each expire by its own advance, and rows of dropped queries have no owner."""
@@ -400,18 +416,16 @@ class StateTask:
 
     def _after(self, operator: Operator) -> Advance:
         """The advance by which an operator's rows expire: up to the instant up to which it has emitted."""
-        if operator.id in self._message.emitted_to:
-            advance = self._advance(operator)
+        if self._round.takes_part(operator.id):
+            advance = self._round.advance(operator)
             return Advance(
                 advance.punctuation,
                 advance.punctuation,
                 advance.max_event_time,
                 input_punctuations=advance.input_punctuations,
             )
-        emitted_to = self._message.resting[operator.id]
-        return Advance(
-            emitted_to, emitted_to, self._progress.get(operator.stream, StreamProgress()).max_event_time
-        )
+        emitted_to = self._round.emitted_to(operator)
+        return Advance(emitted_to, emitted_to, self._round.now.progress(operator.stream).max_event_time)
 
     def write(self) -> StateReceipt:
         """Write state, results and rejects; the receipt names them."""
@@ -431,20 +445,24 @@ class StateTask:
             scans=tuple(blob.receipt for blob in self._blobs) if message.task == 0 else (),
             operators=self._seen,
             work=self._work(),
-            punctuation={name: progress.punctuation for name, progress in self._progress.items()},
+            punctuation={name: progress.punctuation for name, progress in self._round.now.streams.items()},
+            due=self._next_due(),
         )
 
+    def _next_due(self) -> Mapping[Clock, Instant]:
+        if self._agenda is None:
+            return {}
+        leave(self._agenda, self._message)
+        return self._agenda.next_due()
+
     def _work(self) -> dict[str, WorkObservation]:
-        """Time of each state, and its bytes: in runs that stay, and in this epoch's."""
-        stored = Counter(bytes_by_state(self._state))
-        for run in self._runs:
-            if run.ref.name not in self._replaced:
-                sizes = (
-                    bytes_of_run(self._store, run.ref.name)
-                    if run.covers_task
-                    else bytes_by_state(run.sections)
-                )
-                stored.update(sizes)
+        """Time of each state that was visited or merged, and its bytes: in runs that stay, and in this epoch's."""
+        fresh = bytes_by_state(self._state)
+        staying = [run for run in self._runs if run.ref.name not in self._replaced]
+        stored = {
+            name: fresh.get(name, 0) + sum(table.nbytes for run in staying for table in run.of(name).values())
+            for name in self._ledger
+        }
         return self._ledger.seen("state", stored)
 
     def _write_state(self) -> RunRef:
@@ -463,6 +481,8 @@ class StateTask:
         for retention_class, tables in sorted(classes.items()):
             name = file_names.results_run(self._message.epoch, self._message.task)
             self._store.write_once(name, parts(tables, compressed=True, piece=PIECE), durable=False)
+            if not self._index.results_of.keys().isdisjoint(tables):
+                remember(self._store, name, tables)
             facts = {query: _facts(table) for query, table in tables.items()}
             files.append(ResultsFile(name, retention_class, facts))
         return tuple(files)

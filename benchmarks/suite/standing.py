@@ -1,0 +1,210 @@
+"""Standing queries that wait: what an epoch costs by their number, without rows for them and with ten new rows.
+
+All in one process without Spark, so that what is measured is the engine's own work. An idle epoch has one row of a stream
+that no query reads. A busy one has ten rows of the streams that the queries read, and runs until every level has answered.
+The last part mixes all kinds: ten queries of another stream get ten rows, alone and beside thousands that get none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import pyarrow as pa
+
+from benchmarks import folders
+from benchmarks.charts import Curve, Curves
+from benchmarks.fresh_processes import in_each
+from benchmarks.report import Report
+from benchmarks.thresholds import Ratio
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
+from headrace.time import SECOND
+
+KINDS: Final = {
+    "tumbling": "SELECT k, COUNT(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] WHERE x > {i} GROUP BY k",
+    "sliding": "SELECT k, SUM(x) AS n FROM s [RANGE {r} SECONDS SLIDE 5 SECONDS] WHERE x > {i} GROUP BY k",
+    "range": "SELECT k, COUNT(*) AS n FROM s [RANGE {r} SECONDS] WHERE x > {i} GROUP BY k",
+    "rows": "SELECT SUM(x) AS n FROM s [ROWS {r}] WHERE x > {i}",
+    "partitions": "SELECT k, MAX(x) AS n FROM s [PARTITION BY k ROWS {r}] WHERE x > {i} GROUP BY k",
+    "distinct": "SELECT DISTINCT k FROM s [RANGE {r} SECONDS] WHERE x > {i}",
+    "percentile": "SELECT PERCENTILE(x, 0.5) AS n FROM s [RANGE {r} SECONDS SLIDE 5 SECONDS] WHERE x > {i}",
+    "joins": "SELECT s.k, s.x, u.x AS y FROM s [RANGE {r} SECONDS], u [RANGE {r} SECONDS]"
+    " WHERE s.k = u.k AND s.x > {i}",
+    "nested": "SELECT MAX(c.n) AS n FROM (SELECT k, COUNT(*) AS n FROM s [RANGE {r} SECONDS] WHERE x > {i}"
+    " GROUP BY k) AS c",
+    "members": "SELECT k, COUNT(*) AS n FROM s [RANGE {r} SECONDS] WHERE x > {i} AND k IN"
+    " (SELECT k FROM u [RANGE {r} SECONDS]) GROUP BY k",
+}
+"""A query of each kind; no two are equal."""
+NUMBERS: Final = (1, 10, 100, 1000)
+MIXED: Final = (10, 1000, 10_000)
+DEPTHS: Final = (1, 2, 4, 8)
+_STREAMS: Final = ("s", "u", "busy", "quiet")
+_WARM_UP: Final = 3
+_EPOCHS: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Median milliseconds of an epoch without rows for the queries, and from ten rows to the last answer."""
+
+    idle: float
+    busy: float
+
+
+def script(texts: Sequence[str]) -> str:
+    """The statements of a home with four streams and these queries."""
+    streams = [
+        f"CREATE STREAM {name} (k BIGINT, x BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at"
+        for name in _STREAMS
+    ]
+    queries = [f"CREATE QUERY q{number} AS {text}" for number, text in enumerate(texts)]
+    return ";\n".join([*streams, *queries]) + ";"
+
+
+def queries_of(kind: str, count: int) -> list[str]:
+    """So many queries of one kind, or of all kinds in turn."""
+    templates = list(KINDS.values()) if kind == "mixed" else [KINDS[kind]]
+    return [
+        templates[number % len(templates)].format(i=-1 - number, r=10 + number % 50)
+        for number in range(count)
+    ]
+
+
+def chain(depth: int) -> list[str]:
+    """Queries each over the one before, so many levels deep."""
+    texts = ["SELECT k, x, at FROM s WHERE x > -1"]
+    return texts + [f"SELECT k, x, at FROM q{level} WHERE x > -1" for level in range(depth - 1)]
+
+
+def watchers(count: int) -> list[str]:
+    """Queries of the busy stream."""
+    return [
+        f"SELECT k, COUNT(*) AS n FROM busy [RANGE TUMBLING 10 SECONDS] WHERE x > {-1 - number} GROUP BY k"
+        for number in range(count)
+    ]
+
+
+@dataclass(slots=True)
+class Clocked:
+    """A hub without Spark whose streams get rows second by second."""
+
+    hub: Hub
+    second: int = 0
+
+    def push(self, rows: int, *streams: str) -> None:
+        """So many rows of the next second for each of the streams."""
+        self.second += 1
+        for stream in streams:
+            self.hub.push(stream, _rows(self.second, rows))
+
+    def settle(self) -> float:
+        """Milliseconds until nothing is left to do."""
+        started = time.perf_counter()
+        self.hub.loop.drain()
+        return (time.perf_counter() - started) * 1000
+
+    def median_of(self, rows: int, *streams: str) -> float:
+        """Median milliseconds from pushes to the last answer."""
+        times = []
+        for _ in range(_WARM_UP + _EPOCHS):
+            self.push(rows, *streams)
+            times.append(self.settle())
+        return median(times[_WARM_UP:])
+
+
+def _rows(second: int, count: int) -> pa.Table:
+    at = [second * SECOND + number * SECOND // count for number in range(count)]
+    numbers = list(range(count))
+    return pa.table(
+        {
+            "k": pa.array([number % 5 for number in numbers], pa.int64()),
+            "x": pa.array(numbers, pa.int64()),
+            "at": pa.array(at, pa.timestamp("us", tz="UTC")),
+        }
+    )
+
+
+def _measured(texts: Sequence[str], measure: Callable[[Clocked], Any]) -> Any:
+    folder: Path = folders.fresh("standing")
+    with Hub(folder / "home", LocalExecutor(), tasks=2) as hub:
+        hub.execute(script(texts))
+        clocked = Clocked(hub)
+        clocked.push(10, *_STREAMS)
+        clocked.settle()
+        return measure(clocked)
+
+
+def of_kind(kind: str, count: int) -> Cost:
+    """The costs of so many queries of one kind."""
+    return _measured(
+        queries_of(kind, count),
+        lambda clocked: Cost(busy=clocked.median_of(10, "s", "u"), idle=clocked.median_of(1, "quiet")),
+    )
+
+
+def beside(count: int) -> float:
+    """Median milliseconds of an epoch with ten rows for ten queries, `count` with those beside them."""
+    texts = watchers(10) + queries_of("mixed", count - 10)
+    return float(_measured(texts, lambda clocked: clocked.median_of(10, "busy")))
+
+
+def deep(depth: int) -> float:
+    """Median milliseconds from ten rows to the answer of the last of a chain of queries."""
+    return float(_measured(chain(depth), lambda clocked: clocked.median_of(10, "s")))
+
+
+def standing(rows: int, rounds: int) -> Report:
+    """Each kind at each number of queries, then all kinds beside ten; `rows` bounds the numbers of a quick run."""
+    numbers = [number for number in NUMBERS if rows >= 1_000_000 or number <= 100]
+    mixed = [number for number in MIXED if rows >= 1_000_000 or number <= 1000]
+    table: list[dict[str, Any]] = []
+    curves = []
+    ratios = []
+    for kind in KINDS:
+        costs = {}
+        for number in numbers:
+            measured = in_each(rounds, of_kind, kind, number)
+            costs[number] = Cost(
+                median(cost.idle for cost in measured), median(cost.busy for cost in measured)
+            )
+            table.append(_row(kind, number, costs[number]))
+            print(f"  {table[-1]}", flush=True)
+        curves.append(Curve(kind, numbers, [costs[number].busy / number for number in numbers], "ours"))
+        most = numbers[-1]
+        ratios.append(
+            Ratio(f"{kind}: idle epoch, {most:,} queries to 1", costs[most].idle / costs[1].idle, 2, True)
+        )
+    ten = {number: median(in_each(rounds, beside, number)) for number in mixed}
+    for number, spent in ten.items():
+        table.append(_row("ten of them busy", number, Cost(spent, spent)))
+    most = mixed[-1]
+    ratios.append(
+        Ratio(
+            f"ten rows for ten queries: beside {most:,} of all kinds to alone", ten[most] / ten[10], 2, True
+        )
+    )
+    levels = {depth: median(in_each(rounds, deep, depth)) for depth in DEPTHS}
+    table += [_row(f"a chain {depth} deep", depth, Cost(0.0, spent)) for depth, spent in levels.items()]
+    ratios.append(Ratio("a push through a chain of 8 queries to one of 1", levels[8] / levels[1], 2, True))
+    curves.append(Curve("ten busy, others idle", mixed, [ten[number] / number for number in mixed], "ours"))
+    axes = ("standing queries", "ms an epoch a query")
+    picture = Curves("Standing queries with ten new rows", axes, curves, logarithmic=(True, True))
+    notes = [" ".join(str(__doc__).split())]
+    return Report("standing", "Queries that wait", table, ratios, (), "ms", notes, picture=picture)
+
+
+def _row(kind: str, number: int, cost: Cost) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "queries": number,
+        "idle_epoch_ms": round(cost.idle, 2),
+        "idle_ms_a_query": round(cost.idle / number, 4),
+        "ten_rows_ms": round(cost.busy, 2),
+        "ten_rows_ms_a_query": round(cost.busy / number, 4),
+    }

@@ -1,0 +1,70 @@
+"""The frontier of an epoch: the punctuation of every stream, from those of the sources and of operators that lag.
+
+The progress of an internal stream follows: the punctuation of a union is the least of its inputs', that of results what their
+operator has emitted up to, and a live operator emits up to that of its stream. It is computed for the streams that are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.runtime.messages.stream_progress import StreamProgress
+from headrace.runtime.plan import derived_streams, union_streams
+from headrace.runtime.progress import union_progress
+from headrace.runtime.progress.plan_index import PlanIndex
+from headrace.time import BEGINNING, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """Progress that is known, of `streams` and (the instant up to which they have emitted) of `operators`; all else follows."""
+
+    index: PlanIndex
+    streams: Mapping[str, StreamProgress]
+    operators: Mapping[str, Instant]
+    _computed: dict[str, Instant] = field(default_factory=dict)
+
+    def punctuation(self, stream: str) -> Instant:
+        """The punctuation of a stream."""
+        known = self.streams.get(stream)
+        if known is not None:
+            return known.punctuation
+        computed = self._computed.get(stream)
+        if computed is None:
+            computed = self._computed[stream] = self._followed(stream)
+        return computed
+
+    def _followed(self, name: str) -> Instant:
+        stream = self.index.plan.streams.get(name)
+        if stream is None:
+            return BEGINNING
+        if stream.using == union_streams.USING:
+            return min(self.punctuation(part.stream) for part in union_streams.inputs_of(stream))
+        if stream.using != derived_streams.USING:
+            return BEGINNING
+        return derived_streams.result_punctuation(
+            stream, self.emitted_to(derived_streams.operator_of(stream))
+        )
+
+    def emitted_to(self, operator: str) -> Instant:
+        """The instant up to which an operator has emitted."""
+        known = self.operators.get(operator)
+        if known is not None:
+            return known
+        planned = self.index.plan.operators.get(operator)
+        return BEGINNING if planned is None else self.punctuation(planned.stream)
+
+    def now(self, stream: str) -> Instant:
+        """The maximum event time of a stream; of a union, and of a relation's changes, that of the streams they are made of."""
+        known = self.streams.get(stream)
+        if known is not None:
+            return known.max_event_time
+        definition = self.index.plan.streams.get(stream)
+        made_of = () if definition is None else union_progress.made_of(definition)
+        return max(map(self.now, made_of), default=BEGINNING)
+
+    def progress(self, stream: str) -> StreamProgress:
+        """The progress of a stream; of one that follows others, its punctuation and NOW."""
+        known = self.streams.get(stream)
+        return StreamProgress(self.punctuation(stream), self.now(stream)) if known is None else known

@@ -1,0 +1,52 @@
+"""Participants of a round: the operators that are not paused, backfilling or left out. Those that follow are not named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.catalog.catalog import Catalog
+from headrace.runtime.messages.epoch_plan import EpochPlan
+from headrace.runtime.messages.task_messages import Participants
+from headrace.runtime.progress.plan_index import index_of
+from headrace.store.logs.manifest import Manifest
+
+
+@dataclass(slots=True)
+class Pauses:
+    """The paused queries of a catalog, by their operators, looked up once for each position of the query log."""
+
+    position: int = -1
+    paused: frozenset[str] = frozenset()
+
+    def of(self, catalog: Catalog) -> frozenset[str]:
+        """The operators of the paused queries."""
+        if self.position != catalog.position:
+            queries = catalog.queries.values()
+            self.paused = frozenset(query.operator_id for query in queries if query.definition.paused)
+            self.position = catalog.position
+        return self.paused
+
+
+def participants(
+    plan: EpochPlan, manifest: Manifest, paused: Iterable[str], level: int, left_out: frozenset[str]
+) -> Participants:
+    """The operators that take part in the round of a level; `paused` are those of registered queries."""
+    index, absent, named = index_of(plan), set(left_out), set[str]()
+    for owner in paused:
+        absent.update(index.owned_by.get(owner, ()))
+    behind = backfilling(plan, manifest)
+    for name in manifest.operators.moving:
+        if name in plan.operators and name not in absent:
+            takes_part = name not in behind and index.clock_of(plan.operators[name].stream).level >= level
+            (named if takes_part else absent).add(name)
+    return Participants(frozenset(named), True, frozenset(absent))
+
+
+def backfilling(plan: EpochPlan, manifest: Manifest) -> dict[str, int]:
+    """Operators that have not folded all of their stream's archive, with their positions."""
+    return {
+        name: progress.replayed
+        for name, progress in manifest.operators.moving.items()
+        if name in plan.operators and progress.replayed < manifest.length_of(plan.operators[name].stream)
+    }

@@ -1,0 +1,161 @@
+"""Index of an epoch plan: its operators by state and by stream, and what drives each stream, computed once for a plan.
+
+A plan of thousands of operators stays the same from epoch to epoch. So an epoch reads here what it needs, and its cost
+follows the streams that had rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, TypeVar
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.operators.base.operator import Operator
+from headrace.operators.families.family import state_name
+from headrace.runtime.home.lru_cache import Recent
+from headrace.runtime.messages.epoch_plan import EpochPlan
+from headrace.runtime.messages.stream_progress import Clock
+from headrace.runtime.plan import derived_streams, union_streams
+from headrace.runtime.plan.union_streams import NOW_OF, UnionInput, inputs_of
+from headrace.store.logs.committed import CommittedStream
+from headrace.time import Duration
+
+_PLANS: Final = 8
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class PlanIndex:
+    """The operators and streams of a plan by what they share. Every part is computed when it is first read."""
+
+    plan: EpochPlan
+
+    @cached_property
+    def by_state(self) -> Mapping[str, Sequence[Operator]]:
+        """State → the operators that are stored there."""
+        return _grouped((state_name(operator), operator) for operator in self.plan.operators.values())
+
+    @cached_property
+    def _order(self) -> Mapping[str, int]:
+        return {state: number for number, state in enumerate(self.by_state)}
+
+    def in_order(self, states: Collection[str]) -> list[str]:
+        """Those of the states that the plan has, in its order."""
+        return sorted((state for state in states if state in self._order), key=self._order.__getitem__)
+
+    @cached_property
+    def readers(self) -> Mapping[str, Sequence[Operator]]:
+        """Stream → the operators that read it."""
+        return _grouped((operator.stream, operator) for operator in self.plan.operators.values())
+
+    @cached_property
+    def sources(self) -> tuple[StreamDefinition, ...]:
+        """The streams that are input: neither results of queries nor unions."""
+        internal = (derived_streams.USING, union_streams.USING)
+        return tuple(stream for stream in self.plan.streams.values() if stream.using not in internal)
+
+    @cached_property
+    def results_of(self) -> Mapping[str, StreamDefinition]:
+        """Operator → the stream of its results, if queries read it."""
+        return {
+            derived_streams.operator_of(stream): stream
+            for stream in self.plan.streams.values()
+            if stream.using == derived_streams.USING
+        }
+
+    @cached_property
+    def owned_by(self) -> Mapping[str, Sequence[str]]:
+        """The operator of a registered query → the operators of that query."""
+        return _grouped((derived_streams.owner_of(id_), id_) for id_ in self.plan.operators)
+
+    @cached_property
+    def unions_with(self) -> Mapping[str, Sequence[tuple[str, int, UnionInput]]]:
+        """Stream → (union, number, input) for each time it is an input of a union."""
+        return _grouped(
+            (union_input.stream, (stream.name, number, union_input))
+            for stream in self.plan.streams.values()
+            if stream.using == union_streams.USING
+            for number, union_input in enumerate(inputs_of(stream))
+        )
+
+    @cached_property
+    def _clocks(self) -> dict[str, tuple[Clock, Duration]]:
+        return {}
+
+    def clock_of(self, stream: str) -> Clock:
+        """What drives a stream."""
+        return self._clock(stream)[0]
+
+    def behind(self, stream: str) -> Duration:
+        """How far a stream's punctuation is below that of its sources, at least."""
+        return self._clock(stream)[1]
+
+    def _clock(self, name: str) -> tuple[Clock, Duration]:
+        known = self._clocks.get(name)
+        if known is None:
+            known = self._clocks[name] = self._clock_by(self.plan.streams[name])
+        return known
+
+    def _clock_by(self, stream: StreamDefinition) -> tuple[Clock, Duration]:
+        if stream.using == union_streams.USING:
+            inputs = [self._clock(union_input.stream) for union_input in inputs_of(stream)]
+            sources = sorted({source for clock, _ in inputs for source in clock.sources})
+            level = max(clock.level for clock, _ in inputs)
+            return Clock(level, tuple(sources)), min(behind for _, behind in inputs)
+        if stream.using != derived_streams.USING:
+            return Clock(0, (stream.name,)), 0
+        producer = self.plan.operators.get(derived_streams.operator_of(stream))
+        if producer is None:
+            return Clock(1, ()), 0
+        clock, behind = self._clock(producer.stream)
+        return Clock(clock.level + 1, clock.sources), behind + derived_streams.behind(stream)
+
+    @cached_property
+    def levels(self) -> int:
+        """The highest level of a stream that operators read."""
+        return max((self.clock_of(stream).level for stream in self.readers), default=0)
+
+    def downstream(self, operators: Iterable[str]) -> set[str]:
+        """The streams, and unions with them, whose progress depends on that of these operators' results."""
+        found: set[str] = set()
+        waiting = [stream.name for id_ in operators if (stream := self.results_of.get(id_)) is not None]
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += [union for union, _, _ in self.unions_with.get(name, ())]
+                readers = (self.results_of.get(reader.id) for reader in self.readers.get(name, ()))
+                waiting += [stream.name for stream in readers if stream is not None]
+        return found
+
+    def following(self, record: CommittedStream, stream: StreamDefinition) -> CommittedStream:
+        """The record of an internal stream whose progress is that of its inputs, or of its producer."""
+        now_of = (stream.options[NOW_OF],) if NOW_OF in stream.options else ()
+        if stream.using != union_streams.USING:
+            behind, producer = derived_streams.behind(stream), derived_streams.operator_of(stream)
+            return replace(record, producer=producer, behind=behind, now_of=now_of)
+        inputs = tuple(union_input.stream for union_input in inputs_of(stream))
+        return replace(record, inputs=inputs, now_of=now_of or inputs)
+
+
+def _grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, Sequence[_Value]]:
+    groups: dict[_Key, list[_Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in groups.items()}
+
+
+_indexes: Final[Recent[int, PlanIndex]] = Recent(_PLANS)
+"""By the identity of the plan, which its index keeps alive."""
+
+
+def index_of(plan: EpochPlan) -> PlanIndex:
+    """The index of a plan."""
+    index = _indexes.get(id(plan))
+    if index is None:
+        index = PlanIndex(plan)
+        _indexes.put(id(plan), index)
+    return index

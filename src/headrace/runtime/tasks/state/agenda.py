@@ -1,0 +1,171 @@
+"""The agenda of a state task: from which punctuation on each state has something to do without new rows.
+
+An operator that nothing came to, and for which punctuation changes nothing, is not visited. When an operator has been visited
+it knows the next instant at which it is due (`due_after`); the agenda has these instants in a heap for each clock, so that an
+epoch costs what is due in it. It is a cache of the process: it holds for the execution that follows the one which left it,
+and is made afresh, with every state due, after any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Final
+
+from headrace.operators.base.operator import Operator, Sections
+from headrace.operators.families.family import state_name
+from headrace.runtime.home.lru_cache import Recent
+from headrace.runtime.messages.stream_progress import Clock
+from headrace.runtime.messages.task_messages import StateMessage
+from headrace.runtime.progress.plan_index import PlanIndex
+from headrace.runtime.tasks.state.round_progress import RoundProgress
+from headrace.time import BEGINNING, FOREVER, Instant
+
+_TASKS: Final = 64
+
+
+@dataclass(slots=True)
+class Agenda:
+    """When the states of a task are due, in the punctuation of their clock."""
+
+    index: PlanIndex
+    due_at: dict[str, Instant] = field(default_factory=dict)
+    heaps: dict[Clock, list[tuple[Instant, str]]] = field(default_factory=dict)
+    """May have former instants of a state too: `due_at` decides."""
+    execution: str = ""
+    """The execution that left it."""
+    checked: set[str] = field(default_factory=set)
+    """Runs without many rows of dropped queries."""
+    born: int = 0
+    visited: dict[str, int] = field(default_factory=dict)
+    """The epoch in which each state was last visited, since epoch `born`."""
+
+    @staticmethod
+    def of(index: PlanIndex, epoch: int) -> Agenda:
+        """An agenda with every state due at once, in this epoch."""
+        agenda = Agenda(index, born=epoch)
+        agenda.schedule(dict.fromkeys(index.by_state, BEGINNING))
+        return agenda
+
+    def under(self, index: PlanIndex) -> Agenda:
+        """The agenda under another plan: a state whose operators have changed is due at once."""
+        if index is self.index:
+            return self
+        former, self.index = self.index, index
+        self.checked.clear()
+        for state in self.due_at.keys() - index.by_state.keys():
+            del self.due_at[state]
+        changed = (name for name, owners in index.by_state.items() if former.by_state.get(name) != owners)
+        self.schedule(dict.fromkeys(changed, BEGINNING))
+        return self
+
+    def schedule(self, due_at: Mapping[str, Instant]) -> None:
+        """Set the instants from which states are due."""
+        for state, at in due_at.items():
+            if self.due_at.get(state) != at:
+                self.due_at[state] = at
+                clock = self.index.clock_of(
+                    self.index.by_state[state][0].stream
+                )  # all of a state read one stream
+                heappush(self.heaps.setdefault(clock, []), (at, state))
+
+    def due(self, punctuations: Mapping[Clock, Instant]) -> Iterator[str]:
+        """The states that are due at these punctuations; they are no longer scheduled."""
+        for clock, punctuation in punctuations.items():
+            heap = self.heaps.get(clock, [])
+            while heap and heap[0][0] <= punctuation:
+                at, state = heappop(heap)
+                if self.due_at.get(state) == at:
+                    del self.due_at[state]
+                    yield state
+
+    def rests_since(self, state: str, epoch: int) -> bool:
+        """Whether a state was not visited after an epoch: what was needed of it then still is."""
+        return self.born <= epoch and self.visited.get(state, 0) <= epoch
+
+    def next_due(self) -> dict[Clock, Instant]:
+        """The first instant at which a state of each clock is due."""
+        first = {}
+        for clock, heap in self.heaps.items():
+            while heap and self.due_at.get(heap[0][1]) != heap[0][0]:
+                heappop(heap)
+            if heap:
+                first[clock] = heap[0][0]
+        return first
+
+
+_agendas: Final[Recent[tuple[str, int, int], Agenda]] = Recent(_TASKS)
+"""By home and slots."""
+
+
+def agenda_for(index: PlanIndex, message: StateMessage) -> Agenda:
+    """The agenda that the execution before the message's left in this process, or one with every state due.
+
+    It holds for none until it is left again: an execution that fails has changed it.
+    """
+    agenda = _agendas.get(_slots(message))
+    if agenda is None or not message.after or agenda.execution != message.after:
+        return Agenda.of(index, message.epoch)
+    agenda.execution = ""
+    return agenda.under(index)
+
+
+def leave(agenda: Agenda, message: StateMessage) -> None:
+    """Leave the agenda for the execution that follows the message's."""
+    agenda.execution = message.execution
+    _agendas.put(_slots(message), agenda)
+
+
+def _slots(message: StateMessage) -> tuple[str, int, int]:
+    return message.root, message.low, message.high
+
+
+def visits(
+    progress: RoundProgress, agenda: Agenda | None, deltas: Mapping[str, Sequence[Sections]]
+) -> dict[str, list[Operator]]:
+    """The states to visit in a round, in the plan's order, with the operators that take part.
+
+    They are those with rows, those with operators whose progress is their own, and those that are due; without an agenda all.
+    """
+    message, index = progress.message, progress.index
+    own = {state_name(index.plan.operators[name]) for name in message.emitted_to}
+    if not message.followers:
+        states = own
+    elif agenda is None:
+        states = set(index.by_state)
+    else:
+        named = message.punctuation.keys() | message.isolated
+        states = own | {state_name(index.plan.operators[name]) for name in named}
+        states |= {name for name, parts in deltas.items() if any(map(_has_rows, parts))}
+        states |= {state_name(reader) for name in message.moved for reader in index.readers.get(name, ())}
+        clocks = (clock for clock in agenda.heaps if clock.level == message.level)
+        states.update(agenda.due({clock: progress.punctuation_of(clock) for clock in clocks}))
+    visited = {}
+    for name in index.in_order(states):
+        taking_part = [operator for operator in index.by_state[name] if progress.takes_part(operator.id)]
+        if taking_part:
+            visited[name] = taking_part
+    if agenda is not None:
+        agenda.visited.update(dict.fromkeys(visited, message.epoch))
+    return visited
+
+
+def _has_rows(sections: Sections) -> bool:
+    return any(table.num_rows for table in sections.values())
+
+
+def due_in(progress: RoundProgress, operators: Sequence[Operator], due_after: Instant) -> Instant:
+    """When a visited state is due again, by its clock; `due_after` is the first instant for its operators, which advance together.
+
+    At once where their progress is not that of their stream yet.
+    """
+    message, stream = progress.message, operators[0].stream
+    clock = progress.index.clock_of(stream)
+    if not message.followers or clock.level > message.level or not clock.sources:
+        return BEGINNING
+    if any(operator.id in message.emitted_to or operator.id in message.punctuation for operator in operators):
+        return BEGINNING
+    if due_after == FOREVER:
+        return FOREVER
+    return max(due_after + progress.index.behind(stream), progress.punctuation_of(clock) + 1)

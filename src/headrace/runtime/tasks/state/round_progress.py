@@ -1,0 +1,87 @@
+"""Progress in one round of an epoch, as a state task computes it: who takes part, and the advance of each operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.operators.base.operator import Advance, Operator
+from headrace.runtime.messages.stream_progress import Clock, StreamProgress
+from headrace.runtime.messages.task_messages import StateMessage
+from headrace.runtime.plan import union_streams
+from headrace.runtime.progress.frontier import Frontier
+from headrace.runtime.progress.plan_index import PlanIndex
+from headrace.time import FOREVER, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class RoundProgress:
+    """The frontier `now`, and the one `before` the epoch: a stream advances in the round of its level."""
+
+    index: PlanIndex
+    message: StateMessage
+    now: Frontier
+    before: Frontier
+    _advances: dict[tuple[str, Instant, Instant | None, Instant | None], Advance] = field(
+        default_factory=dict
+    )
+    """By stream, progress, new punctuation and provisional progress: thousands of operators share one."""
+
+    @staticmethod
+    def of(index: PlanIndex, message: StateMessage, after: Mapping[str, StreamProgress]) -> RoundProgress:
+        """The progress of a message's round; `after` is that of its streams after the scans."""
+        operators = {**message.resting, **message.emitted_to}
+        origin = message.origin
+        if origin is None:
+            before = Frontier(index, message.streams, operators)
+        else:
+            streams = {name: StreamProgress(at) for name, at in origin.streams.items()}
+            before = Frontier(index, streams, origin.operators)
+        return RoundProgress(index, message, Frontier(index, after, operators), before)
+
+    def takes_part(self, operator: str) -> bool:
+        """Whether an operator takes part."""
+        message = self.message
+        return operator in message.emitted_to or (message.followers and operator not in message.resting)
+
+    def emitted_to(self, operator: Operator) -> Instant:
+        """The instant up to which an operator has emitted."""
+        for own in (self.message.emitted_to, self.message.resting):
+            if operator.id in own:
+                return own[operator.id]
+        return self.before.punctuation(operator.stream)
+
+    def punctuation(self, stream: str) -> Instant:
+        """The punctuation of a stream in this round."""
+        advances = self.index.clock_of(stream).level <= self.message.level
+        return (self.now if advances else self.before).punctuation(stream)
+
+    def punctuation_of(self, clock: Clock) -> Instant:
+        """The punctuation of the sources of a clock."""
+        return min((self.now.punctuation(source) for source in clock.sources), default=FOREVER)
+
+    def advance(self, operator: Operator) -> Advance:
+        """The advance of an operator that takes part."""
+        message = self.message
+        stream, emitted_to = operator.stream, self.emitted_to(operator)
+        punctuation = message.punctuation.get(operator.id)
+        provisional = message.provisionally_emitted_to.get(operator.id)
+        key = (stream, emitted_to, punctuation, provisional)
+        advance = self._advances.get(key)
+        if advance is None:
+            inputs = self._inputs(stream) if punctuation is None and not message.final else ()
+            if punctuation is None:
+                punctuation = FOREVER if message.final else self.punctuation(stream)
+            punctuation = max(emitted_to, punctuation)
+            ends = emitted_to < punctuation == FOREVER
+            max_event_time = self.now.progress(stream).max_event_time
+            advance = Advance(emitted_to, punctuation, max_event_time, ends, inputs, provisional)
+            self._advances[key] = advance
+        return advance
+
+    def _inputs(self, stream: str) -> tuple[Instant, ...]:
+        """The punctuation of each input of a union; none for other streams."""
+        definition = self.index.plan.streams[stream]
+        if definition.using != union_streams.USING:
+            return ()
+        return tuple(self.punctuation(part.stream) for part in union_streams.inputs_of(definition))

@@ -1,0 +1,77 @@
+"""Records at rest: the progress of streams and operators that follow others, and the lists that such streams rarely extend.
+
+They are in a file that many manifests name, the *base*, so that ten thousand queries that wait add nothing to a manifest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headrace.store.files.envelope import seal, unseal
+from headrace.store.logs.committed import (
+    CommittedStream,
+    OperatorProgress,
+    operators_from_json,
+    operators_to_json,
+)
+from headrace.store.logs.layers import Layers
+from headrace.store.logs.radix_list import RadixList
+
+_KIND: Final = "records at rest"
+_VERSION: Final = 1
+
+
+def _follows(_name: str, record: CommittedStream | OperatorProgress) -> bool:
+    return bool(record.follows)
+
+
+def _is_internal(name: str, _listed: RadixList) -> bool:
+    """Whether a list is of an internal stream, whose name begins with @, or of one query."""
+    return ":@" in name or name.startswith("failures:")
+
+
+NO_STREAMS: Final[Layers[CommittedStream]] = Layers(_follows)
+NO_OPERATORS: Final[Layers[OperatorProgress]] = Layers(_follows)
+NO_LISTS: Final[Layers[RadixList]] = Layers(_is_internal)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of streams, operators and lists by name."""
+
+    streams: Mapping[str, CommittedStream] = field(default_factory=dict)
+    operators: Mapping[str, OperatorProgress] = field(default_factory=dict)
+    lists: Mapping[str, RadixList] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values; see `from_json`."""
+        return {
+            "streams": {name: stream.as_json() for name, stream in self.streams.items()},
+            "operators": operators_to_json(self.operators),
+            "lists": {name: radix_list.as_json() for name, radix_list in self.lists.items()},
+        }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Records:
+        """The inverse of `as_json`."""
+        return Records(
+            {name: CommittedStream.from_json(stream) for name, stream in value["streams"].items()},
+            operators_from_json(value["operators"]),
+            {name: RadixList.from_json(radix_list) for name, radix_list in value["lists"].items()},
+        )
+
+    def text(self) -> str:
+        """The JSON values as text: a manifest has it as one value, so records that did not change are not encoded again."""
+        return json.dumps(self.as_json(), separators=(",", ":"))
+
+    def encode(self) -> bytes:
+        """The bytes of a base's file."""
+        return seal(_KIND, _VERSION, self.as_json())
+
+    @staticmethod
+    def decode(data: bytes, name: str) -> Records:
+        """The inverse; `CorruptStore` names the file `name`."""
+        return Records.from_json(unseal(_KIND, _VERSION, data, name))
