@@ -142,7 +142,9 @@ def test_only_one_process_writes_a_home_but_others_may_look(tmp_path) -> None:
         "name,state,answered_to,complete_since,owner,tags,query\ndear,live,2024-01-01T00:01:05Z,,,,"
         in looked.stdout
     )
-    changed = headrace("shell", "--home", home, "-e", "DROP QUERY dear;")  # sent to the process that runs the home
+    changed = headrace(
+        "shell", "--home", home, "-e", "DROP QUERY dear;"
+    )  # sent to the process that runs the home
     assert changed.returncode == 0, changed.stderr
     assert "there is no query 'dear'" in headrace("shell", "--home", home, "-e", "INVOKE dear").stderr
     ended(running, signal.SIGINT)
