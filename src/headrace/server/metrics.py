@@ -92,7 +92,7 @@ class HubMetrics:
     def _streams(self) -> Iterator[Metric]:
         manifest, now = self._hub.home.latest(), self._hub.loop.engine.clock()
         committed = {
-            stream.name: manifest.streams[stream.name]
+            stream.name: manifest.stream(stream.name)
             for stream in self._hub.catalog.streams.values()
             if stream.name in manifest.streams
         }
