@@ -16,7 +16,7 @@ import psutil
 import pyspark
 import pytest
 
-from headrace.runtime.spark.java import find_java, make_java_home
+from benchmarks.environments import java_home
 from headrace.time import SECOND
 from tests.runtime.rig import Rig, answers, cut, expected, faults_once_tidy, made_rows
 from tests.runtime.victim import QUERIES_OF_VICTIM
@@ -32,7 +32,7 @@ class Cluster:
     def __init__(self, folder: Path, opened: ExitStack) -> None:
         self.environment = {
             **os.environ,
-            "JAVA_HOME": str(make_java_home(find_java(), folder / "java")),
+            "JAVA_HOME": str(java_home()),
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_WORKER_DIR": str(folder / "workers"),

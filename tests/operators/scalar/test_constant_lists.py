@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from headrace.language.render.expression_text import render_expression
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,6 +35,7 @@ from headrace.reference.scalar import evaluate as evaluated_one_by_one
 from headrace.runtime.plan.plan_classes import codec
 from headrace.schema import Schema, Type
 from tests.language.catalog import Catalog
+from tests.language.rendering.expression_text import render_expression
 
 ROWS = pa.table(
     {

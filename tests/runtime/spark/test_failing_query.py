@@ -20,14 +20,15 @@ BROKEN = textwrap.dedent(
     if os.environ.get("BROKEN_KERNEL"):
         from headrace.operators.row_windows.tuple_windows import TupleSlides
 
-        advance = TupleSlides.advance
+        def failing(advance):
+            def fails(self, *arguments):
+                if arguments[-1].max_event_time >= 100_000_000:
+                    raise ValueError(f"no kernel works in a worker: {os.getpid() != int(os.environ['DRIVER'])}")
+                return advance(self, *arguments)
+            return fails
 
-        def fails(self, runs, deltas, step):
-            if step.max_event_time >= 100_000_000:
-                raise ValueError(f"no kernel works in a worker: {os.getpid() != int(os.environ['DRIVER'])}")
-            return advance(self, runs, deltas, step)
-
-        TupleSlides.advance = fails
+        TupleSlides.advance = failing(TupleSlides.advance)
+        TupleSlides.advance_family = failing(TupleSlides.advance_family)
     """
 )
 
