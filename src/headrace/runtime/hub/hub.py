@@ -85,13 +85,18 @@ class Hub(Pipeline):
 
     # -- statements --------------------------------------------------------------------------------------------------
 
-    def execute(self, script: str, *, zone: str | None = None) -> list[Outcome]:
-        """Run statements ended by `;`. Raises `UserError` with line and column; statements before it have taken effect.
+    def execute(self, script: str) -> list[Outcome]:
+        """Run statements ended by `;`. Raises `UserError` with line and column; statements before it have taken effect."""
+        self.require_open()
+        return self._statements.execute(script)
 
-        `zone`: the time zone of this script's literals; without it the hub's, which SET TIME ZONE sets.
+    def execute_or_refuse(self, script: str, *, zone: str = "UTC") -> list[Outcome]:
+        """Run a script of a client: a mistake in a definition leaves none of its definitions.
+
+        `zone`: the time zone of its literals; SET TIME ZONE in it ends with it.
         """
         self.require_open()
-        return self._statements.execute(script, zone)
+        return self._statements.execute_or_refuse(script, zone)
 
     def carry_out(self, statement: Statement, script: str) -> Outcome:
         """Run one parsed statement of a script. Raises `UserError` with its place in the script."""

@@ -27,6 +27,20 @@ _OF_QUERIES: Final = (
     stmt.PauseQuery,
     stmt.ResumeQuery,
 )
+_DEFINITIONS: Final = (
+    *_OF_QUERIES,
+    stmt.CreateStream,
+    stmt.CreateRelation,
+    stmt.SetWindow,
+    stmt.SetStream,
+    stmt.Drop,
+    stmt.RefreshRelation,
+)
+
+
+def is_definition(statement: stmt.Statement) -> bool:
+    """Whether a statement changes the catalog by entries that can wait for others."""
+    return isinstance(statement, _DEFINITIONS)
 
 
 def changes_one_query(statement: stmt.Statement) -> bool:
@@ -61,8 +75,8 @@ def refuse_unreadable(name: str, query: Query) -> None:
             check_names(node.query)
 
 
-class QueryChanges:
-    """Changes of queries that wait for the query log. One thread at a time."""
+class CatalogChanges:
+    """Changes of the catalog that wait for the query log. One thread at a time."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -72,6 +86,8 @@ class QueryChanges:
         """The catalog when the last change began to wait, and the same with all that wait."""
         self._read: set[str] = set()
         """The queries that waiting ones read, in lower case."""
+        self._indivisible = False
+        """Whether all that wait has to be logged together."""
 
     @property
     def catalog(self) -> Catalog:
@@ -89,14 +105,14 @@ class QueryChanges:
             with self._pipeline.loop.lock, outcome_unless_known("absent"):
                 self._pipeline.loop.engine.find_out()
 
-    def log(self, entry: Mapping[str, Any], query: Query | None = None) -> None:
-        """Log a change, or let it wait for its neighbours; `query` is the bound query of a registration."""
+    def log(self, *entries: Mapping[str, Any], query: Query | None = None) -> None:
+        """Log changes together, or let them wait for their neighbours; `query` is the bound query of a registration."""
         if self._waiting is None:
-            self._pipeline.log(entry)
+            self._pipeline.log(*entries)
             return
-        after = self.catalog.apply(entry)
+        after = self.catalog.apply_all(entries)
         self._seen, self._tentative = self._pipeline.catalog, after
-        self._waiting.append(entry)
+        self._waiting += entries
         if query is not None:
             self._read |= names_read(query)
 
@@ -118,21 +134,25 @@ class QueryChanges:
             self._waiting = None
 
     @contextmanager
-    def all_or_none(self) -> Iterator[None]:
-        """As `together`, but where the block ends with an error none of the changes is made."""
-        self._waiting = []
+    def all_or_none(self, *, tentative: bool = False) -> Iterator[None]:
+        """As `together`, but where the block ends with an error none of the changes is made; `tentative`: nor else."""
+        self._waiting, self._indivisible = [], True
         try:
             yield
-            self.flush()
+            if not tentative:
+                self.flush()
         finally:
-            self._waiting = None
+            self._waiting, self._indivisible = None, False
             self._read.clear()
 
     def readers(self, name: str) -> list[str]:
         """The queries that read a query. Queries are searched one by one only when there are some."""
         standing = self.catalog.require_query(name)
         if name.lower() in self._read or (self._waiting and self._is_read(standing.operator_id)):
-            self.flush()  # among those that wait are readers, or readers are dropped
+            # Among those that wait are readers, or readers are dropped.
+            if self._indivisible:
+                return show.users_of(self.catalog, "query", name)
+            self.flush()
         if not self._is_read(standing.operator_id):
             return []
         return show.users_of(self.catalog, "query", name)

@@ -33,7 +33,12 @@ from headrace.runtime.plan.epoch_planner import operator_of
 from headrace.runtime.plan.update_guards import refuse_if_joined_by_changelog
 from headrace.runtime.statements import bulk_changes
 from headrace.runtime.statements.alter_window import with_window
-from headrace.runtime.statements.change_batch import QueryChanges, changes_one_query, refuse_unreadable
+from headrace.runtime.statements.change_batch import (
+    CatalogChanges,
+    changes_one_query,
+    is_definition,
+    refuse_unreadable,
+)
 from headrace.runtime.statements.definition_diff import differences
 from headrace.runtime.statements.outcome import Outcome, moved
 from headrace.runtime.statements.query_choice import chosen
@@ -61,7 +66,7 @@ class Statements:
         self._pipeline, self._check_source, self._report_sinks = pipeline, check_source, report_sinks
         self._one_script = threading.RLock()
         """One script at a time: changes of another thread do not wait for this one's."""
-        self._changes = QueryChanges(pipeline)
+        self._changes = CatalogChanges(pipeline)
         self._zone = "UTC"
         self._actions: dict[type, Callable[[Any], Outcome]] = {
             stmt.CreateStream: self._create_stream,
@@ -82,25 +87,33 @@ class Statements:
             stmt.Invoke: self._invoke,
         }
 
-    def execute(self, script: str, zone: str | None = None) -> list[Outcome]:
-        """All statements of a script, in order. A parse error anywhere stops it before the first takes effect.
-
-        With a `zone` the script begins in it, and its SET TIME ZONE ends with it.
-        """
-        with collector_disabled(len(script) >= _LONG_SCRIPT), self._in_zone(zone):
+    def execute(self, script: str) -> list[Outcome]:
+        """All statements of a script, in order. A parse error anywhere stops it before the first takes effect."""
+        with collector_disabled(len(script) >= _LONG_SCRIPT):
             return self.carry_out_all(parse_script(script, self._zone), script)
 
     @contextmanager
-    def _in_zone(self, zone: str | None) -> Iterator[None]:
-        if zone is None:
-            yield
-            return
+    def _in_zone(self, zone: str) -> Iterator[None]:
+        """Literals of a block in a zone of its own."""
         with self._one_script:
             before, self._zone = self._zone, zone
             try:
                 yield
             finally:
                 self._zone = before
+
+    def execute_or_refuse(self, script: str, zone: str) -> list[Outcome]:
+        """As `execute`, but a mistake in a definition leaves none of the script's definitions.
+
+        Definitions alone are one entry of the log. Where other statements are between them, all are checked first.
+        """
+        with collector_disabled(len(script) >= _LONG_SCRIPT), self._in_zone(zone):
+            statements = parse_script(script, zone)
+            definitions = [statement for statement in statements if is_definition(statement)]
+            is_mixed = len(definitions) < len(statements)
+            with self._one_script, self._changes.all_or_none(tentative=is_mixed):
+                outcomes = [self.carry_out(statement, script) for statement in definitions]
+            return self.carry_out_all(statements, script) if is_mixed else outcomes
 
     def carry_out_all(self, statements: Iterable[stmt.Statement], script: str) -> list[Outcome]:
         """Statements in order; changes of queries that follow one another are logged and planned together."""
@@ -209,13 +222,13 @@ class Statements:
         self._free(definition.name, existing, definition, replacing)
         require_name("stream", definition.name)
         require_usable(definition)
-        entries: list[dict[str, Any]] = [{"do": "create_stream", "stream": to_json(definition)}]
+        dropped: list[dict[str, Any]] = []
         if existing is not None and _rows_of(existing) != _rows_of(definition):
             self._refuse_if_read("stream", definition.name)
-            entries.insert(0, {"do": "drop", "kind": "stream", "name": definition.name})
+            dropped = [{"do": "drop", "kind": "stream", "name": definition.name}]
         if not is_frame:
             self._check_source(definition)
-        self._pipeline.log(*entries)
+        self._changes.log(*dropped, {"do": "create_stream", "stream": to_json(definition)})
         message = f"stream {definition.name} created"
         return Outcome("create", definition.name, message, warning=not_there_yet(definition))
 
@@ -265,7 +278,7 @@ class Statements:
         plan, store = self._pipeline.loop.engine.plan, self._pipeline.home.store
         refuse_if_joined_by_changelog(self._catalog, plan, store, definition.name, table)
         file = save_relation(store, definition.name, version, table)
-        self._pipeline.log({"do": "put_relation", "relation": to_json(definition), "file": file})
+        self._changes.log({"do": "put_relation", "relation": to_json(definition), "file": file})
         return Outcome(
             "create", definition.name, f"relation {definition.name} {verb}, {table.num_rows:,} rows"
         )
@@ -305,7 +318,7 @@ class Statements:
         require_few_windows(definition, query)
         operator_of(catalog, CatalogQuery(definition, catalog.position))
         if definition != existing:
-            self._changes.log({"do": "put_query", "query": to_json(definition)}, query)
+            self._changes.log({"do": "put_query", "query": to_json(definition)}, query=query)
 
     def _alter(self, statement: stmt.AlterQuery) -> Outcome:
         existing = self._catalog.require_query(statement.name)
@@ -326,7 +339,7 @@ class Statements:
         definition = with_window(self._catalog, existing, statement)
         if definition != existing.definition:
             require_few_windows(definition, bind_text(self._catalog, definition.text, definition.zone))
-            self._pipeline.log({"do": "put_query", "query": to_json(definition)})
+            self._changes.log({"do": "put_query", "query": to_json(definition)})
         return Outcome("alter", definition.name, f"query {definition.name} has the window {statement.window}")
 
     def _without_readers(self, name: str) -> None:
@@ -356,7 +369,7 @@ class Statements:
         """In force from the next epoch on; earlier rows stay as they were sampled."""
         existing = self._catalog.require_stream(statement.name)
         if self._catalog.sample_rate_of(existing.name) != statement.keep:
-            self._pipeline.log({"do": "keep", "name": existing.name, "keep": statement.keep})
+            self._changes.log({"do": "keep", "name": existing.name, "keep": statement.keep})
         message = f"stream {existing.name} keeps {statement.keep:g} of its rows for queries WITH SHEDDING"
         return Outcome("alter", existing.name, message)
 
@@ -395,8 +408,7 @@ class Statements:
                 raise UserError(
                     f"the {kind} '{name}' is read by {', '.join(users)}", remedy="Drop these queries first."
                 )
-            entry = {"do": "drop", "kind": kind, "name": name}
-            (self._changes if kind == "query" else self._pipeline).log(entry)
+            self._changes.log({"do": "drop", "kind": kind, "name": name})
 
     def _pause(self, statement: stmt.PauseQuery) -> Outcome:
         name = self._set_paused(statement.name, paused=True)

@@ -26,7 +26,7 @@ async def execute(
     zone: str = "UTC",
     idempotency_key: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Run a script of statements ended by `;`. One outcome a statement; a mistake anywhere in its syntax runs none.
+    """Run a script of statements ended by `;`. One outcome a statement; a mistake in its syntax or in a definition leaves none of its definitions.
 
     `zone` is the time zone of literals, as after SET TIME ZONE, for this script only.
     """
@@ -42,7 +42,7 @@ async def execute(
 
 def _outcomes(hub: Hub, script: str, zone: str, tables: str) -> str:
     statements = parse_script(script, zone)
-    outcomes = hub.execute(script, zone=zone)
+    outcomes = hub.execute_or_refuse(script, zone=zone)
     texts = [script[statement.span.start : statement.span.end] for statement in statements]
     return f"[{','.join(_outcome(text, outcome, tables) for text, outcome in zip(texts, outcomes, strict=True))}]"
 
