@@ -13,11 +13,11 @@ from headrace.algebra.query import Query
 from headrace.algebra.windows.window import CHANGE
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import AT, Operator
-from headrace.operators.testing.local_driver import DriveResult, drive
 from headrace.planner.lowering.lower import lower
 from headrace.planner.lowering.query_shape import shape_of
 from headrace.reference.history import History, RecordedStream, StreamRow
 from headrace.schema import Schema, Type, to_arrow
+from tests.operators.local_driver import DriveResult, drive
 
 
 def array(values: Sequence[Any], kind: Type) -> pa.Array:

@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 
 from headrace.algebra.query import Query, Revisions
 from headrace.operators.base.operator import Advance, Operator
-from headrace.operators.testing.local_driver import DriveResult, drive
 from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import changes, invoke, stream_answer, windows_answer
 from headrace.reference.history import History, RecordedStream, record
@@ -35,6 +34,7 @@ from tests.laws.comparing import canonical
 from tests.laws.driving import batch, described, epochs, plain, table
 from tests.laws.test_laws import KINDS, SCHEMAS, aggregates, time_queries
 from tests.laws.test_revisions import admitted, session_queries, standing
+from tests.operators.local_driver import DriveResult, drive
 from tests.runtime import rig as rigs
 from tests.runtime.rig import QUERIES, Rig, Row, answers, cut, faults_once_tidy, made_rows
 

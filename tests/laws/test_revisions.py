@@ -18,7 +18,6 @@ from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregat
 from headrace.algebra.expressions.expression import Named
 from headrace.algebra.query import Aggregate, Query, Revisions, Windowed
 from headrace.algebra.windows.window import TimeSlide
-from headrace.operators.testing.local_driver import drive
 from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import revisions, windows_answer
 from headrace.reference.history import History, RecordedStream, StreamRow, record
@@ -28,6 +27,7 @@ from tests.laws import streams
 from tests.laws.comparing import canonical
 from tests.laws.driving import batch, plain, table
 from tests.laws.test_laws import SCHEMAS, rounds, time_queries
+from tests.operators.local_driver import drive
 
 
 def session_queries() -> st.SearchStrategy[Query]:

@@ -24,7 +24,6 @@ from headrace.archive.runs import POSITION
 from headrace.catalog.definitions import StreamDefinition
 from headrace.language.binder.query_binder import bind_query
 from headrace.operators.panes.adaptive_panes import EVERY_ROW
-from headrace.operators.testing.local_driver import drive
 from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import windows_answer
 from headrace.reference.history import History, RecordedStream, StreamRow, record
@@ -36,6 +35,7 @@ from tests.language.catalog import Catalog
 from tests.laws import strategies as some
 from tests.laws import streams
 from tests.laws.driving import batch, plain
+from tests.operators.local_driver import drive
 from tests.runtime.epoch.test_supervisor import Failing
 from tests.runtime.rig import NAMES, Rig, Row, answer, cut, made_rows
 

@@ -18,7 +18,6 @@ from headrace.operators.approximate.approximate_instants import ApproximateInsta
 from headrace.operators.approximate.approximate_windows import ApproximateWindows
 from headrace.operators.base.operator import Operator
 from headrace.operators.on_demand.subwindow import check, full_length
-from headrace.operators.testing.local_driver import drive
 from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import invoke
 from headrace.reference.history import History
@@ -27,6 +26,7 @@ from tests.laws import streams
 from tests.laws.comparing import canonical
 from tests.laws.driving import batch, described, epochs, plain, table
 from tests.laws.test_approximate import SCHEMAS, queries, within_bounds
+from tests.operators.local_driver import drive
 
 TICK = some.TICK
 

@@ -19,8 +19,8 @@ from headrace.operators.output.output_stage import Finish
 from headrace.operators.row_windows.partitioned_rows import PartitionedRows
 from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.operators.rows.row_state import RowLayout
-from headrace.operators.testing.local_driver import DriveResult, drive
 from headrace.schema import BIGINT, STRING
+from tests.operators.local_driver import DriveResult, drive
 
 K, V = Column("k", STRING), Column("v", BIGINT)
 COUNT = Grouped((Named("k", K),), (NamedAggregate("n", AggregateCall("count", None, BIGINT)),))

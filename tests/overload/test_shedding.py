@@ -16,13 +16,13 @@ from headrace.archive.blocks import blocks_of, hashes_of
 from headrace.catalog.definitions import StreamDefinition
 from headrace.language.binder.query_binder import bind_query
 from headrace.operators.base.batch import Batch
-from headrace.operators.testing.local_driver import drive
 from headrace.overload.shedding import is_sampled, weight_of
 from headrace.planner.lowering.lower import lower
 from headrace.runtime.tasks.scan.shed_rows import shown_of
 from headrace.schema import BIGINT, DOUBLE, TIMESTAMP, Field, Schema
 from headrace.time import SECOND
 from tests.language.catalog import Catalog
+from tests.operators.local_driver import drive
 
 POSITIONS = np.arange(5000) + (3 << 32)
 shares = st.floats(2.0**-40, 1.0)

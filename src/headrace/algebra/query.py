@@ -48,7 +48,7 @@ class _Unary:
 class StreamScan(_Source):
     """All rows of a stream, in the order (event time, position).
 
-    `source` is one of its channels: accepted rows, late rows or rejected ones. `table` has the
+    `channel` is one of: accepted rows, late rows or rejected ones. `table` has the
     stream's columns. `time` is None when the stream stamps arrival times.
     """
 

@@ -28,11 +28,11 @@ from headrace.operators.base.wrapper import Around
 from headrace.operators.families.family import state_name, with_stored_layout
 from headrace.operators.on_demand.subwindow import check
 from headrace.operators.sharing.scan_sharing import groups
-from headrace.operators.testing import local_driver
 from headrace.planner.explain.operator_text import explain
 from headrace.planner.explain.work_sharing import sharing
 from headrace.planner.lowering.lower import lower  # noqa: F401 - so that all operators are known
 from headrace.planner.lowering.materialization import materialized  # noqa: F401
+from tests.operators import local_driver
 
 NO_TURN = Advance(0, 0, 0)
 

@@ -14,9 +14,9 @@ from headrace.operators.base.batch import Batch
 from headrace.operators.base.union_positions import placed
 from headrace.operators.joins.changelog_join import RelationJoin
 from headrace.operators.joins.join_side import JoinSpec, Side
-from headrace.operators.testing.local_driver import drive
 from headrace.schema import BIGINT, BOOLEAN, STRING, TINYINT, Field, Schema
 from tests.operators.by_hand import plain
+from tests.operators.local_driver import drive
 
 X, Y = (Schema((Field(f"{side}.k", STRING), Field(f"{side}.v", BIGINT))) for side in "xy")
 SAME = Call("=", (Column("x.k", STRING), Column("y.k", STRING)), BOOLEAN)

@@ -20,9 +20,9 @@ from headrace.operators.base.operator import AT, Advance, Sections
 from headrace.operators.base.union_positions import placed
 from headrace.operators.joins.join_side import JoinSpec, Side
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
-from headrace.operators.testing.local_driver import _of, _owners
 from headrace.schema import BIGINT, BOOLEAN, STRING, Field, Schema
 from headrace.time import BEGINNING
+from tests.operators.local_driver import _of, _owners
 
 X, Y = (Schema((Field(f"{side}.k", STRING), Field(f"{side}.v", BIGINT))) for side in "xy")
 SAME = Call("=", (Column("x.k", STRING), Column("y.k", STRING)), BOOLEAN)

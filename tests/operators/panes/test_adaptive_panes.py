@@ -24,11 +24,11 @@ from headrace.operators.panes.adaptive_panes import (
     should_store_rows,
     sparse_group_limit,
 )
-from headrace.operators.testing.local_driver import drive
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.lowering.lower import lower
 from headrace.time import BEGINNING, MINUTE, SECOND
 from tests.language.catalog import Catalog
+from tests.operators.local_driver import drive
 
 CATALOG = Catalog(
     "CREATE STREAM s (k BIGINT, v BIGINT, name STRING, at TIMESTAMP) USING push TIMESTAMP BY at;"

@@ -19,11 +19,11 @@ from headrace.operators.families.extents import Extents
 from headrace.operators.relations import instant_cells
 from headrace.operators.relations.instant_aggregate import InstantAggregate
 from headrace.operators.relations.interval_buckets import IntervalBlocks
-from headrace.operators.testing.local_driver import drive
 from headrace.planner.lowering.lower import lower
 from headrace.reference.history import record
 from tests.laws.driving import batch, epochs, plain
 from tests.laws.strategies import SCAN, SCHEMA, column
+from tests.operators.local_driver import drive
 
 CALLS = (("count", None), ("sum", "x"), ("min", "x"), ("max", "y"), ("min", "k"), ("sum", "y"))
 VALUE = "__value"

@@ -37,7 +37,6 @@ from headrace.algebra.windows.window import (
     slides,
 )
 from headrace.errors import UnsupportedQuery
-from headrace.operators.testing.local_driver import drive
 from headrace.planner.lowering.lower import lower
 from headrace.planner.lowering.lowering import finish_of
 from headrace.planner.lowering.query_shape import shape_of
@@ -47,6 +46,7 @@ from headrace.schema import BIGINT, DOUBLE, INT
 from headrace.time import SECOND
 from tests.laws.driving import batch, epochs, plain
 from tests.laws.strategies import SCAN, SCHEMA, call, column, literal
+from tests.operators.local_driver import drive
 
 ROW = {"k": "a", "g": 1, "x": 1, "y": 0.0}
 

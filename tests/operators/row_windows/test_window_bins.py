@@ -19,10 +19,10 @@ from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import AT
 from headrace.operators.partials.encoding import rows_partial
 from headrace.operators.row_windows.window_bins import Ends, bins_of, cells_of
-from headrace.operators.testing.local_driver import drive
 from headrace.planner.lowering.lower import lower
 from headrace.reference.history import record
 from headrace.schema import BIGINT, TIMESTAMP, Field, Schema
+from tests.operators.local_driver import drive
 from tests.reference.building import select
 
 TABLE = Schema((Field("at", TIMESTAMP),))

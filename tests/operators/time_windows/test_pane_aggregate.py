@@ -19,7 +19,6 @@ from headrace.algebra.windows.window import Landmark, TimeSlide, Window
 from headrace.operators.aggregates.cell_table import KEY
 from headrace.operators.base.operator import AT
 from headrace.operators.panes.pane_keys import block_key
-from headrace.operators.testing.local_driver import drive
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.operators.window_assembly import assemble
 from headrace.planner.lowering.lower import lower
@@ -42,6 +41,7 @@ from headrace.schema import (
 from headrace.time import DAY, SECOND
 from tests.laws.comparing import canonical
 from tests.laws.driving import batch, epochs, plain, run
+from tests.operators.local_driver import drive
 
 WIDE = Schema(
     (

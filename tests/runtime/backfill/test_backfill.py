@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule, chunk_of, longest_backfill
-from headrace.runtime.backfill.operator_progress import ArchiveEntry
 from headrace.runtime.backfill.replay import Archives
 from headrace.runtime.backfill.union_replay import Bundle
 from headrace.runtime.hub.hub import Hub

@@ -1,4 +1,7 @@
-"""Shorter ranges of aggregates at every instant; see `subwindow`."""
+"""INVOKE q [RANGE d] of an aggregate at every instant: the answer at NOW over a shorter range, from the cells in its state.
+
+See `headrace.operators.on_demand.subwindow`.
+"""
 
 from __future__ import annotations
 

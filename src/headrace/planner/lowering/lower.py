@@ -40,7 +40,9 @@ from headrace.planner.lowering.counted_windows import (
 from headrace.planner.lowering.every_instant import speaking_always
 from headrace.planner.lowering.lowering import Lowering
 from headrace.planner.lowering.query_shape import Shape, shape_of
-from headrace.planner.lowering.row_operators import (
+from headrace.planner.lowering.row_steps import row_steps
+from headrace.planner.lowering.shedding import weighted
+from headrace.planner.lowering.time_and_instant_operators import (
     instant_aggregate,
     instant_rows,
     passes,
@@ -49,8 +51,6 @@ from headrace.planner.lowering.row_operators import (
     window_rows,
     with_changes,
 )
-from headrace.planner.lowering.row_steps import row_steps
-from headrace.planner.lowering.shedding import weighted
 from headrace.planner.rules import Rule, always, first_of
 
 

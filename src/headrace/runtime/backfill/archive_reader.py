@@ -20,7 +20,7 @@ from headrace.archive import runs
 from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.base.group_codes import Ints, as_int64, flat, ints
 from headrace.operators.on_demand.row_bitmaps import CHUNK, CHUNK_BITS
-from headrace.runtime.backfill.operator_progress import ArchiveEntry
+from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.home.home import Home
 from headrace.store.files.filesystem import Store
 from headrace.store.logs.manifest import Manifest

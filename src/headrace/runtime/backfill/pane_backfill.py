@@ -19,7 +19,7 @@ from headrace.operators.families.family import state_name
 from headrace.operators.on_demand.selection import materializes_none
 from headrace.operators.sharing.pane_transfer import can_give, needed_from, transferred
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
-from headrace.runtime.backfill.operator_progress import beyond, initial_progress
+from headrace.runtime.backfill.initial_progress import beyond, initial_progress
 from headrace.runtime.backfill.pane_sources import PaneSources
 from headrace.runtime.backfill.replay import Archives
 from headrace.runtime.home.run_cache import open_run

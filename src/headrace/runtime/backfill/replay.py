@@ -9,8 +9,8 @@ from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.backfill import union_replay
+from headrace.runtime.backfill.archive_entries import ArchiveEntry, splits_of
 from headrace.runtime.backfill.backfill_scheduler import Chunk, Group, chunk_of, longest_backfill
-from headrace.runtime.backfill.operator_progress import ArchiveEntry, splits_of
 from headrace.runtime.backfill.union_replay import Bundle
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.runtime.backfill.operator_progress import ArchiveEntry
+from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.plan.union_streams import inputs_of
 from headrace.store.logs.radix_list import RadixList
 from headrace.time import Instant

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headrace.runtime.backfill import union_replay
-from headrace.runtime.backfill.operator_progress import ArchiveEntry, beyond, retained
+from headrace.runtime.backfill.archive_entries import ArchiveEntry, retained
+from headrace.runtime.backfill.initial_progress import beyond
 from headrace.runtime.epoch.observe import added, scans_of
 from headrace.runtime.epoch.pane_layout import with_row_layout_states
 from headrace.runtime.epoch.task_orders import progress_before

@@ -20,9 +20,9 @@ from headrace.connectors.records.options import FILES
 from headrace.errors import StoreError, outcome_unless_known
 from headrace.observation import EpochObservation
 from headrace.operators.base.query_failures import QueryFailure
+from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
 from headrace.runtime.backfill.former_states import under_current_names
-from headrace.runtime.backfill.operator_progress import ArchiveEntry
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
 from headrace.runtime.backfill.replay import Archives
 from headrace.runtime.epoch import commit, retention

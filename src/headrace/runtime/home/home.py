@@ -1,4 +1,8 @@
-"""A home on disk: its store, manifests and logs, and the catalog as of the newest log entry."""
+"""A home on disk: its store, manifests and logs, and the catalog as of the newest log entry.
+
+A driver takes it over by its incarnation, appends to the query log and is fenced off by the next driver; the engine publishes
+the manifests.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ BORN: Final = "ingest"
 
 @dataclass(slots=True)
 class Home:
-    """Read access to a home; the engine adds the writing side."""
+    """A home that is read, or written by the driver that has taken it over."""
 
     store: LocalStore
     manifests: ManifestLog

@@ -20,7 +20,7 @@ from headrace.connectors.sources.known_files import ChangedFile, KnownFile, chan
 from headrace.connectors.sources.listing import list_changed
 from headrace.connectors.sources.rate_source import due
 from headrace.errors import AlreadyPublished, StoreError, UserError, WriteOutcome
-from headrace.runtime.backfill.operator_progress import ArchiveEntry
+from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.home.file_names import segments
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest import ingest_summary

@@ -14,7 +14,7 @@ from headrace.archive.runs import AT, BLOCK, FATE, POSITION
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.options import OURS
 from headrace.errors import EpochFailed, UserError
-from headrace.runtime.backfill.operator_progress import ArchiveEntry
+from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.epoch import push
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.file_names import file_name, segments

@@ -1,6 +1,6 @@
 """Local driver: an operator run in this process, epoch by epoch as the runtime does, without Spark.
 
-`hr.test` and the laws use it. Rows arrive as epochs of splits; each split has its own scanner, each task its own slots.
+The laws and the tests of operators use it. Rows arrive as epochs of splits; each split has its own scanner, each task its own slots.
 """
 
 from __future__ import annotations

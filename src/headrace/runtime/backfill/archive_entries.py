@@ -1,8 +1,7 @@
-"""Progress of operators in the archives of their streams.
+"""Entries of a stream's archive list: what one epoch read, with the punctuation before and after.
 
-An operator has folded the first `replayed` entries of its stream's archive list. It is *live* when that is all of them;
-a new one starts at the beginning (or, FROM NOW, at the end), a paused one stays where it is. A backfill folds the next
-entries with the punctuations that applied when they were first read, so the same rows are late.
+A backfill reads an entry's rows again, from its copy or in place of the source, with the punctuation that applied then, so that the
+same rows are late. Retention drops the oldest entries once every operator has folded them.
 """
 
 from __future__ import annotations
@@ -12,12 +11,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import Split
-from headrace.runtime.progress.committed_progress import progress_of
-from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.store.logs.radix_list import RadixList
-from headrace.time import BEGINNING, FOREVER, Instant
+from headrace.time import Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,34 +53,6 @@ class ArchiveEntry:
                 **{name: tuple(value[name]) for name in ("files", "rejects")},
             }
         )
-
-
-def initial_progress(
-    stream: StreamDefinition, archive: RadixList, committed: CommittedStream, *, from_now: bool
-) -> OperatorProgress:
-    """The progress of a new operator: the start of the archive, or FROM NOW (or without an archive) its end.
-
-    `committed` is the progress of the stream.
-    """
-    progress = progress_of(committed)
-    if from_now or stream.archive == "none":
-        nothing_missed = beyond(progress)
-        return OperatorProgress(
-            progress.punctuation, archive.length, archive.length, complete_since=nothing_missed
-        )
-    expired = BEGINNING
-    if archive.start:
-        expired = beyond(progress) if committed.retained_since == BEGINNING else committed.retained_since
-    return OperatorProgress(replayed=archive.start, since=archive.start, complete_since=expired)
-
-
-def beyond(progress: StreamProgress) -> Instant:
-    """The least instant that is after all rows that any query has seen."""
-    if progress.max_event_time == BEGINNING:
-        return progress.punctuation
-    if progress.punctuation == FOREVER:
-        return progress.max_event_time + 1
-    return max(progress.punctuation, progress.max_event_time + 1)
 
 
 def retained(

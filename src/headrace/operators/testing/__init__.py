@@ -1,1 +1,0 @@
-"""Local driver of operators, for tests."""
