@@ -150,6 +150,7 @@ def test_no_default_of_the_contract_is_taken_for_that_of_a_field() -> None:
 ITS_OWN = {
     *(
         "advance",
+        "due_after",
         "compact",
         "before_merge",
         "own_rows",

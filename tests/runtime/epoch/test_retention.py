@@ -76,7 +76,7 @@ def test_old_entries_go_and_a_late_query_answers_from_what_is_kept_as_one_that_w
         horizon = START + dt.timedelta(minutes=kept)
         first, late = (hub.query(name).history().to_pylist() for name in ("first", "late"))
         inside = [row for row in first if row["window_start"] >= horizon]
-        assert inside or length + slide > 4
+        assert inside or length + slide > 3
         assert [row for row in late if row["window_start"] >= horizon] == inside
         for row in late:
             start, end = (

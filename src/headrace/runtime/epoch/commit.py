@@ -170,9 +170,18 @@ def each_by_itself(manifest: Manifest) -> Manifest:
     )
 
 
+def superseded(receipts: Sequence[StateReceipt]) -> set[str]:
+    """State runs that a round of an epoch wrote and a later round replaced: its manifest does not name them."""
+    written = {run.name for receipt in receipts if (run := receipt.run) is not None}
+    return written & {name for receipt in receipts for name in receipt.replaced}
+
+
 def files_named(receipts: Sequence[StateReceipt]) -> list[str]:
     """Every file that an epoch's tasks wrote and its manifest will name: made durable before it is published."""
-    names = [run.name for receipt in receipts if (run := receipt.run) is not None]
+    replaced = superseded(receipts)
+    names = [
+        run.name for receipt in receipts if (run := receipt.run) is not None and run.name not in replaced
+    ]
     names += [file.name for receipt in receipts for file in receipt.results]
     names += [file.name for receipt in receipts for file in receipt.rejects.values()]
     for scan in scans_of(receipts):

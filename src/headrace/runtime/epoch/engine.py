@@ -332,8 +332,7 @@ class Engine:
         }
         changed = self.manifest.querylog != self.home.catalog.position
         self.gathers_until = None
-        is_due = bool(min_punctuations) or changed or self.has_unread_results()
-        if not (is_due or self._has_unheard_promises()):
+        if not (min_punctuations or changed or self.has_unread_results() or self._has_unheard_promises()):
             if not splits:
                 return None
             if gathers and due > self.clock():
@@ -419,7 +418,7 @@ class Engine:
         planned = settled.with_base(files.write)
         self.home.manifests.publish(planned, [*commit.files_named(epoch.receipts), *files.unsynced])
         self._accepted = epoch.execution
-        self.housekeeping.published(self.published, planned)
+        self.housekeeping.published(self.published, planned, commit.superseded(epoch.receipts))
         self.manifest = self.published = planned
         self.on_published()
         self.backfill_planner.published(self._in_files().name, self.plan)
@@ -459,6 +458,8 @@ class Engine:
                 without = self._without(work, failed)
                 if work.level and without.operators != work.operators:
                     raise LeftOut(without.operators.absent - work.operators.absent)
+                if work.kind == "fill":
+                    epoch.began = epoch.manifest = self.manifest  # with the progress of those without panes
                 work = without
             elif limits := least(receipts):
                 work = replace(work, punctuations={**work.punctuations, **limits})

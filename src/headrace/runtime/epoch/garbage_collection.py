@@ -63,8 +63,10 @@ class Housekeeping:
     grace: Duration = GRACE
     readers: Duration = READERS
     _live: LiveNames = field(init=False)
-    _steps: deque[tuple[Manifest, Manifest, Instant]] = field(init=False, default_factory=deque)
-    """Each epoch since the last collection: the manifests before and after it, and when it was published."""
+    _steps: deque[tuple[Manifest, Manifest, frozenset[str], Instant]] = field(
+        init=False, default_factory=deque
+    )
+    """Each epoch since the last collection: the manifests before and after it, what it left behind, and when it was published."""
     _retired: deque[_Retired] = field(init=False, default_factory=deque)
     _swept: Instant = field(init=False, default=0)
     _is_background: bool = field(init=False, default=False)
@@ -74,9 +76,9 @@ class Housekeeping:
     def __post_init__(self) -> None:
         self._live = LiveNames(self.home.store)
 
-    def published(self, before: Manifest, after: Manifest) -> None:
-        """Note an epoch."""
-        self._steps.append((before, after, self.clock()))
+    def published(self, before: Manifest, after: Manifest, superseded: Collection[str] = ()) -> None:
+        """Note an epoch; `superseded` are files that one of its rounds wrote and a later one replaced."""
+        self._steps.append((before, after, frozenset(superseded), self.clock()))
 
     def collect_if_due(self, plan: Collection[str]) -> None:
         """Collect when enough epochs have passed; `plan` are the files of the plan in force.
@@ -128,9 +130,9 @@ class Housekeeping:
         """Remove what the epochs since the last collection have made garbage; the deleted names."""
         store, log, now = self.home.store, ManifestLog(self.home.store), self.clock()
         for _ in range(len(self._steps)):
-            before, after, at = self._steps.popleft()
+            before, after, superseded, at = self._steps.popleft()
             names = retired(before, after, store.read, store.root)
-            self._retired.append(_Retired(after.epoch, at, frozenset(names)))
+            self._retired.append(_Retired(after.epoch, at, superseded | names))
         self._drop_ingest_records()
         latest = log.latest()
         if latest is None:
