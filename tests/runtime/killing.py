@@ -91,7 +91,7 @@ class Assassin:
             workers = sum(is_python(each) for each in family[1:])
             at_once = len(self.committed) % 2 == 0
             for each in family:
-                with suppress(psutil.NoSuchProcess):
+                with suppress(psutil.NoSuchProcess, ProcessLookupError):
                     if at_once or os.getpgid(each.pid) == victim.pid:
                         each.kill()
                     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -58,11 +59,20 @@ def standing() -> st.SearchStrategy[Query]:
 
 
 def told(found: ScanOutput) -> dict[str, list[str]]:
-    """Each section's rows, without regard to their order."""
-    return {
-        name: sorted(repr(row) for row in pa.concat_tables(tables).to_pylist())
-        for name, tables in found.sections.items()
-    }
+    """Each section's rows, without regard to their order; counts of one cell are added, for they may come in several rows."""
+    return {name: _of_section(pa.concat_tables(tables)) for name, tables in found.sections.items()}
+
+
+def _of_section(table: pa.Table) -> list[str]:
+    """DISTINCT has counts alone as partials: `p0_0` by value."""
+    counts = [name for name in table.column_names if name.startswith("p") and name[1:2].isdigit()]
+    if counts == ["p0_0"] and pa.types.is_integer(table.schema.field("p0_0").type):
+        cells: Counter[str] = Counter()
+        for row in table.to_pylist():
+            count = row.pop("p0_0")
+            cells[repr(row)] += count
+        return sorted(f"{cell}: {count}" for cell, count in cells.items())
+    return sorted(repr(row) for row in table.to_pylist())
 
 
 @settings(max_examples=250)

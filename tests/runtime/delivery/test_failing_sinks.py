@@ -79,6 +79,7 @@ def test_a_receiver_that_raises_once_gets_every_epoch_in_order(tmp_path: Path) -
         minutes(hub, range(8))
         until(lambda: len(receiver.got) == 7)
         until(lambda: state_of(hub) == "delivering")
+        until(lambda: hub.status()["sinks"]["mine"]["epochs_behind"] == 0)
         seen = hub.status()["sinks"]["mine"]
         assert (seen["query"], seen["target"], seen["attempts"], seen["failures"]) == (
             "kept",
