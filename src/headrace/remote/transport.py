@@ -57,7 +57,7 @@ class Transport:
         return self._request(method, path, **request).text
 
     def table(self, path: str, params: Mapping[str, Any]) -> tuple[pa.Table, Mapping[str, Any]]:
-        """A table, and the facts beside it; raises as `json`."""
+        """A table, and the facts that come with it; raises as `json`."""
         response = self._request("GET", path, params=_given(params), headers={"Accept": ARROW})
         return table_of(response.content), _json(response.headers["Headrace-Facts"])
 
