@@ -67,3 +67,21 @@ def test_a_port_in_use_is_reported_before_anything_starts(tmp_path: Path) -> Non
 @pytest.mark.parametrize("port", ["-1", "65536"])
 def test_a_port_that_is_none_is_refused(tmp_path: Path, port: str) -> None:
     assert headrace("serve", "--home", tmp_path / "home", "--port", port, "--no-auth").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("Origin: http://elsewhere.example", "the page of 'http://elsewhere.example' may not use this hub"),
+        ("Origin: null", "the page of 'null' may not use this hub"),
+        ("Host: elsewhere.example", "the host 'elsewhere.example' is not this machine"),
+    ],
+)
+def test_without_tokens_a_page_of_another_site_is_refused(tmp_path: Path, header: str, message: str) -> None:
+    """A browser of this machine sends such requests for any page that is open in it."""
+    with served(tmp_path / "home") as hub:
+        status, problem = hub.post("/v1/statements", "CREATE STREAM s (v INT) USING push", "-H", header)
+        assert (status, problem["error"]["message"]) == (403, message)
+        assert hub.get("/v1/status")["streams"] == {}
+        status, _ = hub.post("/v1/statements", "SHOW STREAMS", "-H", f"Origin: {hub.url}")
+        assert status == 200

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,7 +10,7 @@ from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts, let_arrow_finish
 from headrace.errors import HeadraceError, UserError
 from headrace.runtime.hub.hub import Hub
-from headrace.server.access import Tokens
+from headrace.server.access import Tokens, is_loopback
 from headrace.server.listener import listener_of, network_socket
 from headrace.server.opening import open_hub
 
@@ -36,7 +35,7 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
 
     Raises `UserError` for an address that cannot be used, or a mistake in the script.
     """
-    if options.no_auth and not _is_loopback(options.host):
+    if options.no_auth and not is_loopback(options.host):
         raise UserError(
             f"--no-auth is for this machine only, and {options.host} is not",
             remedy="Leave --no-auth out: clients then send the token that is shown at the first start.",
@@ -75,12 +74,3 @@ def _wait(hub: Hub, stop: Interrupts) -> int:
         if hub.loop.failure is not None and not stop.stop:
             raise HeadraceError(f"the epochs ended: {hub.loop.failure}") from hub.loop.failure
     return 0
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

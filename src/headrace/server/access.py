@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import secrets
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
@@ -44,8 +46,11 @@ class Access:
     tokens: Tokens | None
 
     def __call__(self, request: HTTPConnection) -> None:
-        """Raise `Refused` for a request over the network without a valid token."""
-        if self.tokens is None or is_local(request):
+        """Raise `Refused` for a request over the network without a valid token, or without tokens for one of another site's page."""
+        if is_local(request):
+            return
+        if self.tokens is None:
+            _require_own_page(request)
             return
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
@@ -60,6 +65,27 @@ def is_local(request: HTTPConnection) -> bool:
     """Whether the request came over the hub's local socket."""
     server = request.scope.get("server")
     return server is not None and server[1] is None
+
+
+def _require_own_page(request: HTTPConnection) -> None:
+    """Refuse what a page of another site lets the browser of this machine send: by its origin, or by a name of its own for us."""
+    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    if not is_loopback(urlsplit(f"//{host}").hostname or ""):
+        raise Refused(
+            403, f"the host '{host}' is not this machine", "Without tokens, use localhost or 127.0.0.1."
+        )
+    if origin is not None and urlsplit(origin).netloc != host:
+        raise Refused(403, f"the page of '{origin}' may not use this hub", "Serve with tokens, and send one.")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is this machine's own."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _file(token: str) -> str:
