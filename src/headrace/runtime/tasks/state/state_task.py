@@ -46,7 +46,7 @@ from headrace.runtime.progress.group_progress import group_advance
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.progress.punctuation import after_scans
 from headrace.runtime.results.time_merge import PIECE, by_instant
-from headrace.runtime.tasks.state.agenda import agenda_for, due_in, leave, visits
+from headrace.runtime.tasks.state.agenda import agenda_for, leave, visits
 from headrace.runtime.tasks.state.compaction import (
     Owners,
     before_merge,
@@ -68,7 +68,7 @@ from headrace.runtime.tasks.timing import Ledger
 from headrace.store.files.container import parts
 from headrace.store.files.filesystem import LocalStore
 from headrace.store.maintenance.retention_classes import RETAIN_ALL
-from headrace.time import FOREVER, Instant
+from headrace.time import Instant
 
 _DEAD_SHARE = 0.2
 """A run is rewritten when more than this share of its rows belongs to dropped queries."""
@@ -180,7 +180,6 @@ class StateTask:
     def _advance_family(self, name: str, queries: Sequence[Operator]) -> None:
         """Run the queries of one family, those with the same advance together."""
         made: dict[str, list[pa.Table]] = {}
-        due_after = FOREVER
         for cohort, advance in cohorts(queries, {query.id: self._round.advance(query) for query in queries}):
             rows = np.zeros(len(cohort.queries), np.int64)
             runs: list[Sections] = []
@@ -209,8 +208,7 @@ class StateTask:
                 for delta in self._deltas.get(name, ())
             ]
             family_step = cohort.advance(runs, deltas, advance)
-            together = cohort.queries[0].together(cohort.queries)
-            due_after = min(due_after, together.due_after([*runs, family_step.state], advance))
+            self._schedule(cohort.queries, [*runs, family_step.state], advance)
             for section, table in family_step.state.items():
                 made.setdefault(section, []).append(table)
                 rows += QueryRowCounts.of(table).among(cohort.numbers)
@@ -222,11 +220,10 @@ class StateTask:
         for section, tables in made.items():
             key = f"{name}/{section}"
             self._state[key] = gathered([self._state[key], *tables] if key in self._state else tables)
-        self._schedule(name, queries, due_after)
 
-    def _schedule(self, name: str, operators: Sequence[Operator], due_after: Instant) -> None:
+    def _schedule(self, operators: Sequence[Operator], runs: Sequence[Sections], advance: Advance) -> None:
         if self._agenda is not None:
-            self._agenda.schedule({name: due_in(self._round, operators, due_after)})
+            self._agenda.plan_visit(self._round, operators, runs, advance)
 
     def _store_selections(self, name: str, queries: Sequence[Operator]) -> None:
         """Store the rows of this epoch that pass selections; nothing is emitted."""
@@ -235,7 +232,7 @@ class StateTask:
             self._state[f"{name}/{BITS}"] = bits
         for operator, count in rows.items():
             self._collect(operator, Step(), count)
-        self._schedule(name, queries, FOREVER)
+        self._schedule(queries, (), self._round.advance(queries[0]))
 
     def advance(self, operator: Operator) -> None:
         """Run one operator and collect its step."""
@@ -250,8 +247,7 @@ class StateTask:
             table.num_rows for delta in deltas for table in delta.values()
         )
         self._ledger[operator.id].rows_out += self._collect(operator.id, step, rows)
-        due_after = operator.due_after([*runs, step.state], self._round.advance(operator))
-        self._schedule(operator.id, (operator,), due_after)
+        self._schedule((operator,), [*runs, step.state], self._round.advance(operator))
 
     def _step(self, operator: Operator, runs: Sequence[Sections], deltas: Sequence[Sections]) -> Step:
         """An operator's step; where its stream promises for single groups, these advance up to their promise."""
