@@ -31,6 +31,8 @@ from headrace.time import BEGINNING, FOREVER, Instant
 
 PLAN_SEGMENTS: Final = "plan segments"
 """In a manifest's facts: the files that the plan's own file needs."""
+FAILED_ROWS: Final = "rejected"
+"""In a manifest's facts: how many rows each operator has failed on. Those with a list `failures:…` are among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,10 +353,10 @@ def _counted(
 ) -> dict[str, Any]:
     counted = dict(facts)
     counted["rows"] = counted.get("rows", 0) + sum(stream.rows for stream in streams.values())
-    rejected = dict(counted.get("rejected", {}))
+    rejected = dict(counted.get(FAILED_ROWS, {}))
     for receipt in receipts:
         for operator, file in receipt.rejects.items():
             rejected[operator] = rejected.get(operator, 0) + file.rows
     if rejected:
-        counted["rejected"] = rejected
+        counted[FAILED_ROWS] = rejected
     return counted

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import chain, takewhile
 from typing import Final
 
 from headrace.operators.base.operator import Advance, Operator, Sections
@@ -41,7 +42,7 @@ class Agenda:
     """Runs without many rows of dropped queries."""
     born: int = 0
     visited: dict[str, int] = field(default_factory=dict)
-    """The epoch in which each state was last visited, since epoch `born`."""
+    """The epoch in which each state was last visited, since epoch `born`; the last one visited is the last."""
 
     @staticmethod
     def of(index: PlanIndex, epoch: int) -> Agenda:
@@ -122,14 +123,16 @@ class Agenda:
     def begin(self, states: Iterable[str], epoch: int) -> None:
         """Begin the visits of an epoch: these states are no longer scheduled."""
         for state in states:
+            self.visited.pop(state, None)
             self.visited[state] = epoch
             self.due_at.pop(state, None)
 
-    def rests_since(self, state: str, epoch: int) -> bool:
-        """Whether a state was not visited after an epoch, and none of its rows has expired: what was needed of it then still is."""
-        if self.index.by_state[state][0].expires_unvisited:
-            return False
-        return self.born <= epoch and self.visited.get(state, 0) <= epoch
+    def touched_since(self, epoch: int) -> Iterator[str] | None:
+        """The states of which rows may have expired since an epoch: visited after it, or expiring unvisited. None: any may."""
+        if self.born > epoch:
+            return None
+        visited = takewhile(lambda state: self.visited[state] > epoch, reversed(self.visited))
+        return chain(visited, self.index.expiring)
 
     def next_due(self) -> dict[Clock, Instant]:
         """The first instant at which a state of each clock is due; clocks without one are left out."""

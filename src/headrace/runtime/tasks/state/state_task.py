@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.base.batch import Rejected
-from headrace.operators.base.group_codes import ints
+from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import AT, Advance, Operator, Sections, Step
 from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.cohort import cohorts
@@ -327,15 +327,20 @@ class StateTask:
         """Runs with slots of other tasks, and those with many rows of dropped queries; a plan's runs are checked once."""
         checked = set() if self._agenda is None else self._agenda.checked
         unchecked = [run for run in self._runs if run.ref.name not in checked or not run.covers_task]
-        queries = query_numbers_of(self._index.by_state) if unchecked else {}
         dead = {
             run.ref.name
             for run in unchecked
-            if not run.covers_task or run.share_of_others(queries) > _DEAD_SHARE
+            if not run.covers_task or run.share_of_others(self._queries_in(run)) > _DEAD_SHARE
         }
+        checked.intersection_update(run.ref.name for run in self._runs)
         checked.update(run.ref.name for run in unchecked)
         checked.difference_update(dead)
         return dead
+
+    def _queries_in(self, run: TaskRun) -> dict[str, Ints | None]:
+        """The numbers of the queries of each state of a run that the plan has."""
+        by_state = self._index.by_state
+        return query_numbers_of({name: by_state[name] for name in run.states if name in by_state})
 
     def _stored_in(self, runs: Sequence[TaskRun]) -> list[tuple[str, Sequence[Operator]]]:
         """The states with rows in runs or in this epoch's, in the plan's order, with their operators."""
@@ -346,12 +351,15 @@ class StateTask:
     def _are_obsolete(self, runs: Sequence[TaskRun]) -> bool:
         """Whether a merge of these runs would keep little of them.
 
-        States that rest since the runs were written need all of it; of many others a sample is looked up.
+        States that rest since the runs were written need all of it; of many others a sample is read.
         """
         since = min(run.ref.epoch for run in runs)
-        states = self._stored_in(runs)
-        if self._agenda is not None:
-            states = [state for state in states if not self._agenda.rests_since(state[0], since)]
+        touched = None if self._agenda is None else self._agenda.touched_since(since)
+        if touched is None:
+            states = self._stored_in(runs)
+        else:
+            here = (name for name in dict.fromkeys(touched) if any(name in run.states for run in runs))
+            states = [(name, self._index.by_state[name]) for name in here]
         every = -(-len(states) // _MOST_REVIEWED) or 1
         obsolete = 0
         for name, operators in states[self._message.epoch % every :: every]:
