@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.base.batch import Rejected
-from headrace.operators.base.group_codes import Ints, ints
+from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT, Advance, Operator, Sections, Step
 from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.cohort import cohorts
@@ -60,7 +60,6 @@ from headrace.runtime.tasks.state.round_progress import RoundProgress
 from headrace.runtime.tasks.state.state_runs import (
     TaskRun,
     open_task_run,
-    query_numbers_of,
     sections_of,
     with_families,
 )
@@ -330,17 +329,12 @@ class StateTask:
         dead = {
             run.ref.name
             for run in unchecked
-            if not run.covers_task or run.share_of_others(self._queries_in(run)) > _DEAD_SHARE
+            if not run.covers_task or run.share_of_others(self._index.by_state) > _DEAD_SHARE
         }
         checked.intersection_update(run.ref.name for run in self._runs)
         checked.update(run.ref.name for run in unchecked)
         checked.difference_update(dead)
         return dead
-
-    def _queries_in(self, run: TaskRun) -> dict[str, Ints | None]:
-        """The numbers of the queries of each state of a run that the plan has."""
-        by_state = self._index.by_state
-        return query_numbers_of({name: by_state[name] for name in run.states if name in by_state})
 
     def _stored_in(self, runs: Sequence[TaskRun]) -> list[tuple[str, Sequence[Operator]]]:
         """The states with rows in runs or in this epoch's, in the plan's order, with their operators."""
@@ -435,6 +429,8 @@ class StateTask:
         """Write state, results and rejects; the receipt names them."""
         message = self._message
         run = self._write_state() if self._state else None
+        if run is not None and self._agenda is not None:
+            self._agenda.checked.add(run.name)
         rejects = {}
         for operator, rejected in self.rejected.items():
             name = file_names.query_rejects(operator, message.epoch, message.task)

@@ -1,0 +1,44 @@
+"""What an epoch without rows costs by the number of standing queries: counted, not timed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.suite.standing import Clocked, queries_of, script
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
+from tests.runtime.epoch.work import disk_calls, steps
+
+EPOCHS = 64
+"""Two of the longer cycles: retention every 8 epochs, collection every 32, a review when the age of a run has doubled."""
+
+
+def idle(path: Path, count: int, stream: str) -> Counter[str]:
+    """The work of epochs with a row of a stream, beside so many queries of all kinds, of which none is concerned."""
+    work: Counter[str] = Counter()
+    with Hub(path / "home", LocalExecutor(), tasks=2) as hub:
+        hub.execute(script(queries_of("mixed", count)))
+        hub.loop.engine.housekeeping.every = EPOCHS // 2
+        clocked = Clocked(hub)
+        for _ in range(3):
+            clocked.push(10, "s", "u")
+            clocked.settle()
+        for _ in range(40):  # the log of epochs has written the figures of all operators
+            clocked.push(1, stream)
+            clocked.settle()
+        for _ in range(EPOCHS):
+            clocked.push(1, stream)
+            with steps() as executed, disk_calls() as asked:
+                assert hub.loop.step() is not None
+            work += executed + asked
+    return work
+
+
+@pytest.mark.timeout(300)
+def test_an_idle_epoch_of_two_thousand_queries_does_the_work_of_one_of_ten(tmp_path: Path) -> None:
+    few, many = idle(tmp_path / "few", 10, "quiet"), idle(tmp_path / "many", 2000, "quiet")
+    for name, work in many.items():
+        assert work <= 1.2 * few[name] + EPOCHS // 4, (name, few, many)
