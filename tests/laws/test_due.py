@@ -38,7 +38,7 @@ REVISED = {
 }
 APPROXIMATE = {
     "approximate windows": lambda: test_approximate.queries(test_approximate.windows()),
-    "approximate instants": lambda: test_approximate.queries(test_approximate.ranges()).map(
+    "approximate instants": lambda: test_approximate.queries(test_approximate.relations()).map(
         lambda query: replace(query, emission="relation")
     ),
 }

@@ -244,7 +244,7 @@ class RetentionPass:
 
 def first_unread(manifest: Manifest, results: str, store: Store) -> int:
     """Index of the first result in a stream of results that its readers have not read, or may read again."""
-    return min(manifest.streams.get(results, NEW_STREAM).next, *oldest_ordinals(manifest, results, store))
+    return min((manifest.streams.get(results, NEW_STREAM).next, *oldest_ordinals(manifest, results, store)))
 
 
 def in_place(manifest: Manifest, streams: Iterable[StreamDefinition], store: Store) -> dict[str, int]:
