@@ -15,10 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace.operators.base.operator import Operator
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.ingest.level_input import Due
 from headrace.runtime.tasks.state import state_task
+from headrace.runtime.tasks.state.round_progress import RoundProgress
 from headrace.store.files.filesystem import LocalStore
 from headrace.time import SECOND
 
@@ -140,10 +142,22 @@ def run(path: Path, seed: int, ranges: tuple[int, ...]) -> tuple[dict[str, list[
 
 @contextmanager
 def all_visited() -> Iterator[None]:
-    """All operators are visited in each round, and each level has one."""
+    """All operators are visited in the round of their level, and each level has one."""
     visits = state_task.visits
+
+    def of_level(progress: RoundProgress, _: Any, deltas: Any) -> dict[str, list[Operator]]:
+        level, clock_of = progress.message.level, progress.index.clock_of
+        states = visits(progress, None, deltas)
+        if not progress.message.followers:
+            return states
+        return {
+            name: found
+            for name, found in states.items()
+            if name in deltas or clock_of(found[0].stream).level == level
+        }
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state_task, "visits", lambda progress, _, deltas: visits(progress, None, deltas))
+        patch.setattr(state_task, "visits", of_level)
         patch.setattr(Due, "has", lambda *_: True)
         yield
 
