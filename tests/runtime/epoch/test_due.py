@@ -211,7 +211,9 @@ def test_while_nothing_begins_or_ends_an_epoch_neither_visits_nor_opens_nor_writ
         for start in (1000, 100_000):
             promised(hub, start)
             hub.loop.drain()
-            for second in range(start + 1, start + 20):  # what was written last is reviewed, and merged once more
+            for second in range(
+                start + 1, start + 20
+            ):  # what was written last is reviewed, and merged once more
                 assert_rests(hub, second)
             with counted() as names:
                 for second in range(start + 20, start + 50):

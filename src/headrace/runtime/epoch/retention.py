@@ -34,7 +34,7 @@ from headrace.store.files.container import parts
 from headrace.store.files.filesystem import Store
 from headrace.store.logs.committed import NEW_STREAM
 from headrace.store.logs.manifest import Manifest
-from headrace.store.logs.radix_list import ListFiles, RadixList
+from headrace.store.logs.radix_list import ListFiles, RadixList, Read
 from headrace.store.maintenance.retention_classes import class_of, expired_of, with_expired
 from headrace.time import BEGINNING, FOREVER
 
@@ -54,9 +54,9 @@ class _Walk:
     files_of: dict[str, list[str]] = field(default_factory=dict)
     """The results of each relation."""
 
-    def add(self, entry: Mapping[str, Any], plan: EpochPlan) -> None:
+    def add(self, entry: Mapping[str, Any], plan: EpochPlan, read: Read) -> None:
         """Add an entry."""
-        for operator, facts in answered(entry).items():
+        for operator, facts in answered(entry, read).items():
             retention = plan.retention_of(operator)
             if retention is not None and retention.adds_up:
                 self.files_of.setdefault(operator, []).append(entry["name"])
@@ -151,10 +151,11 @@ class RetentionPass:
                 break
             if class_of(entry) != retention_class:
                 continue
-            if any(self._is_needed(query, facts, index) for query, facts in answered(entry).items()):
+            made = answered(entry, self.store.read)
+            if any(self._is_needed(query, facts, index) for query, facts in made.items()):
                 first, self.oldest_epochs[retention_class] = index, entry["epoch"]
                 break
-            walk.add(entry, self.plan)
+            walk.add(entry, self.plan, self.store.read)
         if self._added_up(walk):
             return first
         walk.stop = first
