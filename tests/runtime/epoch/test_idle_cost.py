@@ -29,6 +29,7 @@ def idle(path: Path, count: int, stream: str) -> Counter[str]:
         for _ in range(40):  # the log of epochs has written the figures of all operators
             clocked.push(1, stream)
             clocked.settle()
+        hub.loop.engine.housekeeping.collect_retired()  # what the epochs with rows have left
         for _ in range(EPOCHS):
             clocked.push(1, stream)
             with steps() as executed, disk_calls() as asked:

@@ -352,8 +352,8 @@ class StateTask:
         if touched is None:
             states = self._stored_in(runs)
         else:
-            here = (name for name in dict.fromkeys(touched) if any(name in run.states for run in runs))
-            states = [(name, self._index.by_state[name]) for name in here]
+            here = frozenset[str]().union(*(run.states for run in runs)).intersection(touched)
+            states = [(name, self._index.by_state[name]) for name in sorted(here)]
         every = -(-len(states) // _MOST_REVIEWED) or 1
         obsolete = 0
         for name, operators in states[self._message.epoch % every :: every]:
