@@ -23,10 +23,9 @@ def idle(path: Path, count: int, stream: str) -> Counter[str]:
         hub.execute(script(queries_of("mixed", count)))
         hub.loop.engine.housekeeping.every = EPOCHS // 2
         clocked = Clocked(hub)
-        for _ in range(3):
-            clocked.push(10, "s", "u")
-            clocked.settle()
-        for _ in range(40):  # the log of epochs has written the figures of all operators
+        clocked.push(10, "s", "u")
+        clocked.settle()
+        for _ in range(20):  # the log of epochs then has the figures of all operators
             clocked.push(1, stream)
             clocked.settle()
         hub.loop.engine.housekeeping.collect_retired()  # what the epochs with rows have left

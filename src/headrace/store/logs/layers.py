@@ -78,10 +78,11 @@ class Layers(Mapping[str, _Record], Generic[_Record]):
 
         All records are compared where there is another base, which is written after many changes.
         """
-        names: Iterable[str] = (*self, *earlier)
         if self.base is earlier.base:
             changing = ((*layers.moving, *layers.overlay, *layers.gone) for layers in (self, earlier))
             names = itertools.chain(*changing)
+        else:
+            names = itertools.chain(self, earlier)
         for name in dict.fromkeys(names):
             if self.get(name) is not earlier.get(name):
                 yield name
