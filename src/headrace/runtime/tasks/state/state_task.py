@@ -71,7 +71,7 @@ from headrace.time import Instant
 
 _DEAD_SHARE = 0.2
 """A run is rewritten when more than this share of its rows belongs to dropped queries."""
-_MOST_REVIEWED = 64
+_MOST_REVIEWED = 16
 """States of which a review computes what they need; of more, a sample."""
 _LIVE_SHARE = 0.6
 """Runs are rewritten when, on review, less than this share of them is still needed."""
