@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
+import pytest
 
+from headrace.operators.base.operator import Advance
+from headrace.operators.rows.row_state import ROWS
+from headrace.operators.time_windows.window_rows import WindowRows
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.progress.plan_index import PlanIndex, index_of
+from headrace.runtime.tasks.state import agenda as agenda_module
 from headrace.runtime.tasks.state.agenda import Agenda
 from headrace.time import FOREVER, SECOND
 from tests.runtime.epoch.test_what_waits import STREAM
@@ -70,3 +77,26 @@ def test_what_may_have_expired_since_an_epoch_was_visited_after_it(tmp_path: Pat
     assert since is not None
     assert list(since) == [states[1], states[3]]
     assert list(agenda.touched_since(15) or ()) == []
+
+
+def test_of_several_cohorts_that_a_visit_advances_the_first_to_be_due_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the last one has nothing to do any more."""
+    planned = index(tmp_path, 1)
+    ((state, operators),) = planned.by_state.items()
+    (operator,) = operators
+    assert isinstance(operator, WindowRows)
+    monkeypatch.setattr(agenda_module, "due_in", lambda progress, operators, due_after: due_after)
+    values = [0, 3 * SECOND + 5, 0, True, *(None for _ in operator.rows.names)]
+    row = pa.Table.from_pylist(
+        [dict(zip(operator.rows.schema().names, values, strict=True))], operator.rows.schema()
+    )
+    agenda, advance, progress = Agenda.of(planned, 1), Advance(0, SECOND, SECOND), cast("Any", None)
+    agenda.begin([state], 1)
+    for runs in ([], [{ROWS: row}], []):
+        agenda.plan_visit(progress, operators, runs, advance)
+    assert agenda.due_at == {state: 4 * SECOND}
+    agenda.begin([state], 2)
+    agenda.plan_visit(progress, operators, [{ROWS: row}], Advance(0, FOREVER, SECOND, final=True))
+    assert agenda.due_at == {}, "its stream has ended"
