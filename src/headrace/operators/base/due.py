@@ -14,8 +14,8 @@ from headrace.time import FOREVER, Instant
 def settles(instants: Ints, punctuation: Instant) -> Instant:
     """One microsecond after the least of the instants that are not below the punctuation; the end of time without one.
 
-    >>> settles(np.array([7, 3, 5]), 4), settles(np.array([3]), 4) == FOREVER
-    (6, True)
+    >>> settles(np.array([7, 3, 5]), 4), settles(np.array([3]), 4)
+    (6, 9223372036854775807)
     """
     least = int(np.min(instants, where=instants >= punctuation, initial=FOREVER))
     return min(least + 1, FOREVER)
