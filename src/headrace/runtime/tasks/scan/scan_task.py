@@ -110,7 +110,7 @@ class _ScanTask:
         if split.refused is not None:
             stream.refuse(read_refused(self._store, split.refused))
             return
-        if split.record is not None and split.record.get("format") == PUNCTUATION:
+        if split.record is not None and _is_promise(split):
             stream.watch.promised(split.record.get("promise", ALL), split.record["start"])
             return
         punctuation = stream.punctuation if split.before is None else split.before
@@ -125,9 +125,10 @@ class _ScanTask:
 
     def _open(self, name: str) -> StreamTask:
         definition = self._plan.streams[name]
-        readers = self._readers(name)
+        has_rows = any(split.stream == name and not _is_promise(split) for split in self._message.splits)
+        readers = self._readers(name) if has_rows else []
         channels = {operator.id: self._plan.planned[operator.id].channel for operator in readers}
-        unions, watch = self._feeds_of(name), self._watch(definition)
+        unions, watch = self._feeds_of(name) if has_rows else [], self._watch(definition)
         columns = columns_read(
             definition,
             [operator for operator in readers if channels[operator.id] != "rejects"],
@@ -315,6 +316,11 @@ class _ScanTask:
         file = file_names.repeat_keys(name, self._message.epoch, self._message.task)
         self._store.write_once(file, encode_keys(keys), durable=False)
         return (KeysFile(file, keys.num_rows, max_event_time_of(keys), whole),)
+
+
+def _is_promise(split: Split) -> bool:
+    """Whether a split has no rows, only a promise of a program: no operator reads it."""
+    return split.record is not None and split.record.get("format") == PUNCTUATION
 
 
 def _within_capacity(delta: pa.Table) -> pa.Table:
