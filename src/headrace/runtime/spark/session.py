@@ -79,15 +79,27 @@ def begin(launched: Launched) -> SparkContext:
 
 
 def warm(context: SparkContext) -> None:
-    """Have Spark fork a worker for each core, before an epoch needs them."""
+    """Have Spark fork a worker for each core, and run once what an epoch's job is made of, before one needs them."""
     cores = context.defaultParallelism
-    context.parallelize(range(cores), cores).mapPartitions(_hold).count()
+    parts = context.parallelize(range(cores), cores).mapPartitions(_rehearsed)
+    parts.partitionBy(cores, _same).mapPartitionsWithIndex(_counted).collect()
 
 
-def _hold(rows: Iterable[int]) -> Iterable[int]:
+def _rehearsed(rows: Iterable[int]) -> Iterator[tuple[int, bytes]]:
     """Keep a worker while the others get theirs: one that is free would be used again."""
+    from headrace.runtime.tasks.scan.rehearsal import rehearse  # noqa: PLC0415 - in the worker
+
+    rehearse()
     time.sleep(_HOLD_SECONDS)
-    return rows
+    return ((row, b"") for row in rows)
+
+
+def _same(number: int) -> int:
+    return number
+
+
+def _counted(_: int, rows: Iterable[tuple[int, bytes]]) -> Iterator[int]:
+    yield sum(1 for _ in rows)
 
 
 def sql_session(context: SparkContext) -> SparkSession:
