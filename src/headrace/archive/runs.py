@@ -71,7 +71,9 @@ class RunWriter:
         if self.blocks is not None:
             ours[BLOCK] = pa.array(self.blocks(position))
         # without NULL: columns that cannot be are written faster
-        theirs = [pa.field(name, column.type) for name, column in zip(self.schema.names, columns, strict=True)]
+        theirs = [
+            pa.field(name, column.type) for name, column in zip(self.schema.names, columns, strict=True)
+        ]
         own = [pa.field(name, column.type, nullable=False) for name, column in ours.items()]
         table = pa.table([*columns, *ours.values()], schema=pa.schema([*theirs, *own]))
         follows = self.ordered is None or at[0] >= self.ordered.high

@@ -51,13 +51,17 @@ def test_a_large_file_has_a_task_of_its_own_beside_small_ones() -> None:
 
 
 @given(st.lists(st.integers(1, 5_000_000), min_size=1, max_size=40), st.integers(1, 8))
-def test_no_number_of_tasks_ends_earlier(weights: list[int], cores: int) -> None:
+def test_neither_one_nor_two_tasks_a_core_end_earlier(weights: list[int], cores: int) -> None:
     most = min(2 * cores, len(weights))
     made = _ends(sizes(weights, cores, most), cores)
-    for number in range(min(cores, most), most + 1):
+    for number in (min(cores, most), most):
         groups = packed(splits(weights), number)
         other = [sum(weights[split.ordinal] for split in group) for group in groups]
         assert made <= _ends(other, cores)
+
+
+def test_there_are_two_tasks_a_core_where_one_is_uneven() -> None:
+    assert len(sizes([1_000_000] * 4 + [700_000] * 4, 4, 8)) == 8
 
 
 def _ends(groups: list[int], cores: int) -> int:

@@ -77,13 +77,15 @@ def packed(splits: Sequence[tuple[Split, int]], tasks: int) -> list[tuple[Split,
 
 
 def balanced(splits: Sequence[tuple[Split, int]], cores: int, tasks: int) -> list[tuple[Split, ...]]:
-    """Splits in at most `tasks` groups, `packed` in as many as `cores` of them end with first: a few large files are even on few numbers.
+    """Splits `packed` in `tasks` groups, or in one a core if these end first: large files are even on some numbers only.
 
     Between equals the most: cores take groups as they become free, so that weights may be wrong.
     """
+    many = packed(splits, tasks)
+    if tasks <= cores:
+        return many
     weights = {id(split): weight for split, weight in splits}
-    ways = [packed(splits, number) for number in range(min(cores, tasks), tasks + 1)]
-    return min(reversed(ways), key=lambda groups: _end(groups, weights, cores))
+    return min(many, packed(splits, cores), key=lambda groups: _end(groups, weights, cores))
 
 
 def _end(groups: Sequence[Sequence[Split]], weights: Mapping[int, int], cores: int) -> int:
