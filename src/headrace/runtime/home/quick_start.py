@@ -6,25 +6,21 @@ to recognise series. numpy's library for matrices, which Headrace does not use, 
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from headrace.runtime.home.gc_control import collector_disabled, freeze_modules
+
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """A block that imports; what it leaves is never traversed for garbage."""
-    enabled = gc.isenabled()
+    """A block that imports; what it has loaded is never traversed for garbage."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    gc.disable()
-    try:
+    with collector_disabled(True):
         yield
-    finally:
-        gc.freeze()
-        if enabled:
-            gc.enable()
+        freeze_modules()
 
 
 class _NoPandas:
