@@ -70,9 +70,5 @@ def test_columns_of_the_archive_have_no_levels_and_positions_no_bounds() -> None
     levels = {column.name: column.max_definition_level for column in map(file.schema.column, range(6))}
     assert levels == {"x": 1, "y": 1, "k": 1, POSITION: 0, FATE: 0, AT: 0}
     group = file.metadata.row_group(0)
-    bounded = {
-        (column := group.column(index)).path_in_schema
-        for index in range(6)
-        if group.column(index).is_stats_set
-    }
+    bounded = {group.column(index).path_in_schema for index in range(6) if group.column(index).is_stats_set}
     assert bounded == {"x", AT}
