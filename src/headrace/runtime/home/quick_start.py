@@ -1,7 +1,7 @@
 """The start of a short command: what is put off while its modules are imported, which is most of its time.
 
-Cycles are not collected (a tenth of the time): modules are no garbage. Arrow does not import pandas (a fifth): it would with the first array,
-to recognise series. numpy's library for matrices, which Headrace does not use, starts no threads.
+Cycles are not collected: modules are no garbage. Arrow does not import pandas, which it would with the first array, to recognise
+series: it takes as long as numpy and Arrow together. numpy's library for matrices starts no threads, as in Spark's workers.
 """
 
 from __future__ import annotations
