@@ -55,8 +55,8 @@ class OwnSession:
         return sql_session(self.context)
 
     def ready(self, seconds: float) -> bool:
-        """Wait so long for the start to end, well or not, and for workers to be warm; whether it has."""
-        return bool(wait([self._started().warmed], seconds).done)
+        """Wait so long for the start to end, well or not; whether it has."""
+        return bool(wait([self._started().context], seconds).done)
 
     def as_status(self) -> dict[str, Any]:
         """Plain values: whether it is idle, starting, ready or has failed to start, and why."""
@@ -91,9 +91,7 @@ class _Start:
 
     def __init__(self, home: Path, cores: int, *, brief: bool) -> None:
         self.context: Future[SparkContext] = Future()
-        self.warmed: Future[bool] = Future()
-        """Whether workers are warm, once the start has ended."""
-        self._given_up = False
+        self._given_up = self._is_warm = False
         home.mkdir(parents=True, exist_ok=True)
         # Java may have left unfinished files when it was killed: that is no reason to fail.
         self._scratch = tempfile.TemporaryDirectory(
@@ -114,16 +112,11 @@ class _Start:
             context = begin(self._launched)
         except BaseException as failure:  # noqa: BLE001 - raised again where the context is asked for
             self.context.set_exception(SessionFailed(_GIVEN_UP) if self._given_up else failure)
-            self.warmed.set_result(False)
             return
         self.context.set_result(context)
-        try:
+        with suppress(Exception):  # whatever it is, the first epoch meets it too, and reports it
             warm(context)
-        except Exception:  # noqa: BLE001 - whatever it is, the first epoch meets it too, and reports it
-            self.warmed.set_result(False)
-            return
-        self.warmed.set_result(True)
-        with suppress(Exception):
+            self._is_warm = True
             if self._launched.sharing.is_recording:
                 sql_session(context)  # its classes are to be in the list too
 
@@ -139,6 +132,6 @@ class _Start:
 
             close(self._launched, self.context.result())
             self._thread.join()
-            if self.warmed.result():
+            if self._is_warm:
                 self._launched.sharing.make()
         self._scratch.cleanup()

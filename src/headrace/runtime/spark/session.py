@@ -79,27 +79,19 @@ def begin(launched: Launched) -> SparkContext:
 
 
 def warm(context: SparkContext) -> None:
-    """Have Spark fork a worker for each core, and run once what an epoch's job is made of, before one needs them."""
+    """Have Spark fork a worker for each core, and each of them rehearse a scan, before an epoch needs them."""
     cores = context.defaultParallelism
-    parts = context.parallelize(range(cores), cores).mapPartitions(_rehearsed)
-    parts.partitionBy(cores, _same).mapPartitionsWithIndex(_counted).collect()
+    context.parallelize(range(cores), cores).mapPartitions(_rehearsed).count()
 
 
-def _rehearsed(rows: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+def _rehearsed(rows: Iterable[int]) -> Iterable[int]:
     """Keep a worker while the others get theirs: one that is free would be used again."""
     from headrace.runtime.tasks.scan.rehearsal import rehearse  # noqa: PLC0415 - in the worker
 
+    held_until = time.monotonic() + _HOLD_SECONDS
     rehearse()
-    time.sleep(_HOLD_SECONDS)
-    return ((row, b"") for row in rows)
-
-
-def _same(number: int) -> int:
-    return number
-
-
-def _counted(_: int, rows: Iterable[tuple[int, bytes]]) -> Iterator[int]:
-    yield sum(1 for _ in rows)
+    time.sleep(max(0.0, held_until - time.monotonic()))
+    return rows
 
 
 def sql_session(context: SparkContext) -> SparkSession:
