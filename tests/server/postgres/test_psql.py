@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -171,3 +174,42 @@ def test_the_cursor_of_psql_reads_large_results_in_parts(hub: Served) -> None:
         hub, "SELECT i FROM generate_series(1, 1000) t(i)", options=("-A", "-t", "-v", "FETCH_COUNT=64")
     )
     assert numbers.splitlines() == [str(number) for number in range(1, 1001)]
+
+
+def test_results_are_copied_out(hub: Served, tmp_path: Path) -> None:
+    assert psql(hub, "COPY (SELECT k, v, at FROM s ORDER BY v) TO STDOUT") == (
+        "a\t1\t2024-01-01 00:00:01+00\nb\t2\t2024-01-01 00:00:12.5+00\n"
+    )
+    assert psql(hub, "COPY q (n, k) TO STDOUT (FORMAT csv, HEADER)") == "n,k\n1,a\n"
+    assert psql(hub, "COPY answers.total TO STDOUT") == "2\n"
+    odd = "SELECT 'a\tb\\', NULL, '', 'x,\"y\"', E'two\nlines'"
+    assert psql(hub, f"COPY ({odd}) TO STDOUT") == 'a\\tb\\\\\t\\N\t\tx,"y"\ttwo\\nlines\n'
+    assert psql(hub, f"COPY ({odd}) TO STDOUT CSV") == 'a\tb\\,,"","x,""y""","two\nlines"\n'
+    psql(hub, rf"\copy (SELECT i FROM generate_series(1, 30000) t(i)) TO '{tmp_path}/numbers.csv' CSV")
+    assert (tmp_path / "numbers.csv").read_text().splitlines() == [str(number) for number in range(1, 30_001)]
+
+
+def test_a_query_is_followed_on_the_terminal_until_ctrl_c(hub: Served) -> None:
+    assert PSQL is not None
+    url = f"postgresql://anyone@127.0.0.1:{hub.postgres}/headrace"
+    psql(hub, "CREATE STREAM live (v BIGINT) USING push; CREATE QUERY of_live AS SELECT v FROM live")
+    terminal, its_end = os.openpty()  # psql writes each row at once on a terminal, not into a pipe
+    following = subprocess.Popen(
+        [PSQL, "-X", url, "-c", "COPY (FOLLOW of_live CLIENT 'terminal') TO STDOUT"],
+        stdout=its_end,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(its_end)
+    try:
+        for value in ("1", "2", "3"):
+            psql(hub, f"INSERT INTO live VALUES ({value})")
+            assert select.select([terminal], [], [], 60)[0]
+            assert os.read(terminal, 100).decode() == f"{value}\r\n"
+        following.send_signal(signal.SIGINT)
+        _, err = following.communicate(timeout=30)
+        assert "canceling statement due to user request" in err
+    finally:
+        following.kill()
+        following.communicate()
+        os.close(terminal)

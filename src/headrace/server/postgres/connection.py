@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from headrace.errors import HeadraceError
 from headrace.server.access import Tokens
-from headrace.server.postgres.copying import CopyIn
+from headrace.server.postgres.copying import CopyIn, CopyOut
 from headrace.server.postgres.protocol import frames
 from headrace.server.postgres.protocol.frames import Body, Malformed
 from headrace.server.postgres.protocol.parameters import literal
 from headrace.server.postgres.protocol.problems import Failed, Problem, problem_of
-from headrace.server.postgres.protocol.rows import data_rows, row_description
+from headrace.server.postgres.protocol.rows import copied_rows, data_rows, row_description
 from headrace.server.postgres.protocol.types import BY_OID, OF_NAME, TEXT
 from headrace.server.postgres.session import Answer, Session
 from headrace.server.postgres.tables.reader import Rows
@@ -43,7 +43,7 @@ class _Portal:
 
     text: Text | None
     formats: list[int]
-    answers: list[Answer] | CopyIn | None = None
+    answers: list[Answer] | CopyIn | CopyOut | None = None
 
     def end(self) -> None:
         """Take no more of its rows."""
@@ -243,8 +243,8 @@ class Connection:
 
     async def _carry_out(self, text: Text) -> None:
         answers = await self.session.run(text)
-        if isinstance(answers, CopyIn):
-            self.writer.write(frames.command_complete(f"COPY {await self._copied(answers)}"))
+        if not isinstance(answers, list):
+            await self._copy(answers)
             return
         for answer in answers:
             self._announce(answer)
@@ -272,7 +272,27 @@ class Connection:
             left -= table.num_rows
         return True
 
-    async def _copied(self, copy: CopyIn) -> int:
+    async def _copy(self, copy: CopyIn | CopyOut) -> None:
+        count = await (self._copied_in(copy) if isinstance(copy, CopyIn) else self._copied_out(copy))
+        self.writer.write(frames.command_complete(f"COPY {count}"))
+
+    async def _copied_out(self, copy: CopyOut) -> int:
+        """Copy rows to the client; how many."""
+        schema, tables = await self.session.copied(copy)
+        self.writer.write(frames.copy_out(len(schema)))
+        if (header := copy.header(schema)) is not None:
+            self.writer.write(copied_rows(header, is_csv=copy.is_csv))
+        count = 0
+        async for table in tables:
+            self.writer.write(await asyncio.to_thread(copied_rows, table, is_csv=copy.is_csv))
+            await self._drained()
+            count += table.num_rows
+            if self.reader.at_eof():
+                raise ConnectionResetError
+        self.writer.write(frames.COPY_DONE)
+        return count
+
+    async def _copied_in(self, copy: CopyIn) -> int:
         """The rows that a client copies; how many."""
         self.writer.write(frames.copy_in(len(copy.columns)))
         await self._drained()
@@ -390,8 +410,8 @@ class Connection:
             return
         if portal.answers is None:
             portal.answers = await self.session.run(portal.text)
-        if isinstance(portal.answers, CopyIn):
-            self.writer.write(frames.command_complete(f"COPY {await self._copied(portal.answers)}"))
+        if not isinstance(portal.answers, list):
+            await self._copy(portal.answers)
             return
         (answer,) = portal.answers
         if answer.rows is None or not answer.rows.taken:

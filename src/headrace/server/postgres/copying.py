@@ -1,4 +1,4 @@
-"""Rows into streams: `COPY stream FROM STDIN` and `INSERT INTO stream`. All rows of a statement are pushed, or none."""
+"""COPY and INSERT: rows into streams, of which a statement pushes all or none, and rows of tables and followed queries out."""
 
 from __future__ import annotations
 
@@ -52,18 +52,12 @@ class CopyIn:
         Raises `Failed` for other options, and `UserError` for a stream or a column that is not there.
         """
         target, columns, after = _target(text, 1)
-        words = [(token.word or token.text).upper() for token in text.tokens[after:]]
-        if words[:2] != ["FROM", "STDIN"]:
-            raise Failed("0A000", "COPY takes rows FROM STDIN only", f"COPY {target} FROM STDIN (FORMAT csv)")
-        options = [word for word in words[2:] if word.isalpha()]
-        unknown = [word for word in options if word not in _OPTIONS | {"TRUE", "FALSE", "ON", "OFF", "UTF8"}]
-        if unknown or {"DELIMITER", "NULL", "QUOTE", "ESCAPE"} & {*options} or "BINARY" in options:
-            named = (unknown or sorted({"DELIMITER", "NULL", "QUOTE", "ESCAPE"} & {*options}))[0]
-            raise Failed("0A000", f"COPY does not take {named}", "It takes FORMAT csv or text, and HEADER.")
+        if [token.word for token in text.tokens[after : after + 2]] != ["FROM", "STDIN"]:
+            raise Failed("0A000", "COPY is FROM STDIN or TO STDOUT", f"COPY {target} FROM STDIN (FORMAT csv)")
+        is_csv, has_header = _options(text, after + 2)
         stream = hub.stream_definition(target)
         given = tuple(stream.schema.field(name).name for name in columns) or stream.schema.names
-        header = "HEADER" in options and not {"FALSE", "OFF"} & {*options}
-        return CopyIn(hub, stream, given, "CSV" in options, header)
+        return CopyIn(hub, stream, given, is_csv, has_header)
 
     def finish(self, data: bytes) -> int:
         """Push the rows; how many.
@@ -100,6 +94,63 @@ class CopyIn:
                 reason = f"column {field.name}: '{cell[row]}' is not {with_article(field.type)}"
                 raise _misfit(self.stream, row + 1, reason)
         return pa.table(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOut:
+    """A COPY TO STDOUT: the SELECT or the FOLLOW of which it copies the rows, and their format."""
+
+    source: Text
+    is_csv: bool
+    has_header: bool
+
+    @staticmethod
+    def of(text: Text) -> CopyOut:
+        """COPY (SELECT … | FOLLOW …) TO STDOUT [options], COPY table [(columns)] TO STDOUT [options].
+
+        Raises `Failed` for another form.
+        """
+        if text.tokens[1:2] and text.tokens[1].text == "(":
+            closing = _closing(text)
+            source = text.text[text.tokens[2].start : text.tokens[closing].start]
+            start, after = text.start + text.tokens[2].start, closing + 1
+        else:
+            name, columns, after = _target(text, 1)
+            chosen = ", ".join(map(_quoted, columns)) or "*"
+            schema = f"{text.tokens[1].text}." if text.tokens[2].text == "." else ""
+            source, start = f"SELECT {chosen} FROM {schema}{_quoted(name)}", text.start  # noqa: S608 - of the client's own
+        if [token.word for token in text.tokens[after : after + 2]] != ["TO", "STDOUT"]:
+            raise Failed(
+                "0A000", "COPY is FROM STDIN or TO STDOUT", "COPY (SELECT …) TO STDOUT (FORMAT csv, HEADER)"
+            )
+        return CopyOut(Text(source, start), *_options(text, after + 2))
+
+    def header(self, schema: pa.Schema) -> pa.Table | None:
+        """The names of the columns as a row."""
+        names = {f"c{index}": [name] for index, name in enumerate(schema.names)}
+        return pa.table(names) if self.has_header else None
+
+
+def _closing(text: Text) -> int:
+    """The token that closes the parenthesis of the second one."""
+    depth = 0
+    for index, token in enumerate(text.tokens):
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        if index > 1 and not depth:
+            return index
+    raise Failed("42601", "a parenthesis is not closed")
+
+
+def _options(text: Text, after: int) -> tuple[bool, bool]:
+    """Whether a COPY is CSV, and whether it has a header, from its options after so many tokens.
+
+    Raises `Failed` for other options.
+    """
+    words = [token.text.strip("'").upper() for token in text.tokens[after:] if token.kind != "sign"]
+    unknown = [word for word in words if word not in _OPTIONS]
+    if unknown:
+        raise Failed("0A000", f"COPY does not take {unknown[0]}", "It takes FORMAT csv or text, and HEADER.")
+    return "CSV" in words, "HEADER" in words and not {"FALSE", "OFF"} & {*words}
 
 
 def _misfit(stream: StreamDefinition, row: int, reason: str) -> Failed:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,7 +18,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.runtime.statements.outcome import Outcome
 from headrace.server.following import Publications
 from headrace.server.postgres import copying
-from headrace.server.postgres.copying import CopyIn
+from headrace.server.postgres.copying import CopyIn, CopyOut
 from headrace.server.postgres.following import FollowingCursor
 from headrace.server.postgres.protocol.problems import Failed, Problem
 from headrace.server.postgres.tables.reader import AGAIN_SECONDS, Rows, TableReader
@@ -65,6 +65,9 @@ _FETCH: Final = re.compile(
     r"FETCH\s+(?:(?:NEXT|FORWARD)\b\s*)?(?:(ALL|[0-9]+)\b\s*)?(?:(?:FROM|IN)\s+)?(\"(?:[^\"]|\"\")*\"|\w+)\s*",
     re.IGNORECASE | re.DOTALL,
 )
+_BATCH_ROWS: Final = 10_000
+_LOOK_SECONDS: Final = 1.0
+"""Until it is found out that a client which gets no rows has left."""
 _ALL: Final = 1 << 20
 """Rows that FETCH ALL takes at most of a cursor that follows: it would not end."""
 
@@ -96,8 +99,10 @@ class Session:
     """Whether a statement of this transaction has taken effect."""
     _ended: str | None = None
     """Why the statement under way was ended; None: it was not."""
+    _timer: asyncio.TimerHandle | None = None
+    """Ends it after its time."""
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
-    _actions: dict[str, Callable[[Text], Any]] = field(init=False)
+    _actions: dict[str, Callable[[Text], Awaitable[Answer | CopyIn | CopyOut]]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.reader = TableReader(self.hub)
@@ -131,8 +136,8 @@ class Session:
         found = _FETCH.fullmatch(text.text.strip())
         return None if found is None else self._cursor(_name(found[2])).schema
 
-    async def run(self, text: Text) -> list[Answer] | CopyIn:
-        """Run a statement, or several of the hub's; raises its errors."""
+    async def run(self, text: Text) -> list[Answer] | CopyIn | CopyOut:
+        """Run a statement, or several of the hub's; raises its errors. A COPY is what remains to be done."""
         if self.status == b"E" and _first(text) not in _ENDS:
             raise Failed(
                 "25P02", "current transaction is aborted, commands ignored until end of transaction block"
@@ -141,7 +146,7 @@ class Session:
         if action is None or self.is_of_hub(text):
             return await asyncio.to_thread(self._of_hub, text)
         answer = await action(text)
-        return answer if isinstance(answer, CopyIn) else [answer]
+        return [answer] if isinstance(answer, Answer) else answer
 
     @contextmanager
     def limited(self) -> Any:
@@ -150,7 +155,7 @@ class Session:
         self._ended = None
         self._stop.clear()
         seconds = seconds_of(self._others["statement_timeout"])
-        timer = loop.call_later(seconds, self.cancel, "statement timeout") if seconds else None
+        self._timer = loop.call_later(seconds, self.cancel, "statement timeout") if seconds else None
         try:
             yield
         except Failed as failed:
@@ -159,8 +164,12 @@ class Session:
             raise
         finally:
             self._stop.clear()
-            if timer is not None:
-                timer.cancel()
+            self.time_is_unlimited()
+
+    def time_is_unlimited(self) -> None:
+        """Let the statement under way take any time."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def cancel(self, reason: str = "user request") -> None:
         """End the statement under way: a SELECT, or a FETCH that waits. In the loop's thread."""
@@ -339,13 +348,14 @@ class Session:
         cursor = self._cursor(_name(found[2]))
         most = 1 if found[1] is None else _ALL if found[1].upper() == "ALL" else int(found[1])
         if isinstance(cursor, FollowingCursor):
-            return Answer("FETCH", Rows.of(await self._wait_for(cursor, most)))
+            seconds = seconds_of(self._others["follow_timeout"]) or 0.0
+            return Answer("FETCH", Rows.of(await self._wait_for(cursor, most, seconds)))
         return Answer("FETCH", Rows.of(await asyncio.to_thread(_taken, cursor, most)))
 
-    async def _wait_for(self, cursor: FollowingCursor, most: int) -> pa.Table:
-        """The next rows of a query; none after `follow_timeout`."""
+    async def _wait_for(self, cursor: FollowingCursor, most: int, seconds: float) -> pa.Table:
+        """The next rows of a query; none after so many seconds without them."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + (seconds_of(self._others["follow_timeout"]) or 0.0)
+        until = loop.time() + seconds
         await asyncio.to_thread(cursor.acknowledge)
         while True:
             waiter = self.publications.waiter
@@ -391,9 +401,27 @@ class Session:
         self._has_changed = True
         return Answer(f"INSERT 0 {count}")
 
-    async def _copy(self, text: Text) -> CopyIn:
-        self._has_changed = True
-        return await asyncio.to_thread(CopyIn.of, self.hub, text)
+    async def _copy(self, text: Text) -> CopyIn | CopyOut:
+        if "STDIN" in (token.word for token in text.tokens):
+            self._has_changed = True
+            return await asyncio.to_thread(CopyIn.of, self.hub, text)
+        return CopyOut.of(text)
+
+    async def copied(self, copy: CopyOut) -> tuple[pa.Schema, AsyncIterator[pa.Table]]:
+        """The columns and the rows of a COPY TO STDOUT; those of FOLLOW do not end but with the client or the hub."""
+        if _first(copy.source) == "FOLLOW":
+            cursor = await asyncio.to_thread(self._following, copy.source)
+            self.time_is_unlimited()
+            return cursor.schema, self._followed(cursor)
+        if _first(copy.source) not in _READS:
+            raise Failed("0A000", "COPY has the rows of SELECT … or FOLLOW query")
+        rows = (await self._select(copy.source)).rows
+        assert rows is not None
+        return rows.schema, _each(rows)
+
+    async def _followed(self, cursor: FollowingCursor) -> AsyncIterator[pa.Table]:
+        while not self.publications.ended:
+            yield await self._wait_for(cursor, _BATCH_ROWS, _LOOK_SECONDS)
 
 
 def seconds_of(text: str) -> float | None:
@@ -418,6 +446,11 @@ def _taken(rows: Rows, most: int) -> pa.Table:
         found = [*found, part]
         most -= part.num_rows
     return pa.concat_tables(found) if found else rows.schema.empty_table()
+
+
+async def _each(rows: Rows) -> AsyncIterator[pa.Table]:
+    while (table := await asyncio.to_thread(rows.take, _BATCH_ROWS)) is not None:
+        yield table
 
 
 def _closed(cursor: Rows | FollowingCursor, *, acknowledging: bool) -> None:

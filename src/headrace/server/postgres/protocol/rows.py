@@ -52,20 +52,26 @@ def data_rows(table: pa.Table, formats: Sequence[int]) -> memoryview:
     return _joined(parts)
 
 
-def copied_rows(table: pa.Table) -> memoryview:
-    r"""The rows as CopyData messages in PostgreSQL's text format: tabs between cells, `\N` for NULL."""
-    cells = [_escaped(_cells(flat(table.column(index)), 0)) for index in range(table.num_columns)]
-    lines = pc.binary_join_element_wise(*cells, pa.scalar(b"\t", pa.binary())) if len(cells) > 1 else cells[0]
+def copied_rows(table: pa.Table, *, is_csv: bool) -> memoryview:
+    r"""The rows as CopyData messages: CSV, or PostgreSQL's text format with tabs between cells and `\N` for NULL."""
+    as_cell = _csv_cells if is_csv else _plain_cells
+    cells = [as_cell(_texts(flat(column))).cast(pa.binary()) for column in table.columns]
+    lines = pc.binary_join_element_wise(*cells, pa.scalar(b"," if is_csv else b"\t", pa.binary()))
     head = np.zeros(table.num_rows, [("kind", "S1"), ("length", ">i4")])
     head["kind"], head["length"] = b"d", 5 + pc.binary_length(lines).to_numpy()
     return _joined([_fixed(head), lines, pa.array([b"\n"] * table.num_rows, pa.binary())])
 
 
-def _escaped(cell: pa.Array) -> pa.Array:
-    text = cell.cast(pa.string())
+def _plain_cells(text: pa.Array) -> pa.Array:
     for plain, written in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")):
         text = pc.replace_substring(text, plain, written)
-    return pc.fill_null(text, "\\N").cast(pa.binary())
+    return pc.fill_null(text, "\\N")
+
+
+def _csv_cells(text: pa.Array) -> pa.Array:
+    """NULL is empty, the empty text is `""`."""
+    quoted = pc.binary_join_element_wise('"', pc.replace_substring(text, '"', '""'), '"', "")
+    return pc.fill_null(pc.if_else(pc.match_substring_regex(text, r'[,"\r\n]|^$'), quoted, text), "")
 
 
 def _fixed(values: np.ndarray) -> pa.Array:
