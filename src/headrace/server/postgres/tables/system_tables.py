@@ -250,6 +250,10 @@ _FUNCTIONS: Final[Mapping[str, str]] = {
     "pg_my_temp_schema()": "0",
     "pg_is_other_temp_schema(a)": "false",
     "info_schema._pg_expandarray(a)": "{{'x': NULL::INTEGER, 'n': NULL::INTEGER}}",
+    "quote_ident(x)": "CASE WHEN regexp_full_match(x, '[a-z_][a-z0-9_]*') THEN x "
+    "ELSE '\"' || replace(x, '\"', '\"\"') || '\"' END",
+    "quote_literal(x)": "'''' || replace(x, '''', '''''') || ''''",
+    "parse_ident(x)": "[CASE WHEN starts_with(p, '\"') THEN p[2:-2] ELSE lower(p) END FOR p IN string_split(x, '.')]",
     "array_upper(a, n)": "len(a)",
     "array_lower(a, n)": "1",
     "shobj_description(a, b)": "NULL::VARCHAR",

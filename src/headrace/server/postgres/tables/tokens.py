@@ -147,6 +147,7 @@ class Edited:
         return before + offset - now
 
 
+_CLAUSES: Final = ("FROM", "WHERE", "GROUP", "ORDER", "LIMIT", "UNION", "JOIN", "ON", "HAVING")
 _COLLATIONS: Final = ("default", "c", "posix", "ucs_basic")
 _RESERVED: Final = frozenset(
     [
@@ -176,13 +177,20 @@ def for_reader(text: str) -> Edited:
 
     `pg_catalog.` is left out, for that schema is on the search path; `OPERATOR(pg_catalog.~)` is `~`; PostgreSQL's
     collations are left out; `'name'::regclass` is a call of a function; `ANY ('{a,b}')` has a list; names that are
-    keywords of the reader alone are quoted.
+    keywords of the reader alone are quoted; a function of arrays in FROM is a subquery.
     """
     seen = [token for token in tokens(text) if token.kind != "space"]
     parts, places = list[str](), list[tuple[int, int]]()
+    aliases = dict[int, tuple[int, str]]()
     written = length = index = 0
     while index < len(seen):
-        count, new = _in_place_of(seen[index : index + 8])
+        count, new = aliases.get(index, (0, ""))
+        if not count and (alias := _alias_of_call(seen, index)):
+            as_ = "" if seen[alias - 1].word == "AS" else "AS "
+            aliases[alias] = 1, f"{as_}{seen[alias].text}) {seen[alias].text}"
+            count, new = 1, f"(SELECT {seen[index].text}"
+        if not count:
+            count, new = _in_place_of(seen[index : index + 8])
         if count:
             start, last = seen[index].start, seen[index + count - 1]
             parts += [text[written:start], new]
@@ -191,6 +199,21 @@ def for_reader(text: str) -> Edited:
             places.append((length, written))
         index += max(count, 1)
     return Edited("".join(parts) + text[written:], tuple(places))
+
+
+def _alias_of_call(seen: Sequence[Token], index: int) -> int:
+    """The token that names the rows of a `string_to_array(…)` in FROM; 0 where there is none."""
+    is_call = (
+        seen[index].word == "STRING_TO_ARRAY" and index > 0 and seen[index - 1].text.upper() in (",", "FROM")
+    )
+    depth = 0
+    for at in range(index + 1, len(seen) - 1 if is_call else 0):
+        depth += {"(": 1, ")": -1}.get(seen[at].text, 0)
+        if not depth:
+            alias = at + 1 + (seen[at + 1].word == "AS")
+            is_name = alias < len(seen) and seen[alias].kind == "name"
+            return alias if is_name and seen[alias].word not in _CLAUSES else 0
+    return 0
 
 
 def _in_place_of(window: Sequence[Token]) -> tuple[int, str]:
