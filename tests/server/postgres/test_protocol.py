@@ -161,6 +161,45 @@ def test_a_parameter_cannot_end_its_constant(hub: Served) -> None:
         assert (b"C", b"DECLARE CURSOR\0") in raw.until_ready()
 
 
+def test_a_parameter_of_a_statement_of_the_hub_cannot_end_its_constant_either(hub: Served) -> None:
+    with connected(hub.postgres) as raw:
+        for hostile in (b"\\'; DROP QUERY q; --", b"\\", b"'; DROP QUERY q; --"):
+            prepare(raw, "SHOW QUERIES LIKE $1")
+            bind(raw, hostile)
+            execute(raw)
+            raw.send(b"S")
+            found = raw.until_ready()
+            assert [kind for kind, _ in found] == [b"1", b"2", b"C", b"Z"], found
+        prepare(raw, "SHOW QUERIES LIKE $1")
+        bind(raw, b"q")
+        execute(raw)
+        raw.send(b"S")
+        assert rows(raw.until_ready())[0][0] == b"q"
+
+
+def test_a_table_is_what_the_catalog_has_now(hub: Served) -> None:
+    with connected(hub.postgres) as raw:
+        for columns in ("k", "v, k"):
+            raw.query(f"CREATE QUERY changing AS SELECT {columns} FROM s")
+            described = raw.query("SELECT * FROM changing")[0][1]
+            assert struct.unpack_from("!h", described)[0] == len(columns.split(","))
+            raw.query("DROP QUERY changing")
+            missing = error(raw.query("SELECT * FROM changing"))
+            assert (missing["C"], missing["M"]) == ("42P01", "Table with name changing does not exist!")
+
+
+def test_a_statement_reads_a_table_as_often_as_it_names_it(hub: Served) -> None:
+    with connected(hub.postgres) as raw:
+        both = (
+            "SELECT a.k, b.k, c.k FROM s a JOIN s b USING (v), answers.q c WHERE a.v = (SELECT min(v) FROM s)"
+        )
+        assert rows(raw.query(both)) == [[b"a", b"a", b"a"]]
+        assert rows(raw.query('SELECT "K" FROM public."Q" LIMIT 1')) == [[b"a"]]
+        assert rows(raw.query("SELECT NULL > 1, 5 / 2, v FROM s ORDER BY v DESC LIMIT 1")) == [
+            [None, b"2", b"2"]
+        ]
+
+
 def test_a_statement_is_described_before_its_values_are_known(hub: Served) -> None:
     with connected(hub.postgres) as raw:
         for text, types, columns in (

@@ -61,6 +61,18 @@ def test_results_answers_streams_and_relations_are_tables(hub: Served, tmp_path:
     assert psql(hub, changes).startswith(("0|1|", "1|1|", "2|1|"))
 
 
+def test_a_stream_has_its_accepted_rows(hub: Served) -> None:
+    psql(hub, "CREATE STREAM timed (v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
+    for value, minute, accepted in ((1, 1, 1), (2, 0, 1), (3, 2, 2)):
+        psql(hub, f"INSERT INTO timed VALUES ({value}, '2024-01-01T00:0{minute}:00Z')")
+        until(lambda: psql(hub, "SELECT count(*) FROM timed") == f"{accepted}\n")  # noqa: B023
+    assert psql(hub, "SELECT v FROM timed ORDER BY v") == "1\n3\n"
+    assert "|3|1|0|" in psql(hub, "SHOW STREAMS LIKE 'timed'")
+    psql(hub, "CREATE STREAM unkept (v BIGINT) USING push OPTIONS (archive 'none')")
+    done = typed_into(hub, "SELECT * FROM unkept")
+    assert "keeps no copy of its rows" in done.stderr
+
+
 def test_statements_of_the_hub_are_answered_as_tables(hub: Served) -> None:
     assert psql(hub, "INVOKE total") == "2\n"
     assert psql(hub, "SHOW STREAMS LIKE 's'").startswith("s|push|at|")
@@ -195,7 +207,14 @@ def test_a_query_is_followed_on_the_terminal_until_ctrl_c(hub: Served) -> None:
     psql(hub, "CREATE STREAM live (v BIGINT) USING push; CREATE QUERY of_live AS SELECT v FROM live")
     terminal, its_end = os.openpty()  # psql writes each row at once on a terminal, not into a pipe
     following = subprocess.Popen(
-        [PSQL, "-X", url, "-c", "COPY (FOLLOW of_live CLIENT 'terminal') TO STDOUT"],
+        [
+            PSQL,
+            "-X",
+            "-q",
+            url,
+            *("-c", "SET statement_timeout = '100ms'"),
+            *("-c", "COPY (FOLLOW of_live) TO STDOUT"),
+        ],
         stdout=its_end,
         stderr=subprocess.PIPE,
         text=True,

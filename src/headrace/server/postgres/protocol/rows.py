@@ -230,8 +230,8 @@ def _numeric(value: Decimal) -> bytes:
     text = text.rjust(-(-len(text) // 4) * 4, "0")
     groups = [int(text[at : at + 4]) for at in range(0, len(text), 4)]
     weight = len(groups) - -(-scale // 4) - 1
-    while groups and not groups[0]:
-        groups, weight = groups[1:], weight - 1
+    if not any(groups):
+        groups = []
     return struct.pack(
         f"!hhHh{len(groups)}h", len(groups), weight if groups else 0, 0x4000 if sign else 0, scale, *groups
     )
