@@ -346,11 +346,6 @@ class _ScanTask:
         return (KeysFile(file, keys.num_rows, max_event_time_of(keys), whole),)
 
 
-def _is_promise(split: Split) -> bool:
-    """Whether a split has no rows, only a promise of a program: no operator reads it."""
-    return split.record is not None and split.record.get("format") == PUNCTUATION
-
-
 def _within_capacity(delta: pa.Table) -> pa.Table:
     """A delta that can be sent.
 
