@@ -7,7 +7,7 @@ They are views of SQL, so that whatever a tool asks about them is answered by th
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -84,7 +84,7 @@ def _columns(hub: Hub) -> pa.Table:
     return _table(rows, _COLUMNS)
 
 
-def _table(rows: list[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+def _table(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     return pa.table(
         [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema
