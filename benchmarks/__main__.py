@@ -38,6 +38,7 @@ from benchmarks.suite.skew import late_union, skew
 from benchmarks.suite.slack import band, blocks
 from benchmarks.suite.standing import standing
 from benchmarks.suite.startup import startup
+from benchmarks.suite.stream_joins import stream_joins
 from benchmarks.suite.synopses import synopses
 from benchmarks.suite.two_level import two_level
 from benchmarks.suite.updates import updates
@@ -57,6 +58,7 @@ SUITE = {
     "blocks": blocks,
     "panes": panes,
     "joins": joins,
+    "stream-joins": stream_joins,
     "skewed-joins": skewed_joins,
     "late-joins": late_joins,
     "skew": skew,
