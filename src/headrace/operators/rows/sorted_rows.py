@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from headrace.operators.base.group_codes import Ints, flat, hashes, ints
 from headrace.operators.rows.row_state import TIME
-from headrace.time import BEGINNING, Duration
 
 HASH: Final = "__hash"
 END: Final = "__until"
@@ -61,38 +60,21 @@ def in_order(tables: Sequence[pa.Table]) -> pa.Table:
     return whole.take(pa.array(np.lexsort([at, hash_]))).combine_chunks()
 
 
-def overlapping_pairs(probing: Sorted, held: Sorted, longest: Duration | None) -> Iterator[tuple[Ints, Ints]]:
-    """(probing row, stored row) of one hash whose intervals have an instant in common, a bounded number of pairs at a time.
-
-    `longest`: no stored row's interval is longer; None if they may have no end.
-    """
-    if not probing.rows or not held.rows:
-        return
-    first, last = (np.searchsorted(held.hash, probing.hash, side) for side in ("left", "right"))
-    least = np.full(probing.rows, BEGINNING) if longest is None else probing.at - longest
-    low = _bisected(held.at, first, last, least, after=False)
-    high = np.maximum(low, _bisected(held.at, first, last, probing.until, after=True))
-    for start, stop in _portions(high - low):
-        row, other = _spread(low, high - low, start, stop)
-        overlaps = held.until[other] >= probing.at[row]
-        yield row[overlaps], other[overlaps]
-
-
 def of_one_hash(probing: Ints, held: Ints) -> Iterator[tuple[Ints, Ints]]:
     """(probing row, stored row) of equal hashes in two ascending columns, a bounded number of pairs at a time."""
     first, last = (np.searchsorted(held, probing, side) for side in ("left", "right"))
-    for start, stop in _portions(last - first):
-        yield _spread(first, last - first, start, stop)
+    for start, stop in portions(last - first):
+        yield spread(first, last - first, start, stop)
 
 
-def _spread(low: Ints, counts: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
+def spread(low: Ints, counts: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
     """The pairs of rows start..stop, each with `counts` rows from `low` on."""
     counts = counts[start:stop]
     row = np.repeat(np.arange(start, stop), counts)
     return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + low[row]
 
 
-def _bisected(at: Ints, first: Ints, last: Ints, bound: Ints, *, after: bool) -> Ints:
+def bisected(at: Ints, first: Ints, last: Ints, bound: Ints, *, after: bool) -> Ints:
     """The first index at (or with `after`, past) the bound in each interval [first, last) of ascending times."""
     low, high = first.astype(np.int64), last.astype(np.int64)
     while (searching := low < high).any():
@@ -103,7 +85,7 @@ def _bisected(at: Ints, first: Ints, last: Ints, bound: Ints, *, after: bool) ->
     return low
 
 
-def _portions(counts: Ints) -> Iterator[tuple[int, int]]:
+def portions(counts: Ints) -> Iterator[tuple[int, int]]:
     """Intervals of rows with a bounded number of pairs, or one row."""
     total, start = np.cumsum(counts), 0
     while start < len(counts):

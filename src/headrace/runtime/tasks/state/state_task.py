@@ -273,15 +273,16 @@ class StateTask:
 
     def _collect(self, operator: str, step: Step, state_rows: int) -> int:
         """Collect an operator's results and measurements; returns the number of result rows."""
-        results = 0
-        if step.results is not None and step.results.num_rows:
+        results = 0 if step.results is None else step.results.num_rows
+        if results:
             self.results[operator] = step.results
-            results = step.results.num_rows
         if step.rejected:
             self.rejected.setdefault(operator, []).extend(step.rejected)
-        rejected, counts = sum(rows.rows for rows in step.rejected), step.emitted_counts
-        self._seen[operator] = OperatorObservation(  # nothing was scanned here
-            0, 0, 0, state_rows, results, rejected, step.open_windows, pairs=counts.pairs, held=counts.rows
+        scanned, grouped = (0, 0, 0), (0, 0)  # nothing was scanned here
+        counted = (state_rows, results, sum(rows.rows for rows in step.rejected), step.open_windows)
+        emitted, probed = step.emitted_counts, step.probe_counts
+        self._seen[operator] = OperatorObservation(
+            *scanned, *counted, *grouped, emitted.pairs, emitted.rows, probed.probes, probed.candidates
         )
         return results
 
