@@ -88,15 +88,14 @@ def _query(streams: int) -> str:
 
 
 def _in_batch(files: Sequence[Path]) -> str:
+    minute = f'epoch_us("at") - epoch_us("at") % {_MINUTE}'
+    sources = [f"(SELECT {minute} AS e, k, v FROM '{file}') s{number}" for number, file in enumerate(files)]
     joined = " ".join(
-        f"JOIN '{file}' s{number} ON s{number}.k = s0.k AND s{number}.at // {_MINUTE} = s0.at // {_MINUTE}"
+        f"JOIN {source} ON s{number}.k = s0.k AND s{number}.e = s0.e"
+        for number, source in enumerate(sources)
         if number
-        else f"'{file}' s0"
-        for number, file in enumerate(files)
-    ).replace(".at //", ".us //")
-    for file in files:
-        joined = joined.replace(f"'{file}'", f"(SELECT epoch_us(at) us, k, v FROM '{file}')")
-    return f"SELECT s0.us // {_MINUTE}, COUNT(*), SUM(s1.v) FROM {joined} GROUP BY 1 ORDER BY 1"
+    )
+    return f"SELECT s0.e, COUNT(*), SUM(s1.v) FROM {sources[0]} {joined} GROUP BY 1 ORDER BY 1"
 
 
 def _beside_duckdb(
@@ -150,8 +149,9 @@ def _many_queries(folder: Path, rows: int, rounds: int) -> tuple[list[dict[str, 
         for count, (whole, small) in found.items():
             with open_hub(folder / f"many{count}-{number}", local=True) as hub:
                 _register(hub, count)
-                whole.append(_pushed(hub, 0, rows))
-                small += [_pushed(hub, rows + 5 * turn, 5) for turn in range(5)]
+                _pushed(hub, 0, rows)
+                whole += [_pushed(hub, rows * turn, rows) for turn in (1, 2)]
+                small += [_pushed(hub, rows * 3 + 5 * turn, 5) for turn in range(5)]
     table = [
         {
             "what": f"{count} queries",
@@ -175,10 +175,8 @@ def _register(hub: Hub, count: int) -> None:
     hub.register_many(
         {
             f"q{number}": f"SELECT x.k, x.v, y.v AS w FROM a x [RANGE {33 + number % 31} SECONDS],"
-            f" b y [RANGE {33 + number % 29} SECONDS] WHERE x.k = y.k AND x.v BETWEEN {low} AND {low + 5} AND y.v > {least}"
-            for number, (low, least) in enumerate(
-                zip(rng.integers(0, 990, count), rng.integers(0, 900, count), strict=True)
-            )
+            f" b y [RANGE {33 + number % 29} SECONDS] WHERE x.k = y.k AND y.v - x.v BETWEEN {least} AND {least + 2} AND y.v > {900 + number % 100}"
+            for number, least in enumerate(rng.integers(0, 900, count).tolist())
         }
     )
 
@@ -188,7 +186,7 @@ def _pushed(hub: Hub, first: int, rows: int) -> float:
         position = np.arange(first, first + rows)
         at = pa.array(_START + position * 1_000 + number).cast(pa.timestamp("us", tz="UTC"))
         mixed = position * 2_654_435_761 % 1_000_003
-        hub.push(name, pa.table({"at": at, "k": mixed % 5_000, "v": mixed // 7 % 1_000}))
+        hub.push(name, pa.table({"at": at, "k": mixed % 50_000, "v": mixed // 7 % 1_000}))
     started = time.perf_counter()
     hub.loop.drain()
     return time.perf_counter() - started

@@ -163,7 +163,10 @@ class JoinOperator(BaseOperator):
 
     def arrived(self, deltas: Sequence[Sections]) -> list[pa.Table | None]:
         """The new rows of each side, in order; None if there are none."""
-        by_side = ([delta[side] for delta in deltas if side in delta] for side in self.sections)
+        by_side = (
+            [delta[side] for delta in deltas if side in delta and delta[side].num_rows]
+            for side in self.sections
+        )
         return [in_order(tables) if tables else None for tables in by_side]
 
     def can_match(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:  # noqa: ARG002
@@ -212,7 +215,10 @@ class JoinOperator(BaseOperator):
         """One sorted table of what is still needed; or of the first row's instant."""
         if section == FIRST:
             return beginning(earliest(tables), self.spec.slot)
-        return self.needed(in_order(tables), self.sections.index(section), advance)
+        stored = frozenset(tables[0].column_names).intersection(*(table.column_names for table in tables))
+        names = [name for name in tables[0].column_names if name in stored]  # earlier versions stored more
+        rows = in_order([table.select(names) for table in tables])
+        return self.needed(rows, self.sections.index(section), advance)
 
 
 def join_lines(operator: JoinOperator, *, changes: bool) -> Iterator[str]:
@@ -266,7 +272,8 @@ class JoinScanner:
         batch = pipeline.apply(self._noting_first(batch, side))
         batch, keys = pipeline.evaluate(batch, side.keys)
         keep = usable(keys, batch.rows) & self.operator.can_match(batch, side)
-        batch, keys = batch.where(keep), [flat(key).filter(pa.array(keep)) for key in keys]
+        if not keep.all():
+            batch, keys = batch.where(keep), [flat(key).filter(pa.array(keep)) for key in keys]
         if batch.rows:
             self.rows_kept += batch.rows
             self.tables[index].append(self.operator.at_rest(batch, keys, side))

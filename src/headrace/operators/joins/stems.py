@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,10 @@ from headrace.operators.base.group_codes import Ints, flat
 from headrace.operators.rows.sorted_rows import Sorted, bisected, portions, spread
 from headrace.time import FOREVER, Duration
 
+_SPARSE: Final = 4
+"""Combinations search a piece one by one if it has more rows than so many times theirs."""
+_WIDEST: Final = 1 << 62
+
 HoldTogether: TypeAlias = Callable[[Ints, Ints], npt.NDArray[np.bool_]]
 """Whether a combination that holds in [at, until] is an answer, or part of one; once false, it stays so with more rows."""
 
@@ -28,7 +32,6 @@ HoldTogether: TypeAlias = Callable[[Ints, Ints], npt.NDArray[np.bool_]]
 class Combinations:
     """One row of each of some sides, by its number in the side's SteM; they hold together in [at, until]."""
 
-    hash: Ints
     at: Ints
     until: Ints
     rows: Mapping[int, Ints]
@@ -36,7 +39,7 @@ class Combinations:
     @staticmethod
     def of(new: Sorted, side: int) -> Combinations:
         """New rows of a side, each by itself."""
-        return Combinations(new.hash, new.at, new.until, {side: np.arange(new.rows)})
+        return Combinations(new.at, new.until(), {side: np.arange(new.rows)})
 
     @property
     def count(self) -> int:
@@ -48,7 +51,7 @@ class Combinations:
         if keep.all():
             return self
         rows = {side: numbers[keep] for side, numbers in self.rows.items()}
-        return Combinations(self.hash[keep], self.at[keep], self.until[keep], rows)
+        return Combinations(self.at[keep], self.until[keep], rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +71,12 @@ class Stem:
         """The number of the first row of each piece, and of all rows."""
         return np.cumsum([0, *(piece.rows for piece in self.pieces)])
 
-    def extend(self, found: Combinations, side: int) -> Iterator[tuple[Combinations, int]]:
-        """The combinations with each row of this SteM, of `side`, that holds with them, and how many rows were compared."""
-        low, matches = zip(*(_overlapping(found, piece, self.longest) for piece in self.pieces), strict=True)
+    def extend(self, found: Combinations, hashes: Ints, side: int) -> Iterator[tuple[Combinations, int]]:
+        """The combinations, of these key hashes, with each row of this SteM, of `side`, that holds with them, and how many
+        rows were compared.
+        """
+        ranges = (_overlapping(found, hashes, piece, self.longest) for piece in self.pieces)
+        low, matches = zip(*ranges, strict=True)
         for start, stop in portions(sum(matches)):
             yield self._portion(found, low, matches, slice(start, stop), side)
 
@@ -85,10 +91,9 @@ class Stem:
             if not len(row):
                 continue
             at = np.maximum(found.at[index], piece.at[row])
-            until = np.minimum(found.until[index], piece.until[row])
+            until = np.minimum(found.until[index], piece.until(row))
             numbers = {other: known[index] for other, known in found.rows.items()}
-            extended = Combinations(found.hash[index], at, until, {**numbers, side: row + start})
-            parts.append(extended.where(at <= until))
+            parts.append(Combinations(at, until, {**numbers, side: row + start}).where(at <= until))
         return _together(parts, [*found.rows, side]), candidates
 
     def columns(self, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:
@@ -122,25 +127,34 @@ class Probing:
     def combinations(self, new: Sorted, side: int, order: Sequence[int]) -> Iterator[Combinations]:
         """New rows of a side with rows of all other sides, whose SteMs are probed in this order; a bounded number at a time."""
         if all(self.stems[other].rows for other in order):
-            yield from self._hops(Combinations.of(new, side), order)
+            yield from self._hops(Combinations.of(new, side), new.hash, side, order)
 
-    def _hops(self, found: Combinations, order: Sequence[int]) -> Iterator[Combinations]:
+    def _hops(
+        self, found: Combinations, hashes: Ints, origin: int, order: Sequence[int]
+    ) -> Iterator[Combinations]:
+        """`hashes` are those of the rows of side `origin`, from which the combinations are made."""
         if not order:
             yield found
             return
         side, *rest = order
         self.probes += found.count
-        for extended, candidates in self.stems[side].extend(found, side):
+        of_found = hashes[found.rows[origin]] if len(found.rows) > 1 else hashes
+        for extended, candidates in self.stems[side].extend(found, of_found, side):
             self.candidates += candidates
             together = extended.where(self.hold_together(extended.at, extended.until))
             if together.count:
-                yield from self._hops(together, rest)
+                yield from self._hops(together, hashes, origin, rest)
 
 
-def _overlapping(found: Combinations, piece: Sorted, longest: Duration | None) -> tuple[Ints, Ints]:
+def _overlapping(
+    found: Combinations, hashes: Ints, piece: Sorted, longest: Duration | None
+) -> tuple[Ints, Ints]:
     """For each combination the first row of a piece that may hold with it, and the number of rows from there on."""
-    first = np.searchsorted(piece.hash, found.hash, "left")
-    last = np.searchsorted(piece.hash, found.hash, "right")
+    if found.count * _SPARSE >= piece.rows:
+        ranges = _by_rank(found, hashes, piece, longest)
+        if ranges is not None:
+            return ranges
+    first, last = (np.searchsorted(piece.hash, hashes, side) for side in ("left", "right"))
     low = first
     if longest is not None:
         low = bisected(piece.at, first, last, found.at - longest, after=False)
@@ -148,17 +162,38 @@ def _overlapping(found: Combinations, piece: Sorted, longest: Duration | None) -
     return low, np.maximum(high - low, 0)
 
 
+def _by_rank(
+    found: Combinations, hashes: Ints, piece: Sorted, longest: Duration | None
+) -> tuple[Ints, Ints] | None:
+    """The same, where it pays to walk through the piece: (hash, time) of its rows become one ascending integer.
+
+    None if that has no room in 64 bits.
+    """
+    begins = np.concatenate([[True], piece.hash[1:] != piece.hash[:-1]])
+    known, least, most = piece.hash[begins], int(piece.at.min()), int(piece.at.max())
+    span = most - least + 2
+    if len(known) * span >= _WIDEST:
+        return None
+    keys = (np.cumsum(begins) - 1) * span + (piece.at - least)
+    rank = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+    base = rank * span
+    low = base
+    if longest is not None:
+        low = base + np.clip(found.at - longest, least, most + 1) - least
+    first = np.searchsorted(keys, low)
+    last = np.searchsorted(keys, base + np.minimum(found.until, most) - least, side="right")
+    return first, np.where(known[rank] == hashes, np.maximum(last - first, 0), 0)
+
+
 def _together(parts: Sequence[Combinations], sides: Sequence[int]) -> Combinations:
     if len(parts) == 1:
         return parts[0]
     if not parts:
         none = np.empty(0, np.int64)
-        return Combinations(none, none, none, dict.fromkeys(sides, none))
-    hash_, at, until = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("hash", "at", "until")
-    )
+        return Combinations(none, none, dict.fromkeys(sides, none))
+    at, until = (np.concatenate([getattr(part, name) for part in parts]) for name in ("at", "until"))
     return Combinations(
-        hash_, at, until, {side: np.concatenate([part.rows[side] for part in parts]) for side in sides}
+        at, until, {side: np.concatenate([part.rows[side] for part in parts]) for side in sides}
     )
 
 

@@ -82,14 +82,13 @@ class WindowJoin(JoinOperator):
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit the combinations of new rows with stored ones and with each other."""
         new_rows = self.arrived(deltas)
-        new = [None if table is None else Sorted.of(table) for table in new_rows]
-        stems = {
-            side: Stem(
-                tuple(Sorted.of(run[section]) for run in runs if section in run),
-                self.spec.sides[side].longest,
-            )
-            for side, section in enumerate(self.sections)
-        }
+        stems: dict[int, Stem] = {}
+        new: list[Sorted | None] = []
+        for side, section, table in zip(self.spec.sides, self.sections, new_rows, strict=True):
+            runs_of_side = (run[section] for run in runs if section in run)
+            stored = tuple(Sorted.of(rows, side.lookback) for rows in runs_of_side if rows.num_rows)
+            stems[len(new)] = Stem(stored, side.longest)
+            new.append(None if table is None else Sorted.of(table, side.lookback))
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
         counts = ProbeCounts()
@@ -156,7 +155,7 @@ class WindowJoin(JoinOperator):
     def needed(self, rows: pa.Table, index: int, advance: Advance) -> pa.Table:
         """The rows of a side that a row of another side may still be joined with."""
         bound = min(side.bound(advance) for other, side in enumerate(self.spec.sides) if other != index)
-        until = Sorted.of(rows).until
+        until = Sorted.of(rows, self.spec.sides[index].lookback).until()
         if self.grid is None:
             return rows.filter(pa.array(until >= bound))
         return rows.filter(pa.array(self.grid.last_end(until) > bound))
@@ -168,8 +167,8 @@ class WindowJoin(JoinOperator):
     def at_rest(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> pa.Table:
         """Rows with key hash, time and end."""
         slots, mixed = slots_and_hashes(keys, batch.rows, self.spec.slot)
-        head = [slots, mixed, batch.at, side.until(batch)]
-        return pa.table(
-            [*map(pa.array, head), *(flat(batch.columns[name]) for name in side.stored.names)],
-            names=[SLOT, HASH, TIME, END, *side.stored.names],
-        )
+        head = {SLOT: slots, HASH: mixed, TIME: batch.at}
+        if side.ends is not None:
+            head[END] = side.until(batch)
+        stored = {name: flat(batch.columns[name]) for name in side.stored.names}
+        return pa.table({**{name: pa.array(values) for name, values in head.items()}, **stored})

@@ -96,9 +96,8 @@ class RowLayout:
     @property
     def routing_steps(self) -> tuple[RowStep, ...]:
         """The steps, if a row that they drop leaves no trace; see `Operator.routing_steps`."""
-        leaves_nothing = not self.counts_all and all(
-            isinstance(expression, Column) for expression in self.partition
-        )
+        evaluates = not self.below and not all(isinstance(value, Column) for value in self.partition)
+        leaves_nothing = not self.counts_all and not evaluates
         return self.steps if leaves_nothing else ()
 
     def display(self) -> Iterator[str]:

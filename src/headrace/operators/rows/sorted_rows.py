@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace.operators.base.group_codes import Ints, flat, hashes, ints
 from headrace.operators.rows.row_state import TIME
+from headrace.time import FOREVER, Duration
 
 HASH: Final = "__hash"
 END: Final = "__until"
@@ -34,18 +35,29 @@ def key_hashes(keys: Sequence[pa.Array], rows: int) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """A table in order of (hash, time): each row's hash, time, and the last instant at which it can be joined."""
+    """A table in order of (hash, time): each row's hash and time, and the last instant at which it can be joined.
+
+    That is stored, or `range_` after its time; with neither there is none.
+    """
 
     table: pa.Table
     hash: Ints
     at: Ints
-    until: Ints
+    range_: Duration | None
+    stored_until: Ints | None
 
     @staticmethod
-    def of(table: pa.Table) -> Sorted:
+    def of(table: pa.Table, range_: Duration | None) -> Sorted:
         """A table in order of (hash, time)."""
-        hash_, at, until = (ints(table, name) for name in (HASH, TIME, END))
-        return Sorted(table, hash_, at, until)
+        hash_, at = (ints(table, name) for name in (HASH, TIME))
+        return Sorted(table, hash_, at, range_, ints(table, END) if END in table.column_names else None)
+
+    def until(self, rows: Ints | slice = slice(None)) -> Ints:
+        """The last instant at which each of some rows can be joined."""
+        if self.stored_until is not None:
+            return self.stored_until[rows]
+        at = self.at[rows]
+        return np.full(len(at), FOREVER) if self.range_ is None else at + self.range_
 
     @property
     def rows(self) -> int:
@@ -56,8 +68,25 @@ class Sorted:
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of tables, in order of (hash, time)."""
     whole = pa.concat_tables(tables)
-    hash_, at = (ints(whole, name) for name in (HASH, TIME))
-    return whole.take(pa.array(np.lexsort([at, hash_]))).combine_chunks()
+    order = _order(*(ints(whole, name) for name in (HASH, TIME)))
+    return whole.take(pa.array(order)).combine_chunks()
+
+
+def _order(hash_: Ints, at: Ints) -> Ints:
+    """The order by (hash, time); stable. Rows mostly come in order of time: then the last bits of their hashes, which
+    hardly ever decide, make room for their numbers, and plain integers are sorted.
+    """
+    rows = len(hash_)
+    by_time = np.argsort(at, kind="stable") if (at[1:] < at[:-1]).any() else None
+    hashed = hash_ if by_time is None else hash_[by_time]
+    bits = rows.bit_length()
+    packed = ((hashed >> bits) << bits) | np.arange(rows)
+    packed.sort()
+    order = packed & ((1 << bits) - 1)
+    found = hashed[order]
+    if (found[1:] < found[:-1]).any():
+        order = np.argsort(hashed, kind="stable")
+    return order if by_time is None else by_time[order]
 
 
 def of_one_hash(probing: Ints, held: Ints) -> Iterator[tuple[Ints, Ints]]:
