@@ -141,7 +141,8 @@ class RelationJoin(JoinOperator):
         if not done.any():
             return rows
         settled = rows.filter(pa.array(done))
-        held, weight = _net(settled, self.spec.sides[index].stored.names, ints(settled, _WEIGHT))
+        kinds = (HASH, *self.spec.sides[index].stored.names)  # the key may be in the hash alone
+        held, weight = _net(settled, kinds, ints(settled, _WEIGHT))
         for name, values in ((TIME, np.full(held.num_rows, BEGINNING)), (_WEIGHT, weight)):
             held = held.set_column(held.column_names.index(name), name, pa.array(values))
         return in_order([held, rows.filter(pa.array(~done))])
