@@ -174,8 +174,8 @@ def _register(hub: Hub, count: int) -> None:
     rng = np.random.default_rng(7)
     hub.register_many(
         {
-            f"q{number}": f"SELECT x.k, x.v, y.v AS w FROM a x [RANGE {33 + number % 31} SECONDS],"
-            f" b y [RANGE {33 + number % 29} SECONDS] WHERE x.k = y.k AND y.v - x.v BETWEEN {least} AND {least + 2} AND y.v > {900 + number % 100}"
+            f"q{number}": f"SELECT x.k, x.v, y.v AS w FROM a x [RANGE {36 + number % 29} SECONDS],"
+            f" b y [RANGE {36 + number % 31} SECONDS] WHERE x.k = y.k AND y.v - x.v BETWEEN {least} AND {least + 2} AND y.v > {900 + number % 100}"
             for number, least in enumerate(rng.integers(0, 900, count).tolist())
         }
     )

@@ -210,3 +210,13 @@ def test_explain_names_the_shared_join_and_what_it_costs(hub: Hub) -> None:
     assert "chosen by: shared join" in text
     assert "read pairs of a JOIN b (shared)" in text
     assert "a JOIN b (shared)" in hub.explain()
+
+
+def test_explain_counts_what_a_join_looked_up_and_compared(hub: Hub) -> None:
+    """Three rows of `a` meet four of `b`, of which two have the key of one of them."""
+    hub.register(pairs(), "q")
+    push(hub, "a", (1, 1, 10), (2, 1, 10), (3, 1, 10))
+    hub.catch_up()
+    push(hub, "b", (1, 5, 10), (1, 6, 10), (7, 5, 10), (8, 5, 10))
+    hub.catch_up()
+    assert "probes, 1 rows compared" in hub.explain("q")
