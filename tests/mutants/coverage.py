@@ -1,32 +1,33 @@
 """Mutation testing of docs/coverage.md: does the test that a row names die of a mistake in the code that the row speaks about?
 
 For each row that says *done*: the tests it names run once, to see which lines they execute; in functions that share words with
-the row, up to `--mutants` mistakes are made, one at a time, until one gives a wrong answer that a named test notices. Only tests that
-execute the mistaken line run. A row is shown when a mistake was noticed; a row that is not is looked at by hand. Pages of
+the row, up to `--mutants` mistakes are made, one at a time, until one gives a wrong answer that a named test notices. Only tests
+that execute the mistaken line run. Rows of which nothing was noticed are the first of the table, to be looked at by hand. Pages of
 benchmarks that a row names must be of the present harness, on a quiet machine, with every bar met.
 
-The journal keeps each row with a digest of its tests and the code, so that a run that is cut short continues.
+The journal keeps each row with a digest of its tests and the code: a run that was cut short continues, changed rows are tried again.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from benchmarks import folders
 from tests.mutants.choosing import Chosen, chosen, words
 from tests.mutants.coverage_page import Row, done
+from tests.mutants.findings import Finding, Journal, Try, table
 from tests.mutants.sandbox import ROOT, Sandbox, sandbox
 from tests.mutants.traces import Traced, Traces, digest
 
-_FOLDER = ROOT / ".bench" / "mutants"
 _EXAMPLES = 8
 
 
@@ -56,34 +57,14 @@ def parsed() -> argparse.Namespace:
     )
     add("--marks", default="not soak", help="which tests: pytest's -m (default: 'not soak')")
     add("--seed", type=int, default=0, help="which mistakes are drawn in a function (default: 0)")
-    add("--again", action="store_true", help="also rows that the journal has")
+    add("--more", action="store_true", help="further mistakes in rows of which no wrong answer was noticed")
     add(
         "--folder",
         type=Path,
-        default=_FOLDER,
+        default=folders.cache() / "mutants",
         help="of the journal, the traces and table.md (default: .bench/mutants)",
     )
     return parser.parse_args()
-
-
-class Journal:
-    """What was found of each row: one JSON line each, the last one counts."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        file.parent.mkdir(parents=True, exist_ok=True)
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        self.found: dict[str, dict[str, Any]] = {found["row"]: found for found in map(json.loads, lines)}
-
-    def has(self, row: Row, inputs: str) -> bool:
-        """Whether the row was tried with these inputs."""
-        return self.found.get(row.name, {}).get("inputs") == inputs
-
-    def add(self, found: dict[str, Any]) -> None:
-        """Keep what was found."""
-        self.found[found["row"]] = found
-        with self._file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(found) + "\n")
 
 
 def files_of(row: Row, named: Counter[str], most: int) -> list[str]:
@@ -113,70 +94,43 @@ def against(row: Row, tests: Iterable[Traced], seconds: int) -> list[str]:
     return taken
 
 
-def tried(place: Sandbox, row: Row, mistake: Chosen, given: argparse.Namespace) -> dict[str, Any]:
+def tried(place: Sandbox, row: Row, mistake: Chosen, given: argparse.Namespace) -> Try:
     """What a row's tests say of one mistake."""
     tests = against(row, mistake.tests, given.seconds)
-    fate = place.fate(mistake.module, mistake.mutant, tests, 2 * given.seconds, given.marks)
-    return {
-        "place": f"{mistake.module}:{mistake.mutant.line}",
-        "function": mistake.function,
-        "change": f"{mistake.mutant.before} → {mistake.mutant.after}",
-        "tests": len(tests),
-        "how": fate.how,
-        "test": fate.test,
-        "said": fate.said,
-    }
+    mutant = mistake.mutant
+    fate = place.fate(mistake.module, mutant, tests, 2 * given.seconds, given.marks)
+    where, change = f"{mistake.module}:{mutant.line}", f"{mutant.before} → {mutant.after}"
+    return Try(where, mistake.function, change, len(tests), fate)
 
 
-def shown(
-    place: Sandbox, traces: Traces, row: Row, files: Sequence[str], given: argparse.Namespace
-) -> dict[str, Any]:
-    """What is known of a row after its mistakes."""
+def finding(
+    place: Sandbox, traces: Traces, row: Row, files: list[str], before: Finding, given: Any
+) -> Finding:
+    """What is known of a row after some more mistakes than before."""
+    found = replace(before, files=files, tries=[*before.tries], pages=row.page_faults())
     traced = [test for file in files for test in traces.of(file)]
-    tries: list[dict[str, Any]] = []
-    for mistake in islice(chosen(ROOT, f"{row.what} {row.evidence}", traced, given.seed), given.mutants):
-        tries.append(tried(place, row, mistake, given))
-        if tries[-1]["how"] == "wrong answer":
+    known = {(one.function, one.change) for one in found.tries}
+    mistakes = (
+        mistake
+        for mistake in chosen(ROOT, f"{row.what} {row.evidence}", traced, given.seed)
+        if (mistake.function, f"{mistake.mutant.before} → {mistake.mutant.after}") not in known
+    )
+    for mistake in islice(mistakes, given.mutants):
+        found.tries.append(tried(place, row, mistake, given))
+        if found.tells():
             break
-    return {
-        "row": row.name,
-        "what": row.what,
-        "files": files,
-        "passing": len(traced),
-        "tries": tries,
-        "pages": row.page_faults(),
-    }
+    return found
 
 
-def table(found: Iterable[dict[str, Any]]) -> str:
-    """The page of a run: a line for each row, those that nothing was noticed of first."""
-    lines = ["| Row | Tests | Tried | Noticed | By | Survivors | Pages |", "|---|---|---|---|---|---|---|"]
-    for row in sorted(found, key=is_shown):
-        noticed = [one for one in row["tries"] if one["how"] in ("wrong answer", "error", "hang")]
-        survivors = [f"{one['place']}: {one['change']}" for one in row["tries"] if one["how"] == "survived"]
-        by = "; ".join(f"{one['how']} in {one['test']}: {one['place']}: {one['change']}" for one in noticed)
-        cells = [
-            row["row"],
-            ", ".join(row["files"]),
-            len(row["tries"]),
-            len(noticed),
-            by,
-            "; ".join(survivors),
-        ]
-        cells = [
-            str(cell).replace("|", "\\|").replace("\n", " ") for cell in [*cells, "; ".join(row["pages"])]
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def is_shown(found: dict[str, Any]) -> bool:
-    """Whether a mistake was noticed."""
-    return any(one["how"] in ("wrong answer", "error", "hang") for one in found["tries"])
+def inputs_of(row: Row) -> str:
+    """A digest of what decides about a row."""
+    return hashlib.sha256(
+        repr([row.what, *(digest(ROOT, f) for f in row.test_files())]).encode()
+    ).hexdigest()[:16]
 
 
 def main() -> int:
-    """Try the rows, and write the table; 1 when a row is not shown."""
+    """Try the rows, and write the table; 1 when nothing was noticed of a row."""
     given = parsed()
     rows = done()
     named = Counter(file for row in rows for file in row.test_files())
@@ -185,23 +139,23 @@ def main() -> int:
     with sandbox() as place:
         traces = Traces(place, given.folder / "traces", _EXAMPLES, given.tracing, given.marks)
         for row in wanted:
-            files = files_of(row, named, given.files)
-            inputs = hashlib.sha256(
-                repr([row.what, *(digest(ROOT, file) for file in files)]).encode()
-            ).hexdigest()[:16]
-            if given.again or not journal.has(row, inputs):
-                found = {**shown(place, traces, row, files, given), "inputs": inputs}
+            inputs = inputs_of(row)
+            before = journal.of(row.name, inputs)
+            if before is None or (given.more and not before.tells()):
+                nothing = Finding(row.name, inputs, [], [], [])
+                files = files_of(row, named, given.files)
+                found = finding(place, traces, row, files, before or nothing, given)
                 journal.add(found)
-                fates = ", ".join(one["how"] for one in found["tries"]) or "nothing to try"
+                fates = ", ".join(one.fate.how for one in found.tries) or "nothing to try"
                 sys.stdout.write(f"{row.name}: {fates}\n")
                 sys.stdout.flush()
     known = [journal.found[row.name] for row in wanted if row.name in journal.found]
     (given.folder / "table.md").write_text(table(known), encoding="utf-8")
-    not_shown = [found["row"] for found in known if not is_shown(found)]
+    noticed = sum(bool(found.noticed) for found in known)
     sys.stdout.write(
-        f"{len(known) - len(not_shown)} of {len(known)} rows shown; see {given.folder / 'table.md'}\n"
+        f"Of {noticed} of {len(known)} rows a mistake was noticed: {given.folder / 'table.md'}\n"
     )
-    return 1 if not_shown else 0
+    return 0 if noticed == len(known) else 1
 
 
 if __name__ == "__main__":

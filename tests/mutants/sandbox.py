@@ -58,7 +58,7 @@ class Sandbox:
             observing.REPORT: str(self._report),
         }
         self._moments = count(1)
-        shutil.copytree(root, self.copy, ignore=shutil.ignore_patterns(*_NOT_COPIED))
+        shutil.copytree(root, self.copy, symlinks=True, ignore=shutil.ignore_patterns(*_NOT_COPIED))
         self._hooks.mkdir()
         shutil.copy(executed_lines.__file__, self._hooks / "sitecustomize.py")
         shutil.copy(observing.__file__, self._hooks / "observing.py")
