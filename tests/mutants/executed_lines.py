@@ -19,13 +19,9 @@ FOLDER = "MUTANTS_LINES"
 """The environment variable with the folder to write into. Unset: nothing is traced."""
 ROOTS = "MUTANTS_ROOTS"
 """The one with the folders whose modules are followed, separated by colons."""
+TEST = "MUTANTS_TEST"
+"""The one with the test that runs, or the file whose fixtures do."""
 _CALLS = 8
-
-
-def phase() -> tuple[str, bool]:
-    """The test that runs, and whether it is in its own body; its fixtures are those of its whole file."""
-    test, _, stage = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")
-    return (test, True) if stage == "(call)" else (test.partition("::")[0], False)
 
 
 def file_of(folder: Path, test: str) -> Path:
@@ -42,12 +38,14 @@ class Tracer:
         self.restart()
 
     def restart(self) -> None:
-        """Write from now on for the test that runs now."""
+        """Write from now on for the test that the environment names now."""
         if self._file >= 0:
             os.close(self._file)
         self._calls: dict[int, int] = {}
         self._seen: set[tuple[str, int]] = set()
-        self._file = os.open(file_of(self._folder, phase()[0]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._file = os.open(
+            file_of(self._folder, os.environ.get(TEST, "")), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+        )
 
     def enter(self, frame: FrameType, event: str, _: Any) -> Any:
         """As `sys.settrace` wants it: called for every new frame."""

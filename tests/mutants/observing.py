@@ -34,22 +34,23 @@ def pytest_sessionstart() -> None:
     settings.load_profile("mutants")
 
 
-def _restart() -> None:
+def _begin(test: str) -> None:
+    os.environ["MUTANTS_TEST"] = test  # for processes that it starts, too
     tracer = getattr(sys.modules.get("sitecustomize"), "TRACER", None)
     if tracer is not None:
         tracer.restart()
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """From here on lines are those of the file's fixtures."""
-    _restart()
+    _begin(item.nodeid.partition("::")[0])
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_call() -> None:
+def pytest_runtest_call(item: pytest.Item) -> None:
     """From here on lines are the test's own."""
-    _restart()
+    _begin(item.nodeid)
 
 
 @pytest.hookimpl(wrapper=True)
