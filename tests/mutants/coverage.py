@@ -28,7 +28,7 @@ from tests.mutants.findings import Finding, Journal, Try, table
 from tests.mutants.sandbox import ROOT, Sandbox, sandbox
 from tests.mutants.traces import Traced, Traces, digest
 
-_EXAMPLES = 8
+_EXAMPLES = 5
 
 
 def parsed() -> argparse.Namespace:

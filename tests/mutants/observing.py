@@ -16,22 +16,30 @@ REPORT = "MUTANTS_REPORT"
 EXAMPLES = "MUTANTS_EXAMPLES"
 """The environment variable with the most examples of a property; unset: as many as in `make test`."""
 _MESSAGE = 300
+_SETTINGS = "_hypothesis_internal_use_settings"
 
 
 def pytest_sessionstart() -> None:
     """Before test modules are imported, since their own settings build on these."""
-    usual = settings()
-    examples = int(os.environ.get(EXAMPLES, usual.max_examples))
     settings.register_profile(
         "mutants",
-        usual,
-        max_examples=examples,
+        settings(),
         database=None,
         derandomize=True,
         report_multiple_bugs=False,
         phases=[Phase.explicit, Phase.generate],
     )
     settings.load_profile("mutants")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bound the examples of properties, also of those that say how many they try."""
+    most = int(os.environ.get(EXAMPLES, sys.maxsize))
+    for item in items:
+        test = getattr(item, "obj", None)
+        own = getattr(test, _SETTINGS, None)
+        if own is not None and own.max_examples > most:
+            setattr(test, _SETTINGS, settings(own, max_examples=most))
 
 
 def _begin(test: str) -> None:

@@ -50,6 +50,8 @@ class Sandbox:
 
     def __init__(self, folder: Path, root: Path = ROOT) -> None:
         self.root, self.copy = root, folder / "checkout"
+        self.lines = folder / "lines"
+        """Where `executed_lines` writes."""
         self._hooks = folder / "hooks"
         self._report = folder / "report"
         self._environment = {
@@ -59,6 +61,7 @@ class Sandbox:
         }
         self._moments = count(1)
         shutil.copytree(root, self.copy, symlinks=True, ignore=shutil.ignore_patterns(*_NOT_COPIED))
+        self.lines.mkdir()
         self._hooks.mkdir()
         shutil.copy(executed_lines.__file__, self._hooks / "sitecustomize.py")
         shutil.copy(observing.__file__, self._hooks / "observing.py")

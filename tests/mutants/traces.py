@@ -48,9 +48,7 @@ class Traces:
 
     def _found(self, file: str) -> dict[str, tuple[float, dict[str, list[int]]]]:
         """Test → seconds and executed lines by module. Fixtures are those of every test of the file."""
-        folder = self._folder / "lines"
-        folder.mkdir(exist_ok=True)
-        copy = self._sandbox.copy
+        copy, folder = self._sandbox.copy, self._sandbox.lines
         traced = {
             executed_lines.FOLDER: str(folder),
             executed_lines.ROOTS: ":".join(str(copy / root) for root in CODE),
