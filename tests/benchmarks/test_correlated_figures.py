@@ -35,10 +35,10 @@ def test_every_figure_of_the_text_has_a_setting_and_one_runs() -> None:
 
 def test_the_heuristics_restart_at_a_new_minimum_and_count_by_the_mean_of_the_moment() -> None:
     ones, places = np.ones(4), np.arange(4)
-    exact, found = _near_minimum(np.array([3.0, 2.0, 5.0, 3.5]), ones, places, factor=2.0, buckets=2)
+    exact, found = _near_minimum(np.array([3.0, 2.0, 5.0, 3.5]), ones, places, factor=2.0, buckets=3)
     assert exact.tolist() == [1, 2, 2, 3]
     assert found["heuristic"].tolist() == [1, 1, 1, 2]
-    exact, found = _above_mean(np.array([1.0, 3.0, 2.0, 10.0]), ones, places, factor=2.0, buckets=2)
+    exact, found = _above_mean(np.array([1.0, 3.0, 2.0, 10.0]), ones, places, factor=2.0, buckets=3)
     assert exact.tolist() == [0, 1, 1, 1]
     assert found["heuristic"].tolist() == [0, 1, 1, 2]
 

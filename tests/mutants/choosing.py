@@ -122,6 +122,6 @@ def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> range:
 
 def _subtlety(mutant: Mutant) -> int:
     """0: another decision or sum; 1: an edge, which may not matter; 2: a constant, or a crash wherever the line runs."""
-    if " is " in mutant.before or mutant.before.isdigit():
+    if " is " in mutant.before or "isinstance" in mutant.before or mutant.before.isdigit():
         return 2
-    return 1 if re.search(r" [<>]=? ", mutant.before) else 0
+    return 1 if re.search(r" [<>]=? | in ", mutant.before) else 0

@@ -39,13 +39,12 @@ class Tracer:
 
     def restart(self) -> None:
         """Write from now on for the test that the environment names now."""
-        if self._file >= 0:
-            os.close(self._file)
         self._calls: dict[int, int] = {}
         self._seen: set[tuple[str, int]] = set()
-        self._file = os.open(
-            file_of(self._folder, os.environ.get(TEST, "")), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
-        )
+        test, before = os.environ.get(TEST, ""), self._file
+        self._file = os.open(file_of(self._folder, test), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        if before >= 0:
+            os.close(before)  # other threads write to the new one
 
     def enter(self, frame: FrameType, event: str, _: Any) -> Any:
         """As `sys.settrace` wants it: called for every new frame."""
@@ -61,7 +60,7 @@ class Tracer:
 
     def _line(self, frame: FrameType, event: str, _: Any) -> Any:
         place = (frame.f_code.co_filename, frame.f_lineno)
-        if event == "line" and place not in self._seen:
+        if event == "line" and place not in self._seen and place[0].startswith(self._roots):
             self._seen.add(place)
             os.write(self._file, f"{place[0]}:{place[1]}\n".encode())
         return self._line

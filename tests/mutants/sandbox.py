@@ -69,7 +69,7 @@ class Sandbox:
     def fate(self, module: Path, mutant: Mutant, tests: Sequence[str], seconds: int, marks: str) -> Fate:
         """What the tests say of a module with a mistake in it; each has so many seconds."""
         place = self.copy / module
-        usual = place.stat()
+        usual, original = place.stat(), place.read_bytes()
         place.write_text(mutant.source, encoding="utf-8")
         later = usual.st_mtime + next(
             self._moments
@@ -78,7 +78,8 @@ class Sandbox:
         try:
             code, ended = self.run([*tests, "-x"], seconds, marks)
         finally:
-            shutil.copy2(self.root / module, place)
+            place.write_bytes(original)
+            os.utime(place, (usual.st_atime, usual.st_mtime))
         if code is None:
             return Fate("hang", said=f"ended after {_START_SECONDS + 2 * seconds} s")
         failed = next((report for report in ended if report["failed"]), None)
