@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.correlated_data import GENERATORS, great_first, mgcty, reversed_order, sudden_drop
+from benchmarks.correlated_data import zipf as zipf_of
 from benchmarks.rmse import so_far
 from benchmarks.suite.correlated import OURS, SETTINGS, Setting, _above_mean, _found, _near_minimum, by_all
 
@@ -19,6 +20,7 @@ def test_errors_so_far_are_those_of_all_positions_up_to_each() -> None:
 def test_orders_of_the_data_are_what_they_say() -> None:
     x = GENERATORS["USAGE"](500, np.random.default_rng(1))
     assert (np.diff(reversed_order(x)) <= 0).all()
+    assert sorted(reversed_order(x)) == sorted(x)
     first = great_first(x)
     assert sorted(first) == sorted(x)
     assert first[:300].min() >= first[300:].max()
@@ -66,6 +68,10 @@ def test_each_data_set_has_the_distribution_of_its_name() -> None:
     assert zipf.max() <= 100_000
     assert (zipf <= 1000).mean() == pytest.approx(shares[:1000].sum() / shares.sum(), abs=0.01)
     assert (zipf == 1).mean() == pytest.approx(shares[0] / shares.sum(), abs=0.003)
+    few = zipf_of(40_000, np.random.default_rng(2), ranks=3)
+    assert np.bincount(few.astype(int)) / len(few) == pytest.approx(
+        [0, *shares[:3] / shares[:3].sum()], abs=0.01
+    )
     for level in (16, 15, 14):  # of each half, four fifths are in its lower half
         assert (fractal[fractal <= 2 ** (level + 1)] <= 2**level).mean() == pytest.approx(0.8, abs=0.01)
     assert (fractal.min(), fractal.max() <= 2**17, (fractal % 1).any()) == (1, True, False)
