@@ -35,6 +35,20 @@ def test_every_figure_of_the_text_has_a_setting_and_one_runs() -> None:
     assert found.ours[0] <= found.ours[1] < found.last("equi-width")
 
 
+def test_few_rows_show_what_sums_a_drop_five_buckets_and_reversed_order_do_to_the_errors() -> None:
+    """At a tenth of the figures' rows; errors are the same on every machine."""
+    sums = _found(Setting("5", "MIN", "USAGE", sums=True), 2000)
+    assert sums.ours[1] < sums.last("equi-depth") < min(sums.last("heuristic"), sums.last("equi-width"))
+    few = _found(Setting("7", "MIN", "USAGE", buckets=5), 2000)
+    assert few.ours[1] < few.last("equi-depth") / 2
+    drop = _found(Setting("6", "MIN", "USAGE", order="drop"), 2000)
+    before = len(drop.places) * 3 // 5 - 1
+    assert drop.last("equi-depth") > 4 * drop.errors["equi-depth"][before], "after the drop, by position"
+    assert all(drop.last(name) < 1.25 * drop.errors[name][before] for name in OURS)
+    turned = _found(Setting("10", "AVG", "USAGE", order="reversed"), 2000)
+    assert turned.last("equi-depth") < turned.ours[0] <= turned.ours[1] < turned.last("equi-width")
+
+
 def test_the_heuristics_restart_at_a_new_minimum_and_count_by_the_mean_of_the_moment() -> None:
     ones, places = np.ones(4), np.arange(4)
     exact, found = _near_minimum(np.array([3.0, 2.0, 5.0, 3.5]), ones, places, factor=2.0, buckets=3)
