@@ -2,7 +2,7 @@
 
 For each row that says *done*: the tests it names run once, to see which lines they execute; in functions that share words with
 the row, up to `--mutants` mistakes are made, one at a time, until one gives a wrong answer that a named test notices. Only tests
-that execute the mistaken line run. Rows of which nothing was noticed are the first of the table, to be looked at by hand. Pages of
+of files that execute the mistaken line run. Rows of which nothing was noticed are the first of the table, to be looked at by hand. Pages of
 benchmarks that a row names must be of the present harness, on a quiet machine, with every bar met.
 
 The journal keeps each row with a digest of its tests and the code: a run that was cut short continues, changed rows are tried again.
@@ -15,7 +15,7 @@ import hashlib
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -82,24 +82,32 @@ def files_of(row: Row, named: Counter[str], most: int) -> list[str]:
     return sorted(files, key=order)[:most]
 
 
-def against(row: Row, tests: Iterable[Traced], seconds: int) -> list[str]:
-    """Tests that speak of the row first, then short ones; about so many seconds of them, at least one."""
+def against(row: Row, covering: Collection[Traced], others: Iterable[Traced], seconds: int) -> list[str]:
+    """Tests that execute a line, then others, which may see what an earlier one has computed; about so many seconds of them.
+
+    Among them first those that speak of the row, then short ones.
+    """
     wanted = set(words(f"{row.what} {row.evidence}"))
-    ordered = sorted(
-        tests,
-        key=lambda test: (-min(len(wanted & set(words(test.test.partition("::")[2]))), 4), test.seconds),
-    )
-    taken, spent = [], 0.0
-    for test in ordered:
+
+    def order(test: Traced) -> tuple[int, float]:
+        return -min(len(wanted & set(words(test.test.partition("::")[2]))), 4), test.seconds
+
+    first = {test.test for test in covering}
+    later = [test for test in others if test.test not in first]
+    taken: list[str] = []
+    spent = 0.0
+    for test in [*sorted(covering, key=order), *sorted(later, key=order)]:
         if not taken or spent + test.seconds <= seconds:
             taken.append(test.test)
             spent += test.seconds
     return taken
 
 
-def tried(place: Sandbox, row: Row, mistake: Chosen, given: argparse.Namespace) -> Try:
+def tried(place: Sandbox, row: Row, mistake: Chosen, traced: list[Traced], given: argparse.Namespace) -> Try:
     """What a row's tests say of one mistake."""
-    tests = against(row, mistake.tests, given.seconds)
+    files = {test.test.partition("::")[0] for test in mistake.tests}
+    others = [test for test in traced if test.test.partition("::")[0] in files]
+    tests = against(row, mistake.tests, others, given.seconds)
     mutant = mistake.mutant
     fate = place.fate(mistake.module, mutant, tests, 2 * given.seconds, given.marks)
     where, change = f"{mistake.module}:{mutant.line}", f"{mutant.before} → {mutant.after}"
@@ -121,7 +129,7 @@ def finding(
         and (mistake.function, f"{mistake.mutant.before} → {mistake.mutant.after}") not in known
     )
     for mistake in islice(mistakes, given.mutants):
-        found.tries.append(tried(place, row, mistake, given))
+        found.tries.append(tried(place, row, mistake, traced, given))
         if found.tells() or (given.quick and found.noticed):
             break
     return found
