@@ -20,7 +20,6 @@ from headrace.server.postgres.session import Session
 MOST_CONNECTIONS: Final = 100
 _THREADS: Final = 16
 """Statements that run at once; those of other connections wait."""
-_LARGEST_LINE: Final = 1 << 20
 _END_SECONDS: Final = 2.0
 
 
