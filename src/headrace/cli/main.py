@@ -135,9 +135,11 @@ def _add_run(commands: _Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from headrace.cli.signals import Interrupts  # noqa: PLC0415
+    from headrace.runtime.home.quick_start import importing  # noqa: PLC0415
 
     with Interrupts() as stop:  # before the next import, which takes a while
-        from headrace.cli.run_script import RunOptions, run_script  # noqa: PLC0415
+        with importing():
+            from headrace.cli.run_script import RunOptions, run_script  # noqa: PLC0415
 
         run_options = RunOptions(
             script=options.script,
