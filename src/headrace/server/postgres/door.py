@@ -60,8 +60,6 @@ class Door:
             await self._stop.wait()
         for server in servers:
             server.close()
-        for _, session in self._sessions.values():
-            session.cancel("shutdown")
         for task in self._tasks:
             task.cancel()
         if self._tasks:
