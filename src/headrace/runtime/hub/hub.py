@@ -40,6 +40,7 @@ from headrace.runtime.results import result_log
 from headrace.runtime.results.result_log import visible
 from headrace.runtime.spark import frames
 from headrace.runtime.statements.execute import Statements
+from headrace.runtime.statements.former_queries import plan_again
 from headrace.runtime.statements.outcome import Outcome
 from headrace.store.files.lock import HomeLock
 from headrace.store.maintenance.home_format import put_format
@@ -81,6 +82,7 @@ class Hub(Pipeline):
             self.frames = frames.StreamingFrames(self)
             self._statements = Statements(self, self.frames.check, self.open_sinks.report)
             self._pushing = push.Pushing(home, engine)
+            plan_again(self)
             self._closing = opened.pop_all()
 
     # -- statements --------------------------------------------------------------------------------------------------
