@@ -29,7 +29,7 @@ _Definition = TypeVar(
 )
 _LATER: Final = {
     StreamDefinition: {"keep", "latency", "time_expression"},
-    QueryDefinition: {"owner", "tags", "materialize", "zone", "sharing", "max_windows_per_row"},
+    QueryDefinition: {"owner", "tags", "materialize", "zone", "sharing", "max_windows_per_row", "join"},
     FunctionDefinition: {"fingerprint"},
 }
 """Fields that are written unless they have their default."""

@@ -119,7 +119,7 @@ class Engine:
         self.backfill_planner.due.clear()
         self.replan()
         if self.published.plan and not is_readable(self.home.store, self.published.plan):
-            self.manifest = under_current_names(self.home.store, self.manifest, self.plan)
+            self.manifest = under_current_names(self.home, self.manifest, self.plan)
             epoch = Epoch(self.manifest, EpochWork("tick"), "", ListFiles(self.home.store))
             epoch.take(epoch.work, (), "", self._planned_after(epoch, epoch.work, ()))
             self._publish(epoch)

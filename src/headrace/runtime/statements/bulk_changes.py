@@ -10,8 +10,9 @@ from headrace.algebra.query import QueryScan, every_node
 from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.errors import UserError
 from headrace.language.statements.query_options import QuerySettings
+from headrace.runtime.backfill.former_states import is_former
 from headrace.runtime.plan.bound_queries import bound
-from headrace.runtime.statements.former_queries import is_former, registered_again
+from headrace.runtime.statements.former_queries import registered_again
 from headrace.time import render_duration
 
 _FEW: Final = 3

@@ -14,12 +14,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from headrace.algebra.query import StreamScan, every_node
-from headrace.catalog.catalog import LAYOUT, Catalog, CatalogQuery, registration
-from headrace.planner.joins.stream_joins import joins_streams, joins_two_by_each_equality
+from headrace.catalog.catalog import Catalog, CatalogQuery, registration
+from headrace.runtime.backfill.former_states import former_joins
 from headrace.runtime.epoch.pipeline import Pipeline
-from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.bound_queries import bound
-from headrace.runtime.plan.epoch_planner import levels
 from headrace.runtime.statements.change_batch import names_read
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING
@@ -33,16 +31,7 @@ REASON: Final = (
 def plan_again(pipeline: Pipeline) -> None:
     """Plan queries of earlier versions again, or suspend them, before the first epoch; a warning names them."""
     catalog, engine = pipeline.catalog, pipeline.loop.engine
-    joining = {
-        derived_streams.owner_of(name)
-        for name, planned in engine.plan.planned.items()
-        if planned.operator.makes_pairs
-    }
-    former = [
-        query
-        for query in catalog.queries.values()
-        if query.operator_id in joining and is_former(catalog, query)
-    ]
+    former = list(dict.fromkeys(former_joins(catalog, engine.plan).values()))
     affected = {query.operator_id: with_readers(catalog, [query]) for query in former}
     whole = [
         query
@@ -70,14 +59,6 @@ def plan_again(pipeline: Pipeline) -> None:
                 RuntimeWarning,
                 stacklevel=5,
             )
-
-
-def is_former(catalog: Catalog, query: CatalogQuery) -> bool:
-    """Whether the state of a query is that of an earlier version, in a layout that this one would misread."""
-    if query.layout == LAYOUT:
-        return False
-    meanings = levels(query.definition.name, bound(catalog, query), query.operator_id)
-    return any(joins_streams(level) and not joins_two_by_each_equality(level) for _, level in meanings)
 
 
 def registered_again(catalog: Catalog, queries: Sequence[CatalogQuery]) -> list[Mapping[str, Any]]:
