@@ -121,7 +121,7 @@ def test_a_join_without_an_archive_is_suspended_until_it_is_resumed(
 
 
 def test_what_suspended_joins_have_stored_is_removed(hub: Hub) -> None:
-    former = tuple(f"q{generations(hub)[name]}.inner" for name in UNREPEATABLE)
+    former = tuple(f"q{generations(hub)[name]}.inner/" for name in UNREPEATABLE)
     stored = {section for run in hub.home.latest().state for section in open_run(hub.home.store, run.name)}
     assert any(name.startswith("q") and ".inner/" in name for name in stored)
     assert not [name for name in stored if name.startswith(former)]
