@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 
-from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
+from headrace.catalog.definitions import (
+    ActionDefinition,
+    QueryDefinition,
+    RelationDefinition,
+    StreamDefinition,
+)
 from headrace.language.parser.quoting import identifier, string
 from headrace.schema import Schema
 from headrace.time import DAY, render_duration
@@ -60,7 +65,13 @@ def render_query(query: QueryDefinition) -> str:
     if query.zone != "UTC":
         options["timeZone"] = query.zone
     clauses = f"{' FROM NOW' if query.from_now else ''}{_options(options)}"
-    return f"CREATE QUERY {identifier(query.name)}{clauses} AS {query.text}"
+    return f"CREATE QUERY {identifier(query.name)}{clauses} AS {query.text}{''.join(map(_action, query.actions))}"
+
+
+def _action(action: ActionDefinition) -> str:
+    verb = {"call": "CALL", "notify": "NOTIFY"}.get(action.kind, "WRITE TO")
+    target = identifier(action.target) if action.kind == "stream" else string(action.target)
+    return f" THEN {verb} {target}{_options(dict(action.options)).replace('OPTIONS', 'WITH', 1)}"
 
 
 def _columns(schema: Schema) -> str:

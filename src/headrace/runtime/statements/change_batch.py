@@ -6,9 +6,9 @@ applied. Nothing here walks through the queries that are not changed, whatever t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headrace.algebra.query import Query, QueryScan, UnionAll, every_node
 from headrace.catalog.catalog import Catalog
@@ -24,6 +24,7 @@ _OF_QUERIES: Final = (
     stmt.AlterQuery,
     stmt.RenameQuery,
     stmt.SetQuery,
+    stmt.SetActions,
     stmt.PauseQuery,
     stmt.ResumeQuery,
 )
@@ -36,6 +37,15 @@ _DEFINITIONS: Final = (
     stmt.Drop,
     stmt.RefreshRelation,
 )
+
+
+Permit: TypeAlias = Callable[[Catalog, stmt.Statement], stmt.Statement]
+"""Returns the statement to run in place of one, given the catalog before it; raises for one that may not be run."""
+
+
+def as_written(_: Catalog, statement: stmt.Statement) -> stmt.Statement:
+    """The statement itself: it is permitted."""
+    return statement
 
 
 def is_definition(statement: stmt.Statement) -> bool:

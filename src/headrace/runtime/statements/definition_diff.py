@@ -30,6 +30,7 @@ _WORDS: Mapping[str, str] = {
     "zone": "timeZone",
     "using": "USING",
     "max_windows_per_row": "maxWindowsPerRow",
+    "actions": "THEN",
 }
 _LENGTHS = frozenset({"slack", "idle_timeout", "max_ahead", "retain"})
 _IGNORED = frozenset({"name", "paused", "continues", "failure"})
@@ -87,6 +88,8 @@ def _renderer_of(name: str) -> Callable[[Any], str]:
         return _columns
     if name == "tags":
         return lambda tags: ", ".join(tags) or "none"
+    if name == "actions":
+        return lambda actions: " THEN ".join(map(str, actions)) or "none"
     return _quoted if name == "text" else lambda value: "none" if value is None else str(value)
 
 

@@ -7,7 +7,7 @@ the reason. A CREATE equal to what is there does nothing, so a script can be run
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +19,11 @@ from headrace.catalog.journal import settings_to_json, to_json
 from headrace.connectors.records.options import settle
 from headrace.connectors.sources.listing import not_there_yet
 from headrace.connectors.sources.source_reader import read_all, require_usable
-from headrace.errors import NameTaken, UserError, did_you_mean
+from headrace.errors import NameTaken, Span, UserError, did_you_mean
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_statement import parse_script
 from headrace.language.statements.stream_keywords import stream_from_keywords
+from headrace.runtime.delivery.open_actions import OpenActions
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.file_names import require_name
 from headrace.runtime.home.gc_control import MANY, collector_disabled
@@ -32,9 +33,11 @@ from headrace.runtime.plan.bound_queries import CatalogNames, bind_parsed, bind_
 from headrace.runtime.plan.epoch_planner import operator_of
 from headrace.runtime.plan.update_guards import refuse_if_joined_by_changelog
 from headrace.runtime.statements import bulk_changes
+from headrace.runtime.statements.action_checks import ActionRules, refuse_if_written
 from headrace.runtime.statements.alter_window import with_window
 from headrace.runtime.statements.change_batch import (
     CatalogChanges,
+    Permit,
     changes_one_query,
     is_definition,
     refuse_unreadable,
@@ -62,8 +65,11 @@ class Statements:
         pipeline: Pipeline,
         check_source: Callable[[StreamDefinition], None],
         report_sinks: Callable[[], list[dict[str, Any]]],
+        actions: OpenActions,
     ) -> None:
         self._pipeline, self._check_source, self._report_sinks = pipeline, check_source, report_sinks
+        self._report_actions = actions.report
+        self._action_rules = ActionRules(pipeline, actions.receivers)
         self._one_script = threading.RLock()
         """One script at a time: changes of another thread do not wait for this one's."""
         self._changes = CatalogChanges(pipeline)
@@ -75,6 +81,7 @@ class Statements:
             stmt.AlterQuery: self._alter,
             stmt.RenameQuery: self._rename,
             stmt.SetQuery: self._set_query,
+            stmt.SetActions: self._set_actions,
             stmt.SetWindow: self._set_window,
             stmt.SetStream: self._set_stream,
             stmt.Drop: self._drop,
@@ -102,18 +109,22 @@ class Statements:
             finally:
                 self._zone = before
 
-    def execute_or_refuse(self, script: str, zone: str) -> list[Outcome]:
+    def execute_or_refuse(self, script: str, zone: str, permit: Permit) -> list[Outcome]:
         """As `execute`, but a mistake in a definition leaves none of the script's definitions.
 
-        Definitions alone are one entry of the log. Where other statements are between them, all are checked first.
+        Definitions alone are one entry of the log. Where other statements are between them, all are checked first. `permit` gets
+        each statement with the catalog before it.
         """
         with collector_disabled(len(script) >= _LONG_SCRIPT), self._in_zone(zone):
             statements = parse_script(script, zone)
-            definitions = [statement for statement in statements if is_definition(statement)]
-            is_mixed = len(definitions) < len(statements)
+            is_mixed = not all(map(is_definition, statements))
+            permitted, outcomes = [], []
             with self._one_script, self._changes.all_or_none(tentative=is_mixed):
-                outcomes = [self.carry_out(statement, script) for statement in definitions]
-            return self.carry_out_all(statements, script) if is_mixed else outcomes
+                for statement in statements:
+                    permitted.append(permit(self._catalog, statement))
+                    if is_definition(statement):
+                        outcomes.append(self.carry_out(permitted[-1], script))
+            return self.carry_out_all(permitted, script) if is_mixed else outcomes
 
     def carry_out_all(self, statements: Iterable[stmt.Statement], script: str) -> list[Outcome]:
         """Statements in order; changes of queries that follow one another are logged and planned together."""
@@ -181,7 +192,11 @@ class Statements:
         try:
             if action is None:
                 return show(
-                    self._pipeline.home, statement, self._report_sinks, self._pipeline.source_warnings
+                    self._pipeline.home,
+                    statement,
+                    self._report_sinks,
+                    self._pipeline.source_warnings,
+                    self._report_actions,
                 )
             with self._one_script:
                 self._changes.find_out()
@@ -248,6 +263,8 @@ class Statements:
 
     def _refuse_if_read(self, kind: str, name: str) -> None:
         """State and archive hold rows of the old columns: queries over them cannot continue with others."""
+        if kind == "stream":
+            refuse_if_written(self._catalog, name)
         users = users_of(self._catalog, kind, name)
         if users:
             raise UserError(
@@ -289,13 +306,16 @@ class Statements:
 
     def _create_query(self, statement: stmt.CreateQuery) -> Outcome:
         try:
-            return self._put_query(statement.definition, replacing=statement.replace)
+            return self._put_query(statement.definition, replacing=statement.replace, places=statement.places)
         except UserError as error:
             raise moved(error, statement.select.span.start) from None
 
-    def _put_query(self, definition: QueryDefinition, *, replacing: bool) -> Outcome:
+    def _put_query(
+        self, definition: QueryDefinition, *, replacing: bool, places: Sequence[Span] = ()
+    ) -> Outcome:
         definition = self._affordable(definition)
         existing = self._catalog.query(definition.name)
+        definition = self._action_rules.identified(definition, existing.definition if existing else None)
         if existing is not None and not differences(self._catalog, existing.definition, definition):
             return Outcome("create", definition.name, f"query {definition.name} is there already")
         self._free(
@@ -304,19 +324,25 @@ class Statements:
         require_name("query", definition.name)
         if existing is not None:
             self._without_readers(definition.name)
-        self._put(definition)
+        self._put(definition, places=places)
         return Outcome("create", definition.name, f"query {definition.name} registered")
 
     def _affordable(self, definition: QueryDefinition) -> QueryDefinition:
         """The definition with the best accuracy that fits the budget, where all synopses share one."""
         return affordable(self._catalog, definition, self._pipeline.synopsis_bytes)
 
-    def _put(self, definition: QueryDefinition, existing: QueryDefinition | None = None) -> None:
+    def _put(
+        self,
+        definition: QueryDefinition,
+        existing: QueryDefinition | None = None,
+        places: Sequence[Span] = (),
+    ) -> None:
         """Bind and lower, since a query that cannot run is refused now; then log it, unless it equals `existing`."""
         catalog = self._catalog
         refuse_unreadable(definition.name, query := bind_text(catalog, definition.text, definition.zone))
         require_few_windows(definition, query)
-        operator_of(catalog, CatalogQuery(definition, catalog.position))
+        operator = operator_of(catalog, CatalogQuery(definition, catalog.position))
+        self._action_rules.require(catalog, definition, query, operator, places)
         if definition != existing:
             self._changes.log({"do": "put_query", "query": to_json(definition)}, query=query)
 
@@ -341,6 +367,13 @@ class Statements:
             require_few_windows(definition, bind_text(self._catalog, definition.text, definition.zone))
             self._changes.log({"do": "put_query", "query": to_json(definition)})
         return Outcome("alter", definition.name, f"query {definition.name} has the window {statement.window}")
+
+    def _set_actions(self, statement: stmt.SetActions) -> Outcome:
+        """In force at once: an action that the query has already continues from its position."""
+        entries, outcome = self._action_rules.changed(self._catalog, statement)
+        if entries:
+            self._changes.log(*entries)
+        return outcome
 
     def _without_readers(self, name: str) -> None:
         """Require that no query reads this one: their windows are computed from its results."""
@@ -408,6 +441,8 @@ class Statements:
                 raise UserError(
                     f"the {kind} '{name}' is read by {', '.join(users)}", remedy="Drop these queries first."
                 )
+            if kind == "stream":
+                refuse_if_written(self._catalog, name)
             self._changes.log({"do": "drop", "kind": kind, "name": name})
 
     def _pause(self, statement: stmt.PauseQuery) -> Outcome:

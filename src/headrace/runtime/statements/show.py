@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from headrace.language.statements import statement as stmt
 from headrace.language.statements.query_filter import Selection
 from headrace.planner.explain.operator_text import explain
 from headrace.planner.lowering.materialization import materialized
+from headrace.runtime.delivery.open_actions import recorded_actions
 from headrace.runtime.delivery.sink_states import recorded
 from headrace.runtime.introspection.describe import known_instant, progress_table, query_progress_table
 from headrace.runtime.introspection.explain import explain_all, explain_query
@@ -35,8 +36,9 @@ def show(
     statement: stmt.Statement,
     sinks: Callable[[], list[dict[str, Any]]] | None = None,
     warnings: Callable[[], Mapping[str, str]] = dict,
+    actions: Callable[[], list[dict[str, Any]]] | None = None,
 ) -> Outcome:
-    """The table or text of a statement that changes nothing; `sinks` reports those of a hub, without it the recorded ones.
+    """The table or text of a statement that changes nothing; `sinks` and `actions` report those of a hub, without it the recorded ones.
 
     `warnings` returns, by stream, what its source does not give.
 
@@ -45,7 +47,7 @@ def show(
     home.refresh()
     match statement:
         case stmt.Show(kind=kind, selection=selection):
-            return Outcome("show", None, "", _listing(home, kind, selection, sinks, warnings()))
+            return Outcome("show", None, "", _listing(home, kind, selection, sinks, actions, warnings()))
         case stmt.Describe(name=name, extended=True) if home.catalog.stream(name) is not None:
             stream = home.catalog.stream(name)
             assert stream is not None
@@ -81,6 +83,7 @@ def _listing(
     kind: str,
     selection: Selection,
     sinks: Callable[[], list[dict[str, Any]]] | None,
+    actions: Callable[[], list[dict[str, Any]]] | None,
     warnings: Mapping[str, str],
 ) -> pa.Table:
     manifest = home.latest()
@@ -88,7 +91,10 @@ def _listing(
         rows = _queries(home, manifest, selection)
     else:
         if kind == "sink":
-            every = _sinks(recorded(home) if sinks is None else sinks())
+            reports = recorded(home) if sinks is None else sinks()
+            every = _since({**report, "name": report["sink"]} for report in reports)
+        elif kind == "action":
+            every = _since(recorded_actions(home) if actions is None else actions())
         else:
             every = _streams(home, manifest, warnings) if kind == "stream" else _relations(home)
         rows = [row for row in every if all(condition.holds([row["name"]]) for condition in selection)]
@@ -114,6 +120,14 @@ _COLUMNS = {
             for name in ("name", "state", "answered_to", "complete_since", "owner", "tags", "query")
         ]
     ),
+    "action": pa.schema(
+        [
+            *[(name, _TEXT) for name in ("name", "action", "state", "since")],
+            *[("attempts", _COUNT), ("error", _TEXT)],
+            *[(name, _COUNT) for name in ("dead_letters", "epochs_behind", "bytes_behind")],
+            ("id", _TEXT),
+        ]
+    ),
     "sink": pa.schema(
         [
             *[(name, _TEXT) for name in ("name", "query", "target", "state", "since")],
@@ -124,13 +138,10 @@ _COLUMNS = {
 }
 
 
-def _sinks(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _since(reports: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Reports with their instants as text."""
     return [
-        {
-            **report,
-            "name": report["sink"],
-            "since": None if report["since"] is None else render_instant(report["since"]),
-        }
+        {**report, "since": None if report["since"] is None else render_instant(report["since"])}
         for report in reports
     ]
 
