@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,7 +61,7 @@ def served(home: Path, *options: str, auth: bool = False) -> Iterator[Served]:
     assert process.stderr is not None
     try:
         line = process.stdout.readline()
-        assert line.startswith("listening on http://127.0.0.1:"), process.communicate()
+        assert re.match(r"listening on https?://127\.0\.0\.1:", line), process.communicate()
         token = process.stdout.readline().split()[1] if auth else None
         yield Served(process, home, line.split()[-1], token)
         if process.poll() is None:
