@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from headrace.errors import UserError
 from headrace.runtime.delivery.actions.channel import Message, Undelivered
 from headrace.runtime.delivery.actions.webhook import headers_of
+from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.invoke.home_reader import Reader
 from headrace.runtime.statements.show import show
 from tests.language.one_statement import parse_statement
@@ -250,6 +252,27 @@ def test_killed_between_the_call_and_its_answer_the_receiver_sees_the_same_key_a
     assert [call.values for call in again] == [[1, 2], [3]]
     for before, after in zip(first, again, strict=False):
         assert (before.key, before.body) == (after.key, after.body)
+
+
+def test_the_operator_is_notified_of_minutes_with_much_traffic(tmp_path: Path) -> None:
+    """Query Q1 of 'Continuous queries over data streams' (section 2): notifyoperator(SUM(length)) of each minute above T."""
+    with hook() as operator, open_hub(tmp_path, local=True) as hub, hub.running():
+        hub.execute(
+            "CREATE STREAM ptb (saddr BIGINT, daddr BIGINT, length BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at;"
+            "CREATE QUERY q1 AS SELECT window_start AS minute, SUM(length) AS v FROM ptb [RANGE 1 MINUTE SLIDE 1 MINUTE]"
+            f" HAVING SUM(length) > 100 THEN CALL '{operator.url}'"
+        )
+        for minute, length in enumerate([60, 30, 200, 0]):
+            for second in (1, 2):
+                at = f"2020-01-01T00:{minute:02d}:{second:02d}Z"
+                hub.push(
+                    "ptb", [{"saddr": 1, "daddr": 2, "length": length, "at": datetime.fromisoformat(at)}]
+                )
+        until(lambda: len(operator.values) == 2)
+    assert [row for call in operator.calls for row in call.json["rows"]] == [
+        {"minute": "2020-01-01T00:00:00Z", "v": 120},
+        {"minute": "2020-01-01T00:02:00Z", "v": 400},
+    ]
 
 
 def test_a_name_without_an_address_is_a_failure_like_others() -> None:
