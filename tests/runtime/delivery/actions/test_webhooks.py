@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import subprocess
 import sys
+import threading
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ import pytest
 from headrace.errors import UserError
 from headrace.runtime.delivery.actions.channel import Message, Undelivered
 from headrace.runtime.delivery.actions.webhook import headers_of
+from headrace.runtime.epoch.retention import EVERY
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.invoke.home_reader import Reader
 from headrace.runtime.statements.show import show
 from tests.language.one_statement import parse_statement
 from tests.runtime.delivery.actions.receiving import SOON, STREAM, hook, letters, push, running, shown, until
+from tests.runtime.epoch.test_retention import counting, minutes
 
 ROOT = Path(__file__).parents[4]
 
@@ -59,15 +62,15 @@ def test_an_epoch_is_cut_into_batches_with_keys_of_their_own(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 408])
-def test_a_receiver_that_fails_for_a_while_gets_the_same_message_again(tmp_path: Path, status: int) -> None:
-    with (
-        hook([status, status]) as receiver,
-        running(tmp_path, query(receiver.url, f"batch '1', {SOON}")) as hub,
-    ):
+def test_a_receiver_that_fails_for_a_while_gets_the_same_message_again_and_no_earlier_one(
+    tmp_path: Path, status: int
+) -> None:
+    answers = [204, status, status]
+    with hook(answers) as receiver, running(tmp_path, query(receiver.url, f"batch '1', {SOON}")) as hub:
         push(hub, 1, 2)
         until(lambda: len(receiver.calls) == 4)
         until(lambda: shown(hub)["state"] == "delivering")
-    assert [call.values for call in receiver.calls] == [[1], [1], [1], [2]]
+    assert [call.values for call in receiver.calls] == [[1], [2], [2], [2]]
     assert len({call.key for call in receiver.calls}) == 2
     assert letters(tmp_path) == []
 
@@ -125,8 +128,6 @@ def test_a_receiver_that_asks_for_time_gets_it(tmp_path: Path) -> None:
 
 
 def test_a_receiver_that_never_answers_holds_back_neither_epochs_nor_other_actions(tmp_path: Path) -> None:
-    import threading
-
     release = threading.Event()
     with (
         hook(before=lambda _: release.wait()) as stuck,  # type: ignore[arg-type,return-value]
@@ -141,9 +142,41 @@ def test_a_receiver_that_never_answers_holds_back_neither_epochs_nor_other_actio
         until(lambda: stuck.values == [1, 2, 3, 4, 5])
 
 
-def test_an_answer_that_takes_too_long_is_no_answer(tmp_path: Path) -> None:
-    import threading
+def test_a_receiver_that_asks_for_an_hour_takes_no_turn_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if one message at a time is sent: an action that waits for its next attempt sends none."""
+    monkeypatch.setattr("headrace.runtime.delivery.actions.dispatcher._SENDING", 1)
+    busy = [(503, {"Retry-After": "3600"})]
+    with hook(busy) as one, hook() as other:
+        with running(tmp_path, query(one.url), query(other.url, name="p")) as hub:
+            push(hub, 1)
+            until(lambda: len(one.calls) == 1)
+            push(hub, 2)
+            until(lambda: other.values == [1, 2])
+            assert len(one.calls) == 1
+        with running(tmp_path):
+            until(lambda: one.values == [1, 1, 2])
 
+
+def test_results_that_wait_for_a_receiver_are_kept_until_it_has_them(tmp_path: Path) -> None:
+    """The query retains five minutes of results; the receiver is away for forty."""
+    away = threading.Event()
+    with hook(before=lambda number: number == 0 and away.wait()) as receiver, counting(tmp_path) as hub:  # type: ignore[arg-type,return-value]
+        hub.execute(
+            "CREATE QUERY kept OPTIONS (retain '5 MINUTES') AS SELECT COUNT(*) AS v FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE]"
+            f" THEN CALL '{receiver.url}' WITH (timeout '1 HOUR')"
+        )
+        minutes(hub, range(40))
+        assert hub.query("kept").history().num_rows == 39
+        away.set()
+        until(lambda: len(receiver.values) == 39)
+        until(lambda: shown(hub)["epochs_behind"] == 0)
+        minutes(hub, range(40, 40 + 2 * EVERY))
+        assert hub.query("kept").history().num_rows <= 6 + 2 * EVERY
+
+
+def test_an_answer_that_takes_too_long_is_no_answer(tmp_path: Path) -> None:
     release = threading.Event()
     waits = {0: release}
     with hook(before=lambda number: number in waits and waits[number].wait()) as receiver:  # type: ignore[arg-type,return-value]
@@ -216,18 +249,21 @@ def test_a_secret_that_is_not_there_is_reported_at_once(tmp_path: Path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
+from headrace.runtime.epoch.retention import EVERY
 from headrace.runtime.hub.opening import open_hub
 hub = open_hub(Path(sys.argv[1]), local=True)
 hub.execute(sys.argv[2])
 hub.push("s", [{"k": "a", "v": 1}, {"k": "a", "v": 2}, {"k": "a", "v": 3}])
-hub.start()
+hub.loop.drain()
+hub.push("s", [{"k": "a", "v": 4}], producer="p", sequence=0)
+hub.loop.drain()
 sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("at", [0, 1])
-def test_killed_between_the_call_and_its_answer_the_receiver_sees_the_same_key_again(
-    tmp_path: Path, at: int
+@pytest.mark.parametrize(("at", "again"), [(0, [[1, 2], [3], [4]]), (1, [[1, 2], [3], [4]]), (2, [[4]])])
+def test_killed_between_the_call_and_its_answer_the_receiver_sees_the_epoch_again_under_the_same_keys(
+    tmp_path: Path, at: int, again: list[list[int]]
 ) -> None:
     processes: list[subprocess.Popen[bytes]] = []
 
@@ -238,20 +274,20 @@ def test_killed_between_the_call_and_its_answer_the_receiver_sees_the_same_key_a
 
     with hook(before=kill) as receiver:
         script = STREAM + query(receiver.url, f"batch '2', {SOON}")
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, "-c", KILLED, str(tmp_path), script], stdin=subprocess.PIPE, cwd=ROOT
-            )
-        )
-        until(lambda: len(receiver.calls) == at + 1)
-        assert processes[0].wait() == -9
-        processes[0].stdin.close()  # type: ignore[union-attr]
-        with running(tmp_path, script):
-            until(lambda: len(receiver.calls) == at + 3)
-    first, again = receiver.calls[: at + 1], receiver.calls[at + 1 :]
-    assert [call.values for call in again] == [[1, 2], [3]]
-    for before, after in zip(first, again, strict=False):
-        assert (before.key, before.body) == (after.key, after.body)
+        with subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(tmp_path), script], stdin=subprocess.PIPE, cwd=ROOT
+        ) as process:
+            processes.append(process)
+            until(lambda: len(receiver.calls) == at + 1)
+            assert process.wait() == -9
+        with running(tmp_path, script) as hub:
+            hub.push("s", [{"k": "a", "v": 4}], producer="p", sequence=0)  # if it was killed before that
+            until(lambda: len(receiver.calls) == at + 1 + len(again))
+    assert [call.values for call in receiver.calls[at + 1 :]] == again
+    bodies = {}
+    for call in receiver.calls:
+        assert bodies.setdefault(call.key, call.body) == call.body
+    assert len(bodies) == 3
 
 
 def test_the_operator_is_notified_of_minutes_with_much_traffic(tmp_path: Path) -> None:
