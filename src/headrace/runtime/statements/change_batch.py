@@ -6,19 +6,22 @@ applied. Nothing here walks through the queries that are not changed, whatever t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, TypeVar
 
 from headrace.algebra.query import Query, QueryScan, UnionAll, every_node
 from headrace.catalog.catalog import Catalog
-from headrace.errors import UserError, outcome_unless_known
+from headrace.errors import StoreError, UserError, outcome_unless_known
 from headrace.language.binder.sources.unions import check_names
 from headrace.language.statements import statement as stmt
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.plan.epoch_planner import is_read
 from headrace.runtime.statements import show
 
+_Result = TypeVar("_Result")
 _OF_QUERIES: Final = (
     stmt.CreateQuery,
     stmt.AlterQuery,
@@ -85,6 +88,63 @@ def refuse_unreadable(name: str, query: Query) -> None:
             check_names(node.query)
 
 
+@dataclass(slots=True)
+class _Work:
+    """What one thread wants done, until it is."""
+
+    run: Callable[[], Any]
+    result: Any = None
+    error: BaseException | None = None
+    is_done: bool = False
+
+
+class GroupCommit:
+    """Changes of several threads, each all or nothing, in one append to the log.
+
+    The thread that gets the lock makes the changes of all that wait for it (group commit; DeWitt et al., SIGMOD 1984, section 5).
+    """
+
+    def __init__(self, changes: CatalogChanges, lock: AbstractContextManager[Any]) -> None:
+        self._changes, self._lock = changes, lock
+        self._arrived: deque[_Work] = deque()
+
+    def run(self, work: Callable[[], _Result]) -> _Result:
+        """The result of a function that changes the catalog, once its changes are durable. Raises what it raises."""
+        mine = _Work(work)
+        self._arrived.append(mine)
+        with self._lock:
+            if not mine.is_done:
+                self._run_all([self._arrived.popleft() for _ in range(len(self._arrived))])
+        if mine.error is not None:
+            raise mine.error
+        result: _Result = mine.result
+        return result
+
+    def _run_all(self, group: Sequence[_Work]) -> None:
+        try:
+            with self._changes.together():
+                self._changes.find_out()
+                for work in group:
+                    try:
+                        with self._changes.one_of_many():
+                            work.result = work.run()
+                    except Exception as error:  # noqa: BLE001 - its thread raises it
+                        work.error = error
+        except Exception as error:  # noqa: BLE001 - of the append: each raises it
+            _fail(group, error)
+        except BaseException:
+            _fail(group, StoreError("the append was interrupted", outcome="unknown"))
+            raise
+        finally:
+            for work in group:
+                work.is_done = True
+
+
+def _fail(group: Sequence[_Work], error: Exception) -> None:
+    for work in group:
+        work.error = work.error or error
+
+
 class CatalogChanges:
     """Changes of the catalog that wait for the query log. One thread at a time."""
 
@@ -140,17 +200,32 @@ class CatalogChanges:
         try:
             yield
         finally:
-            self.flush()
-            self._waiting = None
+            try:
+                self.flush()
+            finally:
+                self._waiting = None
 
     @contextmanager
-    def all_or_none(self, *, tentative: bool = False) -> Iterator[None]:
-        """As `together`, but where the block ends with an error none of the changes is made; `tentative`: nor else."""
+    def one_of_many(self) -> Iterator[None]:
+        """A part of `together`: where the block ends with an error none of its changes is made, and those before it are."""
+        assert self._waiting is not None
+        count, read, before = len(self._waiting), set(self._read), (self._seen, self._tentative)
+        self._indivisible = True
+        try:
+            yield
+        except BaseException:
+            del self._waiting[count:]
+            self._read, (self._seen, self._tentative) = read, before
+            raise
+        finally:
+            self._indivisible = False
+
+    @contextmanager
+    def tentatively(self) -> Iterator[None]:
+        """Changes are visible until the end of the block, and none is made."""
         self._waiting, self._indivisible = [], True
         try:
             yield
-            if not tentative:
-                self.flush()
         finally:
             self._waiting, self._indivisible = None, False
             self._read.clear()

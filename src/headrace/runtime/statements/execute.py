@@ -19,7 +19,7 @@ from headrace.catalog.journal import settings_to_json, to_json
 from headrace.connectors.records.options import settle
 from headrace.connectors.sources.listing import not_there_yet
 from headrace.connectors.sources.source_reader import read_all, require_usable
-from headrace.errors import NameTaken, Span, UserError, did_you_mean
+from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_statement import parse_script
 from headrace.language.statements.stream_keywords import stream_from_keywords
@@ -37,12 +37,13 @@ from headrace.runtime.statements.action_checks import ActionRules, refuse_if_wri
 from headrace.runtime.statements.alter_window import with_window
 from headrace.runtime.statements.change_batch import (
     CatalogChanges,
+    GroupCommit,
     Permit,
     changes_one_query,
     is_definition,
     refuse_unreadable,
 )
-from headrace.runtime.statements.definition_diff import differences
+from headrace.runtime.statements.definition_diff import differences, refuse_if_read, require_free
 from headrace.runtime.statements.outcome import Outcome, moved
 from headrace.runtime.statements.query_choice import chosen
 from headrace.runtime.statements.show import show, users_of
@@ -73,6 +74,7 @@ class Statements:
         self._one_script = threading.RLock()
         """One script at a time: changes of another thread do not wait for this one's."""
         self._changes = CatalogChanges(pipeline)
+        self._group = GroupCommit(self._changes, self._one_script)
         self._zone = "UTC"
         self._actions: dict[type, Callable[[Any], Outcome]] = {
             stmt.CreateStream: self._create_stream,
@@ -115,16 +117,25 @@ class Statements:
         Definitions alone are one entry of the log. Where other statements are between them, all are checked first. `permit` gets
         each statement with the catalog before it.
         """
-        with collector_disabled(len(script) >= _LONG_SCRIPT), self._in_zone(zone):
+        with collector_disabled(len(script) >= _LONG_SCRIPT):
             statements = parse_script(script, zone)
-            is_mixed = not all(map(is_definition, statements))
-            permitted, outcomes = [], []
-            with self._one_script, self._changes.all_or_none(tentative=is_mixed):
-                for statement in statements:
-                    permitted.append(permit(self._catalog, statement))
-                    if is_definition(statement):
-                        outcomes.append(self.carry_out(permitted[-1], script))
-            return self.carry_out_all(permitted, script) if is_mixed else outcomes
+            if all(map(is_definition, statements)):
+                return self._group.run(lambda: self._permitted(statements, script, permit)[1])
+            with self._in_zone(zone):
+                with self._changes.tentatively():
+                    permitted, _ = self._permitted(statements, script, permit)
+                return self.carry_out_all(permitted, script)
+
+    def _permitted(
+        self, statements: Sequence[stmt.Statement], script: str, permit: Permit
+    ) -> tuple[list[stmt.Statement], list[Outcome]]:
+        """The statements to run, and the outcomes of the definitions among them, which are run."""
+        permitted, outcomes = [], []
+        for statement in statements:
+            permitted.append(permit(self._catalog, statement))
+            if is_definition(statement):
+                outcomes.append(self.carry_out(permitted[-1], script))
+        return permitted, outcomes
 
     def carry_out_all(self, statements: Iterable[stmt.Statement], script: str) -> list[Outcome]:
         """Statements in order; changes of queries that follow one another are logged and planned together."""
@@ -169,19 +180,20 @@ class Statements:
         """
         if "" in selects:
             raise UserError("a name cannot be empty")
-        many = len(selects) >= MANY
-        with collector_disabled(many), self._one_script, self._changes.all_or_none():
-            self._changes.find_out()
-            for name, select in selects.items():
-                try:
-                    _require_texts(name, select)
-                    text = select.strip().rstrip(";")
-                    definition = replace(labels, name=name, text=text, zone=self._zone)
-                    self._put_query(definition, replacing=False)
-                except UserError as error:
-                    if len(selects) > 1:
-                        error.message = f"{error.message} (in the query '{name}')"
-                    raise
+        with collector_disabled(len(selects) >= MANY):
+            self._group.run(lambda: self._create_queries(selects, labels))
+
+    def _create_queries(self, selects: Mapping[str, str], labels: QueryDefinition) -> None:
+        for name, select in selects.items():
+            try:
+                _require_texts(name, select)
+                text = select.strip().rstrip(";")
+                definition = replace(labels, name=name, text=text, zone=self._zone)
+                self._put_query(definition, replacing=False)
+            except UserError as error:
+                if len(selects) > 1:
+                    error.message = f"{error.message} (in the query '{name}')"
+                raise
 
     def carry_out(self, statement: stmt.Statement, script: str) -> Outcome:
         """One statement.
@@ -234,12 +246,12 @@ class Statements:
         existing = self._catalog.stream(definition.name)
         if existing is not None and not differences(self._catalog, existing, definition):
             return Outcome("create", definition.name, f"stream {definition.name} is there already")
-        self._free(definition.name, existing, definition, replacing)
+        require_free(self._catalog, definition.name, existing, definition, replacing)
         require_name("stream", definition.name)
         require_usable(definition)
         dropped: list[dict[str, Any]] = []
         if existing is not None and _rows_of(existing) != _rows_of(definition):
-            self._refuse_if_read("stream", definition.name)
+            refuse_if_read(self._catalog, "stream", definition.name)
             dropped = [{"do": "drop", "kind": "stream", "name": definition.name}]
         if not is_frame:
             self._check_source(definition)
@@ -247,41 +259,22 @@ class Statements:
         message = f"stream {definition.name} created"
         return Outcome("create", definition.name, message, warning=not_there_yet(definition))
 
-    def _free(self, name: str, existing: Any, new: Any, replacing: bool) -> None:
-        """Require that the name is free, or is of the same kind and may be replaced."""
-        kind = self._catalog.kind_of(name)
-        if kind is None or (existing is not None and replacing):
-            return
-        if existing is None:
-            raise NameTaken(
-                f"there is a {kind} named '{name}' already", remedy="Choose another name, or drop it first."
-            )
-        raise NameTaken(
-            f"the {kind} '{name}' exists and differs in {differences(self._catalog, existing, new)}",
-            remedy="CREATE OR REPLACE takes the new definition; DROP removes the old one.",
-        )
-
-    def _refuse_if_read(self, kind: str, name: str) -> None:
-        """State and archive hold rows of the old columns: queries over them cannot continue with others."""
-        if kind == "stream":
-            refuse_if_written(self._catalog, name)
-        users = users_of(self._catalog, kind, name)
-        if users:
-            raise UserError(
-                f"the {kind} '{name}' cannot get other columns while {', '.join(users)} reads it",
-                remedy="Drop these queries first, or give the new one another name.",
-            )
-
     def _create_relation(self, statement: stmt.CreateRelation) -> Outcome:
         definition = settle(statement.definition, Path.cwd())
         assert isinstance(definition, RelationDefinition)
         stored = self._catalog.relation(definition.name)
         if stored is not None and not differences(self._catalog, stored.definition, definition):
             return Outcome("create", definition.name, f"relation {definition.name} is there already")
-        self._free(definition.name, stored.definition if stored else None, definition, statement.replace)
+        require_free(
+            self._catalog,
+            definition.name,
+            stored.definition if stored else None,
+            definition,
+            statement.replace,
+        )
         require_name("relation", definition.name)
         if stored is not None and stored.definition.schema != definition.schema:
-            self._refuse_if_read("relation", definition.name)
+            refuse_if_read(self._catalog, "relation", definition.name)
         return self._put_relation(definition, 0 if stored is None else stored.version + 1, "created")
 
     def _put_relation(self, definition: RelationDefinition, version: int, verb: str) -> Outcome:
@@ -318,8 +311,12 @@ class Statements:
         definition = self._action_rules.identified(definition, existing.definition if existing else None)
         if existing is not None and not differences(self._catalog, existing.definition, definition):
             return Outcome("create", definition.name, f"query {definition.name} is there already")
-        self._free(
-            definition.name, existing.definition if existing is not None else None, definition, replacing
+        require_free(
+            self._catalog,
+            definition.name,
+            existing.definition if existing is not None else None,
+            definition,
+            replacing,
         )
         require_name("query", definition.name)
         if existing is not None:
