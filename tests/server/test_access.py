@@ -231,6 +231,10 @@ def test_a_full_bucket_holds_a_second_and_large_pushes_are_paid_for_afterwards()
     quotas.take_rows(ana, 2)
     with pytest.raises(Refused):
         quotas.take_rows(ana, 1)
+    now[0] += 1000
+    quotas.take_rows(ana, 25)
+    with pytest.raises(Refused):
+        quotas.take_rows(ana, 1)
     quotas.take_rows(Principal("ben", "register"), 10)
     quotas.take_rows(Principal("ana", "administer"), 1000)
 
@@ -299,6 +303,14 @@ def test_paths_over_the_network_are_below_a_root(tmp_path: Path) -> None:
         assert hub.post("/v1/statements", f"ALTER QUERY q THEN WRITE TO '{other}'")[0] == 403
         with headrace_connect(home) as local:
             local.execute(stream.format(other))
+
+
+def test_a_pattern_does_not_lead_out_of_a_root(tmp_path: Path) -> None:
+    """`*/..` is the root itself or a folder that a link leads to; what is before the pattern cannot show it."""
+    roots = Roots((tmp_path / "data",), tmp_path / "home")
+    roots.require(str(tmp_path / "data" / "*" / "a.csv"))
+    with pytest.raises(Refused, match=r"has a '\.\.'"):
+        roots.require(str(tmp_path / "data" / "*" / ".." / ".." / "other"))
 
 
 def test_the_home_is_no_root_even_where_it_is_below_one(tmp_path: Path) -> None:
