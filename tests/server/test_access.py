@@ -126,6 +126,7 @@ def test_every_route_refuses_a_revoked_token_and_hides_what_belongs_to_another_o
         ("EXPLAIN ALL", 403),
         ("INVOKE q", 404),
         ("DESCRIBE q", 404),
+        ("SHOW CREATE QUERY q", 404),
         ("EXPLAIN QUERY q", 404),
         ("EXPLAIN SELECT k FROM q", 404),
         ("EXPLAIN SELECT k FROM (SELECT k FROM q) AS inner_one", 404),
@@ -180,7 +181,11 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, str
 
 
 def test_an_owner_may_do_all_that_with_its_own_queries(both: tuple[Served, str, str]) -> None:
-    hub, _, ben = both
+    hub, ana, ben = both
+    status, text = hub.curl("/v1/statements", "-d", "SHOW ACTIONS; SHOW CREATE QUERY q", token=ana)
+    action, created = (answer["rows"] for answer in json.loads(text))
+    assert [(row["name"], row["owner"]) for row in action] == [("q", "ana")]
+    assert created[0]["statement"].endswith("THEN CALL 'https://example.org/'")
     script = (
         "CREATE QUERY b AS SELECT k FROM s; CREATE QUERY c AS SELECT k FROM b; DESCRIBE b; EXPLAIN QUERY c;"
         " ALTER QUERY c SET (tags 'x'); PAUSE c; RESUME c; SHOW QUERIES; DROP QUERY c; DROP QUERIES LIKE '%'"

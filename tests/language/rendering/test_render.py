@@ -10,11 +10,12 @@ from headrace.catalog.definitions import ActionDefinition, QueryDefinition, Stre
 from headrace.catalog.journal import from_json, to_json
 from headrace.errors import UserError
 from headrace.language.binder.query_binder import bind_query
+from headrace.language.statements.create_text import create_query_text
 from headrace.language.statements.statement import CreateQuery, CreateRelation, CreateStream
 from headrace.time import HOUR, SECOND
 from tests.language.catalog import Catalog
 from tests.language.one_statement import parse_statement
-from tests.language.rendering.definition_text import render_query, render_relation, render_stream
+from tests.language.rendering.definition_text import render_relation, render_stream
 from tests.language.rendering.query_text import render
 from tests.language.texts import selects
 
@@ -130,8 +131,8 @@ def test_definitions_survive_being_rendered() -> None:
         again = parse_statement(render_relation(relation))
         assert isinstance(again, CreateRelation)
         assert again.definition == relation
-    query = QueryDefinition("q", "SELECT price\n  FROM bids -- all of it\n", from_now=True, actions=ACTIONS)
-    read = parse_statement(render_query(query))
+    query = QueryDefinition("q", "SELECT price\n  FROM bids -- all of it", from_now=True, actions=ACTIONS)
+    read = parse_statement(create_query_text(query))
     assert isinstance(read, CreateQuery)
     assert read.definition == replace(query, text="SELECT price\n  FROM bids")
     assert from_json(QueryDefinition, json.loads(json.dumps(to_json(query)))) == query

@@ -43,6 +43,7 @@ from headrace.language.statements.statement import (
     SetTimeZone,
     SetWindow,
     Show,
+    ShowCreate,
     Statement,
 )
 from headrace.language.syntax.ast import Expr, Select
@@ -244,7 +245,10 @@ def _invoke(cursor: Cursor) -> Invoke:
     return Invoke(name, part_of_window(cursor) if cursor.at_sign("[") else None)
 
 
-def _show(cursor: Cursor) -> Show:
+def _show(cursor: Cursor) -> Show | ShowCreate:
+    if cursor.accept("CREATE"):
+        cursor.expect("QUERY", purpose=" and a name after SHOW CREATE")
+        return ShowCreate(cursor.name("the query's name"))
     kind = _SHOWN.get(cursor.token.upper)
     if kind is None:
         raise cursor.expected("STREAMS, RELATIONS, QUERIES, SINKS or ACTIONS after SHOW")

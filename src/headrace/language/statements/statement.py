@@ -149,6 +149,13 @@ class Show(_Written):
 
 
 @dataclass(frozen=True, slots=True)
+class ShowCreate(_Written):
+    """`SHOW CREATE QUERY name`: the statement that defines it now."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Describe(_Written):
     """`DESCRIBE [EXTENDED] name`: a stream, relation or query; extended: with the progress of a stream and its sources."""
 
@@ -227,6 +234,7 @@ Statement: TypeAlias = (
     | ResumeQuery
     | AllQueries
     | Show
+    | ShowCreate
     | Describe
     | ExplainQuery
     | ExplainAll

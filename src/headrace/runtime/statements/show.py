@@ -11,6 +11,7 @@ from headrace.algebra.query import QueryScan, RelationScan, StreamScan, every_no
 from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError, did_you_mean
 from headrace.language.statements import statement as stmt
+from headrace.language.statements.create_text import create_query_text
 from headrace.language.statements.query_filter import Selection
 from headrace.planner.explain.operator_text import explain
 from headrace.planner.lowering.materialization import materialized
@@ -59,6 +60,9 @@ def show(
             return Outcome("describe", name, "", query_progress_table(standing.definition, progress))
         case stmt.Describe(name=name):
             return Outcome("describe", name, "", _described(home.catalog, name))
+        case stmt.ShowCreate(name=name):
+            text = create_query_text(home.catalog.require_query(name).definition)
+            return Outcome("show", name, "", pa.table({"statement": [text]}))
         case stmt.ExplainQuery(name=name, form=form):
             return _text("explain", name, explain_query(home, name, form))
         case stmt.ExplainAll(form=form):
@@ -94,10 +98,18 @@ def _listing(
             reports = recorded(home) if sinks is None else sinks()
             every = _since({**report, "name": report["sink"]} for report in reports)
         elif kind == "action":
-            every = _since(recorded_actions(home) if actions is None else actions())
+            owners = {
+                query.definition.name: query.definition.owner for query in home.catalog.queries.values()
+            }
+            reports = recorded_actions(home) if actions is None else actions()
+            every = _since({**report, "owner": owners.get(report["name"])} for report in reports)
         else:
             every = _streams(home, manifest, warnings) if kind == "stream" else _relations(home)
-        rows = [row for row in every if all(condition.holds([row["name"]]) for condition in selection)]
+        rows = [
+            row
+            for row in every
+            if all(condition.holds([row[condition.property] or ""]) for condition in selection)
+        ]
     columns = _COLUMNS[kind]
     if kind == "stream" and not any(row["warning"] for row in rows):
         columns = columns.remove(columns.get_field_index("warning"))
@@ -125,7 +137,7 @@ _COLUMNS = {
             *[(name, _TEXT) for name in ("name", "action", "state", "since")],
             *[("attempts", _COUNT), ("error", _TEXT)],
             *[(name, _COUNT) for name in ("dead_letters", "epochs_behind", "bytes_behind")],
-            ("id", _TEXT),
+            *[(name, _TEXT) for name in ("owner", "id")],
         ]
     ),
     "sink": pa.schema(

@@ -116,7 +116,9 @@ def resume(request: Request, name: str) -> dict[str, Any]:
 
 def _changed(request: Request, statement: str, name: str) -> dict[str, Any]:
     hub = _hub(request)
-    (outcome,) = hub.execute_or_refuse(f"{statement} {_quoted(hub.catalog.require_query(name).definition.name)}")
+    (outcome,) = hub.execute_or_refuse(
+        f"{statement} {_quoted(hub.catalog.require_query(name).definition.name)}"
+    )
     return {"kind": outcome.kind, "name": outcome.name, "message": outcome.message}
 
 

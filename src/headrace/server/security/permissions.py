@@ -55,7 +55,12 @@ class Permissions:
                 return replace(statement, selection=(*statement.selection, self._own()))
             case stmt.Show(kind="stream" | "relation") | stmt.SetTimeZone():
                 return statement
-            case stmt.Describe(name=name) | stmt.ExplainQuery(name=name) | stmt.Invoke(name=name):
+            case (
+                stmt.Describe(name=name)
+                | stmt.ShowCreate(name=name)
+                | stmt.ExplainQuery(name=name)
+                | stmt.Invoke(name=name)
+            ):
                 self.require_seen(catalog, name)
                 return statement
             case stmt.ExplainSelect(select=select):

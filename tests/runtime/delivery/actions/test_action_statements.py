@@ -79,6 +79,9 @@ def test_explain_and_the_catalog_show_actions(tmp_path: Path) -> None:
     with running(tmp_path) as hub:
         hub.execute(f"CREATE QUERY q AS {SELECT} THEN CALL 'https://example.org/hook' WITH (batch '7')")
         assert "then CALL https://example.org/hook WITH (batch '7')" in hub.explain("q").splitlines()
+        create = f"CREATE QUERY q AS {SELECT}\n  THEN CALL 'https://example.org/hook' WITH ('batch' '7')"
+        assert hub.execute("SHOW CREATE QUERY q")[0].table.to_pylist() == [{"statement": create}]
+        assert hub.execute(create)[0].message == "query q is there already"
         assert hub.execute("SHOW ACTIONS LIKE 'x%'")[0].table.num_rows == 0
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 _SENDING: Final = 64
 _MAILING: Final = 8
-"""Threads that send mail."""
+"""Mails that are on the way at the same time, each in a thread."""
 _CLOSING_SECONDS: Final = 5.0
 """How long the rest may take at the end; what is left is delivered by the next run."""
 _RETRY_SECONDS: Final = 1.0
@@ -43,8 +42,7 @@ class Dispatcher:
 
     def __init__(self, pipeline: Pipeline, push: Push, receivers: Receivers | None) -> None:
         self._pipeline = pipeline
-        self._mailing = ThreadPoolExecutor(_MAILING, "headrace-mail")
-        self._maker = Maker(pipeline, push, self._mailing, receivers)
+        self._maker = Maker(pipeline, push, asyncio.Semaphore(_MAILING), receivers)
         self._lock = threading.RLock()
         self._outboxes: dict[str, Outbox] = {}
         self._read_to = FOREVER
@@ -151,7 +149,6 @@ class Dispatcher:
             thread.join()
             for outbox in self._all():
                 outbox.close()
-        self._mailing.shutdown(wait=False, cancel_futures=True)
 
     # -- in the thread -----------------------------------------------------------------------------------------------
 

@@ -6,8 +6,9 @@ import asyncio
 import smtplib
 import socket
 import ssl
+import threading
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from email.message import EmailMessage
@@ -40,11 +41,29 @@ class Mail:
     seconds: float
     secret: Callable[[], bytes | None]
     receivers: Receivers | None
-    threads: Executor
+    slots: asyncio.Semaphore
 
     async def send(self, message: Message) -> None:
-        """Pass a message to the mail server. Raises `Undelivered` where it does not take it for every address."""
-        await asyncio.get_running_loop().run_in_executor(self.threads, self._send, message)
+        """Pass a message to the mail server, in a thread that a server which never answers may keep.
+
+        Raises `Undelivered` where it does not take it for every address, or not in time.
+        """
+        sent: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                self._send(message)
+                sent.set_result(None)
+            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+                sent.set_exception(error)
+
+        async with self.slots:
+            threading.Thread(target=run, name="headrace-mail", daemon=True).start()
+            try:
+                async with asyncio.timeout(self.seconds):
+                    await asyncio.shield(asyncio.wrap_future(sent))
+            except TimeoutError:
+                raise Undelivered(f"no answer within {self.seconds:g} seconds") from None
 
     def _send(self, message: Message) -> None:
         mail = mail_of(message, self.to, self.sender)

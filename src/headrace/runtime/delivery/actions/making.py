@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -42,7 +42,8 @@ class Maker:
 
     pipeline: Pipeline
     push: Push
-    threads: Executor
+    slots: asyncio.Semaphore
+    """Mails on the way."""
     receivers: Receivers | None
 
     def outbox(self, query: CatalogQuery, action: ActionDefinition) -> Outbox:
@@ -79,7 +80,7 @@ class Maker:
                 seconds=seconds,
                 secret=self._secret(action),
                 receivers=self.receivers,
-                threads=self.threads,
+                slots=self.slots,
             )
         from headrace.runtime.delivery.actions.webhook import Webhook  # noqa: PLC0415 - an HTTP client, for hubs that call
 
