@@ -77,7 +77,7 @@ def test_an_append_that_fails_is_the_error_of_all_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_hub(tmp_path, local=True) as hub:
-        hub.execute(STREAM)
+        hub.execute(STREAM + "CREATE QUERY old AS SELECT v FROM s")
 
         def full(*_: Any) -> None:
             raise StoreError("the disk is full", outcome="absent")
@@ -87,10 +87,11 @@ def test_an_append_that_fails_is_the_error_of_all_and_leaves_nothing(
             answers = together(hub, [GOOD.format(0), BAD.format(1), GOOD.format(2)])
         assert [isinstance(answer, StoreError) for answer in answers] == [True, False, True]
         assert isinstance(answers[1], UserError)
+        assert list(hub.catalog.queries) == ["old"]
+        hub.drop_query("old")
         assert not hub.catalog.queries
         hub.execute_or_refuse(GOOD.format(3))
-        hub.drop_query("r3")
-        assert [query.definition.name for query in hub.catalog.queries.values()] == ["q3"]
+        assert list(hub.catalog.queries) == ["q3", "r3"]
 
 
 def test_registrations_while_an_epoch_runs_wait_for_it_once(tmp_path: Path) -> None:
