@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect as connect_socket
 
 from headrace import connect as headrace_connect
 from headrace.server.problems import Refused
@@ -40,6 +42,7 @@ ROUTES = [
     ("GET", "/v1/explain"),
     ("GET", "/metrics"),
 ]
+CALLING = "CREATE QUERY x AS SELECT k FROM s THEN CALL 'https://example.org/' WITH ({})"
 READS = {("POST", "/v1/queries/q/acknowledge")}
 """What changes only how far the client itself has read."""
 
@@ -139,6 +142,14 @@ def test_every_route_refuses_a_revoked_token_and_hides_what_belongs_to_another_o
         ("CREATE QUERY x OPTIONS (owner 'ana') AS SELECT k FROM s", 403),
         ("ALTER QUERY q AS SELECT v FROM s", 404),
         ("ALTER QUERY q SET (tags 'a')", 404),
+        ("CREATE QUERY x AS SELECT k FROM s THEN WRITE TO 'out'", 403),
+        ("CREATE QUERY x AS SELECT k FROM s THEN WRITE TO s", 400),
+        (CALLING.format("secretFile 'ana.key'"), 403),
+        (CALLING.format("secretFile 'hook'"), 403),
+        (CALLING.format("secretEnv 'HEADRACE_SECRET_ANA'"), 403),
+        (CALLING.format("secretEnv 'HEADRACE_SECRET_BEN_2'"), 403),
+        (CALLING.format("secretEnv 'HEADRACE_SECRET_BEN'"), 400),
+        (CALLING.format("secretFile 'ben.key'"), 400),
         ("ALTER QUERY q THEN NOTHING", 404),
         ("ALTER QUERY q RENAME TO r", 404),
         ("PAUSE q", 404),
@@ -195,6 +206,28 @@ def test_an_owner_may_do_all_that_with_its_own_queries(both: tuple[Served, str, 
     answers = json.loads(text)
     assert [row["owner"] for row in answers[7]["rows"]] == ["ben", "ben"]
     assert "1 query dropped: b" in answers[9]["message"]
+
+
+def test_an_owner_may_not_set_actions_with_the_secret_of_another(both: tuple[Served, str, str]) -> None:
+    hub, ana, _ = both
+    then = "ALTER QUERY q THEN CALL 'https://example.org/' WITH (secretFile '{}')"
+    status, text = hub.curl("/v1/statements", "-d", then.format("ben.key"), token=ana)
+    assert (status, "is not that of 'ana'" in text) == (403, True)
+    status, text = hub.curl("/v1/statements", "-d", then.format("ana.key"), token=ana)
+    assert (status, "cannot read the secret" in text) == (400, True)
+
+
+def test_a_socket_of_another_owner_is_refused(both: tuple[Served, str, str]) -> None:
+    hub, ana, ben = both
+    url = f"{hub.url.replace('http', 'ws')}/v1/queries/q/follow"
+    for token in (ben, "wrong"):
+        with (
+            pytest.raises(InvalidStatus, match="HTTP 403"),
+            connect_socket(url, additional_headers={"Authorization": f"Bearer {token}"}),
+        ):
+            pass
+    with connect_socket(url, additional_headers={"Authorization": f"Bearer {ana}"}):
+        pass
 
 
 def test_quotas_say_the_limit(tmp_path: Path) -> None:

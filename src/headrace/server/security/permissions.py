@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from headrace.catalog.definitions import ActionDefinition, QueryDefinition
 from headrace.errors import UnknownName
 from headrace.language.parser.set_operators import parse_select
 from headrace.language.statements import statement as stmt
+from headrace.language.statements.actions import ENVIRONMENT
 from headrace.language.statements.query_filter import Condition
 from headrace.language.syntax.ast import Source
 from headrace.server.problems import Refused
@@ -71,6 +72,7 @@ class Permissions:
                 return replace(statement, selection=(*statement.selection, self._own()))
             case stmt.CreateQuery(definition=definition):
                 self._require_sources(catalog, statement.select)
+                self._require_own_actions(definition.actions)
                 return replace(statement, definition=self.registered(catalog, definition))
         if isinstance(statement, _OF_ONE_QUERY) or (
             isinstance(statement, stmt.Drop) and statement.kind == "query"
@@ -79,6 +81,8 @@ class Permissions:
             self.require_seen(catalog, statement.name)
             if isinstance(statement, stmt.AlterQuery):
                 self._require_sources(catalog, statement.select)
+            if isinstance(statement, stmt.SetActions):
+                self._require_own_actions(statement.actions)
             if isinstance(statement, stmt.SetQuery) and "owner" in statement.settings:
                 self._require_own(statement.settings["owner"])
             return statement
@@ -124,6 +128,22 @@ class Permissions:
     def _require_sources(self, catalog: Catalog, select: object) -> None:
         for name in _sources(select):
             self.require_seen(catalog, name)
+
+    def _require_own_actions(self, actions: Sequence[ActionDefinition]) -> None:
+        """Refuse files of the machine, and other secrets than the owner's: they could be sent to a receiver of its choice."""
+        owner = self.principal.owner or ""
+        for action in actions:
+            if action.kind == "folder":
+                self.require("administer")
+            variable, file = action.option("secretenv", ""), action.option("secretfile", "")
+            if variable not in ("", f"{ENVIRONMENT}{owner.upper()}") or (
+                file and file.partition(".")[0].casefold() != owner.casefold()
+            ):
+                raise Refused(
+                    403,
+                    f"the secret '{variable or file}' is not that of '{owner}'",
+                    f"The secrets of an owner are {ENVIRONMENT}{owner.upper()} and files such as '{owner}.key'.",
+                )
 
     def _require_own(self, owner: str | None) -> None:
         if owner is not None and owner.casefold() != (self.principal.owner or "").casefold():
