@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from socket import socket
 from typing import Final
 
 import pyarrow as pa
@@ -17,7 +20,7 @@ from headrace.runtime.home.home import Home
 from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Tokens, is_loopback
 from headrace.server.bodies import LARGEST
-from headrace.server.listener import Certificate, listener_of, network_socket
+from headrace.server.listener import Certificate, listener_of, network_socket, tools_listener_of
 from headrace.server.opening import open_hub
 from headrace.server.security.permissions import Limits
 from headrace.server.security.principal import Role
@@ -35,6 +38,7 @@ class ServeOptions:
     script: Path | None = None
     host: str = "127.0.0.1"
     port: int = 8474
+    postgres_port: int | None = None
     no_auth: bool = False
     cores: int | None = None
     local: bool = False
@@ -85,8 +89,9 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
             remedy="Leave --no-auth out: clients then send the token that is shown at the first start.",
         )
     tls, receivers = options.tls, options.receivers
-    listening = network_socket(options.host, options.port)
-    with stop.giving_up(screen.line.warning), listening:
+    with stop.giving_up(screen.line.warning), ExitStack() as opened:
+        ports = [options.port] if options.postgres_port is None else [options.port, options.postgres_port]
+        listening, *for_tools = [opened.enter_context(network_socket(options.host, port)) for port in ports]
         let_arrow_finish()
         with open_hub(options.home, cores=options.cores, local=options.local, receivers=receivers) as hub:
             stop.when_requested(hub.give_up_start)
@@ -99,16 +104,25 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
             listener = listener_of(hub, [listening], tokens=tokens, limits=limits, tls=tls, eager=True)
             listener.start()
             hub.on_close(listener.stop)
-            _announce(screen, listening.getsockname(), tokens, is_encrypted=tls is not None)
+            for tools in for_tools:
+                door = tools_listener_of(hub, tools, tokens, limits)
+                door.start()
+                hub.on_close(door.stop)
+            _announce(screen, listening, for_tools, tokens, is_encrypted=tls is not None)
             return _wait(hub, stop)
     return 0
 
 
-def _announce(screen: Screen, address: tuple[str, int], tokens: Tokens | None, *, is_encrypted: bool) -> None:
-    host, port = address[:2]
-    scheme = "https" if is_encrypted else "http"
-    lines = [f"listening on {scheme}://{f'[{host}]' if ':' in host else host}:{port}"]
-    if not is_encrypted and not is_loopback(host):
+def _announce(
+    screen: Screen,
+    http: socket,
+    for_tools: Sequence[socket],
+    tokens: Tokens | None,
+    *,
+    is_encrypted: bool,
+) -> None:
+    lines = [f"listening on {'https' if is_encrypted else 'http'}://{_address(http)}"]
+    if not is_encrypted and not is_loopback(http.getsockname()[0]):
         screen.line.warning(
             "tokens and rows are sent without encryption; --tls-cert and --tls-key encrypt them"
         )
@@ -116,8 +130,14 @@ def _announce(screen: Screen, address: tuple[str, int], tokens: Tokens | None, *
         lines.append(
             f"token {tokens.make()}   (shown only now: clients send it as 'Authorization: Bearer …')"
         )
+    lines += [f"listening on postgresql://{_address(tools)}/headrace" for tools in for_tools]
     screen.out.write("".join(f"{line}\n" for line in lines))
     screen.out.flush()
+
+
+def _address(listening: socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _wait(hub: Hub, stop: Interrupts) -> int:

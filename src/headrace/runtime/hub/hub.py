@@ -32,9 +32,7 @@ from headrace.runtime.epoch.loop import Loop
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.home.home import Home
-from headrace.runtime.hub.check import Report, check
 from headrace.runtime.hub.query_handle import QueryHandle
-from headrace.runtime.introspection import explain
 from headrace.runtime.introspection.epoch_log import EpochLog
 from headrace.runtime.introspection.status import status
 from headrace.runtime.plan import user_functions, user_windows
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from headrace.runtime.delivery.actions.receivers import Receivers
+    from headrace.runtime.hub.check import Report
 
 
 class Hub(Pipeline):
@@ -85,7 +84,7 @@ class Hub(Pipeline):
             self.frames = frames.StreamingFrames(self)
             self._pushing = push.Pushing(home, engine)
             self.actions = OpenActions(self, self._pushing.push, receivers)
-            engine.holds = self._held
+            engine.retention.holds = self._held
             self._statements = Statements(self, self.frames.check, self.open_sinks.report, self.actions)
             self.actions.start()
             self._closing = opened.pop_all()
@@ -340,12 +339,14 @@ class Hub(Pipeline):
 
     def explain(self, query: str | None = None, form: Form = "text") -> str:
         """The plan, its sharing and its cost: all of it, or one query's part; as "text", "dot" or "svg"."""
-        if query is None:
-            return explain.explain_all(self.home, form)
-        return explain.explain_query(self.home, query, form)
+        from headrace.runtime.introspection.explain import explain_all, explain_query  # noqa: PLC0415 - with its drawings
+
+        return explain_all(self.home, form) if query is None else explain_query(self.home, query, form)
 
     def check(self) -> Report:
         """Verify the home: every manifest, run, list and log. Changes nothing; see `headrace check`."""
+        from headrace.runtime.hub.check import check  # noqa: PLC0415 - rarely asked for
+
         return check(self.path)
 
     def archive(self, stream: str, fraction: float = 1.0) -> DataFrame:

@@ -204,7 +204,7 @@ class Dispatcher:
             found: dict[str, int] = {}
             operators = {outbox.operator for outbox in outboxes}
             for index, entry in retained_entries(home, manifest, start):
-                results = answered(entry)
+                results = answered(entry, home.store.read)
                 found |= {operator: index for operator in operators if operator in results}
         except (HeadraceError, OSError):
             with self._lock:
