@@ -338,10 +338,11 @@ class Statements:
         catalog = self._catalog
         refuse_unreadable(definition.name, query := bind_text(catalog, definition.text, definition.zone))
         require_few_windows(definition, query)
-        operator = operator_of(catalog, CatalogQuery(definition, catalog.position))
+        chosen = replace(definition, join=self._changes.join_for(definition, query))
+        operator = operator_of(catalog, CatalogQuery(chosen, catalog.position))
         self._action_rules.require(catalog, definition, query, operator, places)
         if definition != existing:
-            self._changes.log({"do": "put_query", "query": to_json(definition)}, query=query)
+            self._changes.log({"do": "put_query", "query": to_json(chosen)}, query=query)
 
     def _alter(self, statement: stmt.AlterQuery) -> Outcome:
         existing = self._catalog.require_query(statement.name)
