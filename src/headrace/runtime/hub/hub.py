@@ -72,7 +72,7 @@ class Hub(Pipeline):
             put_format(home.store)
             engine = Engine(home, executor, clock, tasks or max(1, executor.cores))
             self.open_sinks = OpenSinks(home)
-            engine.holds = self.open_sinks.held
+            engine.retention.holds = self.open_sinks.held
             loop = Loop(engine, self._epoch_published, self._epoch_failed, retries or Retries())
             loop.supervisor.revive = self._revive
             self.log_of_epochs = EpochLog(path)

@@ -153,9 +153,10 @@ class _ScanTask:
 
     def _open(self, name: str) -> StreamTask:
         definition = self._plan.streams[name]
-        readers = self._readers(name)
+        has_rows = any(split.stream == name and not _is_promise(split) for split in self._message.splits)
+        readers = self._readers(name) if has_rows else []
         channels = {operator.id: self._plan.planned[operator.id].channel for operator in readers}
-        unions, watch = self._feeds_of(name), self._watch(definition)
+        unions, watch = self._feeds_of(name) if has_rows else [], self._watch(definition)
         columns = columns_read(
             definition,
             [operator for operator in readers if channels[operator.id] != "rejects"],
