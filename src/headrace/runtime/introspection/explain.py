@@ -85,7 +85,8 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     row_layout_states = states_in_row_layout(home.latest())
     plans = (explain(with_stored_layout(operators[operator_id], row_layout_states)) for operator_id in chain)
     filled = backfill_lines(home.latest().find_operator(standing.operator_id))
-    return "\n".join([*plans, *filled, *query_lines(graph, registered)])
+    actions = [f"then {action}" for action in standing.definition.actions]
+    return "\n".join([*plans, *filled, *actions, *query_lines(graph, registered)])
 
 
 def _owner(plan: EpochPlan, names: Mapping[str, str], operator: str) -> str:
