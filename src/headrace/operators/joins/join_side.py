@@ -6,7 +6,7 @@ Each join defines what it stores of a row, and for how long: see `window_join` a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 import numpy as np
@@ -36,7 +36,8 @@ class Side:
     """One side of a join: the numbers of its streams among the inputs, and what is stored of their rows.
 
     `lookback`: how long a row holds, None without end; or `ends`, the column of its last instant. `longest`: no row
-    holds longer. `changes`: instead, the column with the sign of each row: insertion or retraction.
+    holds longer. `changes`: instead, the column with the sign of each row: insertion or retraction. `time`: the name of the
+    stored column that is the event time of each row.
     """
 
     inputs: tuple[int, ...]
@@ -47,11 +48,12 @@ class Side:
     ends: str | None = None
     longest: Duration | None = None
     changes: str | None = None
+    time: str | None = None
 
     @property
     def reads(self) -> frozenset[str]:
         """The columns it reads."""
-        columns = columns_read(self.filters) | frozenset(self.stored.names)
+        columns = columns_read(self.filters) | (frozenset(self.stored.names) - {self.time})
         columns = columns.union(*(columns_of(key) for key in self.keys))
         return columns | {column for column in (self.ends, self.changes) if column is not None}
 
@@ -146,6 +148,10 @@ class TwoSided(BaseOperator):
     def can_match(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:  # noqa: ARG002
         """The rows of a side that can be in a pair."""
         return np.ones(batch.rows, bool)
+
+    def is_stored(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> npt.NDArray[np.bool_]:
+        """The rows of a side with these keys that are stored: those that can be in a pair."""
+        return usable(keys, batch.rows) & self.can_match(batch, side)
 
     def at_rest(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> pa.Table:
         """The state rows of input rows with these keys."""
@@ -243,7 +249,9 @@ class JoinScanner:
             self.retractions.append(batch.retractions(side.changes))
         batch = pipeline.apply(self._noting_first(batch, side))
         batch, keys = pipeline.evaluate(batch, side.keys)
-        keep = usable(keys, batch.rows) & self.operator.can_match(batch, side)
+        if side.time is not None:
+            batch = replace(batch, columns={**batch.columns, side.time: pa.array(batch.at)})
+        keep = self.operator.is_stored(batch, keys, side)
         batch, keys = batch.where(keep), [flat(key).filter(pa.array(keep)) for key in keys]
         if batch.rows:
             self.rows_kept += batch.rows

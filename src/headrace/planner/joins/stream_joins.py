@@ -321,7 +321,7 @@ class _Parts:
         names = frozenset(window.source.schema.names)
         alone = [factor for factor in factors if columns_of(factor) and columns_of(factor) <= names]
         fields = tuple(field for field in window.source.schema if field.name in stored)
-        reach, keeps = _lookback(window.window), (RowFilter(conjunction(alone)),) if alone else ()
+        reach, keeps = _stored_for(window.window), (RowFilter(conjunction(alone)),) if alone else ()
         changes = f"{window.alias}.{CHANGE}" if isinstance(window.window, Changing) else None
         return Side((), Schema(fields), keeps, keys, reach, None, reach, changes)
 
@@ -373,6 +373,11 @@ def _equality(
 
 def _lookback(window: Window) -> Duration | None:
     return window.range if isinstance(window, TimeSlide | TimeRange) else None
+
+
+def _stored_for(window: Window) -> Duration | None:
+    """How long a row may be in new pairs."""
+    return window.needed if isinstance(window, Unbounded) else _lookback(window)
 
 
 def _shortest(reaches: Sequence[Duration | None]) -> Duration | None:
