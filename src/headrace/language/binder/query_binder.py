@@ -214,7 +214,7 @@ class _SelectBinder:
         groups = any(isinstance(part, FunctionCall) and is_aggregate(part.name) for part in parts)
         if selects and (groups or self.select.group_by or self.select.window is not None):
             refuse(
-                "a SELECT as a value is not available beside groups",
+                "a SELECT as a value is not available together with groups",
                 selects[0].span,
                 "Put it into WHERE, or read the groups in FROM: SELECT …, (SELECT …) FROM (SELECT … GROUP BY …) AS t.",
             )
@@ -365,13 +365,13 @@ class _SelectBinder:
         return binder.condition(node, clause) if condition else binder.bind(node)
 
     def _value(self, node: Subquery, outer: ExpressionBinder) -> Expression:
-        if isinstance(node, ScalarSelect):
-            return self.memberships.value(node, outer)
-        refuse(
-            "a condition with a SELECT is allowed only in the WHERE of a query",
-            node.span,
-            "Write CASE over a SELECT as a value: (SELECT COUNT(*) FROM …) > 0.",
-        )
+        if not isinstance(node, ScalarSelect):
+            refuse(
+                "a condition with a SELECT is allowed only in the WHERE of a query",
+                node.select.span,
+                "Compare a SELECT as a value: (SELECT COUNT(*) FROM …) > 0.",
+            )
+        return self.memberships.value(node, outer)
 
     def _aggregate(self, call: FunctionCall) -> Expression:
         if call.name.lower() != "error_bound":

@@ -95,7 +95,7 @@ class OuterJoin(RelationJoin):
             counts = self._counts(side)
             new = new_counts(counts, new_changes[side], pairs)
             stored = [run[COUNTED[side]] for run in runs if COUNTED[side] in run]
-            state |= {COUNTED[side]: table for table in new}
+            state |= dict.fromkeys([COUNTED[side]] * len(new), *new)
             shown = counts.changed([*stored, *new], span)
             changelog += [] if shown is None else [self._kept(side, shown, span)]
         changelog += self.began(runs, deltas, state)

@@ -79,7 +79,7 @@ class PairCounts:
         return Occurrences(rows.take(pa.array(order[last])), at[last], end, before, count)
 
     def summed(self, table: pa.Table, span: Span) -> pa.Table:
-        """State rows, where changes before the span are one per row, without rows that occur no more."""
+        """State rows of one run or several, where changes before the span are one per row; none where they cancel out."""
         done = ints(table, TIME) < span.emitted_to
         settled = table.filter(pa.array(done))
         if not settled.num_rows:
@@ -91,7 +91,7 @@ class PairCounts:
         totals = np.zeros((2, count), np.int64)
         for total, name in zip(totals, (WEIGHT, PAIRS), strict=True):
             np.add.at(total, codes, ints(settled, name))
-        occurs = totals[0] != 0
+        occurs = totals.any(axis=0)  # other runs may have the occurrences of a row whose pairs are here
         at = np.full(int(occurs.sum()), BEGINNING)
         held = self.changes(settled.take(pa.array(first[occurs])), at, *totals[:, occurs])
         return in_order([held, table.filter(pa.array(~done))])

@@ -92,7 +92,7 @@ class SlidingOuterJoin(TwoSided):
             counts = self._counts(side)
             new = new_counts(counts, self._changes(new_rows[side]), self._pair_changes(pairs))
             stored = [run[COUNTED[side]] for run in runs if COUNTED[side] in run]
-            state |= {COUNTED[side]: table for table in new}
+            state |= dict.fromkeys([COUNTED[side]] * len(new), *new)
             results += self._without_pair(side, counts, [*stored, *new], advance)
         return Step(state, pa.concat_tables(results) if results else None, tuple(rejected))
 

@@ -70,8 +70,8 @@ def _sliding(paired: Paired) -> SlidingOuterJoin:
 
 OUTER_JOINS: Final[tuple[Rule[Paired, RelationJoin | SlidingOuterJoin], ...]] = (
     Rule(
-        "pairs beside outer joins",
-        "another join of the query keeps rows without a pair, so all of its joins read and emit changes",
+        "pairs of changes",
+        "other joins keep rows without a pair, or pairs are read at single instants, so pairs are inserted and retracted",
         when=lambda paired: paired.join.kind == "inner",
         build=lambda paired: RelationJoin(paired.spec),
     ),
@@ -109,6 +109,12 @@ def _names(node: Node) -> frozenset[str]:
     windows = [window for window in walk(node) if isinstance(window, Windowed)]
     times = (at_of(window.alias).name for window in windows if window.window == TimeRange(0))
     return frozenset((*node.schema.names, *times))
+
+
+def _own_names(window: Node) -> frozenset[str]:
+    """The columns of the rows of a source, without the bounds of its window."""
+    assert isinstance(window, Windowed)
+    return frozenset(window.source.schema.names)
 
 
 def _joins(root: Node) -> list[Join]:
@@ -175,7 +181,7 @@ class _Renamed:
 
     def __init__(self, top: Join) -> None:
         self._columns = _names(top)
-        self._ranges = {window.alias: window.window.range for window, _ in _sliding_windows(top)}
+        self._ranges = {node.alias: window.range for node, window in _sliding_windows(top)}
 
     def __call__(self, node: Expression) -> Expression | None:
         if not isinstance(node, Column) or node.name not in self._columns:
@@ -222,15 +228,16 @@ class _Chain:
 
     def takes(self, factor: Expression) -> bool:
         """Whether a condition of WHERE may be tested on the rows of a source: no join adds rows with its columns NULL."""
-        read, node = columns_of(factor), self.top
+        read = columns_of(factor)
+        node: Node = self.top
         while isinstance(node, Join):
-            adds_nulls = node.kind in ("right", "full")
-            if adds_nulls or (node.kind != "inner" and read & frozenset(node.right.schema.names)):
+            right = frozenset(node.right.schema.names)
+            if node.kind in ("right", "full") or (node.kind != "inner" and read & right):
                 return False
-            if read <= frozenset(node.right.schema.names):
-                return bool(read)
+            if read & right:
+                return _alone(factor, _own_names(node.right))
             node = node.left
-        return bool(read) and read <= frozenset(node.schema.names)
+        return _alone(factor, _own_names(node))
 
     def stages(
         self, join: Join, operator_id: str, columns: frozenset[str], inner_of: Names, stream_of: Names
@@ -288,7 +295,7 @@ class _Chain:
         factors: Sequence[Expression],
     ) -> tuple[Side, list[Input]]:
         """A source as a side, and its streams."""
-        names = frozenset(window.schema.names)
+        names = _own_names(window)
         alone = [*factors, *(factor for factor in self.filters if _alone(factor, names))]
         time = at_of(window.alias).name
         moment = (Field(time, BIGINT),) if time in stored else ()

@@ -48,7 +48,7 @@ from headrace.algebra.windows.window import (
 from headrace.algebra.windows.window_kinds import JOINED
 from headrace.operators.base.group_codes import slot_of_name
 from headrace.operators.joins.changelog_join import RelationJoin
-from headrace.operators.joins.join_side import JoinSpec, Side
+from headrace.operators.joins.join_side import JoinSpec, Side, TwoSided
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
 from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.planner.rules import Rule, always, first_of
@@ -74,7 +74,7 @@ class UnionStream:
 class JoinStage:
     """An operator that makes pairs, and the union that it reads."""
 
-    operator: WindowJoin | RelationJoin
+    operator: TwoSided
     union: UnionStream
 
 

@@ -299,6 +299,7 @@ LOWERINGS: Final[tuple[Rule[Lowering, Operator], ...]] = (
 
 RULES: Final[Mapping[str, Rule[Any, Any]]] = {
     **{rule.name: rule for rule in LOWERINGS},
-    **{rule.name: rule for rule in (*JOINS, *OUTER_JOINS)},
+    **{rule.name: rule for rule in JOINS},
+    **{rule.name: rule for rule in OUTER_JOINS},
 }
 """Every rule by its name, as operators store it."""

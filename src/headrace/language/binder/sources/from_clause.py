@@ -107,8 +107,8 @@ def bind_from(
     if others:
         check_together(select, (stream, *others))
     check_outer_joins(select, joined_sources)
-    inner = [source.on for source in joined_sources if source.kind == "inner" and source.on is not None]
-    conditions = tuple(factor for on in inner for factor in conjuncts(on))
+    written = [source.on for source in joined_sources if source.kind == "inner" and source.on is not None]
+    conditions = tuple(factor for on in written for factor in conjuncts(on))
     definition = names.stream(stream.scan.name)
     retain = definition.retain if definition is not None else None
     return From(scope, stream, tuple(others), relations, conditions, retain)

@@ -93,7 +93,7 @@ def check_outer_joins(select: Select, sources: Sequence[BoundSource]) -> None:
             refuse(
                 f"a {name} of streams comes before the stored relation '{stored[0].alias}'",
                 source.span,
-                "Join the streams first: FROM a FULL JOIN b ON …, r.",
+                "Write the streams first: FROM a FULL JOIN b ON …, r; and a single one with LEFT JOIN.",
             )
         if clause.using and source.kind != "left":
             refuse(f"USING is not available with a {name}", clause.using[0].span, "Write ON a.k = b.k.")

@@ -78,10 +78,7 @@ class Memberships:
 
     def where(self, node: Expr, binder: ExpressionBinder) -> Expression | None:
         """The rest of a WHERE without its semijoins, which are collected; None when there is no rest."""
-        rest = []
-        for factor in conjuncts_of(node):
-            if not self._joined(factor, binder):
-                rest.append(factor)
+        rest = [factor for factor in conjuncts_of(node) if not self._joined(factor, binder)]
         if not rest:
             return None
         return binder.condition(rest[0] if len(rest) == 1 else Chain("and", tuple(rest), node.span), "WHERE")
