@@ -10,14 +10,18 @@ _TEXTS = (
     "SELECT x.v, y.v AS w FROM s x, s y WHERE x.at BETWEEN y.at - INTERVAL '2' SECOND AND y.at - INTERVAL '1' SECOND",
     "SELECT x.v, y.v AS w FROM s x [RANGE 2 SECONDS] LEFT JOIN s y [RANGE 2 SECONDS] ON x.k = y.k AND x.v <> y.v",
     "SELECT ISTREAM(x.v, y.v AS w) FROM s x [RANGE 3 SECONDS] FULL JOIN s y [NOW] ON x.k = y.k AND x.v < y.v",
-    "SELECT x.v, y.v AS w FROM s x [RANGE 2 SECONDS SLIDE 2 SECONDS]"
-    " LEFT JOIN s y [RANGE 4 SECONDS SLIDE 2 SECONDS] ON x.k = y.k AND y.v < x.v",
+    (
+        "SELECT x.v, y.v AS w FROM s x [RANGE 2 SECONDS SLIDE 2 SECONDS]"
+        " LEFT JOIN s y [RANGE 4 SECONDS SLIDE 2 SECONDS] ON x.k = y.k AND y.v < x.v"
+    ),
     "SELECT x.k, COUNT(y.v) AS n FROM s x [ROWS 2] LEFT JOIN s y [RANGE UNBOUNDED] ON x.k = y.k AND y.v < x.v GROUP BY x.k",
     "SELECT v FROM s [RANGE UNBOUNDED] WHERE NOT EXISTS (SELECT 1 FROM s [RANGE 2 SECONDS] t WHERE t.k = s.k AND t.v > s.v)",
     "SELECT v FROM s WHERE k NOT IN (SELECT k FROM s [ROWS 1])",
     "SELECT v FROM s [NOW] WHERE EXISTS (SELECT k FROM s [RANGE 10 SECONDS] GROUP BY k HAVING COUNT(*) > 1)",
-    "SELECT v, (SELECT MAX(v) FROM s [RANGE 1 SECOND] t WHERE t.k = s.k) AS top,"
-    " (SELECT COUNT(*) FROM s [ROWS 3] t WHERE t.k = s.k) AS n FROM s [ROWS 3]",
+    (
+        "SELECT v, (SELECT MAX(v) FROM s [RANGE 1 SECOND] t WHERE t.k = s.k) AS top,"
+        " (SELECT COUNT(*) FROM s [ROWS 3] t WHERE t.k = s.k) AS n FROM s [ROWS 3]"
+    ),
     "ISTREAM(SELECT v FROM s [NOW] WHERE v > (SELECT AVG(v) FROM s [ROWS 2]))",
     "SELECT v FROM s [ROWS 2] WHERE v >= ALL (SELECT v FROM s [ROWS 3])",
     "SELECT v FROM s [ROWS 2] WHERE v < ANY (SELECT v FROM s [ROWS 3])",

@@ -25,7 +25,6 @@ from headrace.operators.joins.join_side import JoinSpec, Side, arrived, join_lin
 from headrace.operators.joins.pair_counts import Occurrences, PairCounts
 from headrace.operators.output.changelog import Span
 from headrace.operators.rows.row_state import TIME
-from headrace.operators.rows.sorted_rows import in_order
 from headrace.schema import Schema, to_arrow
 from headrace.time import FOREVER
 
@@ -115,8 +114,7 @@ class OuterJoin(RelationJoin):
         """The changes of a side that may still make pairs; or its rows with their numbers of pairs."""
         if section not in COUNTED:
             return RelationJoin.compact(self, section, tables, advance)
-        span = Span(advance.emitted_to, advance.emitted_to)
-        return self._counts(COUNTED.index(section)).summed(in_order(tables), span)
+        return self._counts(COUNTED.index(section)).added(tables, advance.emitted_to)
 
 
 def new_counts(counts: PairCounts, rows: pa.Table | None, pairs: pa.Table | None) -> list[pa.Table]:
@@ -126,7 +124,7 @@ def new_counts(counts: PairCounts, rows: pa.Table | None, pairs: pa.Table | None
         new.append(counts.changes(rows, ints(rows, TIME), ints(rows, WEIGHT), np.zeros(rows.num_rows, int)))
     if pairs is not None:
         new.append(counts.changes(pairs, ints(pairs, AT), np.zeros(pairs.num_rows, int), ints(pairs, WEIGHT)))
-    return [in_order(new)] if new else []
+    return [counts.added(new)] if new else []
 
 
 def padded(spec: JoinSpec, side: Schema, rows: pa.Table, copies: Ints) -> dict[str, pa.Array]:

@@ -2,8 +2,8 @@
 
 A change adds or removes occurrences of a row, or pairs of it. At an instant a row that occurs n times and has m pairs is
 shown n times if m = 0 (of rows with a pair: if m > 0). Equal rows have equal pairs, so a row is identified by its values.
-State: the changes, sorted by (hash of the row, instant). Those below the emitted instants are summed per row, and a row
-that occurs no more is dropped: what is stored is bounded by the rows that the side holds.
+State: the changes, sorted by (hash of the row, instant), one for each row and instant. Those below the emitted instants
+are summed per row, and a row that occurs no more is dropped: what is stored is bounded by the rows that the side holds.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from headrace.operators.base.operator import SLOT
 from headrace.operators.joins.changelog_join import WEIGHT
 from headrace.operators.output.changelog import Span
 from headrace.operators.rows.row_state import TIME
-from headrace.operators.rows.sorted_rows import HASH, in_order, key_hashes, of_one_hash
-from headrace.time import BEGINNING, FOREVER
+from headrace.operators.rows.sorted_rows import HASH, key_hashes, of_one_hash
+from headrace.time import BEGINNING, FOREVER, Instant
 
 PAIRS: Final = "__pairs"
 """The change of the number of pairs; `WEIGHT` is that of occurrences."""
@@ -46,11 +46,33 @@ class PairCounts:
     paired: bool = False
 
     def changes(self, rows: pa.Table, at: Ints, occurrences: Ints, pairs: Ints) -> pa.Table:
-        """State rows of changes; `rows` have the side's columns and their slots."""
+        """State rows of changes, in any order; `rows` have the side's columns and their slots."""
         columns = [flat(rows.column(name)) for name in self.names]
         hashed = key_hashes([column for column in columns if not pa.types.is_nested(column.type)], len(at))
         head = [flat(rows.column(SLOT)), *map(pa.array, (hashed, at, occurrences, pairs))]
         return pa.table([*head, *columns], names=[SLOT, HASH, TIME, WEIGHT, PAIRS, *self.names])
+
+    def added(self, tables: Sequence[pa.Table], done: Instant = BEGINNING) -> pa.Table:
+        """State rows in order of (hash, instant), one for each row and instant; none where changes cancel out.
+
+        Changes before the instant `done` become one for each row. The tables may be those of some runs: others may have
+        the occurrences of a row whose pairs are here.
+        """
+        rows = pa.concat_tables(tables).combine_chunks()
+        hashed, at, codes = ints(rows, HASH), ints(rows, TIME), self._codes(rows)
+        at = np.where(at < done, BEGINNING, at)
+        order = np.lexsort([codes, at, hashed])
+        codes, at = codes[order], at[order]
+        first = np.flatnonzero(np.append(True, (codes[1:] != codes[:-1]) | (at[1:] != at[:-1]))[: len(order)])
+        sums = {
+            name: np.add.reduceat(ints(rows, name)[order], first) if len(first) else at
+            for name in (WEIGHT, PAIRS)
+        }
+        left = (sums[WEIGHT] != 0) | (sums[PAIRS] != 0)
+        added = rows.take(pa.array(order[first[left]]))
+        for name, values in ((TIME, at[first]), *sums.items()):
+            added = added.set_column(added.column_names.index(name), name, pa.array(values[left]))
+        return added
 
     def changed(self, tables: Sequence[pa.Table], span: Span) -> Occurrences | None:
         """The rows with a change in the span, at each of their instants before its limit; None without such rows."""
@@ -77,24 +99,6 @@ class PairCounts:
         end = np.where(ends_row, FOREVER, np.append(at[last][1:], FOREVER))
         before = np.where(np.append(True, ends_row[:-1]), 0, np.append(0, count[:-1]))
         return Occurrences(rows.take(pa.array(order[last])), at[last], end, before, count)
-
-    def summed(self, table: pa.Table, span: Span) -> pa.Table:
-        """State rows of one run or several, where changes before the span are one per row; none where they cancel out."""
-        done = ints(table, TIME) < span.emitted_to
-        settled = table.filter(pa.array(done))
-        if not settled.num_rows:
-            return table
-        codes = self._codes(settled)
-        count = int(codes.max()) + 1
-        first = np.full(count, settled.num_rows, np.int64)
-        np.minimum.at(first, codes, np.arange(settled.num_rows))
-        totals = np.zeros((2, count), np.int64)
-        for total, name in zip(totals, (WEIGHT, PAIRS), strict=True):
-            np.add.at(total, codes, ints(settled, name))
-        occurs = totals.any(axis=0)  # other runs may have the occurrences of a row whose pairs are here
-        at = np.full(int(occurs.sum()), BEGINNING)
-        held = self.changes(settled.take(pa.array(first[occurs])), at, *totals[:, occurs])
-        return in_order([held, table.filter(pa.array(~done))])
 
     def _codes(self, rows: pa.Table) -> Ints:
         return group([flat(rows.column(name)) for name in self.names], rows.num_rows).codes

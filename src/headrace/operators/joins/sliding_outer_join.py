@@ -38,7 +38,7 @@ from headrace.operators.joins.pair_counts import Occurrences, PairCounts
 from headrace.operators.joins.window_join import Grid
 from headrace.operators.output.changelog import Span
 from headrace.operators.rows.row_state import TIME
-from headrace.operators.rows.sorted_rows import END, HASH, Sorted, in_order, overlapping_pairs
+from headrace.operators.rows.sorted_rows import END, HASH, Sorted, overlapping_pairs
 from headrace.time import BEGINNING, FOREVER, Instant
 
 
@@ -174,5 +174,5 @@ class SlidingOuterJoin(TwoSided):
         """The rows of a side that may still make pairs; or its rows with their numbers of pairs."""
         if section not in COUNTED:
             return TwoSided.compact(self, section, tables, advance)
-        span = self._closing(advance.emitted_to, advance.emitted_to)
-        return self._counts(COUNTED.index(section)).summed(in_order(tables), span)
+        done = self._closing(advance.emitted_to, advance.emitted_to).emitted_to
+        return self._counts(COUNTED.index(section)).added(tables, done)
