@@ -23,6 +23,8 @@ OUTER = {
     "all with all": "SELECT x.v, y.v AS w FROM a x [ROWS 1] FULL JOIN b y [NOW] ON TRUE",
     "without a pair": f"SELECT x.v FROM {RANGES.format('LEFT')} WHERE y.at IS NULL AND x.v > 0",
     "with a pair": f"SELECT x.v, y.v AS w FROM {RANGES.format('LEFT')} WHERE y.v = x.v",
+    "full and a condition": f"SELECT x.v, y.v AS w FROM {RANGES.format('FULL')} WHERE x.v > 0",
+    "right and a condition": f"SELECT x.v, y.v AS w FROM {ROWS.format('RIGHT')} WHERE y.v > 0 AND x.v IS NULL",
     "new": f"SELECT ISTREAM(x.k, x.v, y.v AS w) FROM {RANGES.format('LEFT')}",
     "gone": f"SELECT DSTREAM(x.k, x.v, y.v AS w) FROM {RANGES.format('FULL')}",
     "groups": f"SELECT x.k, COUNT(*) AS n, COUNT(y.v) AS m, SUM(y.v) AS s FROM {RANGES.format('LEFT')} GROUP BY x.k",

@@ -193,6 +193,13 @@ def test_a_row_without_a_pair_is_in_each_window_that_has_none_once_that_closes()
     assert in_windows(step_by_step) == full
 
 
+def test_a_row_is_stored_as_long_as_a_row_of_the_other_side_may_be_in_a_window_with_it() -> None:
+    """The last window of the row of x ends at 10, and rows of y from 5 to 10 are in it."""
+    epochs = [[rows("x", ("a", 1, 2))], [rows("y", ("a", 7, 7))], []]
+    found = driven(sliding("full"), epochs, [5, 8, 20], compact_after=range(3))
+    assert in_windows(found) == [(10, 1, 7), (15, None, 7), (5, 1, None)]
+
+
 def test_one_result_is_for_all_windows_without_a_pair_that_close_together() -> None:
     epochs = [[rows("x", ("a", 1, 2))], [], []]
     found = driven(sliding(reach=50), epochs, [2, 21, 100])
