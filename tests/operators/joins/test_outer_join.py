@@ -206,6 +206,26 @@ def test_one_result_is_for_all_windows_without_a_pair_that_close_together() -> N
     assert plain(found.results, "x.v", UNTIL) == [(4, 1, 20), (24, 1, 50)]
 
 
+def test_equal_rows_of_tumbling_windows_are_in_the_window_of_each() -> None:
+    """The retraction of one and the insertion of the other cancel out, and a tumbling window is read by the time alone."""
+    epochs = [[rows("x", ("a", 1, 2), ("a", 1, 7), ("a", 1, 12))], [], []]
+    found = driven(sliding(reach=5), epochs, [0, 15, 100])
+    assert plain(found.results, "x.v", UNTIL) == [(4, 1, 5), (9, 1, 10), (14, 1, 15)]
+    assert plain(driven(sliding(reach=10), epochs, [0, 15, 100]).results, "x.v", UNTIL)[-1] == (19, 1, 20)
+
+
+@pytest.mark.parametrize("operator", [sliding("full"), join("full")])
+def test_after_the_end_of_both_streams_nothing_is_emitted_again(
+    operator: OuterJoin | SlidingOuterJoin,
+) -> None:
+    epochs = [[rows("x", ("a", 1, 2)), rows("y", ("b", 7, 7))], [], []]
+    once = driven(operator, epochs[:2], [0, FOREVER]).results
+    again = driven(operator, epochs, [0, FOREVER, FOREVER]).results
+    assert once is not None
+    assert again is not None
+    assert again.num_rows == once.num_rows
+
+
 def test_windows_that_closed_leave_the_state() -> None:
     epochs = [[rows("x", ("a", n, 10 * n)), rows("y", ("b", n, 10 * n + 1))] for n in range(50)]
     passed = [10 * n + 5 for n in range(50)]

@@ -144,7 +144,8 @@ class SlidingOuterJoin(TwoSided):
         """The rows of a side without a pair in windows that close, once for the windows of each interval."""
         punctuation = FOREVER if advance.final else advance.punctuation
         is_finite = BEGINNING < punctuation < FOREVER
-        if is_finite and int(self.grid.last_end(np.array([punctuation]))[0]) <= advance.emitted_to:
+        last_end = int(self.grid.last_end(np.array([punctuation]))[0]) if is_finite else punctuation
+        if last_end <= advance.emitted_to:
             return []  # no window closes
         span = self._closing(advance.emitted_to, punctuation)
         shown = counts.occurrences(tables, span) if tables else None
@@ -152,19 +153,32 @@ class SlidingOuterJoin(TwoSided):
 
     def _closing(self, emitted_to: Instant, punctuation: Instant) -> Span:
         """The ends that close: after `emitted_to`, up to punctuation."""
-        start = BEGINNING if emitted_to == BEGINNING else emitted_to + 1
+        start = emitted_to if emitted_to in (BEGINNING, FOREVER) else emitted_to + 1
         return Span(start, FOREVER if punctuation == FOREVER else punctuation + 1)
 
     def _in_windows(self, side: int, shown: Occurrences, span: Span) -> list[pa.Table]:
+        """The rows shown in the windows that end within the span; readers of tumbling windows want one for each window."""
         begin = shown.begin
         if span.emitted_to != BEGINNING:
             begin = np.maximum(begin, int(self._next_end(np.array([span.emitted_to - 1]))[0]))
         last = np.minimum(shown.end, span.limit) - 1
         last = self.grid.last_end(np.where(shown.count > 0, last, begin))
         chosen = np.flatnonzero((shown.count > 0) & (begin <= last))
-        copies = np.repeat(chosen, shown.count[chosen])
-        rows = padded(self.spec, self.spec.sides[side].stored, shown.rows, copies)
+        begin, last = begin[chosen], last[chosen]
+        windows = np.ones(len(chosen), np.int64)
+        if self._tumbles:
+            windows = (last - begin) // self.grid.slide + 1
+            offset = np.arange(windows.sum()) - np.repeat(np.cumsum(windows) - windows, windows)
+            begin = last = np.repeat(begin, windows) + offset * self.grid.slide
+        chosen = np.repeat(chosen, windows)
+        copies = np.repeat(np.arange(len(chosen)), shown.count[chosen])
+        rows = padded(self.spec, self.spec.sides[side].stored, shown.rows, chosen[copies])
         return [self.pairs(rows, begin[copies] - 1, pa.array(last[copies]))] if len(copies) else []
+
+    @property
+    def _tumbles(self) -> bool:
+        """Whether each row is in one window of its side."""
+        return all(side.lookback == self.grid.slide for side in self.spec.sides)
 
     def needed(self, rows: pa.Table, index: int, advance: Advance) -> pa.Table:
         """The rows of a side that a row of the other side may still be in a window with."""
