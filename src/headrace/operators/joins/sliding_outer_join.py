@@ -3,7 +3,8 @@
 A row is in the windows that end in (time, time + RANGE], from its first end to its last. Over ends in place of instants
 that is a relation, so rows and pairs are counted as in `outer_join`: at an end a row has a pair if one is in the window
 with that end. A pair is emitted when its second row arrives; a row without a pair once for the windows without one that
-close in a step, as from just before the first of these ends to the last. A window's rows are complete when it closes.
+close in a step, as from just before the first of these ends to the last. Equal rows of adjacent windows are counted as
+one that continues, so a result is for no more windows than a row may be in. A window is complete when it closes.
 Source: Li 2008, chapter 7 (OA-Join), with the unmatched rows of a window at its end as in Fragkoulis et al. 2023 (FJ-5).
 """
 
@@ -157,28 +158,23 @@ class SlidingOuterJoin(TwoSided):
         return Span(start, FOREVER if punctuation == FOREVER else punctuation + 1)
 
     def _in_windows(self, side: int, shown: Occurrences, span: Span) -> list[pa.Table]:
-        """The rows shown in the windows that end within the span; readers of tumbling windows want one for each window."""
-        begin = shown.begin
+        """The rows shown in the windows that end within the span, each for as many windows as a row may be in."""
+        slide, begin = self.grid.slide, shown.begin
         if span.emitted_to != BEGINNING:
             begin = np.maximum(begin, int(self._next_end(np.array([span.emitted_to - 1]))[0]))
         last = np.minimum(shown.end, span.limit) - 1
         last = self.grid.last_end(np.where(shown.count > 0, last, begin))
         chosen = np.flatnonzero((shown.count > 0) & (begin <= last))
         begin, last = begin[chosen], last[chosen]
-        windows = np.ones(len(chosen), np.int64)
-        if self._tumbles:
-            windows = (last - begin) // self.grid.slide + 1
-            offset = np.arange(windows.sum()) - np.repeat(np.cumsum(windows) - windows, windows)
-            begin = last = np.repeat(begin, windows) + offset * self.grid.slide
-        chosen = np.repeat(chosen, windows)
+        most = (max(side.longest or 0 for side in self.spec.sides) - 1) // slide + 1
+        parts = (last - begin) // (most * slide) + 1
+        number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
+        begin = np.repeat(begin, parts) + number * most * slide
+        last = np.minimum(np.repeat(last, parts), begin + (most - 1) * slide)
+        chosen = np.repeat(chosen, parts)
         copies = np.repeat(np.arange(len(chosen)), shown.count[chosen])
         rows = padded(self.spec, self.spec.sides[side].stored, shown.rows, chosen[copies])
         return [self.pairs(rows, begin[copies] - 1, pa.array(last[copies]))] if len(copies) else []
-
-    @property
-    def _tumbles(self) -> bool:
-        """Whether each row is in one window of its side."""
-        return all(side.lookback == self.grid.slide for side in self.spec.sides)
 
     def needed(self, rows: pa.Table, index: int, advance: Advance) -> pa.Table:
         """The rows of a side that a row of the other side may still be in a window with."""
