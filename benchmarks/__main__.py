@@ -22,6 +22,7 @@ from benchmarks.suite.default import default
 from benchmarks.suite.epoch import epoch
 from benchmarks.suite.instants import instants
 from benchmarks.suite.invoke import invoke
+from benchmarks.suite.join_core import join_core
 from benchmarks.suite.joins import joins, late_joins, skewed_joins
 from benchmarks.suite.latency import latency
 from benchmarks.suite.many_ranges import many_ranges
@@ -56,6 +57,7 @@ SUITE = {
     "band": band,
     "blocks": blocks,
     "panes": panes,
+    "join-core": join_core,
     "joins": joins,
     "skewed-joins": skewed_joins,
     "late-joins": late_joins,

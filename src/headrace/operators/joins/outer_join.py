@@ -21,7 +21,7 @@ from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints, flat, ints
 from headrace.operators.base.operator import AT, SLOT, Advance, Sections, Step
 from headrace.operators.joins.changelog_join import WEIGHT, RelationJoin
-from headrace.operators.joins.join_side import JoinSpec, Side, arrived, join_lines, taken
+from headrace.operators.joins.join_side import JoinSpec, Side, join_lines
 from headrace.operators.joins.pair_counts import Occurrences, PairCounts
 from headrace.operators.output.changelog import Span
 from headrace.operators.rows.row_state import TIME
@@ -77,14 +77,9 @@ class OuterJoin(RelationJoin):
             return np.ones(batch.rows, bool)
         return RelationJoin.is_stored(self, batch, keys, side)
 
-    def both(self, left: pa.Table, right: pa.Table, left_rows: Ints, right_rows: Ints) -> dict[str, pa.Array]:
-        """The columns of pairs of rows, and their slot."""
-        slot = taken(left, (SLOT,), left_rows)
-        return slot | RelationJoin.both(self, left, right, left_rows, right_rows)
-
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit new pairs, and the changes of rows with and without a pair at the instants that both sides have passed."""
-        new_changes = arrived(deltas)
+        new_changes = self.arrived(deltas)
         tables, failed = self.pair_changes(runs, new_changes)
         state = self.new_state(new_changes, advance)
         pairs = pa.concat_tables(tables) if tables else None

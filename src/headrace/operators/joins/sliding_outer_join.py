@@ -23,28 +23,26 @@ from headrace.operators.base.group_codes import Ints, flat, ints
 from headrace.operators.base.operator import AT, SLOT, Advance, Sections, Step
 from headrace.operators.joins.changelog_join import WEIGHT
 from headrace.operators.joins.join_side import (
+    JoinOperator,
     JoinSpec,
     Side,
-    TwoSided,
-    arrived,
-    encounters,
     failed_pairs,
     join_lines,
     passing,
     slots_and_hashes,
-    taken,
 )
 from headrace.operators.joins.outer_join import COUNTED, IN_WORDS, KEPT, new_counts, padded
 from headrace.operators.joins.pair_counts import Occurrences, PairCounts
+from headrace.operators.joins.stems import taken
 from headrace.operators.joins.window_join import Grid
 from headrace.operators.output.changelog import Span
 from headrace.operators.rows.row_state import TIME
-from headrace.operators.rows.sorted_rows import END, HASH, Sorted, overlapping_pairs
+from headrace.operators.rows.sorted_rows import END, HASH, of_one_hash
 from headrace.time import BEGINNING, FOREVER, Instant
 
 
 @dataclass(frozen=True, slots=True)
-class SlidingOuterJoin(TwoSided):
+class SlidingOuterJoin(JoinOperator):
     """Pairs and rows without a pair of two sides, each with the instants between which the ends of its windows are."""
 
     spec: JoinSpec
@@ -61,7 +59,7 @@ class SlidingOuterJoin(TwoSided):
         in_window = self.grid.last_end(side.until(batch)) > batch.at
         if any(side is self.spec.sides[kept] for kept in KEPT[self.kind]):
             return np.asarray(in_window)
-        return TwoSided.is_stored(self, batch, keys, side) & in_window
+        return JoinOperator.is_stored(self, batch, keys, side) & in_window
 
     def at_rest(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> pa.Table:
         """Rows with key hash, and the first and the last end of their windows."""
@@ -79,11 +77,11 @@ class SlidingOuterJoin(TwoSided):
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit new pairs, and the rows without a pair of the windows that close."""
-        new_rows = arrived(deltas)
+        new_rows = self.arrived(deltas)
         pairs: list[pa.Table] = []
         rejected: list[Rejected] = []
-        for left, right in encounters(runs, new_rows, Sorted.of):
-            for rows in self._of_one_window(left, right):
+        for left, right in self._encounters(runs, new_rows):
+            for rows in of_one_hash(ints(left, HASH), ints(right, HASH)):
                 table, failed = self._joined(left, right, *rows)
                 pairs += [table] if table.num_rows else []
                 rejected += [] if failed is None else [failed]
@@ -97,25 +95,36 @@ class SlidingOuterJoin(TwoSided):
             results += self._without_pair(side, counts, [*stored, *new], advance)
         return Step(state, pa.concat_tables(results) if results else None, tuple(rejected))
 
-    def _of_one_window(self, left: Sorted, right: Sorted) -> Iterator[tuple[Ints, Ints]]:
-        """(left row, right row) that are in a window together; the smaller table searches the larger."""
-        left_longest, right_longest = (side.longest for side in self.spec.sides)
-        if left.rows <= right.rows:
-            yield from overlapping_pairs(left, right, right_longest)
-        else:
-            found = overlapping_pairs(right, left, left_longest)
-            yield from ((left_rows, right_rows) for right_rows, left_rows in found)
+    def _encounters(
+        self, runs: Sequence[Sections], new_rows: Sequence[pa.Table | None]
+    ) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """(left, right) rows not joined yet: at least one of the two is new."""
+        left, right = new_rows
+        for run in runs:
+            if left is not None and self.sections[1] in run:
+                yield left, run[self.sections[1]]
+            if right is not None and self.sections[0] in run:
+                yield run[self.sections[0]], right
+        if left is not None and right is not None:
+            yield left, right
 
     def _joined(
-        self, left: Sorted, right: Sorted, left_rows: Ints, right_rows: Ints
+        self, left: pa.Table, right: pa.Table, left_rows: Ints, right_rows: Ints
     ) -> tuple[pa.Table, Rejected | None]:
-        """Pairs with all columns, their slot, and the first and the last end of their windows."""
-        first = np.maximum(left.at[left_rows], right.at[right_rows])
-        last = np.minimum(left.until[left_rows], right.until[right_rows])
-        rows = self.both(left.table, right.table, left_rows, right_rows)
+        """Those in a window together, with all columns, their slot, and the first and the last end of their windows."""
+        first = np.maximum(ints(left, TIME)[left_rows], ints(right, TIME)[right_rows])
+        last = np.minimum(ints(left, END)[left_rows], ints(right, END)[right_rows])
+        together = np.flatnonzero(first <= last)
+        left_rows, right_rows, first, last = (
+            values[together] for values in (left_rows, right_rows, first, last)
+        )
+        left_side, right_side = self.spec.sides
+        rows = {
+            **taken(left, (SLOT, *left_side.stored.names), left_rows),
+            **taken(right, right_side.stored.names, right_rows),
+        }
         keep, bad, reasons = passing(self.spec.condition, rows, len(first))
-        columns = {**taken(left.table, (SLOT,), left_rows), **rows}
-        table = pa.table({**columns, TIME: pa.array(first), END: pa.array(last)})
+        table = pa.table({**rows, TIME: pa.array(first), END: pa.array(last)})
         failed = failed_pairs(first[bad] - 1, reasons) if reasons else None
         return (table if keep.all() else table.filter(pa.array(keep))), failed
 
@@ -183,6 +192,6 @@ class SlidingOuterJoin(TwoSided):
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """The rows of a side that may still make pairs; or its rows with their numbers of pairs."""
         if section not in COUNTED:
-            return TwoSided.compact(self, section, tables, advance)
+            return JoinOperator.compact(self, section, tables, advance)
         done = self._closing(advance.emitted_to, advance.emitted_to).emitted_to
         return self._counts(COUNTED.index(section)).added(tables, done)

@@ -43,15 +43,21 @@ from headrace.operators.joins.outer_join import KEPT, OuterJoin
 from headrace.operators.joins.sliding_outer_join import SlidingOuterJoin
 from headrace.operators.joins.window_join import UNTIL, Grid
 from headrace.operators.rows.row_pipeline import RowFilter
-from headrace.planner.joins.stream_joins import PAIRS, JoinStage, UnionStream
+from headrace.planner.joins.join_stage import (
+    Input,
+    JoinStage,
+    UnionStream,
+    inputs,
+    lookback,
+    union_stream,
+)
+from headrace.planner.joins.stream_joins import PAIRS
 from headrace.planner.rules import Rule, always, first_of
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE, INTERVAL, TIMESTAMP, TINYINT, Field, Schema
 
 _CHANGE: Final = Field(CHANGE, TINYINT)
 _UNTIL: Final = Field(UNTIL, BIGINT)
 Names: TypeAlias = Callable[[str], str]
-Input: TypeAlias = tuple[str, Schema, tuple[tuple[str, str], ...]]
-"""A stream that a join reads: its name, its columns, and their names in the union with those of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,10 +307,9 @@ class _Chain:
         moment = (Field(time, BIGINT),) if time in stored else ()
         fields = Schema((*(item for item in window.source.schema if item.name in stored), *moment))
         changes = f"{window.alias}.{CHANGE}" if isinstance(window.window, Changing) else None
-        lookback = window.window.range if isinstance(window.window, TimeRange | TimeSlide) else None
-        of_time = time if moment else None
-        side = Side((), fields, _filters(alone), keys, lookback, None, lookback, changes, of_time)
-        return side, _inputs(window)
+        reach, of_time = lookback(window.window), time if moment else None
+        side = Side((), fields, _filters(alone), keys, reach, None, reach, changes, window.alias, of_time)
+        return side, inputs(window)
 
 
 def _filters(factors: Sequence[Expression]) -> tuple[RowFilter, ...]:
@@ -316,24 +321,12 @@ def _alone(factor: Expression, names: frozenset[str]) -> bool:
     return bool(columns_of(factor)) and columns_of(factor) <= names
 
 
-def _inputs(window: Windowed) -> list[Input]:
-    """The streams of a source, each with its columns' names in the union."""
-    source = window.source
-    assert isinstance(source, StreamScan | QueryScan | UnionAll)
-    names, streams = source.schema.names, source.inputs if isinstance(source, UnionAll) else (source,)
-    return [
-        (stream.name, source.schema, tuple(zip(stream.table.names, names, strict=True))) for stream in streams
-    ]
-
-
 def _union(sides: Sequence[Sequence[Input]], join: Join, operator_id: str) -> UnionStream:
     """The streams of both sides as one, of all columns."""
-    inputs = tuple((name, columns) for side in sides for name, _, columns in side)
-    fields = tuple(item for side in sides for item in side[0][1])
     scans = [node for node in walk(join) if isinstance(node, StreamScan | QueryScan | UnionAll)]
     inside = {id(member) for scan in scans if isinstance(scan, UnionAll) for member in scan.inputs}
     titles = [scan.name.lstrip("@") for scan in scans if id(scan) not in inside]
-    return UnionStream(f"@{' JOIN '.join(titles)} of {operator_id}", Schema(fields), inputs)
+    return union_stream(sides, titles, operator_id)
 
 
 def _never_fails(key: Expression) -> bool:

@@ -19,6 +19,7 @@ from headrace.catalog.definitions import (
 )
 from headrace.operators.base.operator import Operator
 from headrace.planner.joins.interval_joins import with_intervals
+from headrace.planner.joins.join_stage import JoinStage
 from headrace.planner.joins.now_joins import with_pairs_of_now
 from headrace.planner.joins.outer_joins import decompose_outer, joins_changes
 from headrace.planner.joins.row_window_relations import logged, with_relations
@@ -191,16 +192,17 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 nodes = walk(query.root)
             if joins_streams(query):
                 query = with_intervals(query)
-                joins = decompose_outer if joins_changes(query) else decompose
-                query, join_stages = joins(
-                    name, query, operator_id, derived_streams.inner_of, derived_streams.name_of
+                names = (derived_streams.inner_of, derived_streams.name_of)
+                query, join_stages = (
+                    decompose_outer(name, query, operator_id, *names)
+                    if joins_changes(query)
+                    else decompose(name, query, operator_id, *names, catalog_query.definition.join)
                 )
                 nodes = walk(query.root)
                 for join_stage in reversed(join_stages):
-                    planned[join_stage.operator.id] = PlannedOperator(
-                        join_stage.operator, retention=Retention(0)
-                    )
-                    streams |= derived_streams.of_pairs(join_stage, streams)
+                    if join_stage.operator.id not in planned:
+                        streams |= derived_streams.of_pairs(join_stage, streams)
+                        planned[join_stage.operator.id] = _planned_join(join_stage, streams)
             streams |= {
                 node.name: union_streams.union_of(node, streams)
                 for node in nodes
@@ -229,6 +231,11 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
     for view in inlined_views & planned.keys():
         planned[view] = replace(planned[view], is_inlined_view=True)
     return replace(plan, planned=planned, streams=derived_streams.with_their_now(streams, planned))
+
+
+def _planned_join(join_stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> PlannedOperator:
+    retain = streams[derived_streams.name_of(join_stage.operator.id)].retain
+    return PlannedOperator(join_stage.operator, retention=None if retain is None else Retention(retain))
 
 
 def _inlined_views(chain: Iterable[Query]) -> set[str]:
