@@ -82,27 +82,27 @@ class WindowJoin(JoinOperator):
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit the combinations of new rows with stored ones and with each other."""
         new_rows = self.arrived(deltas)
-        stems: dict[int, Stem] = {}
-        new: list[Sorted | None] = []
-        for side, section, table in zip(self.spec.sides, self.sections, new_rows, strict=True):
-            runs_of_side = (run[section] for run in runs if section in run)
-            stored = tuple(Sorted.of(rows, side.lookback) for rows in runs_of_side if rows.num_rows)
-            stems[len(new)] = Stem(stored, side.longest)
-            new.append(None if table is None else Sorted.of(table, side.lookback))
+        new, stems = list[Sorted | None](), dict[int, Stem]()
+        for index, (side, section) in enumerate(zip(self.spec.sides, self.sections, strict=True)):
+            stored = (run[section] for run in runs if section in run)
+            pieces = tuple(Sorted.of(rows, side.lookback) for rows in stored if rows.num_rows)
+            stems[index] = Stem(pieces, side.longest)
+            arrived = new_rows[index]
+            new.append(None if arrived is None else Sorted.of(arrived, side.lookback))
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
         counts = ProbeCounts()
-        for side, rows in enumerate(new):
+        for index, rows in enumerate(new):
             if rows is None:
                 continue
             probing = Probing(stems, self._hold_together)
-            probed = {**stems, side: Stem((rows,), None)}
-            for found in probing.combinations(rows, side, self._order(side, stems)):
+            probed = {**stems, index: Stem((rows,), None)}
+            for found in probing.combinations(rows, index, self._order(index, stems)):
                 table, failed = self._emitted(found, probed)
                 tables += [table] if table.num_rows else []
                 rejected += [] if failed is None else [failed]
             counts = counts.plus(probing.probes, probing.candidates)
-            stems[side] = Stem((*stems[side].pieces, rows), stems[side].longest)
+            stems[index] = Stem((*stems[index].pieces, rows), stems[index].longest)
         state = self.new_state(new_rows, advance)
         tables += self.began(runs, deltas, state)
         results = pa.concat_tables(tables) if tables else None
