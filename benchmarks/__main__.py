@@ -39,6 +39,7 @@ from benchmarks.suite.skew import late_union, skew
 from benchmarks.suite.slack import band, blocks
 from benchmarks.suite.standing import standing
 from benchmarks.suite.startup import startup
+from benchmarks.suite.stream_joins import stream_joins
 from benchmarks.suite.synopses import synopses
 from benchmarks.suite.two_level import two_level
 from benchmarks.suite.updates import updates
@@ -59,6 +60,7 @@ SUITE = {
     "panes": panes,
     "join-core": join_core,
     "joins": joins,
+    "stream-joins": stream_joins,
     "skewed-joins": skewed_joins,
     "late-joins": late_joins,
     "skew": skew,
