@@ -73,6 +73,18 @@ def test_a_script_sees_those_before_it_and_not_what_a_mistake_has_undone(tmp_pat
         assert "is read by r0, over0" in str(dropped)
 
 
+def test_a_join_of_a_script_that_was_undone_is_not_the_first_of_its_graph(tmp_path: Path) -> None:
+    joined = "CREATE QUERY j{0} AS SELECT s.v FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE], t [RANGE 1 MINUTE SLIDE 1 MINUTE] WHERE s.k = t.k AND s.v > {0};"
+    with open_hub(tmp_path, local=True) as hub:
+        hub.execute(STREAM + STREAM.replace("STREAM s", "STREAM t"))
+        bad = joined.format(0) + BAD.format(0)
+        _, first, second = together(hub, [bad, joined.format(1), joined.format(2)])
+        assert (first, second) == (["query j1 registered"], ["query j2 registered"])
+        joins = {query.definition.name: query.definition.join for query in hub.catalog.queries.values()}
+        assert joins["j1"] == ""
+        assert joins["j2"] != ""
+
+
 def test_an_append_that_fails_is_the_error_of_all_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -229,13 +229,14 @@ class CatalogChanges:
     def one_of_many(self) -> Iterator[None]:
         """A part of `together`: where the block ends with an error none of its changes is made, and those before it are."""
         assert self._waiting is not None
-        count, read, before = len(self._waiting), set(self._read), (self._seen, self._tentative)
+        count, before = len(self._waiting), (self._seen, self._tentative)
+        read, joins = set(self._read), dict(self._joins)
         self._indivisible = True
         try:
             yield
         except BaseException:
             del self._waiting[count:]
-            self._read, (self._seen, self._tentative) = read, before
+            self._read, self._joins, (self._seen, self._tentative) = read, joins, before
             raise
         finally:
             self._indivisible = False
