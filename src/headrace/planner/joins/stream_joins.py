@@ -320,9 +320,7 @@ class _Parts:
         spec = JoinSpec(operator_id, self.name, union.name, sides, condition, shown, slot, self.emits_first)
         return built(Joined(spec, self.grid))
 
-    def _side_of_pairs(
-        self, shown: Schema, keys: tuple[Expression, ...], inner: JoinOperator
-    ) -> Side:
+    def _side_of_pairs(self, shown: Schema, keys: tuple[Expression, ...], inner: JoinOperator) -> Side:
         """The pairs of a join as a side of another."""
         stored = Schema(shown.fields[:-1])
         if self.validity_field is _CHANGE:
