@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.server.access import Tokens
 from headrace.store.files.filesystem import LocalStore
-from tests.server.postgres.wire import Raw, connected, error, rows, startup, with_rows
+from tests.server.postgres.wire import Raw, connected, error, rows, startup, until, with_rows
 from tests.server.serving import Served
 
 
@@ -317,6 +317,13 @@ def test_the_hundred_and_first_connection_is_refused(hub: Served) -> None:
     finally:
         for connection in open_:
             connection.close()
+    until(lambda: _is_admitted(hub))
+
+
+def _is_admitted(hub: Served) -> bool:
+    with socket.create_connection(("127.0.0.1", hub.postgres), timeout=30) as connection:
+        connection.sendall(startup(user="anyone"))
+        return Raw(connection).receive()[0] == b"R"
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Tokens
 from headrace.server.following import Publications
 from headrace.server.postgres.connection import Connection
+from headrace.server.postgres.protocol.frames import LARGEST_STARTUP
 from headrace.server.postgres.protocol.problems import Problem
 from headrace.server.postgres.session import Session
 from headrace.server.security.permissions import Limits
@@ -74,6 +75,11 @@ class Door:
         self._tasks.add(task)
         try:
             if len(self._sessions) >= MOST_CONNECTIONS:
+                with suppress(TimeoutError, ConnectionError):
+                    async with asyncio.timeout(
+                        _END_SECONDS
+                    ):  # unread bytes would reset the connection before the error arrives
+                        await reader.read(LARGEST_STARTUP)
                 writer.write(Problem("53300", "sorry, too many clients already").as_error("FATAL"))
                 return
             await self._connected(reader, writer)
