@@ -6,9 +6,10 @@ import pickle
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from headrace.runtime.messages.exchange_blob import ScanBlob
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
-from headrace.runtime.tasks.scan.scan_task import run_scan
-from headrace.runtime.tasks.state.state_task import run_state
+from headrace.runtime.tasks.levels import run_states
+from headrace.runtime.tasks.scan.scan_task import scan_blobs
 
 
 class Executor(Protocol):
@@ -25,6 +26,10 @@ class Executor(Protocol):
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
         """One epoch's job."""
+        ...
+
+    def has_all_slots(self, tasks: int) -> bool:
+        """Whether so many state tasks run in one process, which then runs all levels of an epoch."""
         ...
 
     def revive(self) -> bool:
@@ -54,12 +59,16 @@ class LocalExecutor:
     cores = 1
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
-        """Scan, exchange, advance; messages and receipts are pickled as for another process."""
-        inbox: dict[int, list[bytes]] = {state.task: [] for state in states}
+        """Scan, exchange, advance; messages are pickled as for another process."""
+        inbox: dict[int, list[ScanBlob]] = {state.task: [] for state in states}
         for scan in scans:
-            for task, blob in run_scan(pickle.loads(pickle.dumps(scan))):
+            for task, blob in scan_blobs(pickle.loads(pickle.dumps(scan))):
                 inbox[task].append(blob)
-        return [run_state(pickle.loads(pickle.dumps(state)), inbox[state.task]) for state in states]
+        return run_states(pickle.loads(pickle.dumps(states)), inbox)
+
+    def has_all_slots(self, tasks: int) -> bool:  # noqa: ARG002
+        """True."""
+        return True
 
     def revive(self) -> bool:
         """False: only this process could be lost."""

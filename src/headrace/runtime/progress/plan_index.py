@@ -67,6 +67,14 @@ class PlanIndex:
         }
 
     @cached_property
+    def results_by_level(self) -> Mapping[int, Mapping[str, StreamDefinition]]:
+        """Level → operator → the stream of its results, of the streams of that level."""
+        levels = _grouped(
+            (self.clock_of(stream.name).level, (id_, stream)) for id_, stream in self.results_of.items()
+        )
+        return {level: dict(streams) for level, streams in levels.items()}
+
+    @cached_property
     def owned_by(self) -> Mapping[str, Sequence[str]]:
         """The operator of a registered query → the operators of that query."""
         return _grouped((derived_streams.owner_of(id_), id_) for id_ in self.plan.operators)

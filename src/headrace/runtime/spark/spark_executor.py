@@ -99,6 +99,10 @@ class SparkExecutor:
         standing.saw(scans, began)
         return receipts
 
+    def has_all_slots(self, tasks: int) -> bool:
+        """Whether there is only one state task: others may be in other processes."""
+        return tasks == 1
+
     def close(self) -> None:
         """End the standing tasks."""
         if self._standing is not None:
