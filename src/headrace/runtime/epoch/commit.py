@@ -291,26 +291,24 @@ def _streams(
         if work.level and name not in work.min_punctuations and name not in receipts:
             continue
         definition, receipt = plan.streams[name], receipts.get(name, StreamReceipt())
-        committed = committed_progress(done.before.stream(name), reached, receipt.sources, now)
-        committed = replace(
-            committed,
-            keep=plan.sample_rate_of(name),
-            rows=committed.rows + receipt.rows,
-            late=committed.late + receipt.late,
-            rejected=committed.rejected + receipt.rejected,
-            shed=committed.shed + receipt.shed,
-            slack_needed=max(committed.slack_needed, receipt.slack_needed),
-            repeated=committed.repeated + receipt.repeated,
-        )
+        before = done.before.stream(name)
+        facts = committed_progress(before, reached, receipt.sources, now) | {
+            "keep": plan.sample_rate_of(name),
+            "rows": before.rows + receipt.rows,
+            "late": before.late + receipt.late,
+            "rejected": before.rejected + receipt.rejected,
+            "shed": before.shed + receipt.shed,
+            "slack_needed": max(before.slack_needed, receipt.slack_needed),
+            "repeated": before.repeated + receipt.repeated,
+        }
         if definition.deduplicate is not None and not work.is_replay:
-            committed = replace(
-                committed,
-                keys=retained_files(definition, committed.keys, receipt.keys, committed.punctuation),
-            )
+            punctuation = facts["punctuation"]
+            facts["keys"] = retained_files(definition, before.keys, receipt.keys, punctuation)
         if name in work.taken:
-            committed = replace(committed, next=max(work.taken[name]) + 1, arrived=now, taken=done.epoch)
+            facts |= {"next": max(work.taken[name]) + 1, "arrived": now, "taken": done.epoch}
+        committed = replace(before, **facts)
         is_read = work.operators.followers and name in work.min_punctuations
-        if definition.using == derived_streams.USING and is_read:
+        if definition.using == derived_streams.USING and is_read and not committed.follows:
             committed = index.following(committed, definition)
         streams[name] = committed
     return streams
