@@ -125,7 +125,7 @@ def _rows(second: int, count: int) -> pa.Table:
 
 def _measured(texts: Sequence[str], measure: Callable[[Clocked], Any]) -> Any:
     folder: Path = folders.fresh("standing")
-    with Hub(folder / "home", LocalExecutor(), tasks=2) as hub:
+    with Hub(folder / "home", LocalExecutor(), tasks=1) as hub:
         hub.execute(script(texts))
         clocked = Clocked(hub)
         clocked.push(10, *_STREAMS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -69,9 +69,23 @@ def _container(store: Store, name: str) -> Container:
     return container
 
 
-def close_state_runs(store: Store, live: Collection[str]) -> None:
+def keep_state_run(store: Store, name: str, written: Sequence[Any]) -> None:
+    """Keep a state run that was just written in these parts, if it is small: the next epoch need not open its file."""
+    if sum(len(part) for part in written) <= _SMALL:
+        _cache.put((str(store.root), name), Container.open(b"".join(written), name).tables())
+
+
+_live: Final[dict[str, frozenset[str]]] = {}
+"""By home: the state runs that were live when others were closed last."""
+
+
+def close_state_runs(store: Store, live: frozenset[str]) -> None:
     """Close state runs that are not live: their files would stay mapped, and on disk after they are deleted."""
     root = str(store.root)
+    if _live.get(root, live) <= live:
+        _live[root] = live
+        return
+    _live[root] = live
     _cache.drop(
         lambda key: key[0] == root and file_names.is_state_run(key[1]) and key[1].split("#")[0] not in live
     )

@@ -64,7 +64,7 @@ def open_hub(
         from headrace.runtime.hub.hub import Hub  # noqa: PLC0415
 
         executor = _executor(own_session if spark is None else spark)
-        hub = Hub(path, executor, tasks=tasks or (2 if local else None), synopsis_bytes=synopsis_bytes)
+        hub = Hub(path, executor, tasks=tasks or (1 if local else None), synopsis_bytes=synopsis_bytes)
         hub.on_close(opened.pop_all().close)
     if state_bytes is not None:
         from headrace.runtime.hub.state_budget import StateBudget  # noqa: PLC0415

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import SLOT, Operator, Sections
+from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import QueryRowCounts, number_of, state_name
 from headrace.operators.families.harvest import gathered
 from headrace.runtime.home.run_cache import of_run, open_run, query_row_counts_of
@@ -41,6 +42,15 @@ class TaskRun:
         total = lambda: sum(table.nbytes for table in self.sections.values())  # noqa: E731 - computed once
         return of_run(self.store, self.ref.name, "bytes", total)
 
+    def bytes_of(self, state: str) -> int:
+        """Bytes of one state, in memory."""
+        known: dict[str, int] = {}
+        if self.covers_task:
+            known = of_run(self.store, self.ref.name, "bytes by state", dict)
+        if state not in known:
+            known[state] = sum(table.nbytes for table in self.of(state).values())
+        return known[state]
+
     def share_of_others(self, alive: Mapping[str, Ints | None]) -> float:
         """The share of the rows that belongs to operators that are not `alive`, a result of `query_numbers_of`."""
         rows, dead = self.rows, 0
@@ -60,6 +70,11 @@ class TaskRun:
             return QueryRowCounts.of(self.sections[section])
         return query_row_counts_of(self.store, self.ref.name, section)
 
+    def of_cohort(self, state: str, cohort: Cohort) -> tuple[Sections, Ints]:
+        """The rows of a cohort's queries in their family's state, and how many each has."""
+        counts = {name: self.query_row_counts(f"{state}/{name}") for name in self.of(state)}
+        return rows_of_cohort(self.of(state), counts, cohort)
+
     def of(self, state: str) -> Sections:
         """The sections of one state."""
         return self._by_state.get(state, {})
@@ -74,6 +89,17 @@ class TaskRun:
         if not self.covers_task:
             return by_state(self.sections)
         return of_run(self.store, self.ref.name, "states", lambda: by_state(self.sections))
+
+
+def rows_of_cohort(
+    sections: Sections, counts: Mapping[str, QueryRowCounts], cohort: Cohort
+) -> tuple[Sections, Ints]:
+    """The rows of a cohort's queries, without sections that have none, and how many each query has."""
+    own = {name: cohort.only(table, counts[name]) for name, table in sections.items()}
+    rows = sum(
+        (of_section.among(cohort.numbers) for of_section in counts.values()), np.zeros_like(cohort.numbers)
+    )
+    return {name: table for name, table in own.items() if table.num_rows}, rows
 
 
 def with_families(run: TaskRun, operators: Mapping[str, Operator], plan: str) -> TaskRun:

@@ -26,7 +26,7 @@ from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.operators.time_windows.group_punctuation import GroupAdvance
 from headrace.runtime.home import file_names
 from headrace.runtime.home.reject_files import encode_query_rejects
-from headrace.runtime.home.run_cache import bytes_by_state, close_state_runs
+from headrace.runtime.home.run_cache import bytes_by_state, close_state_runs, keep_state_run
 from headrace.runtime.messages.exchange_blob import ScanBlob, deltas_by_state
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.messages.task_messages import (
@@ -59,6 +59,7 @@ from headrace.runtime.tasks.state.state_runs import (
     TaskRun,
     open_task_run,
     query_numbers_of,
+    rows_of_cohort,
     sections_of,
     with_families,
 )
@@ -192,32 +193,13 @@ class StateTask:
         made: dict[str, list[pa.Table]] = {}
         due_after = FOREVER
         for cohort, advance in cohorts(queries, {query.id: self.round.advance(query) for query in queries}):
-            rows = np.zeros(len(cohort.queries), np.int64)
-            runs: list[Sections] = []
-            for run in self._runs:
-                sections = run.of(name)
-                query_row_counts = {
-                    section: run.query_row_counts(f"{name}/{section}") for section in sections
-                }
-                runs.append(
-                    {
-                        s: rows_of_cohort
-                        for s, t in sections.items()
-                        if (rows_of_cohort := cohort.only(t, query_row_counts[s])).num_rows
-                    }
-                )
-                rows += sum(
-                    (counts.among(cohort.numbers) for counts in query_row_counts.values()),
-                    np.zeros_like(rows),
-                )
-            deltas = [
-                {
-                    s: rows_of_cohort
-                    for s, t in delta.items()
-                    if (rows_of_cohort := cohort.only(t, QueryRowCounts.of(t))).num_rows
-                }
-                for delta in self._deltas.get(name, ())
-            ]
+            stored = [run.of_cohort(name, cohort) for run in self._runs if name in run.states]
+            runs = [sections for sections, _ in stored]
+            rows = sum((of_run for _, of_run in stored), np.zeros_like(cohort.numbers))
+            deltas = []
+            for delta in self._deltas.get(name, ()):
+                counts = {section: QueryRowCounts.of(table) for section, table in delta.items()}
+                deltas.append(rows_of_cohort(delta, counts, cohort)[0])
             family_step = cohort.advance(runs, deltas, advance)
             together = cohort.queries[0].together(cohort.queries)
             due_after = min(due_after, together.due_after([*runs, family_step.state], advance))
@@ -348,12 +330,14 @@ class StateTask:
         """Runs with slots of other tasks, and those with many rows of dropped queries; a plan's runs are checked once."""
         checked = set() if self._agenda is None else self._agenda.checked
         unchecked = [run for run in self._runs if run.ref.name not in checked or not run.covers_task]
-        queries = query_numbers_of(self._index.by_state) if unchecked else {}
+        states = {state for run in unchecked for state in run.states} & self._index.by_state.keys()
+        queries = query_numbers_of({state: self._index.by_state[state] for state in states})
         dead = {
             run.ref.name
             for run in unchecked
             if not run.covers_task or run.share_of_others(queries) > _DEAD_SHARE
         }
+        checked.intersection_update(run.ref.name for run in self._runs)
         checked.update(run.ref.name for run in unchecked)
         checked.difference_update(dead)
         return dead
@@ -477,14 +461,17 @@ class StateTask:
         fresh = bytes_by_state(self._state)
         staying = [run for run in self._runs if run.ref.name and run.ref.name not in self._replaced]
         stored = {
-            name: fresh.get(name, 0) + sum(table.nbytes for run in staying for table in run.of(name).values())
-            for name in self._ledger
+            name: fresh.get(name, 0) + sum(run.bytes_of(name) for run in staying) for name in self._ledger
         }
         return self._ledger.seen("state", stored)
 
     def _write_state(self) -> RunRef:
         name = file_names.state_run(self._message.epoch, self._message.task)
-        size = self._store.write_once(name, parts(self._state), durable=False)
+        written = parts(self._state)
+        size = self._store.write_once(name, written, durable=False)
+        keep_state_run(self._store, name, written)
+        if self._agenda is not None:
+            self._agenda.checked.add(name)
         return RunRef(name, self._message.low, self._message.high, self._level, size, self._message.epoch)
 
     def _read_later(self) -> Collection[str]:
