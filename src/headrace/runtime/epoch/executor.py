@@ -28,6 +28,13 @@ class Executor(Protocol):
         """One epoch's job."""
         ...
 
+    def state_tasks(self, most: int, rows: int, levels: int) -> int:
+        """How many state tasks an epoch of so many rows should have, `most` at most; the plan has `levels` above the first.
+
+        More than there are processes for would only divide their work.
+        """
+        ...
+
     def has_all_slots(self, tasks: int) -> bool:
         """Whether so many state tasks run in one process, which then runs all levels of an epoch."""
         ...
@@ -65,6 +72,10 @@ class LocalExecutor:
             for task, blob in scan_blobs(pickle.loads(pickle.dumps(scan))):
                 inbox[task].append(blob)
         return run_states(pickle.loads(pickle.dumps(states)), inbox)
+
+    def state_tasks(self, most: int, rows: int, levels: int) -> int:  # noqa: ARG002
+        """As many as the hub has."""
+        return most
 
     def has_all_slots(self, tasks: int) -> bool:  # noqa: ARG002
         """True."""

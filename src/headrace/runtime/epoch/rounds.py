@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
@@ -25,7 +26,10 @@ from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.tasks.state.emission_limits import least
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles
-from headrace.time import Clock, Instant
+from headrace.time import FOREVER, Clock, Instant
+
+_SETTLED: Final = 32
+"""Epochs with one number of state tasks before runs of another number are rewritten: standing tasks start and end."""
 
 
 class LeftOut(Exception):
@@ -40,13 +44,14 @@ class LeftOut(Exception):
 class Epoch:
     """The work of an epoch after the manifest `began`, and its receipts; `execution` is the last that counts.
 
-    `backlog` are the operators that emit in epochs of their own, `named` those that took part with progress of their own.
+    `backlog` are the operators that emit in epochs of their own, `named` those that took part with progress of their own. It has `tasks` state tasks.
     """
 
     began: Manifest
     work: EpochWork
     execution: str
     files: ListFiles
+    tasks: int
     manifest: Manifest = field(init=False)
     receipts: list[StateReceipt] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
@@ -72,7 +77,7 @@ class Epoch:
 
 @dataclass(slots=True)
 class Rounds:
-    """Runs the epochs of a home on an executor, in `tasks` state tasks."""
+    """Runs the epochs of a home on an executor, in up to `tasks` state tasks."""
 
     home: Home
     executor: Executor
@@ -88,6 +93,8 @@ class Rounds:
     _accepted: str = ""
     """The last execution that was published."""
     _executions: int = 0
+    _last_tasks: tuple[int, int] = (0, 0)
+    """The number of state tasks of the last epoch, and how many epochs in a row have had it."""
 
     def forget(self) -> None:
         """Start as after a take-over: no execution counts any more."""
@@ -96,10 +103,14 @@ class Rounds:
     def accept(self, epoch: Epoch) -> None:
         """Take in that an epoch was published."""
         self._accepted = epoch.execution
+        tasks, epochs = self._last_tasks
+        self._last_tasks = epoch.tasks, epochs + 1 if epoch.tasks == tasks else 1
 
     def begin(self, manifest: Manifest, work: EpochWork) -> Epoch:
         """An epoch after a manifest, of which nothing has run yet."""
-        return Epoch(manifest, work, self._accepted, ListFiles(self.home.store))
+        rows = FOREVER if work.is_replay else sum(weight for _, weight in work.splits)
+        tasks = self.executor.state_tasks(self.tasks, rows, index_of(self.plan).levels)
+        return Epoch(manifest, work, self._accepted, ListFiles(self.home.store), tasks)
 
     def run(self, manifest: Manifest, work: EpochWork) -> Epoch:
         """Run an epoch; operators that fail above the first level are left out of all of it."""
@@ -149,18 +160,24 @@ class Rounds:
             "" if epoch is None else epoch.execution,
         )
 
+    def _rewrites(self, epoch: Epoch) -> bool:
+        """Whether runs of another number of tasks are divided: it has not changed for a while."""
+        tasks, epochs = self._last_tasks
+        return epoch.tasks == tasks and epochs >= _SETTLED
+
     def _done(self, epoch: Epoch, work: EpochWork, receipts: Sequence[StateReceipt]) -> commit.Round:
         return commit.Round(epoch.began, epoch.manifest, work, receipts)
 
     def _at_once(self, epoch: Epoch) -> bool:
         """Run all levels in one execution; False where they need rounds, or have to run again with less."""
-        has_all_levels = index_of(self.plan).levels and self.executor.has_all_slots(self.tasks)
+        has_all_levels = index_of(self.plan).levels and self.executor.has_all_slots(epoch.tasks)
         work = epoch.work
         if not (has_all_levels and self.level_input(epoch.began, epoch.began).is_computed(work)):
             return False
         orders = self.messages(epoch.manifest, epoch)
-        scans = scan_messages(orders, work, self.executor.cores, self.tasks)
-        states = state_messages(orders, work, self.tasks, upper=upper_levels(orders, self.tasks))
+        scans = scan_messages(orders, work, self.executor.cores, epoch.tasks)
+        upper, rewrites = upper_levels(orders, epoch.tasks), self._rewrites(epoch)
+        states = state_messages(orders, work, epoch.tasks, upper=upper, rewrites=rewrites)
         receipts = self.executor.run(scans, states)
         if failures_of(receipts) or least(receipts):
             return False
@@ -183,8 +200,9 @@ class Rounds:
         """Run a round; it runs again with less for operators with too many windows, and without those that failed."""
         while True:
             orders = self.messages(epoch.manifest, epoch)
-            scans = scan_messages(orders, work, self.executor.cores, self.tasks)
-            receipts = self.executor.run(scans, state_messages(orders, work, self.tasks))
+            scans = scan_messages(orders, work, self.executor.cores, epoch.tasks)
+            states = state_messages(orders, work, epoch.tasks, rewrites=self._rewrites(epoch))
+            receipts = self.executor.run(scans, states)
             if failed := failures_of(receipts):
                 without = self._without(epoch, work, failed)
                 if work.level and without.operators != work.operators:

@@ -81,6 +81,7 @@ def state_messages(
     *,
     whole: bool = False,
     upper: UpperLevels | None = None,
+    rewrites: bool = False,
 ) -> list[StateMessage]:
     """One message for each of `tasks` state tasks; with `whole` it has the progress of every stream."""
     plan, manifest = orders.plan, orders.manifest
@@ -121,6 +122,7 @@ def state_messages(
             execution=orders.execution,
             after=orders.after,
             upper=upper,
+            rewrites=rewrites,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
     ]

@@ -188,6 +188,8 @@ class StateMessage:
     """This execution, and the one before it whose receipts count: see `Agenda`."""
     upper: UpperLevels | None = None
     """None: a round of the epoch has one level."""
+    rewrites: bool = False
+    """Whether runs that have slots of several tasks are divided: not while the number of tasks changes back and forth."""
 
     @property
     def participants(self) -> Participants:

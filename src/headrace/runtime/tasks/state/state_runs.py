@@ -153,15 +153,20 @@ def sections_of(runs: Sequence[TaskRun], state: str) -> dict[str, list[pa.Table]
 def open_task_run(store: Store, ref: RunRef, low: int, high: int) -> TaskRun:
     """The slots [low, high) of a run.
 
-    A run with other slots is filtered; that happens only after the number of tasks changed.
+    A run with other slots is filtered, once; that happens only after the number of tasks changed.
     """
-    sections = open_run(store, ref.name)
     if low <= ref.low and ref.high <= high:
-        return TaskRun(store, ref, sections, True)
+        return TaskRun(store, ref, open_run(store, ref.name), True)
+    part = of_run(store, ref.name, f"slots {low} to {high}", lambda: _slots_of(store, ref, low, high))
+    return TaskRun(store, ref, part, False)
+
+
+def _slots_of(store: Store, ref: RunRef, low: int, high: int) -> dict[str, pa.Table]:
+    sections = open_run(store, ref.name)
     sections_of_task = {}
     for name, table in sections.items():
         slots = ints(table, SLOT)
         rows = table.filter(pa.array((slots >= low) & (slots < high)))
         if rows.num_rows:  # operators get no section without rows
             sections_of_task[name] = rows
-    return TaskRun(store, ref, sections_of_task, False)
+    return sections_of_task

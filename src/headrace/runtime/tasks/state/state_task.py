@@ -327,20 +327,25 @@ class StateTask:
         self._replaced = tuple(run.ref.name for run in merging if run.ref.name)
 
     def _dead(self) -> set[str]:
-        """Runs with slots of other tasks, and those with many rows of dropped queries; a plan's runs are checked once."""
+        """Runs with many rows of dropped queries, which a plan's runs are checked for once, and those that have to be rewritten.
+
+        A run with slots of several tasks is rewritten by all of them in one epoch, or by none.
+        """
         checked = set() if self._agenda is None else self._agenda.checked
-        unchecked = [run for run in self._runs if run.ref.name not in checked or not run.covers_task]
+        unchecked = [run for run in self._runs if run.ref.name not in checked and run.covers_task]
         states = {state for run in unchecked for state in run.states} & self._index.by_state.keys()
         queries = query_numbers_of({state: self._index.by_state[state] for state in states})
-        dead = {
-            run.ref.name
-            for run in unchecked
-            if not run.covers_task or run.share_of_others(queries) > _DEAD_SHARE
-        }
+        dead = {run.ref.name for run in unchecked if run.share_of_others(queries) > _DEAD_SHARE}
         checked.intersection_update(run.ref.name for run in self._runs)
         checked.update(run.ref.name for run in unchecked)
         checked.difference_update(dead)
-        return dead
+        low, high, divides = self._message.low, self._message.high, self._message.rewrites
+        rewritten = (
+            run.ref.name
+            for run in self._runs
+            if not run.covers_task and (divides or (low <= run.ref.low and run.ref.high <= high))
+        )
+        return dead.union(rewritten)
 
     def _stored_in(self, runs: Sequence[TaskRun]) -> list[tuple[str, Sequence[Operator]]]:
         """The states with rows in runs or in this epoch's, in the plan's order, with their operators."""
