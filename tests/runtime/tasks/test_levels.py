@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace.runtime.epoch import rounds
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
@@ -159,3 +160,44 @@ def test_executions_files_and_syncs_do_not_follow_the_depth(
             assert len(hub.query(f"q{depth - 1}").history()) == len(hub.query("q0").history()) > 50
     assert seen[0] == seen[1]
     assert seen[0][0] == 3
+
+
+class Changing(Counting):
+    """Has another number of state tasks in each epoch, or one that stays."""
+
+    stays: int | None = None
+
+    def state_tasks(self, most: int, rows: int, levels: int) -> int:
+        return self.stays or 1 + self.executions % most
+
+
+def test_runs_of_another_number_of_tasks_are_divided_once_it_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "_SETTLED", 3)
+    executor = Changing()
+    found = driven(tmp_path / "changing", executor, 3)[-2]
+    expected = driven(tmp_path / "same", Counting(), 1)[-2]
+    for name in QUERIES.keys() - {"last", "each"}:  # which count rows of one instant: tasks order them
+        assert sorted(map(str, found[name])) == sorted(map(str, expected[name])), name
+    with Hub(tmp_path / "changing", executor, tasks=3) as hub:
+        rng, second = np.random.default_rng(3), 100
+
+        def epochs(count: int) -> list[int]:
+            """The number of runs with slots of several of two tasks after each of so many epochs."""
+            nonlocal second
+            shared = []
+            for _ in range(count):
+                second += 1
+                hub.push("s", rows_of(rng, second, 4))
+                assert hub.loop.drain() == 1
+                runs = hub.home.latest().state
+                shared.append(sum(run.low_slot < 128 < run.high_slot for run in runs))
+            return shared
+
+        executor.stays = 1
+        assert all(epochs(4))
+        executor.stays = 2
+        before, after = epochs(3), epochs(3)
+        assert all(before)
+        assert not after[-1]
