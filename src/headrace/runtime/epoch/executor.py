@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Protocol
+
+from threadpoolctl import ThreadpoolController
 
 from headrace.runtime.messages.exchange_blob import ScanBlob
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
@@ -60,18 +63,28 @@ class Executor(Protocol):
         ...
 
 
+@cache
+def _thread_pools() -> ThreadpoolController:
+    """The thread pools of the libraries that numpy has loaded by now."""
+    return ThreadpoolController()
+
+
 class LocalExecutor:
     """All tasks in this process, one after the other, without a JVM. For tests, `hr.test` and small inputs."""
 
     cores = 1
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
-        """Scan, exchange, advance; messages are pickled as for another process."""
+        """Scan, exchange, advance; messages are pickled as for another process.
+
+        Matrix products have one thread, as in Spark's workers: more of them wait for each other actively where cores are few.
+        """
         inbox: dict[int, list[ScanBlob]] = {state.task: [] for state in states}
-        for scan in scans:
-            for task, blob in scan_blobs(pickle.loads(pickle.dumps(scan))):
-                inbox[task].append(blob)
-        return run_states(pickle.loads(pickle.dumps(states)), inbox)
+        with _thread_pools().limit(limits=1, user_api="blas"):
+            for scan in scans:
+                for task, blob in scan_blobs(pickle.loads(pickle.dumps(scan))):
+                    inbox[task].append(blob)
+            return run_states(pickle.loads(pickle.dumps(states)), inbox)
 
     def state_tasks(self, most: int, rows: int, levels: int) -> int:  # noqa: ARG002
         """As many as the hub has."""

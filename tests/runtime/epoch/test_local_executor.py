@@ -1,0 +1,34 @@
+"""The local executor: what it asks of the process it runs in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import headrace as hr
+from headrace.runtime.epoch import executor
+
+
+def _blas_threads() -> list[int]:
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_matrix_products_of_tasks_have_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[int]] = []
+    run_scan = executor.run_scan
+
+    def noting(*arguments: object) -> object:
+        seen.append(_blas_threads())
+        return run_scan(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(executor, "run_scan", noting)
+    with threadpool_limits(limits=2, user_api="blas"), hr.open(tmp_path / "home", local=True) as hub:
+        hub.execute("CREATE STREAM s (k BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
+        hub.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 1 SECOND SLIDE 1 SECOND]")
+        hub.push("s", [{"k": 1, "at": "2024-01-01T00:00:00Z"}])
+        hub.run_once()
+        assert _blas_threads() == [2]
+    assert seen
+    assert all(threads == [1] for threads in seen)
