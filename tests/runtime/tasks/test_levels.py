@@ -17,6 +17,7 @@ from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.store.files.disk import Disk
+from headrace.store.files.filesystem import LocalStore
 from headrace.time import SECOND
 
 STREAMS = "".join(
@@ -141,6 +142,14 @@ def test_executions_files_and_syncs_do_not_follow_the_depth(
 
         return called
 
+    mapped: list[str] = []
+    map_file = LocalStore.map
+
+    def noting(self: LocalStore, name: str) -> pa.Buffer:
+        mapped.append(name)
+        return map_file(self, name)
+
+    monkeypatch.setattr(LocalStore, "map", noting)
     lock, seen = threading.Lock(), []
     for name in ("create", "fsync", "fsync_file", "fsync_folder"):
         monkeypatch.setattr(Disk, name, counting(name))
@@ -153,10 +162,12 @@ def test_executions_files_and_syncs_do_not_follow_the_depth(
                 hub.loop.drain()
             executor.executions = 0
             calls.clear()
+            mapped.clear()
             for second in range(4, 7):
                 hub.push("s", rows_of(rng, second, 10))
                 assert hub.loop.drain() == 1
             seen.append((executor.executions, dict(calls)))
+            assert not any(name.startswith(("state/", "results/")) for name in mapped)
             assert len(hub.query(f"q{depth - 1}").history()) == len(hub.query("q0").history()) > 50
     assert seen[0] == seen[1]
     assert seen[0][0] == 3

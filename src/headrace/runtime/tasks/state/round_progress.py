@@ -12,6 +12,7 @@ from headrace.runtime.plan import union_streams
 from headrace.runtime.progress.frontier import Frontier
 from headrace.runtime.progress.plan_index import PlanIndex
 from headrace.runtime.progress.punctuation import after_scans
+from headrace.runtime.progress.union_progress import made_of
 from headrace.time import FOREVER, Instant
 
 
@@ -53,8 +54,12 @@ class RoundProgress:
                 )
                 for name in seen
             }
-            after = after_scans(self.index.plan.streams, {**now.streams, **read}, seen)
-            now = Frontier(self.index, after, now.operators)
+            streams = self.index.plan.streams
+            after = after_scans(streams, read, seen)
+            for name in read:
+                if made_of(streams[name]):
+                    after[name] = replace(after[name], max_event_time=self.sources.now(name))
+            now = Frontier(self.index, {**now.streams, **after}, now.operators)
         return RoundProgress(self.index, message, now, self.before, self.sources)
 
     def takes_part(self, operator: str) -> bool:
