@@ -83,10 +83,22 @@ def progress(hub: Hub) -> dict[str, Any]:
     manifest = hub.home.latest()
     streams = {name: manifest.stream(name) for name in manifest.streams}
     operators = {name: manifest.operator(name) for name in manifest.operators}
-    return {
-        name: (stream.punctuation, stream.rows, stream.late, stream.greatest)
-        for name, stream in streams.items()
-    } | {name: (operator.emitted_to, operator.follows) for name, operator in operators.items()}
+    entries = {
+        name: [
+            (entry["rows"], entry["late"], entry["before"], entry["after"], entry["greatest"])
+            for _, entry in listed.iterate(hub.home.store.read)
+        ]
+        for name, listed in manifest.lists.items()
+        if name.startswith("archive:")
+    }
+    return (
+        entries
+        | {
+            name: (stream.punctuation, stream.rows, stream.late, stream.greatest)
+            for name, stream in streams.items()
+        }
+        | {name: (operator.emitted_to, operator.follows) for name, operator in operators.items()}
+    )
 
 
 def driven(folder: Path, executor: Counting, tasks: int) -> list[Any]:
@@ -125,6 +137,7 @@ def chain(hub: Hub, depth: int) -> None:
     for level in range(depth):
         hub.register(f"SELECT k, x, at FROM {below} WHERE x > -1", f"q{level}")
         below = f"q{level}"
+    hub.register(f"SELECT k, COUNT(*) AS n FROM {below} [RANGE TUMBLING 1 MINUTE] GROUP BY k", "counts")
 
 
 def test_executions_files_and_syncs_do_not_follow_the_depth(
