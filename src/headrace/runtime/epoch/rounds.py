@@ -32,6 +32,15 @@ _SETTLED: Final = 32
 """Epochs with one number of state tasks before runs of another number are rewritten: standing tasks start and end."""
 
 
+_AT_ONCE_ROWS: Final = 100_000
+"""Rows from which on rounds cost little beside the work, and running again where there is too much to emit costs much."""
+
+
+def rows_of(work: EpochWork) -> int:
+    """The rows that an epoch takes, as estimated; without end in a backfill."""
+    return FOREVER if work.is_replay else sum(weight for _, weight in work.splits)
+
+
 class LeftOut(Exception):
     """Operators failed above the first level: the epoch runs again without them."""
 
@@ -108,8 +117,7 @@ class Rounds:
 
     def begin(self, manifest: Manifest, work: EpochWork) -> Epoch:
         """An epoch after a manifest, of which nothing has run yet."""
-        rows = FOREVER if work.is_replay else sum(weight for _, weight in work.splits)
-        tasks = self.executor.state_tasks(self.tasks, rows, index_of(self.plan).levels)
+        tasks = self.executor.state_tasks(self.tasks, rows_of(work), index_of(self.plan).levels)
         return Epoch(manifest, work, self._accepted, ListFiles(self.home.store), tasks)
 
     def run(self, manifest: Manifest, work: EpochWork) -> Epoch:
@@ -170,8 +178,9 @@ class Rounds:
 
     def _at_once(self, epoch: Epoch) -> bool:
         """Run all levels in one execution; False where they need rounds, or have to run again with less."""
-        has_all_levels = index_of(self.plan).levels and self.executor.has_all_slots(epoch.tasks)
         work = epoch.work
+        few = rows_of(work) <= _AT_ONCE_ROWS
+        has_all_levels = few and index_of(self.plan).levels and self.executor.has_all_slots(epoch.tasks)
         if not (has_all_levels and self.level_input(epoch.began, epoch.began).is_computed(work)):
             return False
         orders = self.messages(epoch.manifest, epoch)
