@@ -33,7 +33,7 @@ _SETTLED: Final = 32
 
 
 _AT_ONCE_ROWS: Final = 100_000
-"""Rows from which on rounds cost little beside the work, and running again where there is too much to emit costs much."""
+"""Rows from which on rounds cost little compared with the work, and a second run, after too much to emit, costs much."""
 
 
 def rows_of(work: EpochWork) -> int:
