@@ -141,6 +141,15 @@ def of_kind(kind: str, count: int) -> Cost:
     )
 
 
+def resting(count: int) -> float:
+    """Median milliseconds of an epoch without rows for so many queries of all kinds, once the log of epochs has all of them."""
+    return float(
+        _measured(
+            queries_of("mixed", count), lambda clocked: [clocked.median_of(1, "quiet") for _ in range(4)][-1]
+        )
+    )
+
+
 def beside(count: int) -> float:
     """Median milliseconds of an epoch with ten rows for ten queries, `count` with those beside them."""
     texts = watchers(10) + queries_of("mixed", count - 10)
@@ -168,6 +177,9 @@ def standing(rows: int, rounds: int) -> Report:
         ratios.append(
             Ratio(f"{kind}: idle epoch, {most:,} queries to 1", costs[most].idle / costs[1].idle, 2, True)
         )
+    idle = {number: median(in_each(rounds, resting, number)) for number in mixed}
+    table += [_row("all kinds, idle", number, Cost(spent, 0.0)) for number, spent in idle.items()]
+    ratios.append(Ratio(f"idle epoch, {mixed[-1]:,} of all kinds to 10", idle[mixed[-1]] / idle[10], 2, True))
     ten = {number: median(in_each(rounds, beside, number)) for number in mixed}
     for number, spent in ten.items():
         table.append(_row("ten of them busy", number, Cost(spent, spent)))

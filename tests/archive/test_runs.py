@@ -62,3 +62,13 @@ def test_a_run_is_given_up_when_it_is_full_and_not_before() -> None:
 def test_rows_out_of_order_are_kept_only_until_they_fill_a_run() -> None:
     found = write([[5, 1], [0, 9], [3, 4]], full=4)
     assert [[run[1].rows for run in given_up] for given_up in found] == [[], [4], [], [2]]
+
+
+def test_columns_of_the_archive_have_no_levels_and_positions_no_bounds() -> None:
+    ((run, _),) = write([[1, 2, 3]], full=1)[0]
+    file = pq.ParquetFile(pa.BufferReader(run))
+    levels = {column.name: column.max_definition_level for column in map(file.schema.column, range(6))}
+    assert levels == {"x": 1, "y": 1, "k": 1, POSITION: 0, FATE: 0, AT: 0}
+    group = file.metadata.row_group(0)
+    bounded = {group.column(index).path_in_schema for index in range(6) if group.column(index).is_stats_set}
+    assert bounded == {"x", AT}

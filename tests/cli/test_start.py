@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -282,3 +283,35 @@ def test_the_local_engine_needs_no_java_and_spark_names_what_it_needs(tmp_path: 
         )
         assert done.returncode == code, done.stderr
         assert ("Spark needs Java 17 to 25" in done.stderr) == (code == 2)
+
+
+LOADED = """
+import json, sys
+from headrace.cli.main import main
+code = main(["run", sys.argv[1], "--once", "--engine", "local"])
+print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
+"""
+
+
+def test_a_run_on_the_local_engine_loads_few_modules(tmp_path: Path) -> None:
+    """Loading modules is most of the time of a small run: none that it does not need may come back."""
+    put(tmp_path / "bids", "1.csv", bid(1, 1, 101), bid(70, 2, 102))
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, str(script(tmp_path))],
+        env=environment(local=False),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    code, loaded = json.loads(done.stderr.splitlines()[-1])
+    assert code == 0
+    others = {name.partition(".")[0] for name in loaded}
+    assert not others & {"pandas", "pyspark", "py4j", "fastapi", "starlette", "uvicorn", "matplotlib"}
+    assert "headrace.reference" not in loaded
+    assert not [
+        name
+        for name in loaded
+        if name.startswith(("headrace.server.app", "headrace.planner.explain.diagram"))
+    ]
+    assert sum(name.startswith("headrace") for name in loaded) <= 500
+    assert len(loaded) <= 820

@@ -25,6 +25,10 @@ class DriveResult:
     results: pa.Table | None
     rejected: tuple[Rejected, ...]
     runs: tuple[Sections, ...]
+    visits: tuple[int, ...] = ()
+    """The epochs without rows in which it was visited."""
+    due: Instant = BEGINNING
+    """When it is due after the last epoch."""
 
     @property
     def state_rows(self) -> int:
@@ -59,32 +63,40 @@ def drive(
     relations: Mapping[str, pa.Table] | None = None,
     compact_after: Collection[int] | Mapping[int, int] = (),
     keeping: Mapping[int, int] | None = None,
+    when_due: bool = False,
 ) -> DriveResult:
     """Run the operator over epochs (each a sequence of splits), with the punctuation after each.
 
     `tasks`: state tasks, one number or one per epoch. `compact_after`: epochs, counted from 0, after which runs are
     merged into one per task: all of them, or as many of the newest as the mapping gives. `keeping`: row layout limits
-    by epoch. `final` closes what is open, as if the stream ended there.
+    by epoch. `final` closes what is open, as if the stream ended there. `when_due`: an epoch without rows visits the operator
+    only if it is due.
     """
-    state = _State(operator, relations or {}, keeping or {})
+    state = _State(operator, relations or {}, keeping or {}, when_due)
     for number, (splits, punctuation) in enumerate(zip(epochs, punctuations, strict=True)):
         state.epoch(number, splits, punctuation, tasks if isinstance(tasks, int) else tasks[number])
         if number in compact_after:
             state.compact(compact_after[number] if isinstance(compact_after, Mapping) else len(state.runs))
-    remaining = tuple(state.runs)
+    remaining, due = tuple(state.runs), state.due
     if final:
         state.step([], Advance(state.emitted_to, FOREVER, state.max_event_time, final=True), state.tasks)
     results = pa.concat_tables(state.results) if state.results else None
-    return DriveResult(results, tuple(state.rejected), remaining)
+    return DriveResult(results, tuple(state.rejected), remaining, tuple(state.visits), due)
 
 
 class _State:
     """Runs and answers so far."""
 
     def __init__(
-        self, operator: Operator, relations: Mapping[str, pa.Table], keeping: Mapping[int, int]
+        self,
+        operator: Operator,
+        relations: Mapping[str, pa.Table],
+        keeping: Mapping[int, int],
+        when_due: bool,
     ) -> None:
-        self.operator, self.relations, self.keeping = operator, relations, keeping
+        self.operator, self.relations, self.keeping, self.when_due = operator, relations, keeping, when_due
+        self.due: Instant = BEGINNING
+        self.visits: list[int] = []
         self.runs: list[Sections] = []
         self.results: list[pa.Table] = []
         self.rejected: list[Rejected] = []
@@ -102,8 +114,15 @@ class _State:
             self.rejected += scanned.rejected
             if batch.rows:
                 self.max_event_time = max(self.max_event_time, int(batch.at.max()))
-        self.step(deltas, Advance(self.emitted_to, punctuation, self.max_event_time), tasks)
-        self.emitted_to, self.tasks = punctuation, tasks
+        self.tasks = tasks
+        has_rows = any(table.num_rows for delta in deltas for table in delta.values())
+        if has_rows or not self.when_due or self.due <= punctuation:
+            advance = Advance(self.emitted_to, punctuation, self.max_event_time)
+            self.step(deltas, advance, tasks)
+            self.visits += [] if has_rows else [number]
+            if self.when_due:
+                self.due = operator.due_after(self.runs, advance)
+        self.emitted_to = punctuation
 
     def step(self, deltas: Sequence[Sections], advance: Advance, tasks: int) -> None:
         made: list[Sections] = []

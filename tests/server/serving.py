@@ -23,6 +23,8 @@ class Served:
     home: Path
     url: str
     token: str | None
+    postgres: int = 0
+    """The port for SQL tools."""
 
     def curl(self, path: str, *options: str, token: str | None = None) -> tuple[int, str]:
         """The status and the text of a response."""
@@ -62,7 +64,8 @@ def served(home: Path, *options: str, auth: bool = False) -> Iterator[Served]:
         line = process.stdout.readline()
         assert line.startswith("listening on http://127.0.0.1:"), process.communicate()
         token = process.stdout.readline().split()[1] if auth else None
-        yield Served(process, home, line.split()[-1], token)
+        port = process.stdout.readline() if "--postgres-port" in options else ":0/"
+        yield Served(process, home, line.split()[-1], token, int(port.rpartition(":")[2].partition("/")[0]))
         if process.poll() is None:
             process.terminate()
             _, err = process.communicate(timeout=60)

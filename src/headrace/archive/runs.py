@@ -70,7 +70,12 @@ class RunWriter:
             ours[AT] = pa.array(at)
         if self.blocks is not None:
             ours[BLOCK] = pa.array(self.blocks(position))
-        table = pa.table([*columns, *ours.values()], names=[*self.schema.names, *ours])
+        # without NULL: columns that cannot be are written faster
+        theirs = [
+            pa.field(name, column.type) for name, column in zip(self.schema.names, columns, strict=True)
+        ]
+        own = [pa.field(name, column.type, nullable=False) for name, column in ours.items()]
+        table = pa.table([*columns, *ours.values()], schema=pa.schema([*theirs, *own]))
         follows = self.ordered is None or at[0] >= self.ordered.high
         if self.blocks is not None or self.batches or not follows or bool((at[1:] < at[:-1]).any()):
             self.batches.append((table, at, position))
@@ -125,7 +130,7 @@ class _Run:
             # Nearly all fates are equal: compressing them takes half as long as a dictionary.
             use_dictionary=[field.name for field in schema if _repeats(field.type) and field.name != FATE],
             column_encoding=encodings,
-            write_statistics=[*packed, *(field.name for field in schema if field.name == BLOCK)],
+            write_statistics=[field.name for field in schema if field.name == BLOCK or _is_searched(field)],
         )
         self.rows = self._late = 0
         self._low: int | None = None
@@ -154,6 +159,11 @@ def has_own_time(schema: pa.Schema, time: str | None) -> bool:
 def _repeats(kind: pa.DataType) -> bool:
     """Whether a dictionary pays: texts and tiny numbers repeat."""
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_int8(kind))
+
+
+def _is_searched(field: pa.Field) -> bool:
+    """Whether readers skip row groups by the column's bounds: not by places in the stream's order of arrival."""
+    return field.name != POSITION and _is_packed(field.type)
 
 
 def _is_packed(kind: pa.DataType) -> bool:

@@ -135,9 +135,11 @@ def _add_run(commands: _Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from headrace.cli.signals import Interrupts  # noqa: PLC0415
+    from headrace.runtime.home.quick_start import importing  # noqa: PLC0415
 
     with Interrupts() as stop:  # before the next import, which takes a while
-        from headrace.cli.run_script import RunOptions, run_script  # noqa: PLC0415
+        with importing():
+            from headrace.cli.run_script import RunOptions, run_script  # noqa: PLC0415
 
         run_options = RunOptions(
             script=options.script,
@@ -261,6 +263,12 @@ def _add_serve(commands: _Commands) -> None:
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, default=8474, help="port to listen on (default: 8474; 0: any)")
     serve.add_argument(
+        "--postgres-port",
+        type=int,
+        metavar="PORT",
+        help="also listen there for psql, JDBC and other tools that use PostgreSQL's protocol (0: any)",
+    )
+    serve.add_argument(
         "--no-auth", action="store_true", help="let every user of this machine in without a token"
     )
     _engine(serve)
@@ -278,6 +286,7 @@ def _serve(options: argparse.Namespace) -> int:
             script=options.script,
             host=options.host,
             port=options.port,
+            postgres_port=options.postgres_port,
             no_auth=options.no_auth,
             cores=options.cores,
             local=options.engine == "local",

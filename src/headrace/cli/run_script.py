@@ -15,7 +15,9 @@ from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts
 from headrace.errors import UserError
 from headrace.language.statements.parse_statement import parse_script
-from headrace.server.opening import open_hub
+from headrace.runtime.home.quick_start import importing, leave_pandas_out
+from headrace.runtime.hub import opening as opening_alone
+from headrace.server import opening
 
 DEFAULT_HOME: Final = Path("headrace-home")
 
@@ -50,10 +52,16 @@ def run_script(options: RunOptions, stop: Interrupts) -> int:
             screen.line.message(
                 f"Starting {'' if options.local else 'Spark '}on {home}" if persistent else "Starting"
             )
-            hub = open_hub(home, cores=options.cores, local=options.local, brief=options.once)
-            stop.when_requested(hub.give_up_start)
-            stack.enter_context(hub)
-            from headrace.cli.script_run import ScriptRun  # noqa: PLC0415 - while Java starts
+            if options.local and not persistent:  # a new home has no functions of users
+                leave_pandas_out()
+            with importing():
+                open_hub = (
+                    opening.open_hub if persistent else opening_alone.open_hub
+                )  # no one knows a temporary home
+                hub = open_hub(home, cores=options.cores, local=options.local, brief=options.once)
+                stop.when_requested(hub.give_up_start)
+                stack.enter_context(hub)
+                from headrace.cli.script_run import ScriptRun  # noqa: PLC0415 - while Java starts
 
             hub.on_epoch(screen.line.update)
             hub.on_failure(screen.line.failed)

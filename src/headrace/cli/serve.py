@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from socket import socket
 from typing import Final
 
 from headrace.cli.screen import Screen
@@ -11,7 +14,7 @@ from headrace.cli.signals import Interrupts, let_arrow_finish
 from headrace.errors import HeadraceError, UserError
 from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Tokens, is_loopback
-from headrace.server.listener import listener_of, network_socket
+from headrace.server.listener import listener_of, network_socket, tools_listener_of
 from headrace.server.opening import open_hub
 
 _LOOK_SECONDS: Final = 0.2
@@ -25,6 +28,7 @@ class ServeOptions:
     script: Path | None = None
     host: str = "127.0.0.1"
     port: int = 8474
+    postgres_port: int | None = None
     no_auth: bool = False
     cores: int | None = None
     local: bool = False
@@ -40,8 +44,9 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
             f"--no-auth is for this machine only, and {options.host} is not",
             remedy="Leave --no-auth out: clients then send the token that is shown at the first start.",
         )
-    listening = network_socket(options.host, options.port)
-    with stop.giving_up(screen.line.warning), listening:
+    with stop.giving_up(screen.line.warning), ExitStack() as opened:
+        ports = [options.port] if options.postgres_port is None else [options.port, options.postgres_port]
+        listening, *for_tools = [opened.enter_context(network_socket(options.host, port)) for port in ports]
         let_arrow_finish()
         with open_hub(options.home, cores=options.cores, local=options.local) as hub:
             stop.when_requested(hub.give_up_start)
@@ -53,20 +58,29 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
             listener = listener_of(hub, [listening], tokens=tokens, eager=True)
             listener.start()
             hub.on_close(listener.stop)
-            _announce(screen, listening.getsockname(), tokens)
+            for tools in for_tools:
+                door = tools_listener_of(hub, tools, tokens)
+                door.start()
+                hub.on_close(door.stop)
+            _announce(screen, listening, for_tools, tokens)
             return _wait(hub, stop)
     return 0
 
 
-def _announce(screen: Screen, address: tuple[str, int], tokens: Tokens | None) -> None:
-    host, port = address[:2]
-    lines = [f"listening on http://{f'[{host}]' if ':' in host else host}:{port}"]
+def _announce(screen: Screen, http: socket, for_tools: Sequence[socket], tokens: Tokens | None) -> None:
+    lines = [f"listening on http://{_address(http)}"]
     if tokens is not None and not tokens.any():
         lines.append(
             f"token {tokens.make()}   (shown only now: clients send it as 'Authorization: Bearer …')"
         )
+    lines += [f"listening on postgresql://{_address(tools)}/headrace" for tools in for_tools]
     screen.out.write("".join(f"{line}\n" for line in lines))
     screen.out.flush()
+
+
+def _address(listening: socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _wait(hub: Hub, stop: Interrupts) -> int:

@@ -117,3 +117,18 @@ def listener_of(
         )
 
     return Listener(hub.path, sockets, make_server, before_stop, eager)
+
+
+def tools_listener_of(hub: Hub, listening: socket.socket, tokens: Any) -> Listener:
+    """The listener of a hub for SQL tools, over PostgreSQL's protocol; `tokens` as in `Access`."""
+    before_stop: list[Callable[[], None]] = []
+
+    def make_server() -> Any:
+        from headrace.server.following import Publications  # noqa: PLC0415 - with the first connection
+        from headrace.server.postgres.door import Door  # noqa: PLC0415
+
+        publications = Publications()
+        before_stop.append(publications.end)
+        return Door(hub, tokens, publications)
+
+    return Listener(hub.path, [listening], make_server, before_stop)

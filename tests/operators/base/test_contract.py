@@ -151,6 +151,7 @@ ITS_OWN = {
     *(
         "advance",
         "due_after",
+        "expires_unvisited",
         "compact",
         "before_merge",
         "own_rows",
@@ -187,6 +188,12 @@ ITS_OWN = {
     *("keeps_latest", "latest", "subwindows", "answer_subwindow", "title", "state_label", "makes_pairs"),
 }
 """What an operator around another one does not take over: it stores more, so it takes part in nothing by itself."""
+
+
+def test_every_operator_with_state_says_when_it_is_due() -> None:
+    """By default an operator is visited each time punctuation moves; rows as they are have no state."""
+    unsaid = {each.__name__ for each in all_operators() if each.due_after is BaseOperator.due_after}
+    assert unsaid == {"Passing"}
 
 
 def test_an_operator_around_another_one_decides_of_every_ability_whether_it_is_the_inner_one_s() -> None:

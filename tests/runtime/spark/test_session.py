@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +18,10 @@ from pyspark.sql import SparkSession
 from headrace.runtime.spark.jvm import MODULE_OPTIONS
 from headrace.runtime.spark.launch import SessionAlreadyOpen, _socket_settings, launch, usable_cores
 from headrace.runtime.spark.session import was_interrupted
+from headrace.runtime.spark.worker_daemon import PUT_OFF
+from headrace.runtime.tasks.scan.rehearsal import rehearse
+
+PACKAGE = Path(__file__).parents[3] / "src" / "headrace"
 
 INTERRUPTED = textwrap.dedent(
     """
@@ -80,6 +86,58 @@ def test_workers_are_forked_with_the_pipeline_imported(spark: SparkSession) -> N
 
     found = spark.sparkContext.parallelize(range(2), 2).mapPartitions(loaded).collect()
     assert found == [("headrace.runtime.spark.worker_daemon", True)] * 2
+
+
+def test_what_tasks_put_off_importing_is_imported_before_workers_are_forked() -> None:
+    """Each worker would import it by itself, in the middle of an epoch."""
+    rooms = ("algebra", "archive", "connectors", "operators", "synopses", "runtime/tasks")
+    put_off = {
+        imported
+        for room in rooms
+        for path in (PACKAGE / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.ImportFrom) and inner.module is not None
+        for imported in [inner.module.partition(".")[0] if "pandas" in inner.module else inner.module]
+    }
+    assert {"pandas", "headrace.operators.scalar.evaluation.kernels"} <= put_off
+    assert put_off <= set(PUT_OFF)
+
+
+def test_a_rehearsal_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    threads = threading.active_count()
+    rehearse()
+    assert threading.active_count() == threads
+    assert list(tmp_path.iterdir()) == []
+
+
+REHEARSED = textwrap.dedent(
+    """
+    import os, sys, psutil
+    import headrace as hr
+
+    def worker(_):
+        import sys
+        yield os.getpid(), "headrace.runtime.tasks.scan.rehearsal" in sys.modules, "pandas" in sys.modules
+
+    with hr.open(sys.argv[1], cores=2) as hub:
+        context = hub.session().sparkContext
+        hub.loop.engine.executor._session._start._thread.join()  # the start ends with the rehearsal
+        before = {process.pid for process in psutil.Process().children(recursive=True)}
+        workers = context.parallelize(range(2), 2).mapPartitions(worker).collect()
+        print([pid in before for pid, *_ in workers], [loaded for _, *loaded in workers])
+    """
+)
+
+
+@pytest.mark.spark
+def test_workers_rehearse_before_the_first_epoch(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", REHEARSED, str(tmp_path / "home")], capture_output=True, text=True, timeout=200
+    )
+    assert done.stdout == "[True, True] [[True, True], [True, True]]\n", done.stderr
 
 
 @pytest.mark.spark

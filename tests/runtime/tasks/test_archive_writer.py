@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headrace.archive import runs
 from headrace.archive.runs import RunWriter
-from headrace.runtime.tasks.scan.archive_writer import Archiving
+from headrace.runtime.tasks.scan.archive_writer import Archiving, Behind
 from headrace.store.files.filesystem import LocalStore
 
 
@@ -45,3 +48,66 @@ def test_full_runs_are_durable_and_then_set_aside(tmp_path: Path, monkeypatch: p
     assert names == ["runs/0", "runs/1", "runs/2"]
     assert store.asked == [(what, name) for name in names[:2] for what in ("sync", "set aside")]
     assert [store.map(name).size > 0 for name in names] == [True] * 3
+
+
+ENOUGH = 1 << 16  # rows of a batch that is encoded in a thread
+
+
+@pytest.mark.parametrize("sizes", [[10, ENOUGH, 10, ENOUGH, 5], [ENOUGH] * 4, [10] * 4])
+def test_rows_stay_in_their_order_whichever_thread_encodes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(runs, "RUN_ROWS", 2 * ENOUGH)
+    store, numbers = LocalStore(tmp_path), count()
+    archiving = Archiving(store, RunWriter(pa.schema([("v", pa.int64())])), lambda: f"runs/{next(numbers)}")
+    first = 0
+    for size in sizes:
+        places = np.arange(first, first + size)
+        archiving.add([pa.array(places)], places, places, None)
+        first += size
+    tables = [pq.read_table(pa.BufferReader(store.map(name))) for name in archiving.finish()]
+    assert pa.concat_tables(tables).column("v").to_numpy().tolist() == list(range(sum(sizes)))
+
+
+class Full(LocalStore):
+    """A disk on which no file finds room."""
+
+    def write_once(self, name: str, parts: Iterable[Any], *, durable: bool = True) -> int:
+        raise OSError("no space left")
+
+
+@pytest.mark.parametrize("rows", [10, 3 * ENOUGH])
+def test_a_run_that_cannot_be_written_fails_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(runs, "RUN_ROWS", rows)
+    archiving = Archiving(Full(tmp_path), RunWriter(pa.schema([("v", pa.int64())])), lambda: "runs/1")
+    places = np.arange(rows)
+
+    def archive() -> None:
+        archiving.add([pa.array(places)], places, places, None)
+        archiving.finish()
+
+    with pytest.raises(OSError, match="no space left"):
+        archive()
+
+
+def test_a_thread_that_is_behind_holds_up_who_gives_it_more() -> None:
+    started, go_on, done = threading.Event(), threading.Event(), []
+
+    def slow() -> None:
+        started.set()
+        go_on.wait(30)
+
+    behind = Behind("slow", most=1)
+    behind.do(slow)
+    started.wait(30)
+    behind.do(lambda: done.append(1))  # waits
+    giver = threading.Thread(target=lambda: behind.do(lambda: done.append(2)))
+    giver.start()
+    giver.join(0.2)
+    assert giver.is_alive(), "the third thing is taken although two are not done"
+    go_on.set()
+    giver.join(30)
+    behind.finish()
+    assert done == [1, 2]

@@ -137,6 +137,11 @@ class ApproximateInstants(Around):
         rejected = [*step.rejected, *([_too_large(settled, bad)] if bad.any() else [])]
         return Step(state, step.results, tuple(rejected), step.open_windows)
 
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """When the first of the counts begins to hold or expires that the histograms are equivalent to."""
+        start = max(advance.punctuation, BEGINNING + self._length) - self._length
+        return self.exactly.due_after(self.cells_since(runs, advance.punctuation, start), advance)
+
     def cells_since(self, runs: Sequence[Sections], emitted_to: Instant, start: Instant) -> list[Sections]:
         """State from `start` on, as the exact operator's state: histograms below `emitted_to`, exact cells from there on."""
         histograms = [run[HISTOGRAMS] for run in runs if HISTOGRAMS in run]
@@ -173,9 +178,13 @@ class ApproximateInstants(Around):
 
     def _horizon(self, emitted_to: Instant) -> Instant:
         """The earliest instant whose rows are in the window at `emitted_to`, or leave it then."""
+        return emitted_to - self._length
+
+    @property
+    def _length(self) -> Duration:
         length = self.exactly.validity.length
         assert length is not None
-        return emitted_to - length
+        return length
 
     def _cells(self, held: GroupHistograms) -> pa.Table:
         """Everything held, as counts at instants; those of bounds next to the counts they bound."""

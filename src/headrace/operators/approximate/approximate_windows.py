@@ -27,7 +27,7 @@ from headrace.operators.base.operator import Advance, Sections, Step
 from headrace.operators.base.wrapper import Around
 from headrace.operators.output.display import histogram_bytes, histograms, steps_up
 from headrace.operators.output.output_stage import finish
-from headrace.operators.panes.pane_keys import between, block_key
+from headrace.operators.panes.pane_keys import between, block_key, extent
 from headrace.operators.panes.panes import HIGHEST, LOWEST
 from headrace.operators.panes.subwindows import Subwindows
 from headrace.operators.rows.row_pipeline import RowStep
@@ -145,6 +145,19 @@ class ApproximateWindows(Around):
         last = panes.last_window(present[1])
         results = pa.concat_tables(tables) if tables else None
         return Step(state, results, tuple(rejected), max(0, (last or last_due) - last_due))
+
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """When the first open pane closes, or the next window that holds a closed one; never without rows for it."""
+        panes, punctuation = self.exactly.panes, advance.punctuation
+        if punctuation == BEGINNING:
+            return super(ApproximateWindows, self).due_after(runs, advance)
+        next_window = panes.last_closed(punctuation) + 1
+        histograms_of_runs = [run[HISTOGRAMS] for run in runs if HISTOGRAMS in run]
+        held = GroupHistograms.of(self.histogram_layout, histograms_of_runs, panes.first(next_window))
+        due = FOREVER if held.is_empty else panes.end_of(next_window)
+        border = block_key(0, panes.of_instant(punctuation))
+        pane = extent(between([run[OPEN] for run in runs if OPEN in run], border, block_key(0, HIGHEST)))
+        return due if pane is None else min(due, int(panes.starts(np.array([pane[0] + 1]))[0]))
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Parts of open panes merged; of closed panes, without cells that newer histograms include and without expired

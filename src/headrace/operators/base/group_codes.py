@@ -12,9 +12,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from headrace.operators.base.text_hash import hash_of_text, hashes_of_texts
 
 SLOTS: Final = 256
 """A power of two: a slot is the last bits of a hash."""
@@ -260,17 +261,17 @@ def hashes(column: pa.Array) -> Ints:
 
 def slot_of_name(name: str) -> int:
     """The stable slot of something that has a name."""
-    return int(pd.util.hash_array(np.array([name], object), categorize=False)[0] % SLOTS)
+    return hash_of_text(name) % SLOTS
 
 
 def _hash(column: pa.Array) -> npt.NDArray[np.uint64]:
     kind = column.type
     if pa.types.is_binary(kind):
         raw: npt.NDArray[Any] = column.fill_null(b"\0null").to_numpy(zero_copy_only=False)
-        return _mix(pd.util.hash_array(raw.astype(object), categorize=False))
+        return _mix(hashes_of_texts(raw.astype(object)))
     if pa.types.is_string(kind) or pa.types.is_decimal(kind):
         texts: npt.NDArray[Any] = column.cast(pa.string()).fill_null("\0null").to_numpy(zero_copy_only=False)
-        return _mix(pd.util.hash_array(texts.astype(object), categorize=False))
+        return _mix(hashes_of_texts(texts.astype(object)))
     nulls = column.is_null().to_numpy(zero_copy_only=False)
     if pa.types.is_floating(kind):
         bits = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False).view(np.uint64)

@@ -346,6 +346,11 @@ class BaseOperator(StateOwner):
         has_rows = any(table.num_rows for run in runs for table in run.values())
         return min(advance.punctuation + 1, FOREVER) if has_rows else FOREVER
 
+    @property
+    def expires_unvisited(self) -> bool:
+        """Whether stored rows expire between two visits: then `compact` drops rows also of a state that rests."""
+        return False
+
     # Emission limits
 
     @property

@@ -193,6 +193,15 @@ class TwoSided(BaseOperator):
         nulls = {field.name: pa.nulls(1, to_arrow(field.type)) for field in self.spec.shown}
         return [self.pairs(nulls, np.array([at]), nulls[self.spec.shown.names[-1]])]
 
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:  # noqa: ARG002
+        """Never: a pair is emitted when its second row arrives."""
+        return FOREVER
+
+    @property
+    def expires_unvisited(self) -> bool:
+        """Rows are stored until the other side's punctuation has passed them."""
+        return True
+
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """One sorted table of what is still needed; or of the first row's instant."""
         if section == FIRST:

@@ -37,7 +37,7 @@ from headrace.operators.output.display import keys, steps_up
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.output.regrouping import Regroup
 from headrace.operators.rows.row_pipeline import RowFilter, RowPipeline, columns_read
-from headrace.time import BEGINNING, Duration, Instant, render_duration, render_instant
+from headrace.time import BEGINNING, FOREVER, Duration, Instant, render_duration, render_instant
 
 ALWAYS: Final[Instant] = -(2**62)
 """The BEGIN of a window without one: before all rows, and far enough from the least integer to subtract a length."""
@@ -200,6 +200,15 @@ class Selection(BaseOperator):
         """Store the new containers; punctuation changes nothing."""
         containers = united([delta[BITS] for delta in deltas if BITS in delta])
         return Step({BITS: containers} if containers.num_rows else {})
+
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:  # noqa: ARG002
+        """Never: it emits nothing."""
+        return FOREVER
+
+    @property
+    def expires_unvisited(self) -> bool:
+        """Its window moves on with the stream."""
+        return True
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Containers united, without those that no later window reaches."""

@@ -13,7 +13,6 @@ from typing import Final
 from typing import Literal as Choice
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from headrace.algebra.windows.window import CHANGE
@@ -137,7 +136,9 @@ def unite(codes: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     codes, begin, end = codes[order], begin[order], end[order]
     if not len(order):
         return order, begin, end
-    max_end = pd.Series(end).groupby(codes).cummax().to_numpy()
+    from pandas import Series  # noqa: PLC0415 - takes long to import
+
+    max_end = Series(end).groupby(codes).cummax().to_numpy()
     fresh = np.r_[True, (codes[1:] != codes[:-1]) | (begin[1:] > max_end[:-1])]
     starts = np.flatnonzero(fresh)
     stops = np.r_[starts[1:], len(order)] - 1

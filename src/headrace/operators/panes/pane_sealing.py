@@ -119,6 +119,15 @@ class PaneStore:
         """Sealed panes of store number `store`, and their blocks, as stored."""
         return _of(runs, store, "sealed")
 
+    def open_panes(self, runs: Sequence[Sections], store: int) -> list[pa.Table]:
+        """Panes of store number `store` that were open when they were stored."""
+        return _of(runs, store, "open")
+
+    def holds_closed(self, runs: Sequence[Sections], store: int, punctuation: Instant) -> bool:
+        """Whether store number `store` has a closed pane that a window ending after the punctuation holds."""
+        panes = between(self.closed(runs, store), block_key(0, LOWEST), block_key(0, HIGHEST))
+        return any(table.num_rows for table in self.live(panes, punctuation))
+
     def opened(self, tables: Sequence[pa.Table], emitted_to: Instant) -> list[pa.Table]:
         """Panes that were not closed at `emitted_to`."""
         edge = LOWEST if emitted_to == BEGINNING else self.panes.of_instant(emitted_to)

@@ -105,6 +105,10 @@ class Panes:
         """The greatest window whose end is at or before the punctuation."""
         return (punctuation - self.anchor) // self.slide
 
+    def end_of(self, window: int) -> Instant:
+        """The end of a window: the least punctuation that closes it."""
+        return self.anchor + window * self.slide
+
     def first_window(self, pane: int) -> int:
         """The first window that holds the pane or ends after it."""
         return pane // self.per_slide + 1

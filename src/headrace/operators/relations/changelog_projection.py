@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from headrace.operators.base.due import waiting_settle
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import QUERY_NUMBER, Advance, FamilyStep, Operator, Sections, Step
 from headrace.operators.families.cohort import Cohort
@@ -19,7 +20,8 @@ from headrace.operators.output.changelog import EmitMode, Emitted, emit_changes
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
 from headrace.operators.relations.instant_rows import span_of
-from headrace.operators.rows.row_state import ROWS, Held, RowLayout, hold
+from headrace.operators.rows.row_state import ROWS, TIME, Held, RowLayout, hold
+from headrace.time import Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,10 @@ class ChangingRows(RowFamilyMember, RowOperator):
         columns = {name: due.column(name) for name in (*self.rows.names, *self.rows.query_names)}
         signs = columns[self.rows.names[0]].cast(pa.int64()).to_numpy(zero_copy_only=False)
         return emit_changes(plan, columns, due.at, signs, self.emit_mode)
+
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """When the first change that waits is below punctuation."""
+        return waiting_settle(runs, ROWS, TIME, advance.punctuation)
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:  # noqa: ARG002
         """Only changes that are not emitted yet."""

@@ -18,6 +18,7 @@ from headrace.operators.aggregates.aggregate_calls import lift
 from headrace.operators.aggregates.cell_table import KEY, fresh_slots, merge
 from headrace.operators.aggregates.group_by import Grouped
 from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
+from headrace.operators.base.due import first_settles, waiting_settle
 from headrace.operators.base.group_codes import Ints, flat, group, ints
 from headrace.operators.base.operator import SLOT, Advance, FamilyStep, Operator, Sections, Step
 from headrace.operators.families.cohort import Cohort
@@ -34,7 +35,7 @@ from headrace.operators.relations.instant_rows import Validity, span_of, touched
 from headrace.operators.relations.instant_scanner import InstantScanner, instant_deltas
 from headrace.operators.relations.instant_subwindow import CELLS, FIRST, at_now
 from headrace.operators.relations.interval_buckets import SECTION as LIVE
-from headrace.operators.relations.interval_buckets import IntervalBlocks, store_of
+from headrace.operators.relations.interval_buckets import IntervalBlocks, next_expiry, store_of
 from headrace.operators.relations.interval_groups import (
     Coded,
     Columns,
@@ -234,6 +235,20 @@ class InstantAggregate(RowFamilyMember, RowOperator):
         items, after = _by_last_emitted(self, groups, intervals, last_emitted, span)
         state.update({LAST_EMITTED: after} if after.num_rows else {})
         return state, items, span
+
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """When the first cell or row begins to hold or expires, or a block of cells ends."""
+        punctuation = advance.punctuation
+        due = waiting_settle(runs, FIRST, KEY, punctuation)
+        if not self.folds:
+            return min(due, self.validity.due_after(self.rows, runs, self.extents, punctuation))
+        stores = [tables_of(runs, f"{CELLS}{store}") for store in range(len(self.grouped.layouts))]
+        cells = [table for tables in stores for table in tables if table.num_rows]
+        due = min([due, *(first_settles(ints(table, KEY), punctuation) for table in cells)])
+        if self.validity.length is not None:
+            due = min([due, *(next_expiry(table, self.extents, punctuation) for table in cells)])
+        ends = (blocks.next_end(stores[blocks.store], punctuation) for blocks in self.buckets)
+        return min([due, *ends])
 
     def _permanent_groups(self) -> tuple[Sequence[pa.Array], int]:
         """The keys of groups that are there also without rows, and how many there are: one for each query without GROUP BY."""

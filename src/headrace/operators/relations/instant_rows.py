@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Column
+from headrace.operators.base.due import settles
 from headrace.operators.base.group_codes import Ints, group
 from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sections, Step
 from headrace.operators.base.ranges import dense_ranks
@@ -110,6 +111,16 @@ class Validity:
         index = np.minimum(np.searchsorted(keys, successor, sorter=order), max(held.rows - 1, 0))
         exists = keys[order[index]] == successor
         return np.where(exists, held.at[order[index]], FOREVER)
+
+    def due_after(
+        self, layout: RowLayout, runs: Sequence[Sections], queries: Extents, punctuation: Instant
+    ) -> Instant:
+        """When the first row that waits settles, or the first row expires whose end is known since it arrived."""
+        held = hold(layout, [run[ROWS] for run in runs if ROWS in run])
+        due = settles(held.at, punctuation)
+        if self.length is None and not self.ends_given:
+            return due
+        return min(due, settles(self.ends(held, layout, queries), punctuation))
 
     def partition_columns(self, layout: RowLayout, keys: Sequence[str], *, routed: bool) -> tuple[str, ...]:
         """Stored values that separate rows: changes to rows of one value do not affect rows of another.
@@ -258,6 +269,11 @@ class InstantRows(RowFamilyMember, RowOperator):
         shown = held.where(live)
         names = [*self.rows.names, *self.rows.query_names]
         return state, Items({name: shown.column(name) for name in names}, shown.at, end[live]), span
+
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """When the first row begins to hold, or expires."""
+        queries = self.queries or Extents.alone(self)
+        return self.validity.due_after(self.rows, runs, queries, advance.punctuation)
 
     def _ends(self, held: Held) -> Ints:
         return self.validity.ends(held, self.rows, self.queries or Extents.alone(self))

@@ -15,13 +15,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.aggregates.cell_table import Layout, gather, reduce_answer
+from headrace.operators.aggregates.cell_table import KEY, Layout, gather, reduce_answer
 from headrace.operators.base.block_codes import by_block_and_group
-from headrace.operators.base.group_codes import Ints
+from headrace.operators.base.due import settles
+from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import Sections
 from headrace.operators.families.extents import Extents, within
 from headrace.operators.output.changelog import Span
-from headrace.time import BEGINNING, Instant
+from headrace.time import BEGINNING, FOREVER, Instant
 
 SECTION: Final = "live"
 FINEST: Final = 256
@@ -129,6 +130,17 @@ class IntervalBlocks:
             below = [*_of(sections, name), *([made[name]] if name in made else [])]
         return made
 
+    def next_end(self, cells: Sequence[pa.Table], punctuation: Instant) -> Instant:
+        """When the first block ends that has a cell and is not complete; `cells` in order of instants."""
+        due = FOREVER
+        for level in range(LEVELS if punctuation != BEGINNING else 0):  # there all cells wait
+            width = self.widths(level)
+            start = punctuation // width * width
+            stop = np.where(self._is_useful(level), punctuation, start)
+            for table in within(cells, start, stop, self.extents):
+                due = min(due, int((start + width)[self.extents.places(table)].min()))
+        return due
+
     def _summed(self, tables: Sequence[pa.Table], widths: Ints) -> pa.Table:
         rows = gather(self.layout, tables)
         width = widths[self.extents.places(pa.concat_tables(tables))]
@@ -141,6 +153,14 @@ class IntervalBlocks:
         answer = reduce_answer(self.layout, rows.answer, codes, count)
         table = self.layout.table(earliest, keys, slots, answer)
         return table.take(pa.array(np.argsort(earliest, kind="stable")))
+
+
+def next_expiry(cells: pa.Table, extents: Extents, punctuation: Instant) -> Instant:
+    """When the first of the cells that hold at the punctuation expires; `cells` in order of instants."""
+    start = int(np.searchsorted(ints(cells, KEY), _before(punctuation, extents.values).min()))
+    is_uniform = (extents.values == extents.values[0]).all()
+    holding = cells.slice(start, 1) if is_uniform else cells.slice(start)
+    return settles(ints(holding, KEY) + extents.of_rows(holding), punctuation)
 
 
 def _before(instants: Ints | Instant, lengths: Ints) -> Ints:

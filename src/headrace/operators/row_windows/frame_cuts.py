@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from headrace.operators.base.due import settles
 from headrace.operators.base.group_codes import Ints, flat, group, ints
 from headrace.operators.base.operator import SLOT
 from headrace.operators.families.extents import Extents
@@ -134,6 +135,10 @@ class ByDelta:
         """Whether a frame ends without a new row."""
         return limit == FOREVER and open_frames.num_rows > 0
 
+    def next_end(self, open_frames: pa.Table, punctuation: Instant) -> Instant:  # noqa: ARG002
+        """When the first frame ends without a new row: with its stream."""
+        return FOREVER
+
 
 @dataclass(frozen=True, slots=True)
 class ByGap:
@@ -198,6 +203,10 @@ class ByGap:
         """Whether a session ends without a new row."""
         before = _ended_before(limit, self.gaps(open_frames))
         return bool((_ints(open_frames, _LAST) < before).any())
+
+    def next_end(self, open_frames: pa.Table, punctuation: Instant) -> Instant:
+        """When the first session ends that has not, without a new row."""
+        return settles(_ints(open_frames, _LAST) + self.gaps(open_frames), punctuation)
 
 
 def _ended_before(limit: Instant, gaps: Ints) -> Ints:

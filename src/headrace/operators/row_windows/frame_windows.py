@@ -24,6 +24,7 @@ from headrace.operators.aggregates.cell_table import (
     reduce_answer,
     select,
 )
+from headrace.operators.base.due import waiting_settle
 from headrace.operators.base.group_codes import Ints, compact, flat, group, ints
 from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sections, Step
 from headrace.operators.families.cohort import Cohort
@@ -32,8 +33,8 @@ from headrace.operators.row_windows.frame_cuts import NUMBER, Cut, Cutter, cut, 
 from headrace.operators.row_windows.last_window import LASTS, Chunk, Shown, newest
 from headrace.operators.row_windows.partitioned_rows import OverPartitions, PartitionedRows
 from headrace.operators.row_windows.window_bins import Ends
-from headrace.operators.rows.row_state import ROWS, Held, hold
-from headrace.time import FOREVER
+from headrace.operators.rows.row_state import ROWS, TIME, Held, hold
+from headrace.time import FOREVER, Instant
 
 _OPEN_FRAMES, _OPEN = "heads", "open"
 
@@ -171,6 +172,16 @@ class FrameWindows(OverPartitions):
         )
 
     # ------------------------------------------------------------------------------------------------------------- at rest
+
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """When the first row that waits is below punctuation, or an open window ends without another row."""
+        due = waiting_settle(runs, ROWS, TIME, advance.punctuation)
+        open_frames = latest_open_frames(
+            self.spec.parts, [run[_OPEN_FRAMES] for run in runs if _OPEN_FRAMES in run]
+        )
+        return (
+            due if open_frames is None else min(due, self.cutter.next_end(open_frames, advance.punctuation))
+        )
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Rows that wait, the newest open frame and the open window of each partition, and its last answer."""

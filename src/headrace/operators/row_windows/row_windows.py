@@ -19,6 +19,7 @@ from headrace.algebra.windows.window import Numbering
 from headrace.operators.aggregates.cell_table import Layout, WindowCells, gather
 from headrace.operators.aggregates.group_by import columns_of_cells, fold, nothing
 from headrace.operators.base.batch import Rejected
+from headrace.operators.base.due import waiting_settle
 from headrace.operators.base.group_codes import Groups, Ints, flat, ints
 from headrace.operators.base.operator import (
     AT,
@@ -38,9 +39,9 @@ from headrace.operators.output.changelog import Emitted, consolidated
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.row_windows.partitioned_rows import OverPartitions, PartitionedRows
 from headrace.operators.row_windows.window_bins import bins_between, cells_of
-from headrace.operators.rows.row_state import ROWS, Held, hold
+from headrace.operators.rows.row_state import ROWS, TIME, Held, hold
 from headrace.schema import STAMP
-from headrace.time import FOREVER
+from headrace.time import FOREVER, Instant
 
 RANK: Final = "__rank"
 RANKED: Final = "ranked"
@@ -124,6 +125,10 @@ class RowSlides(OverPartitions):
         np.maximum.at(last, groups.codes, ranks)
         shown = last // self.slide - (self.spec.emit_mode is not None)
         return whole.filter(pa.array(ranks > (shown * self.slide - self.counts(groups))[groups.codes]))
+
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """When the first row that waits is below punctuation, and gets its rank."""
+        return waiting_settle(runs, ROWS, TIME, advance.punctuation)
 
     def counts(self, partitions: Groups) -> Ints:
         """The number of rows in a window, by partition."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace.algebra.query import Revisions
 from headrace.algebra.windows.window import CHANGE
+from headrace.operators.base.due import settles
 from headrace.operators.base.group_codes import Ints, flat, group, ints
 from headrace.operators.base.operator import AT, SLOT, WINDOW, Advance, Sections, Step
 from headrace.operators.base.wrapper import Around
@@ -101,6 +102,19 @@ class RevisingSessions(Around):
             return {}
         columns = [pa.array([first_open]), pa.array([self.inner.rows.slot], pa.int16())]
         return {MIN_EVENT_TIME: pa.table(columns, names=[_INSTANT, SLOT])}
+
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """When the first session ends, or is out of the reach of late rows, so that its rows expire."""
+        layout, min_event_time = self.inner.rows, _min_event_time(runs)
+        stored = hold(layout, [run[ROWS] for run in runs if ROWS in run])
+        stored = stored.where(stored.at >= min_event_time)
+        if not stored.rows:
+            return FOREVER
+        ends = _Sessions.of(
+            stored.take(np.lexsort((stored.position, stored.at))), self.inner.spec.parts, self.gap
+        ).end
+        due, within = settles(ends, advance.punctuation), self.revisions.within
+        return due if within is None else min(due, settles(ends + within, advance.punctuation))
 
     def before_merge(
         self,

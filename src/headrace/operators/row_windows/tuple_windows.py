@@ -20,6 +20,7 @@ import pyarrow as pa
 from headrace.algebra.windows.context import Context
 from headrace.algebra.windows.window import Numbering
 from headrace.operators.aggregates.cell_table import KEY, Layout, WindowCells, merge
+from headrace.operators.base.due import waiting_settle
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sections, Step
 from headrace.operators.base.ranges import repeated
@@ -134,6 +135,15 @@ class TupleSlides(OverPartitions):
         return {name: held.column(name).take(picked) for name in self.rows.names}
 
     # ------------------------------------------------------------------------------------------------------------- at rest
+
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """When the first row that waits is below punctuation: a window may end there."""
+        return waiting_settle(runs, MARKS, TIME, advance.punctuation)
+
+    @property
+    def expires_unvisited(self) -> bool:
+        """Cells are below the last range as soon as punctuation is."""
+        return True
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Cells (or rows) of later windows, marks above punctuation, one count per partition."""

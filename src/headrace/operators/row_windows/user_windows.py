@@ -27,6 +27,7 @@ from headrace.operators.aggregates.cell_table import (
     reduce_answer,
     select,
 )
+from headrace.operators.base.due import settles
 from headrace.operators.base.group_codes import Ints, compact, flat, ints
 from headrace.operators.base.operator import Advance, Sections, Step
 from headrace.operators.row_windows.last_window import LASTS, Chunk, Shown, newest
@@ -35,7 +36,7 @@ from headrace.operators.row_windows.user_window_scan import END, START, UserScan
 from headrace.operators.row_windows.window_bins import Ends
 from headrace.operators.rows.row_pipeline import RowPipeline
 from headrace.operators.rows.row_state import ROWS
-from headrace.time import FOREVER
+from headrace.time import FOREVER, Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,11 @@ class UserWindows(OverPartitions):
         yield rank[windows], {name: flat(whole.column(name)).take(picked) for name in self.rows.names}, None
 
     # ------------------------------------------------------------------------------------------------------------- at rest
+
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """The first end of a window that holds a row."""
+        tables = (run[self.spec.stores[0]] for run in runs if self.spec.stores[0] in run)
+        return min((settles(ints(table, END) - 1, advance.punctuation) for table in tables), default=FOREVER)
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """What later windows need: one cell per window and group, or their rows."""

@@ -29,8 +29,6 @@ from headrace.operators.query_index.predicates.normal_form import can_fail
 from headrace.operators.rows.row_pipeline import RowFilter, RowStep, joins_of
 from headrace.operators.sharing.family_rows import FamilyRows
 from headrace.operators.sharing.routed_scans import MOST_SEPARATE_FILTERS, RoutedRows, first_filter
-from headrace.operators.sharing.shared_aggregates import SharedPredicates
-from headrace.operators.sharing.shared_panes import SharedPanes
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
 _ANY: Final = "any condition"
@@ -135,6 +133,9 @@ def scan_group_of(
         return SelectionScan(selecting, SharedSelections.of(selecting))
     if how == "rows":
         return FamilyRows.of(tuple(queries), relations)
+    from headrace.operators.sharing.shared_aggregates import SharedPredicates  # noqa: PLC0415 - of many queries
+    from headrace.operators.sharing.shared_panes import SharedPanes  # noqa: PLC0415
+
     sharing = tuple(over_panes(queries))
     shared = SharedPanes if how == "panes" else SharedPredicates
     return shared.of(sharing, relations)

@@ -48,7 +48,7 @@ from headrace.operators.panes.adaptive_panes import (
 )
 from headrace.operators.panes.emission_limit import EmissionCap
 from headrace.operators.panes.late_panes import settled_at
-from headrace.operators.panes.pane_keys import block_key, pane_keys
+from headrace.operators.panes.pane_keys import block_key, extent, pane_keys
 from headrace.operators.panes.pane_sealing import PaneStore
 from headrace.operators.panes.panes import Panes
 from headrace.operators.panes.subwindows import Subwindows
@@ -214,12 +214,22 @@ class PaneAggregate(FamilyMember):
         return True
 
     def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
-        """When the next pane begins, since panes and windows close where others begin; never without rows."""
-        next_due = super(PaneAggregate, self).due_after(runs, advance)
-        if next_due == FOREVER or advance.punctuation == BEGINNING:
+        """When the first open pane closes, or the next window that holds a closed one; never without rows for it."""
+        next_due, punctuation = super(PaneAggregate, self).due_after(runs, advance), advance.punctuation
+        if next_due == FOREVER or punctuation == BEGINNING:
             return next_due
-        pane = self.panes.of_instant(advance.punctuation)
-        return int(self.panes.starts(np.array([pane + 1]))[0])
+        window_end = self.panes.end_of(self.panes.last_closed(punctuation) + 1)
+        if self.answers_empty:
+            return window_end
+        stores = range(len(self.layouts))
+        opened = [table for store in stores for table in self.store.open_panes(runs, store)]
+        due = (
+            window_end
+            if any(self.store.holds_closed(runs, store, punctuation) for store in stores)
+            else FOREVER
+        )
+        pane = extent(self.store.opened(opened, punctuation))
+        return due if pane is None else min(due, int(self.panes.starts(np.array([pane[0] + 1]))[0]))
 
     def group_columns(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         """Those of the columns that are group keys, if windows close group by group."""

@@ -97,6 +97,14 @@ class WindowChanges(Around):
         tables = [table.filter(pa.array(_windows(table) == window)) for table in stored]
         return [table for table in tables if table.num_rows]
 
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """The same as the inner operator's; or the end of the next window, in which rows of the last one may be missing."""
+        due = self.inner.due_after([_without(run) for run in runs], advance)
+        if advance.punctuation == BEGINNING:
+            return due
+        last = self.panes.last_closed(advance.punctuation)
+        return min(due, self.panes.end_of(last + 1)) if self._of_window(runs, last) else due
+
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Only the rows of the last window that closed."""
         if section != _BEFORE:

@@ -74,6 +74,15 @@ class Revising(Around):
         stored = changes.append_column(SLOT, pa.array(np.full(changes.num_rows, self.slot, np.int16)))
         return Step({**step.state, LAST_EMITTED: stored}, changes, step.rejected, step.open_windows)
 
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """The same as the inner operator's: late rows are new rows."""
+        return self.inner.due_after([_without(run) for run in runs], advance)
+
+    @property
+    def expires_unvisited(self) -> bool:
+        """Rows and emitted rows of closed windows are stored until no late row can change them."""
+        return True
+
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """The net emitted rows of windows that may still change."""
         if section != LAST_EMITTED:

@@ -26,7 +26,7 @@ from headrace.operators.panes.panes import Panes
 from headrace.operators.rows.row_pipeline import RowStep
 from headrace.operators.rows.row_state import ROWS, Held, RowLayout, hold
 from headrace.schema import STAMP
-from headrace.time import BEGINNING, Duration, Instant
+from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 _LOWEST: Final = -(1 << 60)
 
@@ -91,6 +91,13 @@ class WindowRows(RowOperator):
         return Step(
             state, pa.concat_tables(tables) if tables else None, tuple(rejected), open_windows, revised
         )
+
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """The first end of a window that holds a row."""
+        low, high = self._windows(hold(self.rows, [run[ROWS] for run in runs if ROWS in run]).at)
+        first = np.maximum(low, self._closed(advance)[1] + 1)
+        first = first[first <= high]
+        return self.panes.end_of(int(first.min())) if len(first) else FOREVER
 
     def emission_limit(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, cap: EmissionCap

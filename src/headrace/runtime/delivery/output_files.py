@@ -121,9 +121,10 @@ class Exporter:
 
     def _newly_emitted(self, manifest: Manifest) -> set[str]:
         """Operators with result rows since the last call."""
-        log, operators = self.pipeline.home.list_of(manifest, "results"), set()
-        for _, entry in log.iterate(self.pipeline.home.store.read, self._seen):
-            operators |= set(answered(entry))
+        home, operators = self.pipeline.home, set()
+        log = home.list_of(manifest, "results")
+        for _, entry in log.iterate(home.store.read, self._seen):
+            operators |= set(answered(entry, home.store.read))
         self._seen = log.length
         return operators
 

@@ -103,7 +103,7 @@ def undelivered(home: Home, query: str | None, position: int) -> dict[str, int |
         return {"epochs_behind": None, "bytes_behind": None}
     epochs, size = set(), 0
     for _, entry in retained_entries(home, home.latest(), position):
-        if standing.operator_id in answered(entry):
+        if standing.operator_id in answered(entry, home.store.read):
             epochs.add(entry["epoch"])
             with suppress(FileNotFoundError):  # collected since the manifest was read
                 size += Path(home.store.path(entry["name"])).stat().st_size

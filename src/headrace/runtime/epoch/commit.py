@@ -14,6 +14,7 @@ from headrace.runtime.epoch.task_orders import progress_before
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
+from headrace.runtime.messages.result_entry import with_file
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import (
     ResultsFile,
@@ -39,6 +40,8 @@ from headrace.time import BEGINNING, FOREVER, Instant
 
 PLAN_SEGMENTS: Final = "plan segments"
 """In a manifest's facts: the files that the plan's own file needs."""
+FAILED_ROWS: Final = "rejected"
+"""In a manifest's facts: how many rows each operator has failed on. Those with a list `failures:…` are among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ def next_manifest(
     if not work.is_replay:
         for name, entry in _archived(done, seen, progress, progress_after, plan).items():
             _append(lists, before, f"archive:{name}", [entry.as_json()], files)
-    results = [file.as_entry(done.epoch) for file in result_files(receipts)]
+    entries = (file.as_entry(done.epoch) for file in result_files(receipts))
+    results = [with_file(entry, files.write) for entry in entries]
     facts = _counted(before.facts, seen, receipts)
     with_groups = {name for scan in scans for name, observed in scan.operators.items() if observed.groups}
     observed_by_task = [task.operators for task in scans] + [task.operators for task in receipts]
@@ -384,10 +388,10 @@ def _counted(
 ) -> dict[str, Any]:
     counted = dict(facts)
     counted["rows"] = counted.get("rows", 0) + sum(stream.rows for stream in streams.values())
-    rejected = dict(counted.get("rejected", {}))
+    rejected = dict(counted.get(FAILED_ROWS, {}))
     for receipt in receipts:
         for operator, file in receipt.rejects.items():
             rejected[operator] = rejected.get(operator, 0) + file.rows
     if rejected:
-        counted["rejected"] = rejected
+        counted[FAILED_ROWS] = rejected
     return counted

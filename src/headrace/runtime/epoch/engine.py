@@ -24,10 +24,11 @@ from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
 from headrace.runtime.backfill.former_states import under_current_names
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
 from headrace.runtime.backfill.replay import Archives
-from headrace.runtime.epoch import commit, retention
+from headrace.runtime.epoch import commit
 from headrace.runtime.epoch.executor import Executor
 from headrace.runtime.epoch.garbage_collection import Housekeeping
 from headrace.runtime.epoch.observe import observe
+from headrace.runtime.epoch.retention import Retention
 from headrace.runtime.epoch.rounds import Epoch, Rounds
 from headrace.runtime.epoch.task_orders import state_messages
 from headrace.runtime.home.home import BORN, Home
@@ -71,8 +72,7 @@ class Engine:
     backfill_planner: BackfillPlanner = field(init=False)
     replay_schedule: ReplaySchedule = field(default_factory=ReplaySchedule)
     backlog_schedule: BacklogSchedule = field(default_factory=BacklogSchedule)
-    holds: Callable[[], Mapping[str, int]] = dict
-    """Operator → index of the first result that a client or sink has not received yet."""
+    retention: Retention = field(default_factory=Retention)
     on_published: Callable[[], None] = lambda: None
     """Called as soon as an epoch is published."""
     unread: dict[str, SourceChanged] = field(default_factory=dict)
@@ -402,7 +402,7 @@ class Engine:
     def _publish(self, epoch: Epoch) -> Manifest:
         """Publish the manifest of an epoch, under the newest plan."""
         files, work, intake = epoch.files, epoch.work, self.intake
-        settled = retention.settled(epoch.manifest, work.taken, self.plan, intake, files, self.holds)
+        settled = self.retention.settled(epoch.manifest, work.taken, self.plan, intake, files)
         planned = settled.with_base(files.write)
         self.home.manifests.publish(planned, [*commit.files_named(epoch.receipts), *files.unsynced])
         self.rounds.accept(epoch)

@@ -134,9 +134,7 @@ class Housekeeping:
             names = retired(before, after, store.read, store.root)
             self._retired.append(_Retired(after.epoch, at, superseded | names))
         self._drop_ingest_records()
-        latest = log.latest()
-        if latest is None:
-            return ()
+        latest = self.home.latest()
         pinned = pinned_epochs(store, now, lambda _: True)
         log.drop_old(pinned, latest.epoch)
         oldest = min([*pinned, *log.epochs()], default=latest.epoch)

@@ -20,19 +20,21 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.base.operator import AT
 from headrace.operators.base.query_failures import ROW_FAILURES
 from headrace.operators.output.output_stage import HIDDEN
+from headrace.runtime.epoch.commit import FAILED_ROWS
 from headrace.runtime.home import file_names
 from headrace.runtime.home.run_cache import section_of
 from headrace.runtime.ingest import ingest_summary
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.result_entry import answered
-from headrace.runtime.plan import derived_streams, union_streams
+from headrace.runtime.plan import derived_streams
+from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.results.result_log import SUMS, consolidated
 from headrace.store.files.container import parts
 from headrace.store.files.filesystem import Store
 from headrace.store.logs.committed import NEW_STREAM
 from headrace.store.logs.manifest import Manifest
-from headrace.store.logs.radix_list import ListFiles, RadixList
+from headrace.store.logs.radix_list import ListFiles, RadixList, Read
 from headrace.store.maintenance.retention_classes import class_of, expired_of, with_expired
 from headrace.time import BEGINNING, FOREVER
 
@@ -43,81 +45,154 @@ _FEWEST: Final = 64
 
 
 @dataclass(slots=True)
+class _Walk:
+    """Expired entries of a class, from `start` up to `stop`, whose changes are still too few to be added up."""
+
+    start: int
+    stop: int
+    rows: int = 0
+    files_of: dict[str, list[str]] = field(default_factory=dict)
+    """The results of each relation."""
+
+    def add(self, entry: Mapping[str, Any], plan: EpochPlan, read: Read) -> None:
+        """Add an entry."""
+        for operator, facts in answered(entry, read).items():
+            retention = plan.retention_of(operator)
+            if retention is not None and retention.adds_up:
+                self.files_of.setdefault(operator, []).append(entry["name"])
+                self.rows += facts[0]
+
+
+@dataclass(slots=True)
+class Retention:
+    """Retention of a home. A pass reads what has expired since the one before: what that has read is remembered."""
+
+    holds: Callable[[], Mapping[str, int]] = dict
+    """Operator → index of the first result that a client or sink has not received yet."""
+    _walks: dict[str, _Walk] = field(default_factory=dict)
+    """By retention class, under this plan and for these holders: with others, an expired entry may be needed."""
+    _plan: EpochPlan | None = None
+    _holders: frozenset[str] = frozenset()
+
+    def settled(
+        self,
+        planned: Manifest,
+        taken: Mapping[str, Sequence[int]],
+        plan: EpochPlan,
+        intake: Intake,
+        files: ListFiles,
+    ) -> Manifest:
+        """An epoch's manifest, with the number of settled ingest records; every `EVERY` epochs without what has expired."""
+        store, sources = intake.home.store, index_of(plan).sources
+        upto = intake.settled(sources, taken, in_place(planned, sources, store))
+        planned = replace(planned, ingest=max(planned.ingest, upto))
+        if planned.epoch % EVERY:
+            return planned
+        holds = self.holds()
+        if plan is not self._plan or holds.keys() != self._holders:
+            self._walks, self._plan, self._holders = {}, plan, frozenset(holds)
+        without = RetentionPass(store, plan, planned, files, holds, self._walks).manifest_after()
+        return ingest_summary.summarised(intake.summaries, without, files)
+
+
+@dataclass(slots=True)
 class RetentionPass:
-    """One retention pass over a manifest. `holds`: operator → index of the first result that must stay."""
+    """One retention pass over a manifest. `holds`: operator → index of the first result that must stay.
+
+    `walks` are those of the last pass; this one continues and replaces them.
+    """
 
     store: Store
     plan: EpochPlan
     manifest: Manifest
     files: ListFiles
     holds: Mapping[str, int]
+    walks: dict[str, _Walk]
     sums: dict[str, list[Any]] = field(init=False)
     oldest_epochs: dict[str, int] = field(init=False, default_factory=dict)
+    _first_unread: dict[str, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         sums = self.manifest.facts.get(SUMS, {})
         self.sums = {name: run_and_rows for name, run_and_rows in sums.items() if name in self.plan.operators}
-        self.holds = {**unread(self.manifest, self.plan, self.store), **self.holds}
 
     def manifest_after(self) -> Manifest:
         """The manifest without what has expired."""
-        lists = dict(self.manifest.lists)
-        facts = {**self.manifest.facts, SUMS: self.sums}
-        listed = lists.get("results")
+        facts, lists = dict(self.manifest.facts), dict[str, RadixList]()
+        listed = self.manifest.lists.get("results")
         if listed is not None:
             before = expired_of(self.manifest, "results")
             after = {
                 retention_class: self._first_retained(listed, retention_class, start)
                 for retention_class, start in before.items()
             }
-            facts = with_expired({**facts, SUMS: self.sums}, "results", after)
+            facts = with_expired(facts, "results", after)
             lists["results"] = listed.drop_before(min(after.values(), default=0))
-        if not self.sums:
-            facts.pop(SUMS)
-        lists = self._without_old_rejects(lists)
-        changed = {name: listed for name, listed in lists.items() if listed is not self.manifest.lists[name]}
-        gone = self.manifest.lists.keys() - lists.keys()
-        return replace(self.manifest, lists=self.manifest.lists.changed(changed, gone), facts=facts)
+        if self.sums:
+            facts[SUMS] = self.sums
+        else:
+            facts.pop(SUMS, None)
+        dropped = {name for name in facts.get(FAILED_ROWS, {}) if name not in self.plan.operators}
+        if dropped:
+            rows = {name: rows for name, rows in facts[FAILED_ROWS].items() if name not in dropped}
+            facts[FAILED_ROWS] = rows
+        lists |= self._without_old_rejects()
+        gone = {f"failures:{name}" for name in dropped} & self.manifest.lists.keys()
+        return replace(self.manifest, lists=self.manifest.lists.changed(lists, gone), facts=facts)
 
     def _first_retained(self, listed: RadixList, retention_class: str, start: int) -> int:
         """Index of the first entry of a class that has to stay; relations' changes before it are added up."""
-        old: list[Mapping[str, Any]] = []
-        first, self.oldest_epochs[retention_class] = listed.length, self.manifest.epoch
-        for index, entry in listed.iterate(self.store.read, start):
+        walk = self.walks.pop(retention_class, None)
+        if walk is None or walk.start != start:
+            walk = _Walk(start, start)
+        first, self.oldest_epochs[retention_class] = self._end_of_others(listed), self.manifest.epoch
+        for index, entry in listed.iterate(self.store.read, walk.stop):
+            if index >= first:
+                break
             if class_of(entry) != retention_class:
                 continue
-            if any(self._is_needed(query, facts, index) for query, facts in answered(entry).items()):
+            made = answered(entry, self.store.read)
+            if any(self._is_needed(query, facts, index) for query, facts in made.items()):
                 first, self.oldest_epochs[retention_class] = index, entry["epoch"]
                 break
-            old.append(entry)
-        return first if self._added_up(old) else start
+            walk.add(entry, self.plan, self.store.read)
+        if self._added_up(walk):
+            return first
+        walk.stop = first
+        self.walks[retention_class] = walk
+        return start
+
+    def _end_of_others(self, listed: RadixList) -> int:
+        """Index after the entries of earlier epochs: those of this one may be others if it fails and runs again."""
+        for index, entry in listed.iterate(self.store.read, reverse=True):
+            if entry["epoch"] < self.manifest.epoch:
+                return index + 1
+        return listed.start
 
     def _is_needed(self, operator: str, facts: tuple[int, int, int], index: int) -> bool:
         progress = self.manifest.find_operator(operator)
         if progress is None or operator not in self.plan.operators:
             return False
         retention, emitted_to = self.plan.retention_of(operator), progress.emitted_to
-        if (
-            retention is None
-            or emitted_to in (BEGINNING, FOREVER)
-            or index >= self.holds.get(operator, FOREVER)
-        ):
+        if retention is None or emitted_to in (BEGINNING, FOREVER) or index >= self._held(operator):
             return True
         return bool(facts[2] >= emitted_to - retention.length)
 
-    def _added_up(self, old: list[Mapping[str, Any]]) -> bool:
+    def _held(self, operator: str) -> int:
+        """Index of the first result of an operator that must stay: for a sink, or a query that reads it."""
+        first = self._first_unread.get(operator)
+        if first is None:
+            stream = index_of(self.plan).results_of.get(operator)
+            unread = FOREVER if stream is None else first_unread(self.manifest, stream.name, self.store)
+            first = self._first_unread[operator] = min(self.holds.get(operator, FOREVER), unread)
+        return first
+
+    def _added_up(self, walk: _Walk) -> bool:
         """Add up the changes of relations that expire; False when they are too few yet, or more than a column can hold."""
-        files_of: dict[str, list[str]] = {}
-        rows = 0
-        for entry in old:
-            for operator, facts in answered(entry).items():
-                retention = self.plan.retention_of(operator)
-                if retention is not None and retention.adds_up:
-                    files_of.setdefault(operator, []).append(entry["name"])
-                    rows += facts[0]
+        files_of = walk.files_of
         if not files_of:
             return True
-        if rows < max(_FEWEST, sum(self.sums[name][1] for name in files_of if name in self.sums)):
+        if walk.rows < max(_FEWEST, sum(self.sums[name][1] for name in files_of if name in self.sums)):
             return False
         try:
             net_rows = {operator: self._sum(operator, files) for operator, files in files_of.items()}
@@ -141,62 +216,36 @@ class RetentionPass:
         insertions = pa.array(np.ones(bag.num_rows, np.int8)).cast(changes.schema.field(CHANGE).type)
         return bag.set_column(bag.column_names.index(CHANGE), CHANGE, insertions).cast(changes.schema)
 
-    def _without_old_rejects(self, lists: dict[str, RadixList]) -> dict[str, RadixList]:
-        """The lists without expired rejects: those of streams expire with the archive, failures with the query's results."""
-        remaining = {}
-        for name, listed in lists.items():
-            kind, _, owner = name.partition(":")
-            remaining[name] = listed
-            if kind == "failures" and owner not in self.plan.operators:
-                del remaining[name]
-            elif kind == "failures" and (
-                retention := self.plan.retention_of(derived_streams.owner_of(owner))
-            ):
-                oldest_epoch = self.oldest_epochs.get(str(retention))
-                remaining[name] = listed if oldest_epoch is None else self._since(listed, oldest_epoch)
-            elif kind == "rejects" and (stream := self.plan.streams.get(owner)) and stream.retain is not None:
-                archive = lists.get(f"archive:{owner}", RadixList())
+    def _without_old_rejects(self) -> dict[str, RadixList]:
+        """The lists with expired rejects, without these: those of streams expire with the archive, failures with the query's results."""
+        lists, shorter = self.manifest.lists, {}
+        for owner in self.manifest.facts.get(FAILED_ROWS, {}):
+            listed = lists.get(f"failures:{owner}")
+            retention = self.plan.retention_of(derived_streams.owner_of(owner))
+            oldest_epoch = self.oldest_epochs.get(str(retention))
+            if listed is not None and owner in self.plan.operators and oldest_epoch is not None:
+                shorter[f"failures:{owner}"] = self._since(listed, oldest_epoch)
+        for stream in index_of(self.plan).sources:
+            listed = lists.get(f"rejects:{stream.name}")
+            if listed is not None and stream.retain is not None:
+                archive = lists.get(f"archive:{stream.name}", RadixList())
                 first = next(archive.iterate(self.store.read), None)
-                remaining[name] = self._since(
-                    listed, self.manifest.epoch if first is None else first[1]["epoch"]
-                )
-        return remaining
+                since = self.manifest.epoch if first is None else first[1]["epoch"]
+                shorter[f"rejects:{stream.name}"] = self._since(listed, since)
+        return {name: listed for name, listed in shorter.items() if listed is not lists[name]}
 
     def _since(self, listed: RadixList, epoch: int) -> RadixList:
-        for index, entry in listed.iterate(self.store.read):
-            if entry["epoch"] >= epoch:
-                return listed.drop_before(index)
-        return listed.drop_before(listed.length)
+        """The list from an epoch on; the same object if that is all of it."""
+        first = next(
+            (index for index, entry in listed.iterate(self.store.read) if entry["epoch"] >= epoch),
+            listed.length,
+        )
+        return listed if first == listed.start else listed.drop_before(first)
 
 
-def settled(
-    planned: Manifest,
-    taken: Mapping[str, Sequence[int]],
-    plan: EpochPlan,
-    intake: Intake,
-    files: ListFiles,
-    holds: Callable[[], Mapping[str, int]],
-) -> Manifest:
-    """An epoch's manifest, with the number of settled ingest records; every `EVERY` epochs without what has expired."""
-    store = intake.home.store
-    internal = (derived_streams.USING, union_streams.USING)
-    sources = [stream for stream in plan.streams.values() if stream.using not in internal]
-    upto = intake.settled(sources, taken, in_place(planned, sources, store))
-    planned = replace(planned, ingest=max(planned.ingest, upto))
-    if planned.epoch % EVERY:
-        return planned
-    without = RetentionPass(store, plan, planned, files, holds()).manifest_after()
-    return ingest_summary.summarised(intake.summaries, without, files)
-
-
-def unread(manifest: Manifest, plan: EpochPlan, store: Store) -> dict[str, int]:
-    """Operators that queries read → index of the first result that these have not read, or may read again."""
-    first_unread = {}
-    for name, stream in plan.streams.items():
-        if stream.using == derived_streams.USING:
-            ordinals = [manifest.streams.get(name, NEW_STREAM).next, *oldest_ordinals(manifest, name, store)]
-            first_unread[derived_streams.operator_of(stream)] = min(ordinals)
-    return first_unread
+def first_unread(manifest: Manifest, results: str, store: Store) -> int:
+    """Index of the first result in a stream of results that its readers have not read, or may read again."""
+    return min((manifest.streams.get(results, NEW_STREAM).next, *oldest_ordinals(manifest, results, store)))
 
 
 def in_place(manifest: Manifest, streams: Iterable[StreamDefinition], store: Store) -> dict[str, int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.operators.base.group_codes import SLOTS
 from headrace.runtime.home.slots import bounds_of_slots
-from headrace.runtime.ingest.admission import packed, together
+from headrace.runtime.ingest.admission import balanced, together
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.stream_progress import StreamProgress
@@ -70,7 +70,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             work.isolated,
             weight,
         )
-        for task, splits in enumerate(together(packed(work.splits, work.tasks(cores)), deduplicated))
+        for task, splits in enumerate(together(balanced(work.splits, cores, work.tasks(cores)), deduplicated))
     ]
 
 

@@ -31,9 +31,7 @@ from headrace.runtime.epoch.loop import Loop
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.home.home import Home
-from headrace.runtime.hub.check import Report, check
 from headrace.runtime.hub.query_handle import QueryHandle
-from headrace.runtime.introspection import explain
 from headrace.runtime.introspection.epoch_log import EpochLog
 from headrace.runtime.introspection.status import status
 from headrace.runtime.plan import user_functions, user_windows
@@ -49,6 +47,8 @@ from headrace.time import Clock, now
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from headrace.runtime.hub.check import Report
 
 
 class Hub(Pipeline):
@@ -72,7 +72,7 @@ class Hub(Pipeline):
             put_format(home.store)
             engine = Engine(home, executor, clock, tasks or max(1, executor.cores))
             self.open_sinks = OpenSinks(home)
-            engine.holds = self.open_sinks.held
+            engine.retention.holds = self.open_sinks.held
             loop = Loop(engine, self._epoch_published, self._epoch_failed, retries or Retries())
             loop.supervisor.revive = self._revive
             self.log_of_epochs = EpochLog(path)
@@ -318,12 +318,14 @@ class Hub(Pipeline):
 
     def explain(self, query: str | None = None, form: Form = "text") -> str:
         """The plan, its sharing and its cost: all of it, or one query's part; as "text", "dot" or "svg"."""
-        if query is None:
-            return explain.explain_all(self.home, form)
-        return explain.explain_query(self.home, query, form)
+        from headrace.runtime.introspection.explain import explain_all, explain_query  # noqa: PLC0415 - with its drawings
+
+        return explain_all(self.home, form) if query is None else explain_query(self.home, query, form)
 
     def check(self) -> Report:
         """Verify the home: every manifest, run, list and log. Changes nothing; see `headrace check`."""
+        from headrace.runtime.hub.check import check  # noqa: PLC0415 - rarely asked for
+
         return check(self.path)
 
     def archive(self, stream: str, fraction: float = 1.0) -> DataFrame:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import UserError
 from headrace.runtime.home.file_names import SPARK_SCRATCH
-from headrace.runtime.spark.own_session import OwnSession
 from headrace.store.files.lock import HomeLock
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from headrace.runtime.epoch.executor import Executor
     from headrace.runtime.hub.hub import Hub
+    from headrace.runtime.spark.own_session import OwnSession
 
 
 def open_hub(
@@ -57,6 +57,8 @@ def open_hub(
         if not local and spark is None:
             with HomeLock(path):  # a home in use is refused now, not after Spark has started
                 _sweep(path)
+            from headrace.runtime.spark.own_session import OwnSession  # noqa: PLC0415 - where it is needed
+
             own_session = OwnSession(
                 path, cores, brief=brief, start=start
             )  # Java starts while the rest is imported
@@ -80,6 +82,7 @@ def _executor(session: SparkSession | OwnSession | None) -> Executor:
 
         return LocalExecutor()
     from headrace.runtime.spark.given_session import GivenSession  # noqa: PLC0415 - pyspark only where a session is needed
+    from headrace.runtime.spark.own_session import OwnSession  # noqa: PLC0415
     from headrace.runtime.spark.spark_executor import SparkExecutor  # noqa: PLC0415
 
     return SparkExecutor(session if isinstance(session, OwnSession) else GivenSession(session))

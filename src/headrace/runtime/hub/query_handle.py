@@ -74,6 +74,11 @@ class QueryHandle:
         tables = list(self.history_in_parts(since))
         return pa.concat_tables(tables) if tables else _no_changes(self._bound()[1])
 
+    @property
+    def history_schema(self) -> pa.Schema:
+        """The columns of `history`."""
+        return _no_changes(self._bound()[1]).schema
+
     def history_in_parts(self, since: Since = None) -> Iterator[pa.Table]:
         """The rows of `history` in the same order, some ten thousand at a time: for one that is larger than memory.
 

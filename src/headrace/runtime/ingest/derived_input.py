@@ -18,9 +18,9 @@ def waiting(home: Home, manifest: Manifest, stream: StreamDefinition) -> list[Pe
     """Result runs that the stream's readers have not seen."""
     start = manifest.stream(stream.name).next
     return [
-        pending(stream, index, entry, answered(entry)[operator_of(stream)][0])
+        pending(stream, index, entry, answered(entry, home.store.read)[operator_of(stream)][0])
         for index, entry in retained_entries(home, manifest, start)
-        if operator_of(stream) in answered(entry)
+        if operator_of(stream) in answered(entry, home.store.read)
     ]
 
 
@@ -36,7 +36,7 @@ def records(
     return {
         index: _record(stream, entry)
         for index, entry in retained_entries(home, manifest, start)
-        if operator_of(stream) in answered(entry)
+        if operator_of(stream) in answered(entry, home.store.read)
     }
 
 

@@ -69,7 +69,7 @@ class LevelInput:
         for position, entry in self.home.list_of(self.manifest, "results").iterate(
             self.home.store.read, first
         ):
-            made = answered(entry)
+            made = answered(entry, self.home.store.read)
             for operator in made:
                 stream = self.index.results_of.get(operator)
                 if stream is None or (stream.name in waiting and not self._follows(stream.name)):

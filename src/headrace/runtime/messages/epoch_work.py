@@ -47,6 +47,6 @@ class EpochWork:
         return self.kind in ("replay", "fill")
 
     def tasks(self, cores: int) -> int:
-        """About two scan tasks a core for much input, one for little: each task costs a fixed 20 ms."""
+        """The most scan tasks that pay: two a core for much input, one for little."""
         weight = sum(weight for _, weight in self.splits)
         return max(1, min(2 * cores, weight // 100_000, len(self.splits)))

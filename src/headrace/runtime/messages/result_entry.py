@@ -1,12 +1,14 @@
 """The part of an entry of the results list that names the queries with rows in a run of results.
 
 The newest entries of the list are in every manifest, so the facts of ten thousand queries are packed: queries whose names
-are only numbers (`q17`) are four columns, as differences, compressed; the few with other names are a mapping.
+are only numbers (`q17`) are four columns, as differences, compressed; the few with other names are a mapping. Facts that are
+still large are in a file of their own, which the entry names: else each manifest would have those of the newest 64 entries.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping
@@ -17,16 +19,25 @@ import numpy as np
 
 from headrace.operators.base.group_codes import Ints
 from headrace.runtime.home.lru_cache import Recent
+from headrace.store.files.envelope import seal, unseal
+from headrace.store.logs.radix_list import Read, Write
 
 Facts: TypeAlias = tuple[int, int, int]
 """Rows, least emission instant, greatest emission instant."""
 
 _NAMED: Final = "queries"
 _PACKED: Final = "many"
+_FILE: Final = "facts"
 _FEW: Final = 32
 """Up to this many queries are a mapping."""
+_LARGE: Final = 1 << 10
+"""Characters of facts from which on they have a file."""
+_KIND: Final = "facts of results"
+_VERSION: Final = 1
 _NUMBER: Final = re.compile(r"q(0|[1-9]\d{0,17})")
 _unpacked: Final[Recent[str, _Columns]] = Recent(256)
+_opened: Final[Recent[str, Mapping[str, Any]]] = Recent(256)
+"""The facts in files, by the file's name, which is unique."""
 
 
 def as_entry(queries: Mapping[str, Facts]) -> dict[str, Any]:
@@ -41,10 +52,29 @@ def as_entry(queries: Mapping[str, Facts]) -> dict[str, Any]:
     return {_NAMED: named, _PACKED: base64.b85encode(packed).decode("ascii")}
 
 
-def answered(entry: Mapping[str, Any]) -> Mapping[str, Facts]:
-    """The queries of an entry of the results list, with their facts."""
-    packed = entry.get(_PACKED)
-    return entry[_NAMED] if packed is None else _Answered(entry[_NAMED], _columns(packed))
+def with_file(entry: Mapping[str, Any], write: Write) -> Mapping[str, Any]:
+    """The entry, with the name of a file in place of large facts."""
+    facts = {key: entry[key] for key in (_NAMED, _PACKED) if key in entry}
+    if len(json.dumps(facts)) < _LARGE:
+        return entry
+    name = write(seal(_KIND, _VERSION, facts))
+    _opened.put(name, facts)
+    return {**{key: value for key, value in entry.items() if key not in facts}, _FILE: name}
+
+
+def answered(entry: Mapping[str, Any], read: Read) -> Mapping[str, Facts]:
+    """The queries of an entry of the results list, with their facts. `MissingFile` of an expired entry whose file is deleted."""
+    facts = entry if _FILE not in entry else _facts_in(entry[_FILE], read)
+    packed = facts.get(_PACKED)
+    return facts[_NAMED] if packed is None else _Answered(facts[_NAMED], _columns(packed))
+
+
+def _facts_in(name: str, read: Read) -> Mapping[str, Any]:
+    facts = _opened.get(name)
+    if facts is None:
+        facts = unseal(_KIND, _VERSION, read(name), name)
+        _opened.put(name, facts)
+    return facts
 
 
 def _columns(packed: str) -> _Columns:

@@ -39,6 +39,11 @@ class PlanIndex:
         return _grouped((state_name(operator), operator) for operator in self.plan.operators.values())
 
     @cached_property
+    def expiring(self) -> Sequence[str]:
+        """The states of which rows expire between two visits."""
+        return [name for name, owners in self.by_state.items() if owners[0].expires_unvisited]
+
+    @cached_property
     def _order(self) -> Mapping[str, int]:
         return {state: number for number, state in enumerate(self.by_state)}
 

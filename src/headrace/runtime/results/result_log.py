@@ -31,6 +31,7 @@ from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.results.time_merge import Part, instant_batches
 from headrace.schema import STAMP
 from headrace.store.files.container import PASSING
+from headrace.store.files.filesystem import MissingFile
 from headrace.store.logs.manifest import Manifest
 from headrace.store.maintenance.retention_classes import expired_of, is_expired
 from headrace.time import Instant
@@ -68,7 +69,8 @@ def retained_entries(
 def missed_since(home: Home, manifest: Manifest, operator: str, start: int) -> int:
     """Number of entries from `start` on that retention has removed of an operator.
 
-    Entries below the list's start are not known by operator: they count for each operator with a retention.
+    Entries below the list's start, and those with many operators, may not be known by operator any more: they count for each
+    operator with a retention.
     """
     listed, expired = home.list_of(manifest, "results"), expired_of(manifest, "results")
     missed, end = max(0, listed.start - start), max(expired.values(), default=0)
@@ -79,14 +81,22 @@ def missed_since(home: Home, manifest: Manifest, operator: str, start: int) -> i
     for index, entry in listed.iterate(home.store.read, max(start, listed.start)):
         if index >= end:
             break
-        missed += is_expired(expired, index, entry) and operator in entry_of(entry)
+        missed += is_expired(expired, index, entry) and _may_have(home, entry, operator)
     return missed
+
+
+def _may_have(home: Home, entry: Mapping[str, Any], operator: str) -> bool:
+    """Whether an expired entry has results of an operator; also where that is not known any more."""
+    try:
+        return operator in entry_of(entry, home.store.read)
+    except MissingFile:
+        return True
 
 
 def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> Iterator[EpochResults]:
     """Result rows of an operator, epoch by epoch, from entry `start` of the results list on."""
     entries = retained_entries(home, manifest, start)
-    answered = ((index, entry) for index, entry in entries if operator in entry_of(entry))
+    answered = ((index, entry) for index, entry in entries if operator in entry_of(entry, home.store.read))
     for epoch, of_epoch in groupby(answered, key=lambda indexed: indexed[1]["epoch"]):
         part = list(of_epoch)
         tables = [section_of(home.store, entry["name"], operator) for _, entry in part]
@@ -101,7 +111,8 @@ def retained_results(home: Home, operator: str, since: Instant | None = None) ->
             return [
                 Part(facts[1], batches_of(home.store, entry["name"], operator))
                 for _, entry in retained_entries(home, manifest)
-                if (facts := entry_of(entry).get(operator)) and (since is None or facts[2] >= since)
+                if (facts := entry_of(entry, home.store.read).get(operator))
+                and (since is None or facts[2] >= since)
             ]
 
     return home.at_newest_epoch(opened)
@@ -113,7 +124,7 @@ def in_range(
     """Result rows with low <= emission instant (< high), newest runs first."""
     tables = []
     for _, entry in retained_entries(home, manifest, reverse=True):
-        facts = entry_of(entry).get(operator)
+        facts = entry_of(entry, home.store.read).get(operator)
         if facts is None or facts[2] < low or (high is not None and facts[1] >= high):
             continue
         table = section_of(home.store, entry["name"], operator)

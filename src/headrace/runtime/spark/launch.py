@@ -33,6 +33,7 @@ _OF_WORKERS: Final = "spark.executorEnv."
 KEPT_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(128 << 20),
+    "MALLOC_ARENA_MAX": "1",  # threads that read and encode use the pages of the batch before, too
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }

@@ -16,12 +16,20 @@ import socket
 import sys
 import traceback
 from contextlib import suppress
+from importlib import import_module
 from types import FrameType
 from typing import Final, NoReturn
 
 from headrace.runtime.spark.nursery import NURSE, NURSERY
 
 _STANDARD: Final = (0, 1, 2)
+PUT_OFF: Final = (
+    "pandas",
+    "headrace.operators.scalar.evaluation.kernels",
+    "headrace.operators.sharing.shared_aggregates",
+    "headrace.operators.sharing.shared_panes",
+)
+"""What tasks import with the first query that needs it, and workers should have before: each would import it by itself."""
 
 
 def _daemon() -> None:
@@ -36,6 +44,9 @@ def _import_pipeline() -> None:
     import pyspark.worker  # noqa: F401, PLC0415
 
     import headrace.runtime.spark.spark_executor  # noqa: F401, PLC0415 - what the functions of tasks are unpickled from
+
+    for put_off in PUT_OFF:
+        import_module(put_off)
     from headrace.runtime.home.gc_control import freeze_modules  # noqa: PLC0415
 
     freeze_modules()

@@ -16,7 +16,6 @@ from headrace.planner.explain.operator_text import explain
 from headrace.planner.lowering.materialization import materialized
 from headrace.runtime.delivery.sink_states import recorded
 from headrace.runtime.introspection.describe import known_instant, progress_table, query_progress_table
-from headrace.runtime.introspection.explain import explain_all, explain_query
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_text, bound
 from headrace.runtime.plan.epoch_planner import levels, source_of
 from headrace.runtime.statements.outcome import Outcome
@@ -58,8 +57,12 @@ def show(
         case stmt.Describe(name=name):
             return Outcome("describe", name, "", _described(home.catalog, name))
         case stmt.ExplainQuery(name=name, form=form):
+            from headrace.runtime.introspection.explain import explain_query  # noqa: PLC0415 - with its drawings
+
             return _text("explain", name, explain_query(home, name, form))
         case stmt.ExplainAll(form=form):
+            from headrace.runtime.introspection.explain import explain_all  # noqa: PLC0415
+
             return _text("explain", None, explain_all(home, form))
         case stmt.ExplainSelect(query=text, zone=zone):
             query = bind_text(home.catalog, text, zone)

@@ -6,6 +6,7 @@ that are not at rest are in every manifest. The value is immutable; a changed on
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
@@ -71,6 +72,20 @@ class Layers(Mapping[str, _Record], Generic[_Record]):
                     gone.add(name)
                 moving[name] = record
         return Layers(self.is_at_rest, moving, overlay, self.base, frozenset(gone))
+
+    def changed_since(self, earlier: Layers[_Record]) -> Iterator[str]:
+        """Names with another record than in an earlier value, or in only one of the two; the cost follows what has changed.
+
+        All records are compared where there is another base, which is written after many changes.
+        """
+        if self.base is earlier.base:
+            changing = ((*layers.moving, *layers.overlay, *layers.gone) for layers in (self, earlier))
+            names = itertools.chain(*changing)
+        else:
+            names = itertools.chain(self, earlier)
+        for name in dict.fromkeys(names):
+            if self.get(name) is not earlier.get(name):
+                yield name
 
     def at_rest(self) -> dict[str, _Record]:
         """All records at rest: those of the next base."""

@@ -78,7 +78,9 @@ class LiveNames:
 
     def of_all(self, manifests: Iterable[Manifest]) -> set[str]:
         """Names of all data files that any of the manifests needs."""
-        return set().union(*map(self.of, manifests))
+        names = set[str]().union(*map(self.of, manifests))
+        self._segments = {name: stored for name, stored in self._segments.items() if name in names}
+        return names
 
     def _of_leaf(self, name: str) -> list[tuple[str, tuple[str, ...]]]:
         """The class of each entry of a sealed segment, and what it names."""

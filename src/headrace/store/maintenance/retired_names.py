@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from headrace.store.logs.committed import NEW_STREAM
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import RadixList, Read
 from headrace.store.maintenance.garbage_collection import names_in
-from headrace.store.maintenance.retention_classes import class_of, expired_of
+from headrace.store.maintenance.retention_classes import EXPIRED, class_of, expired_of
 from headrace.time import FOREVER
 
 FOLDERS: Final = ("archive/", "lists/", "results/", "state/")
@@ -19,12 +20,15 @@ FOLDERS: Final = ("archive/", "lists/", "results/", "state/")
 
 def retired(before: Manifest, after: Manifest, read: Read, root: str) -> set[str]:
     """Names in `FOLDERS` that `before` needs and `after`, a later manifest of the same home, does not."""
-    names = _of_state(before) - _of_state(after)
+    names = _of_state(before, after) - _of_state(after, before)
     for fact, value in before.facts.items():
         if value != (changed := after.facts.get(fact)):
             names |= set(names_in(value, root)) - set(names_in(changed, root))
-    for name, listed in before.lists.items():
-        shorter = after.lists.get(name)
+    expiring = (*before.facts.get(EXPIRED, {}), *after.facts.get(EXPIRED, {}))
+    for name in {*after.lists.changed_since(before.lists), *expiring}:
+        listed, shorter = before.lists.get(name), after.lists.get(name)
+        if listed is None:
+            continue
         start = FOREVER if shorter is None else shorter.start
         names.update(listed.segments_before(read, start))
         for entry in _dropped(listed, expired_of(before, name), start, expired_of(after, name), read):
@@ -32,9 +36,12 @@ def retired(before: Manifest, after: Manifest, read: Read, root: str) -> set[str
     return {name for name in names if name.startswith(FOLDERS)}
 
 
-def _of_state(manifest: Manifest) -> set[str]:
-    names = {run.name for run in manifest.state}
-    return names.union(*({file.name for file in stream.keys} for stream in manifest.streams.values()))
+def _of_state(manifest: Manifest, other: Manifest) -> set[str]:
+    """State runs, and the files of keys of streams whose record is another one in the other manifest."""
+    changed = (
+        manifest.streams.get(name, NEW_STREAM) for name in manifest.streams.changed_since(other.streams)
+    )
+    return {run.name for run in manifest.state} | {file.name for stream in changed for file in stream.keys}
 
 
 def _dropped(

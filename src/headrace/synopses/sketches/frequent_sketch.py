@@ -14,7 +14,6 @@ from typing import Any, Final
 import datasketches
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from headrace.synopses.arrays import Ints
 from headrace.synopses.sketches.sketch_kind import Blobs, empty, gathered
@@ -44,7 +43,9 @@ class FrequentSketch:
     ) -> Blobs:
         """Sketches of texts."""
         del weights
-        codes, texts = pd.factorize(values, sort=True)
+        from pandas import factorize  # noqa: PLC0415 - takes long to import
+
+        codes, texts = factorize(values, sort=True)
         pairs, times = np.unique(cells * max(len(texts), 1) + codes, return_counts=True)
         owner, index = np.divmod(pairs, max(len(texts), 1))
         blobs, ends = empty(count), np.searchsorted(owner, np.arange(count + 1))

@@ -16,7 +16,6 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from headrace.synopses.arrays import Ints
 
@@ -226,7 +225,9 @@ def _running(owner: Ints, held: Doubles, offsets: Ints) -> Doubles:
     if (held != np.floor(held)).any() or float(
         held.sum()
     ) >= _WHOLE:  # the rounding of one key must not affect another
-        running = pd.Series(held).groupby(owner).cumsum().to_numpy()
+        from pandas import Series  # noqa: PLC0415 - takes long to import, and is rarely needed
+
+        running = Series(held).groupby(owner).cumsum().to_numpy()
         return running
     upto = np.cumsum(held)
     running = upto - np.r_[0.0, upto][offsets[:-1]][owner]

@@ -31,7 +31,6 @@ from headrace.operators.scalar.evaluation.branching import among, case, coalesce
 from headrace.operators.scalar.evaluation.casts import cast
 from headrace.operators.scalar.evaluation.constant_lists import among_constants
 from headrace.operators.scalar.evaluation.halving import by_halves
-from headrace.operators.scalar.evaluation.kernels import KERNELS, Site
 from headrace.operators.scalar.evaluation.structures import structure
 from headrace.operators.scalar.evaluation.user_functions import user_call
 from headrace.operators.scalar.values.column_result import Compute, Frame, Result, errors_of, settled
@@ -205,6 +204,8 @@ def _call(name: str, inputs: tuple[Node, ...], kind: Type) -> Node:
     row = FUNCTIONS.get(name)
     if row is None:
         return Node(user_call(name), inputs, kind)
+    from headrace.operators.scalar.evaluation.kernels import KERNELS, Site  # noqa: PLC0415 - with the first function
+
     site = Site(name, tuple(node.type for node in inputs), tuple(map(_value, inputs)), kind)
     kernel = KERNELS[name](site)
     return _made(_strict(kernel, kind) if row.strict else _lenient(kernel), inputs, kind)

@@ -1,7 +1,8 @@
-"""The archive files of a scan task: full runs are written and made durable while the scan continues.
+"""The archive files of a scan task: rows are encoded, and full runs made durable, while the scan continues.
 
-One thread writes. The scan waits when it is a run behind, so that memory stays bounded. A file counts only once the task's
-receipt names it: a task that dies leaves files without a name in a manifest, which are collected.
+One thread encodes, another writes: neither needs Python's lock for long. The scan waits when it is batches ahead of the first, and that
+when it is a run ahead of the second, so that memory stays bounded. Few rows are encoded at the end, without threads. A file
+counts only once the task's receipt names it: a task that dies leaves files without a name in a manifest, which are collected.
 A task that reads many rows does not read its files back soon, so their memory is freed for the next rows: pages that were
 in use a moment before take a third of the time of new ones.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -20,7 +22,32 @@ import pyarrow as pa
 from headrace.archive.runs import Ints, RunWriter
 from headrace.store.files.filesystem import Store
 
-_MOST_WAITING: Final = 1
+_ENOUGH: Final = 1 << 16
+"""Rows of a batch from which threads are used."""
+
+
+class Behind:
+    """A thread that does one thing after the other, and of which at most `most` wait."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name, self._most = name, most
+        self._thread: ThreadPoolExecutor | None = None
+        self._waiting: deque[Future[None]] = deque()
+
+    def do(self, thing: Callable[[], None]) -> None:
+        """Do it later; raises the error of an earlier one."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix=self._name)
+        while len(self._waiting) > self._most:
+            self._waiting.popleft().result()
+        self._waiting.append(self._thread.submit(thing))
+
+    def finish(self) -> None:
+        """Wait until all is done; raises the first error."""
+        if self._thread is not None:
+            with self._thread:
+                while self._waiting:
+                    self._waiting.popleft().result()
 
 
 class Archiving:
@@ -28,35 +55,34 @@ class Archiving:
 
     def __init__(self, store: Store, writer: RunWriter, new_name: Callable[[], str]) -> None:
         self._store, self._writer, self._new_name = store, writer, new_name
-        self._thread: ThreadPoolExecutor | None = None
-        self._waiting: deque[Future[None]] = deque()
+        self._encoding, self._writing = Behind("encode", most=2), Behind("archive", most=1)
+        self._is_behind = False
         self._names: list[str] = []
 
     def add(
         self, columns: Sequence[pa.Array], at: Ints, position: Ints, late: npt.NDArray[np.bool_] | None
     ) -> None:
         """Add a batch with its late rows."""
-        for run, _ in self._writer.add(columns, at, position, late):
-            self._write_in_background(run)
+
+        def encode() -> None:
+            for run, _ in self._writer.add(columns, at, position, late):
+                self._names.append(self._new_name())
+                self._writing.do(partial(self._make, self._names[-1], run))
+
+        self._is_behind = self._is_behind or len(at) >= _ENOUGH
+        if self._is_behind:  # also of fewer rows that follow: rows stay in their order
+            self._encoding.do(encode)
+        else:
+            encode()
 
     def finish(self) -> list[str]:
         """Write the remaining rows; returns the names of all files, complete though perhaps not durable yet."""
+        self._encoding.finish()
         for run, _ in self._writer.finish():
             self._names.append(self._new_name())
             self._store.write_once(self._names[-1], [run], durable=False)
-        while self._waiting:
-            self._waiting.popleft().result()
-        if self._thread is not None:
-            self._thread.shutdown()
+        self._writing.finish()
         return self._names
-
-    def _write_in_background(self, run: pa.Buffer) -> None:
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="archive")
-        while len(self._waiting) > _MOST_WAITING:
-            self._waiting.popleft().result()
-        self._names.append(self._new_name())
-        self._waiting.append(self._thread.submit(self._make, self._names[-1], run))
 
     def _make(self, name: str, run: pa.Buffer) -> None:
         self._store.write_once(name, [run], durable=False)

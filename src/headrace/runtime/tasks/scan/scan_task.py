@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +46,8 @@ from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.tasks.scan.archive_writer import Archiving
 from headrace.runtime.tasks.scan.column_pruning import columns_of, columns_read
 from headrace.runtime.tasks.scan.deduplicate import encode_keys, max_event_time_of, open_keys
-from headrace.runtime.tasks.scan.row_reader import arrivals
+from headrace.runtime.tasks.scan.read_ahead import read_ahead
+from headrace.runtime.tasks.scan.row_reader import Arrival, arrivals
 from headrace.runtime.tasks.scan.shed_rows import SampledRows
 from headrace.runtime.tasks.scan.stream_monitor import Watch
 from headrace.runtime.tasks.scan.stream_scan import StreamTask, Written
@@ -76,8 +78,7 @@ def scan_blobs(message: ScanMessage) -> Iterator[tuple[int, ScanBlob]]:
         task = _ScanTask(store, plan, message)
         started = time.perf_counter()
         with registered(callable_by_name(plan.functions)):
-            for split in message.splits:
-                task.read(split)
+            task.read(message.splits)
             read = time.perf_counter()
             folded = task.finish()
     seconds = {"scan": read - started, "fold": time.perf_counter() - read}
@@ -93,6 +94,19 @@ class _Folded:
     rejected: Mapping[str, list[Rejected]]
 
 
+_Arrived: TypeAlias = tuple[Split, StreamTask, Arrival | None]
+"""A batch of a split, and its stream."""
+
+
+def _rows(arrived: _Arrived) -> int:
+    arrival = arrived[2]
+    return 0 if arrival is None else len(arrival.at)
+
+
+def _is_promise(split: Split) -> bool:
+    return split.record is not None and split.record.get("format") == PUNCTUATION
+
+
 class _ScanTask:
     def __init__(self, store: Store, plan: EpochPlan, message: ScanMessage) -> None:
         self._store, self._plan, self._message = store, plan, message
@@ -102,27 +116,41 @@ class _ScanTask:
         self._read_by: dict[str, frozenset[str]] = {}
         self._fills: list[PaneBackfill] = []
 
-    def read(self, split: Split) -> None:
-        """Read one split."""
-        if split.pane_backfill is not None:
-            self._fills.append(split.pane_backfill)
-            return
-        stream = self._stream(split.stream)
+    def read(self, splits: Sequence[Split]) -> None:
+        """Read splits in their order."""
+        self._fills += [split.pane_backfill for split in splits if split.pane_backfill is not None]
+        reading = [
+            (split, self._stream(split.stream))  # all are open before one is read ahead
+            for split in splits
+            if split.pane_backfill is None
+        ]
         started = time.perf_counter_ns()
-        self._read(split, stream)
-        stream.nanoseconds += time.perf_counter_ns() - started
+        with closing(read_ahead(self._arrivals(reading), _rows)) as arrived:
+            for split, stream, arrival in arrived:
+                if arrival is None:
+                    self._take_over(split, stream)
+                else:
+                    stream.bytes += sum(column.nbytes for column in arrival.columns)
+                    stream.take(arrival, split, stream.punctuation_of(split))
+                now = time.perf_counter_ns()
+                stream.nanoseconds, started = stream.nanoseconds + now - started, now
 
-    def _read(self, split: Split, stream: StreamTask) -> None:
+    def _arrivals(self, reading: Sequence[tuple[Split, StreamTask]]) -> Iterator[_Arrived]:
+        """The batches of splits; None, once, for a split that has no rows of its own."""
+        for split, stream in reading:
+            if split.refused is not None or _is_promise(split):
+                yield split, stream, None
+                continue
+            bound = stream.punctuation_of(split)
+            for arrival in arrivals(self._store, split, stream.definition, stream.columns, bound):
+                yield split, stream, arrival
+
+    def _take_over(self, split: Split, stream: StreamTask) -> None:
+        """Rejects that a backfill reads again, or a promise."""
         if split.refused is not None:
             stream.refuse(read_refused(self._store, split.refused))
-            return
-        if split.record is not None and split.record.get("format") == PUNCTUATION:
+        elif split.record is not None:
             stream.watch.promised(split.record.get("promise", ALL), split.record["start"])
-            return
-        punctuation = stream.punctuation if split.before is None else split.before
-        for arrival in arrivals(self._store, split, stream.definition, stream.columns, punctuation):
-            stream.bytes += sum(column.nbytes for column in arrival.columns)
-            stream.take(arrival, split, punctuation)
 
     def _stream(self, name: str) -> StreamTask:
         if name not in self._streams:
@@ -131,9 +159,10 @@ class _ScanTask:
 
     def _open(self, name: str) -> StreamTask:
         definition = self._plan.streams[name]
-        readers = self._readers(name)
+        has_rows = any(split.stream == name and not _is_promise(split) for split in self._message.splits)
+        readers = self._readers(name) if has_rows else []
         channels = {operator.id: self._plan.planned[operator.id].channel for operator in readers}
-        unions, watch = self._feeds_of(name), self._watch(definition)
+        unions, watch = self._feeds_of(name) if has_rows else [], self._watch(definition)
         columns = columns_read(
             definition,
             [operator for operator in readers if channels[operator.id] != "rejects"],

@@ -60,6 +60,10 @@ class StreamTask:
     nanoseconds: int = 0
     """Time of the stream: reading, archiving and scanning."""
 
+    def punctuation_of(self, split: Split) -> Instant:
+        """The punctuation below which the split's rows are late."""
+        return self.punctuation if split.before is None else split.before
+
     def take(self, arrival: Arrival, split: Split, punctuation: Instant) -> None:
         """Archive a batch, then pass its accepted rows to every operator; `punctuation` is that of the batch's epoch."""
         arrival = self.watch.judge(self.columns, arrival)

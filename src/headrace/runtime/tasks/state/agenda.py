@@ -8,12 +8,13 @@ and is made afresh, with every state due, after any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import chain, takewhile
 from typing import Final
 
-from headrace.operators.base.operator import Operator, Sections
+from headrace.operators.base.operator import Advance, Operator, Sections
 from headrace.operators.families.family import state_name
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.messages.stream_progress import Clock
@@ -31,15 +32,17 @@ class Agenda:
 
     index: PlanIndex
     due_at: dict[str, Instant] = field(default_factory=dict)
+    """The next visit of each state that has one."""
     heaps: dict[Clock, list[tuple[Instant, str]]] = field(default_factory=dict)
-    """May have former instants of a state too: `due_at` decides."""
+    """An entry for each such state (`queued`), at its visit or before it, and some that count no longer."""
+    queued: dict[str, tuple[Clock, Instant]] = field(default_factory=dict)
     execution: str = ""
     """The execution that left it."""
     checked: set[str] = field(default_factory=set)
     """Runs without many rows of dropped queries."""
     born: int = 0
     visited: dict[str, int] = field(default_factory=dict)
-    """The epoch in which each state was last visited, since epoch `born`."""
+    """The epoch in which each state was last visited, since epoch `born`; the last one visited is the last."""
 
     @staticmethod
     def of(index: PlanIndex, epoch: int) -> Agenda:
@@ -54,45 +57,87 @@ class Agenda:
             return self
         former, self.index = self.index, index
         self.checked.clear()
-        for state in self.due_at.keys() - index.by_state.keys():
-            del self.due_at[state]
-        changed = (name for name, owners in index.by_state.items() if former.by_state.get(name) != owners)
+        for known in (self.due_at, self.visited):
+            for state in known.keys() - index.by_state.keys():
+                known.pop(state)
+        changed = [name for name, owners in index.by_state.items() if former.by_state.get(name) != owners]
+        for state in changed:
+            self.queued.pop(state, None)  # its clock may be another one
         self.schedule(dict.fromkeys(changed, BEGINNING))
         return self
 
     def schedule(self, due_at: Mapping[str, Instant]) -> None:
-        """Set the instants from which states are due."""
+        """Set the instants from which states are due; `FOREVER`: never."""
         for state, at in due_at.items():
-            if self.due_at.get(state) != at:
-                self.due_at[state] = at
-                clock = self.index.clock_of(
-                    self.index.by_state[state][0].stream
-                )  # all of a state read one stream
-                heappush(self.heaps.setdefault(clock, []), (at, state))
+            if at == FOREVER:
+                self.due_at.pop(state, None)
+                continue
+            self.due_at[state] = at
+            if state not in self.queued or at < self.queued[state][1]:
+                self._queue(state, at)
+
+    def _queue(self, state: str, at: Instant) -> None:
+        clock = self.index.clock_of(self.index.by_state[state][0].stream)  # all of a state read one stream
+        self.queued[state] = clock, at
+        heappush(self.heaps.setdefault(clock, []), (at, state))
+
+    def _first(self, clock: Clock) -> Instant:
+        """The first visit by a clock, which is then at the top of its heap; entries before their visit are moved there."""
+        heap = self.heaps.get(clock, [])
+        while heap:
+            at, state = heap[0]
+            counts, due = self.queued.get(state) == (clock, at), self.due_at.get(state)
+            if counts and due == at:
+                return at
+            heappop(heap)
+            if counts:
+                del self.queued[state]
+                if due is not None:
+                    self._queue(state, due)
+        return FOREVER
+
+    def plan_visit(
+        self,
+        progress: RoundProgress,
+        operators: Sequence[Operator],
+        runs: Sequence[Sections],
+        advance: Advance,
+    ) -> None:
+        """Schedule the next visit of a state that is visited: operators stored there have made this advance, `runs` are theirs after it.
+
+        The first of all that is scheduled in a visit counts.
+        """
+        state, due_after = state_name(operators[0]), FOREVER
+        if advance.punctuation < FOREVER:
+            due_after = operators[0].together(operators).due_after(runs, advance)
+        self.schedule({state: min(self.due_at.get(state, FOREVER), due_in(progress, operators, due_after))})
 
     def due(self, punctuations: Mapping[Clock, Instant]) -> Iterator[str]:
         """The states that are due at these punctuations; they are no longer scheduled."""
         for clock, punctuation in punctuations.items():
-            heap = self.heaps.get(clock, [])
-            while heap and heap[0][0] <= punctuation:
-                at, state = heappop(heap)
-                if self.due_at.get(state) == at:
-                    del self.due_at[state]
-                    yield state
+            while (at := self._first(clock)) <= punctuation and at < FOREVER:
+                _, state = heappop(self.heaps[clock])
+                del self.due_at[state], self.queued[state]
+                yield state
 
-    def rests_since(self, state: str, epoch: int) -> bool:
-        """Whether a state was not visited after an epoch: what was needed of it then still is."""
-        return self.born <= epoch and self.visited.get(state, 0) <= epoch
+    def begin(self, states: Iterable[str], epoch: int) -> None:
+        """Begin the visits of an epoch: these states are no longer scheduled."""
+        for state in states:
+            self.visited.pop(state, None)
+            self.visited[state] = epoch
+            self.due_at.pop(state, None)
+
+    def touched_since(self, epoch: int) -> Iterator[str] | None:
+        """The states of which rows may have expired since an epoch: visited after it, or expiring unvisited. None: any may."""
+        if self.born > epoch:
+            return None
+        visited = takewhile(lambda state: self.visited[state] > epoch, reversed(self.visited))
+        return chain(visited, self.index.expiring)
 
     def next_due(self) -> dict[Clock, Instant]:
-        """The first instant at which a state of each clock is due."""
-        first = {}
-        for clock, heap in self.heaps.items():
-            while heap and self.due_at.get(heap[0][1]) != heap[0][0]:
-                heappop(heap)
-            if heap:
-                first[clock] = heap[0][0]
-        return first
+        """The first instant at which a state of each clock is due; clocks without one are left out."""
+        first = {clock: self._first(clock) for clock in self.heaps}
+        return {clock: at for clock, at in first.items() if at < FOREVER}
 
 
 _agendas: Final[Recent[tuple[str, int, int], Agenda]] = Recent(_TASKS)
@@ -147,7 +192,7 @@ def visits(
         if taking_part:
             visited[name] = taking_part
     if agenda is not None:
-        agenda.visited.update(dict.fromkeys(visited, message.epoch))
+        agenda.begin(visited, message.epoch)
     return visited
 
 

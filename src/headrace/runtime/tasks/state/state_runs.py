@@ -51,15 +51,16 @@ class TaskRun:
             known[state] = sum(table.nbytes for table in self.of(state).values())
         return known[state]
 
-    def share_of_others(self, alive: Mapping[str, Ints | None]) -> float:
-        """The share of the rows that belongs to operators that are not `alive`, a result of `query_numbers_of`."""
+    def share_of_others(self, owners: Mapping[str, Sequence[Operator]]) -> float:
+        """The share of the rows that belongs to none of the `owners` of states."""
         rows, dead = self.rows, 0
         for state, sections in self._by_state.items():
-            queries = alive.get(state)
-            for name, table in sections.items():
-                if state not in alive:
-                    dead += table.num_rows
-                elif queries is not None:
+            operators = owners.get(state, ())
+            if not operators:
+                dead += sum(table.num_rows for table in sections.values())
+            elif operators[0].family_key is not None:
+                queries = np.sort([number_of(operator.id) for operator in operators])
+                for name in sections:
                     query_row_counts = self.query_row_counts(f"{state}/{name}")
                     dead += int(query_row_counts.rows.sum() - query_row_counts.among(queries).sum())
         return dead / rows if rows else 0.0
@@ -129,16 +130,6 @@ def with_families(run: TaskRun, operators: Mapping[str, Operator], plan: str) ->
             moved.setdefault(f"{state_name(operators[state])}/{name}", []).append(rows)
     sections = {section: gathered(tables) for section, tables in moved.items()}
     return TaskRun(run.store, run.ref, sections, False)
-
-
-def query_numbers_of(owners: Mapping[str, Sequence[Operator]]) -> dict[str, Ints | None]:
-    """The numbers of each family's queries, ascending, by the name of its state; None for a state with one owner."""
-    return {
-        name: None
-        if operators[0].family_key is None
-        else np.sort([number_of(operator.id) for operator in operators])
-        for name, operators in owners.items()
-    }
 
 
 def sections_of(runs: Sequence[TaskRun], state: str) -> dict[str, list[pa.Table]]:

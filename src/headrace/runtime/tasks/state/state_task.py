@@ -43,7 +43,7 @@ from headrace.runtime.progress.group_progress import group_advance
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.progress.punctuation import after_scans
 from headrace.runtime.results.time_merge import by_instant
-from headrace.runtime.tasks.state.agenda import agenda_for, due_in, leave, visits
+from headrace.runtime.tasks.state.agenda import agenda_for, leave, visits
 from headrace.runtime.tasks.state.compaction import (
     Owners,
     before_merge,
@@ -58,7 +58,6 @@ from headrace.runtime.tasks.state.round_progress import RoundProgress
 from headrace.runtime.tasks.state.state_runs import (
     TaskRun,
     open_task_run,
-    query_numbers_of,
     rows_of_cohort,
     sections_of,
     with_families,
@@ -66,11 +65,11 @@ from headrace.runtime.tasks.state.state_runs import (
 from headrace.runtime.tasks.timing import Ledger
 from headrace.store.files.container import parts
 from headrace.store.files.filesystem import LocalStore
-from headrace.time import FOREVER, Instant
+from headrace.time import Instant
 
 _DEAD_SHARE = 0.2
 """A run is rewritten when more than this share of its rows belongs to dropped queries."""
-_MOST_REVIEWED = 64
+_MOST_REVIEWED = 16
 """States of which a review computes what they need; of more, a sample."""
 _LIVE_SHARE = 0.6
 """Runs are rewritten when, on review, less than this share of them is still needed."""
@@ -191,7 +190,6 @@ class StateTask:
     def _advance_family(self, name: str, queries: Sequence[Operator]) -> None:
         """Run the queries of one family, those with the same advance together."""
         made: dict[str, list[pa.Table]] = {}
-        due_after = FOREVER
         for cohort, advance in cohorts(queries, {query.id: self.round.advance(query) for query in queries}):
             stored = [run.of_cohort(name, cohort) for run in self._runs if name in run.states]
             runs = [sections for sections, _ in stored]
@@ -201,8 +199,7 @@ class StateTask:
                 counts = {section: QueryRowCounts.of(table) for section, table in delta.items()}
                 deltas.append(rows_of_cohort(delta, counts, cohort)[0])
             family_step = cohort.advance(runs, deltas, advance)
-            together = cohort.queries[0].together(cohort.queries)
-            due_after = min(due_after, together.due_after([*runs, family_step.state], advance))
+            self._schedule(cohort.queries, [*runs, family_step.state], advance)
             for section, table in family_step.state.items():
                 made.setdefault(section, []).append(table)
                 rows += QueryRowCounts.of(table).among(cohort.numbers)
@@ -214,11 +211,10 @@ class StateTask:
         for section, tables in made.items():
             key = f"{name}/{section}"
             self._state[key] = gathered([self._state[key], *tables] if key in self._state else tables)
-        self._schedule(name, queries, due_after)
 
-    def _schedule(self, name: str, operators: Sequence[Operator], due_after: Instant) -> None:
+    def _schedule(self, operators: Sequence[Operator], runs: Sequence[Sections], advance: Advance) -> None:
         if self._agenda is not None:
-            self._agenda.schedule({name: due_in(self.round, operators, due_after)})
+            self._agenda.plan_visit(self.round, operators, runs, advance)
 
     def _store_selections(self, name: str, queries: Sequence[Operator]) -> None:
         """Store the rows of this epoch that pass selections; nothing is emitted."""
@@ -227,7 +223,7 @@ class StateTask:
             self._state[f"{name}/{BITS}"] = bits
         for operator, count in rows.items():
             self._collect(operator, Step(), count)
-        self._schedule(name, queries, FOREVER)
+        self._schedule(queries, (), self.round.advance(queries[0]))
 
     def advance(self, operator: Operator) -> None:
         """Run one operator and collect its step."""
@@ -242,8 +238,7 @@ class StateTask:
             table.num_rows for delta in deltas for table in delta.values()
         )
         self._ledger[operator.id].rows_out += self._collect(operator.id, step, rows)
-        due_after = operator.due_after([*runs, step.state], self.round.advance(operator))
-        self._schedule(operator.id, (operator,), due_after)
+        self._schedule((operator,), [*runs, step.state], self.round.advance(operator))
 
     def _step(self, operator: Operator, runs: Sequence[Sections], deltas: Sequence[Sections]) -> Step:
         """An operator's step; where its stream promises for single groups, these advance up to their promise."""
@@ -333,9 +328,7 @@ class StateTask:
         """
         checked = set() if self._agenda is None else self._agenda.checked
         unchecked = [run for run in self._runs if run.ref.name not in checked and run.covers_task]
-        states = {state for run in unchecked for state in run.states} & self._index.by_state.keys()
-        queries = query_numbers_of({state: self._index.by_state[state] for state in states})
-        dead = {run.ref.name for run in unchecked if run.share_of_others(queries) > _DEAD_SHARE}
+        dead = {run.ref.name for run in unchecked if run.share_of_others(self._index.by_state) > _DEAD_SHARE}
         checked.intersection_update(run.ref.name for run in self._runs)
         checked.update(run.ref.name for run in unchecked)
         checked.difference_update(dead)
@@ -356,12 +349,15 @@ class StateTask:
     def _are_obsolete(self, runs: Sequence[TaskRun]) -> bool:
         """Whether a merge of these runs would keep little of them.
 
-        States that rest since the runs were written need all of it; of many others a sample is looked up.
+        States that rest since the runs were written need all of it; of many others a sample is read.
         """
         since = min(run.ref.epoch for run in runs)
-        states = self._stored_in(runs)
-        if self._agenda is not None:
-            states = [state for state in states if not self._agenda.rests_since(state[0], since)]
+        touched = None if self._agenda is None else self._agenda.touched_since(since)
+        if touched is None:
+            states = self._stored_in(runs)
+        else:
+            here = frozenset[str]().union(*(run.states for run in runs)).intersection(touched)
+            states = [(name, self._index.by_state[name]) for name in sorted(here)]
         every = -(-len(states) // _MOST_REVIEWED) or 1
         obsolete = 0
         for name, operators in states[self._message.epoch % every :: every]:
@@ -437,6 +433,8 @@ class StateTask:
         """Write state, results and rejects; the receipt names them."""
         message = self._message
         run = self._write_state() if self._state else None
+        if run is not None and self._agenda is not None:
+            self._agenda.checked.add(run.name)
         rejects = {}
         for operator, rejected in self.rejected.items():
             name = file_names.query_rejects(operator, message.epoch, message.task)

@@ -1,0 +1,102 @@
+"""The tables that SQL tools see: a query's committed results, its current answer, a stream's archive, a relation's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.archive import runs
+from headrace.catalog.definitions import StreamDefinition
+from headrace.errors import UserError
+from headrace.operators.base.group_codes import ints
+from headrace.runtime.backfill.archive_entries import ArchiveEntry
+from headrace.runtime.home.run_cache import load_relation
+from headrace.runtime.hub.hub import Hub
+
+PUBLIC: Final = "public"
+"""The schema of results, streams and relations."""
+ANSWERS: Final = "answers"
+"""The schema of current answers: INVOKE as a table."""
+_BATCH_ROWS: Final = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A table: its columns, and its rows, read again for each scan of it and no further than the scan goes."""
+
+    schema: pa.Schema
+    rows: Callable[[], Iterator[pa.Table]]
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches()).__arrow_c_stream__(
+            requested_schema
+        )
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for table in self.rows():
+            yield from table.cast(self.schema).to_batches()
+
+
+def names(hub: Hub) -> Iterator[tuple[str, str]]:
+    """(schema, name) of every table."""
+    catalog = hub.catalog
+    for query in catalog.queries.values():
+        yield PUBLIC, query.definition.name
+        yield ANSWERS, query.definition.name
+    for stream in catalog.streams.values():
+        yield PUBLIC, stream.name
+    for relation in catalog.relations.values():
+        yield PUBLIC, relation.definition.name
+
+
+def columns_of(hub: Hub, schema: str, name: str) -> pa.Schema:
+    """The columns of a table that exists."""
+    source = table_of(hub, schema, name)
+    return pa.schema([]) if source is None else source.schema
+
+
+def table_of(hub: Hub, schema: str, name: str) -> Source | None:
+    """The table of that name; None if there is none."""
+    catalog = hub.catalog
+    if catalog.query(name) is not None:
+        handle = hub.query(name)
+        if schema == ANSWERS:
+            return Source(handle.schema.arrow(), lambda: iter([handle.invoke()]))
+        return Source(handle.history_schema, handle.history_in_parts)
+    if schema == ANSWERS:
+        return None
+    if (stream := catalog.stream(name)) is not None:
+        return Source(stream.schema.arrow(), lambda: _archived(hub, stream))
+    if (relation := catalog.relation(name)) is not None:
+        columns = relation.definition.schema.arrow()
+        return Source(
+            columns, lambda: iter([load_relation(hub.home.store, relation.file).select(columns.names)])
+        )
+    return None
+
+
+def _archived(hub: Hub, stream: StreamDefinition) -> Iterator[pa.Table]:
+    """The accepted rows of a stream's archive, in no order.
+
+    Raises `UserError` for a stream without one.
+    """
+    if stream.archive != "copy":
+        raise UserError(
+            f"the stream '{stream.name}' keeps no copy of its rows (archive '{stream.archive}')",
+            remedy="A standing query over it has its rows as results.",
+        )
+    home = hub.home
+    for value in home.entries(home.latest(), f"archive:{stream.name}"):
+        for name in ArchiveEntry.from_json(value).files:
+            file = pq.ParquetFile(pa.BufferReader(home.store.map(name)))
+            for batch in file.iter_batches(
+                _BATCH_ROWS, columns=[*stream.schema.names, runs.FATE], use_threads=False
+            ):
+                rows: Any = pa.Table.from_batches([batch])
+                yield rows.filter(pa.array(ints(rows, runs.FATE) == runs.ACCEPTED)).select(
+                    stream.schema.names
+                )

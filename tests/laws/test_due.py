@@ -1,0 +1,116 @@
+"""An operator that is visited only when it is due answers as one that each epoch visits: law of `due_after`.
+
+Punctuation moves on in many small steps without rows, also long after the last row, so that every beginning, expiry and end
+is an epoch of its own. An answer that is due too late is lost, since the operator is next visited from a later instant on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+from headrace.algebra.query import Query, Revisions
+from headrace.algebra.windows.window import Landmark
+from headrace.operators.approximate import histogram_store
+from headrace.operators.base.operator import Operator
+from headrace.planner.lowering.lower import lower
+from headrace.planner.lowering.query_shape import shape_of
+from headrace.reference.history import History, RecordedStream
+from headrace.time import BEGINNING, FOREVER, Instant
+from tests.laws import strategies as some
+from tests.laws import streams, test_approximate
+from tests.laws.comparing import canonical
+from tests.laws.driving import batch, described, epochs, plain, table
+from tests.laws.test_laws import KINDS, SCHEMAS
+from tests.laws.test_revisions import admitted, session_queries, time_queries
+from tests.operators.local_driver import DriveResult, drive
+
+LATER = 150 * some.TICK
+"""No window that may end is open so long after the last row."""
+REVISED = {
+    "revised windows": lambda: time_queries(emits=False),
+    "revised sessions": session_queries,
+}
+APPROXIMATE = {
+    "approximate windows": lambda: test_approximate.queries(test_approximate.windows()),
+    "approximate instants": lambda: test_approximate.queries(test_approximate.relations()).map(
+        lambda query: replace(query, emission="relation")
+    ),
+}
+
+
+@st.composite
+def timelines(draw: st.DrawFn, stream: RecordedStream, rows: Sequence[Any]) -> list[tuple[Any, Instant]]:
+    """(rows, punctuation) of epochs: those of the stream, and after each some without rows on the way to its punctuation."""
+    before, timeline = BEGINNING, []
+    for arrived, after in zip(rows, stream.punctuations, strict=True):
+        timeline.append((arrived, before))
+        low = max(before, min((row.at for row in arrived), default=after) if before == BEGINNING else before)
+        steps = (
+            st.lists(st.integers(min(low, after), after), max_size=5) if after != BEGINNING else st.just([])
+        )
+        timeline += [([], at) for at in sorted(draw(steps, "steps"))] + [([], after)]
+        before = after
+    if before != BEGINNING:
+        ticks = draw(st.sampled_from((1, 3)), "ticks a step") * some.TICK
+        far = draw(st.lists(st.integers(before, before + LATER), max_size=12), "later steps")
+        near = [before + step * ticks // 2 + draw(st.sampled_from((0, 1, -1))) for step in range(1, 14)]
+        timeline += [([], at) for at in sorted({*far, *near, before + 2 * LATER})]
+    return timeline
+
+
+def driven(
+    operator: Operator, timeline: Sequence[tuple[Any, Instant]], history: History, when_due: bool, **how: Any
+) -> DriveResult:
+    batches = [[batch(rows, some.SCHEMA).only(operator.columns)] for rows, _ in timeline]
+    relations = {name: table(rows, SCHEMAS[name]) for name, rows in history.relations.items()}
+    punctuations = [at for _, at in timeline]
+    return drive(operator, batches, punctuations, final=False, relations=relations, when_due=when_due, **how)
+
+
+def compared(data: st.DataObject, query: Query, history: History, rows: Sequence[Any]) -> None:
+    """The answers of both, and that nothing is due when all is over."""
+    note(described(query))
+    timeline = data.draw(timelines(history.streams["s"], rows), "timeline")
+    merges = st.dictionaries(st.integers(0, len(timeline) - 1), st.integers(1, 4), max_size=6)
+    how = {"compact_after": data.draw(merges, "compactions")} if timeline else {}
+    operator = lower("q", query, "q")
+    always = driven(operator, timeline, history, when_due=False, **how)
+    when_due = driven(operator, timeline, history, when_due=True, **how)
+    changes = query.emission == "relation" or query.revisions is not None
+    expected, found = (plain(each.results, query, changes=changes) for each in (always, when_due))
+    assert canonical(found) == canonical(expected)
+    never_ends = isinstance(shape_of(query).window, Landmark) or query.emit_empty
+    if timeline and timeline[-1][1] != BEGINNING and not never_ends:
+        assert when_due.due == FOREVER
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_visits_when_due_answer_as_visits_in_each_epoch(kind: str, data: st.DataObject) -> None:
+    query, history = data.draw(KINDS[kind](), "query"), data.draw(streams.histories(), "history")
+    compared(data, query, history, epochs(history.streams["s"]))
+
+
+@pytest.mark.parametrize("kind", REVISED)
+@given(data=st.data())
+def test_so_do_revisions(kind: str, data: st.DataObject) -> None:
+    within = data.draw(st.one_of(st.none(), st.integers(0, 12).map(lambda n: n * some.TICK)), "within")
+    query = replace(data.draw(REVISED[kind](), "query"), revisions=Revisions(within))
+    history = data.draw(streams.histories(), "history")
+    compared(data, query, history, admitted(history.streams["s"], within))
+
+
+@pytest.mark.parametrize("kind", APPROXIMATE)
+@given(data=st.data())
+def test_so_do_approximate_answers(kind: str, data: st.DataObject) -> None:
+    """To the same figures: a histogram changes only where a count of it expires."""
+    query, history = data.draw(APPROXIMATE[kind](), "query"), data.draw(streams.histories(), "history")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(histogram_store, "_LEAST_CELLS", data.draw(st.sampled_from((0, 2)), "least cells"))
+        compared(data, query, history, epochs(history.streams["s"]))

@@ -1,0 +1,66 @@
+"""Work of a block of code, counted: steps of Python's interpreter, and what is asked of the disk. No clock."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from headrace.store.files.filesystem import LocalStore
+
+CALLS = ("read", "map", "exists", "list", "delete", "write_once", "put_if_absent", "sync")
+
+
+@contextmanager
+def steps() -> Iterator[Counter[str]]:
+    """`steps`: bytecodes that the block executes in this thread, in all that it calls; loops in C count as one."""
+    found: Counter[str] = Counter()
+
+    def traced(frame: FrameType, event: str, _: object) -> Any:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode":
+            found["steps"] += 1
+        return traced
+
+    before = sys.gettrace()
+    sys.settrace(traced)
+    try:
+        yield found
+    finally:
+        sys.settrace(before)
+
+
+@contextmanager
+def disk_calls() -> Iterator[Counter[str]]:
+    """How often a store is asked for something, the files that listings give, and the bytes that are read and written."""
+    asked: Counter[str] = Counter()
+
+    def counting(name: str) -> Any:
+        original = getattr(LocalStore, name)
+
+        def count(self: LocalStore, *args: Any, **options: Any) -> Any:
+            answer = original(self, *args, **options)
+            asked[name] += 1
+            if name == "list":
+                asked["listed"] += len(answer)
+            if name == "read":
+                asked["bytes read"] += len(answer)
+            if name == "map":
+                asked["bytes read"] += answer.size
+            if name == "put_if_absent":
+                asked["bytes written"] += len(args[1])
+            if name == "write_once":
+                asked["bytes written"] += answer
+            return answer
+
+        return count
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name in CALLS:
+            patched.setattr(LocalStore, name, counting(name))
+        yield asked

@@ -1,0 +1,266 @@
+"""Python programs over psycopg, and what stands on it: SQLAlchemy and pandas."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tests.server.postgres.wire import until, with_rows
+from tests.server.serving import Served
+
+psycopg = pytest.importorskip("psycopg", reason="needs psycopg, of the dev dependencies")
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with with_rows(tmp_path_factory.mktemp("served") / "home") as running:
+        yield running
+
+
+def connect(hub: Served, **options: Any) -> Any:
+    return psycopg.connect(f"postgresql://anyone@127.0.0.1:{hub.postgres}/headrace", **options)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_values_arrive_in_their_types(hub: Served, binary: bool) -> None:
+    with connect(hub) as connection:
+        found = connection.cursor(binary=binary).execute(
+            "SELECT k, v, at, v / 2.0, v::double, true, NULL, DATE '2024-02-29', 12345.678::DECIMAL(12,3), "
+            "INTERVAL '1 day 2 seconds', [1, NULL], TIME '10:11:12', '\\xAB'::BLOB, {'a': 1} FROM s WHERE v = %s",
+            [2],
+        )
+        row = found.fetchone()
+        assert row[:3] == ("b", 2, datetime(2024, 1, 1, 0, 0, 12, 500_000, tzinfo=UTC))
+        assert [str(value) for value in row[3:]] == [
+            *("1.0", "2.0", "True", "None", "2024-02-29", "12345.678", "1 day, 0:00:02", "[1, None]"),
+            *("10:11:12", "b'\\xab'", "{'a': 1}"),
+        ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        7,
+        -7,
+        2**40,
+        1.5,
+        float("inf"),
+        "it's",
+        "a\\b",
+        None,
+        True,
+        datetime(2024, 1, 1, tzinfo=UTC),
+        b"\x00\xff",
+    ],
+)
+def test_parameters_come_back_as_they_were_sent(hub: Served, value: object) -> None:
+    with connect(hub) as connection:
+        for placeholder in ("%s", "%t", "%b"):
+            try:
+                (back,) = connection.execute(f"SELECT {placeholder}", [value], binary=True).fetchone()
+            except psycopg.ProgrammingError:
+                assert placeholder == "%b"
+                continue
+            assert back == value, placeholder
+
+
+def test_a_parameter_is_compared_in_the_type_of_its_column(hub: Served) -> None:
+    with connect(hub) as connection:
+        for parameter in (2, "2", 2.0):
+            assert connection.execute("SELECT k FROM s WHERE v = %s", [parameter]).fetchall() == [("b",)]
+        assert connection.execute("SELECT k FROM s WHERE k = ANY(%s)", [["b", "c"]]).fetchall() == [("b",)]
+        late = connection.execute(
+            "SELECT k FROM s WHERE at > %s", [datetime(2024, 1, 1, 0, 0, 2, tzinfo=UTC)]
+        )
+        assert late.fetchall() == [("b",)]
+
+
+def test_a_repeated_statement_is_prepared_once(hub: Served) -> None:
+    with connect(hub, autocommit=True, prepare_threshold=0) as connection:
+        for n in range(5):
+            assert connection.execute("SELECT %s + 1", [n]).fetchall() == [(n + 1,)]
+        for _ in range(2):
+            assert connection.execute("INVOKE total").fetchall() == [(2,)]
+
+
+def test_errors_are_of_their_classes(hub: Served) -> None:
+    with connect(hub, autocommit=True) as connection:
+        with pytest.raises(psycopg.errors.UndefinedTable) as failed:
+            connection.execute("INVOKE totl")
+        assert failed.value.diag.message_hint == "Did you mean 'total'?"
+        with pytest.raises(psycopg.errors.DuplicateTable):
+            connection.execute("CREATE STREAM s (v INT) USING push")
+        with pytest.raises(psycopg.errors.UndefinedColumn):
+            connection.execute("SELECT nope FROM s")
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_cursor_of_the_server_reads_in_parts(hub: Served) -> None:
+    with connect(hub) as connection, connection.cursor("parts") as cursor:
+        cursor.itersize = 1000
+        cursor.execute("SELECT i FROM generate_series(1, 5000) t(i)")
+        assert [i for (i,) in cursor] == list(range(1, 5001))
+
+
+def test_rows_are_copied_into_a_stream(hub: Served) -> None:
+    with connect(hub, autocommit=True) as connection:
+        connection.execute("CREATE STREAM copied (v BIGINT, t STRING) USING push")
+        connection.execute("CREATE QUERY of_copied AS SELECT v, t FROM copied")
+        rows = [(1, "plain"), (2, "tab\tand\nline\\"), (None, None), (4, '"quoted", and more'), (5, "")]
+        with connection.cursor().copy("COPY copied (v, t) FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+        connection.cursor().executemany("INSERT INTO copied (v, t) VALUES (%s, %s)", [(6, "six"), (7, None)])
+        wanted = sorted([*rows, (6, "six"), (7, None)], key=str)
+        until(lambda: sorted(connection.execute("SELECT * FROM of_copied").fetchall(), key=str) == wanted)
+        with pytest.raises(RuntimeError):
+            _give_up_copying(connection)
+        assert connection.execute("SELECT count(*) FROM of_copied").fetchone() == (7,)
+
+
+def _give_up_copying(connection: Any) -> None:
+    with connection.cursor().copy("COPY copied FROM STDIN") as copy:
+        copy.write_row((8, "not pushed"))
+        raise RuntimeError
+
+
+# -- following -------------------------------------------------------------------------------------------------------
+
+
+def fetch(connection: Any, count: int, cursor: str = "c") -> list[int]:
+    return [v for (v,) in connection.execute(f"FETCH {count} FROM {cursor}").fetchall()]
+
+
+def push(connection: Any, *values: int) -> None:
+    rows = ", ".join(f"({value}, now())" for value in values)
+    connection.execute(f"INSERT INTO followed VALUES {rows}")
+
+
+@pytest.fixture
+def followed(hub: Served) -> Iterator[Any]:
+    with connect(hub, autocommit=True) as connection:
+        connection.execute("CREATE STREAM followed (v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
+        connection.execute("CREATE QUERY numbers AS SELECT v FROM followed")
+        yield connection
+        connection.execute("DROP QUERY numbers")
+        connection.execute("DROP STREAM followed")
+
+
+def test_fetch_waits_for_rows_and_gives_each_once(hub: Served, followed: Any) -> None:
+    followed.execute("DECLARE c CURSOR FOR FOLLOW numbers")
+    with connect(hub, autocommit=True) as other:
+        later = threading.Timer(0.2, push, [other, 1, 2, 3])
+        later.start()
+        followed.execute("SET follow_timeout = '60s'")
+        assert fetch(followed, 2) == [1, 2]
+        later.join()
+        assert fetch(followed, 100) == [3]
+        followed.execute("SET follow_timeout = '50ms'")
+        assert fetch(followed, 100) == []
+        push(other, 4)
+        followed.execute("SET follow_timeout = '60s'")
+        assert fetch(followed, 100) == [4]
+    followed.execute("CLOSE c")
+
+
+def test_a_client_resumes_after_what_it_has_acknowledged(hub: Served, followed: Any) -> None:
+    for value in (1, 2, 3, 4):
+        push(followed, value)
+        until(lambda: followed.execute("SELECT count(*) FROM numbers").fetchone() == (value,))  # noqa: B023
+
+    def begin(connection: Any) -> None:
+        connection.execute("SET follow_timeout = 0")
+        connection.execute("DECLARE c CURSOR FOR FOLLOW numbers CLIENT 'me'")
+
+    with connect(hub, autocommit=True) as first:
+        begin(first)
+        assert fetch(first, 1) == [1]
+        assert fetch(first, 2) == [2, 3]  # acknowledges 1
+    with connect(hub, autocommit=True) as second:  # the connection was lost: 2 and 3 are due again
+        begin(second)
+        assert fetch(second, 1) == [2]
+        second.execute("CLOSE c")  # acknowledges 2
+    with connect(hub) as third:  # in a transaction
+        begin(third)
+        assert fetch(third, 1) == [3]
+        third.rollback()
+        begin(third)
+        assert fetch(third, 1) == [3]
+        third.commit()  # acknowledges 3
+        begin(third)
+        assert fetch(third, 10) == [4]
+
+
+def test_part_of_an_epoch_is_not_acknowledged(hub: Served, followed: Any) -> None:
+    push(followed, 1, 2, 3)
+    until(lambda: followed.execute("SELECT count(*) FROM numbers").fetchone() == (3,))
+    for _ in range(2):
+        followed.execute("DECLARE c CURSOR FOR FOLLOW numbers CLIENT 'parts'")
+        assert fetch(followed, 2) == [1, 2]
+        followed.execute("CLOSE c")
+
+
+def test_a_cursor_of_a_query_that_is_dropped_says_so(hub: Served) -> None:
+    with connect(hub, autocommit=True) as connection:
+        connection.execute("CREATE QUERY short_lived AS SELECT v FROM s")
+        connection.execute("DECLARE c CURSOR FOR FOLLOW short_lived")
+        connection.execute("DROP QUERY short_lived")
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            connection.execute("FETCH c")
+
+
+# -- what stands on it -----------------------------------------------------------------------------------------------
+
+
+def test_sqlalchemy_lists_tables_and_columns_and_pandas_reads_them(hub: Served) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    engine = sqlalchemy.create_engine(f"postgresql+psycopg://anyone@127.0.0.1:{hub.postgres}/headrace")
+    inspector = sqlalchemy.inspect(engine)
+    assert {"q", "s", "total"} <= set(inspector.get_table_names())
+    assert "q" in inspector.get_view_names(schema="answers")
+    assert [(column["name"], str(column["type"])) for column in inspector.get_columns("s")] == [
+        ("k", "TEXT"),
+        ("v", "BIGINT"),
+        ("at", "TIMESTAMP"),
+    ]
+    assert inspector.has_table("q")
+    assert not inspector.has_table("nothing")
+    assert inspector.get_pk_constraint("q")["constrained_columns"] == []
+    assert inspector.get_foreign_keys("q") == []
+    assert inspector.get_indexes("q") == []
+    table = sqlalchemy.Table("s", sqlalchemy.MetaData(), autoload_with=engine)
+    with engine.connect() as connection:
+        chosen = sqlalchemy.select(table.c.k).where(table.c.v > 1).order_by(table.c.at).limit(5)
+        assert connection.execute(chosen).fetchall() == [("b",)]
+        frame = pd.read_sql(sqlalchemy.text("SELECT k, v, at FROM s ORDER BY v"), connection)
+        assert frame["v"].tolist() == [1, 2]
+        assert str(frame["at"].dtype).startswith("datetime64")
+    engine.dispose()
+
+
+def test_the_copy_of_a_home_that_goes_down_ends_its_connections(tmp_path: Path) -> None:
+    with with_rows(tmp_path / "home") as hub:
+        connection = connect(hub, autocommit=True)
+        connection.execute("DECLARE c CURSOR FOR FOLLOW q")
+        failed: list[BaseException] = []
+
+        def wait() -> None:
+            try:
+                connection.execute("SET follow_timeout = '1h'")
+                connection.execute("FETCH c").fetchall()
+                connection.execute("FETCH c").fetchall()
+            except psycopg.Error as error:
+                failed.append(error)
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+    waiting.join(30)
+    assert not waiting.is_alive()
+    assert failed
+    connection.close()

@@ -1,0 +1,89 @@
+"""The reader of tables by itself: what it refuses, how far it reads, and that it can be ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
+from headrace.server.postgres.protocol.problems import Failed
+from headrace.server.postgres.tables import reader as reader_module
+from headrace.server.postgres.tables.reader import TableReader
+from headrace.server.postgres.tables.sources import Source
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[TableReader]:
+    with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as hub:
+        made = TableReader(hub)
+        yield made
+        made.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE x (a INT)",
+        "SELECT 1; SELECT 2",
+        "SET threads = 8",
+        "COPY (SELECT 1) TO 'x'",
+        "PRAGMA version",
+        "",
+    ],
+)
+def test_what_is_not_one_select_is_refused(reader: TableReader, text: str) -> None:
+    with pytest.raises(Failed) as failed:
+        reader.select(text, "UTC")
+    assert failed.value.problem.code == "0A000"
+
+
+def test_no_more_is_read_than_a_statement_needs(reader: TableReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    schema = pa.schema([("i", pa.int64())])
+
+    def batches() -> Iterator[pa.Table]:
+        for number in range(1000):
+            made.append(number)
+            yield pa.table({"i": pa.array([number] * 5000)})
+
+    def found(_: Any, schema_name: str, name: str) -> Source | None:
+        return Source(schema, batches) if (schema_name, name) == ("public", "numbers") else None
+
+    monkeypatch.setattr(reader_module, "table_of", found)
+    rows = reader.select("SELECT i FROM numbers LIMIT 7", "UTC")
+    assert rows.schema == schema
+    first = rows.take(0)
+    assert first is not None
+    assert first.num_rows == 7
+    assert rows.take(0) is None
+    assert len(made) < 100
+    made.clear()
+    rows = reader.select("SELECT i FROM numbers", "UTC")
+    assert rows.take(10) == pa.table({"i": pa.array([0] * 10)})
+    rows.end()
+    assert len(made) < 100
+
+
+def test_closing_ends_what_is_read_in_another_thread(reader: TableReader) -> None:
+    text = "SELECT sum(a.i * b.i) FROM generate_series(1, 1000000) a(i), generate_series(1, 1000000) b(i)"
+    failed: list[Failed] = []
+
+    def read() -> None:
+        try:
+            reader.select(text, "UTC").take(0)
+        except Failed as error:
+            failed.append(error)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    while not reader._using.locked() and reading.is_alive():
+        pass
+    reader.close()
+    reading.join(30)
+    assert [error.problem.code for error in failed] == ["57014"]
