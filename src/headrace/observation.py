@@ -48,6 +48,9 @@ class OperatorObservation:
     pairs: int = 0
     held: int = 0
     """Counts of (window, group) pairs it answered, and of their rows; of all queries of its family with the same progress."""
+    probes: int = 0
+    candidates: int = 0
+    """Of a join: combinations of rows looked up in a side's state, and the rows there compared with them."""
 
     def plus(self, other: OperatorObservation) -> OperatorObservation:
         """The sum of two tasks' measurements."""
@@ -63,6 +66,8 @@ class OperatorObservation:
             self.sparse_groups + other.sparse_groups,
             self.pairs + other.pairs,
             self.held + other.held,
+            self.probes + other.probes,
+            self.candidates + other.candidates,
         )
 
     def __reduce__(self) -> tuple[type, tuple[int, ...]]:
@@ -79,6 +84,8 @@ class OperatorObservation:
             self.sparse_groups,
             self.pairs,
             self.held,
+            self.probes,
+            self.candidates,
         )
 
     @property

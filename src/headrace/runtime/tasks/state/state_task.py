@@ -260,20 +260,17 @@ class StateTask:
 
     def _collect(self, operator: str, step: Step, state_rows: int) -> int:
         """Collect an operator's results and measurements; returns the number of result rows."""
-        results = 0
-        if step.results is not None and step.results.num_rows:
-            before = self.results.get(operator)
-            self.results[operator] = (
-                step.results if before is None else pa.concat_tables([before, step.results])
-            )
+        results = 0 if step.results is None else step.results.num_rows
+        if results:
+            tables = [self.results[operator], step.results] if operator in self.results else [step.results]
+            self.results[operator] = pa.concat_tables(tables)
             self._unordered[operator] = None
-            results = step.results.num_rows
         if step.rejected:
             self.rejected.setdefault(operator, []).extend(step.rejected)
-        rejected, counts = sum(rows.rows for rows in step.rejected), step.emitted_counts
-        seen = OperatorObservation(  # nothing was scanned here
-            0, 0, 0, state_rows, results, rejected, step.open_windows, pairs=counts.pairs, held=counts.rows
-        )
+        counted = (state_rows, results, sum(rows.rows for rows in step.rejected), step.open_windows)
+        emitted, probed = step.emitted_counts, step.probe_counts
+        counts = (0, 0, emitted.pairs, emitted.rows, probed.probes, probed.candidates)
+        seen = OperatorObservation(0, 0, 0, *counted, *counts)  # nothing was scanned here
         self._seen[operator] = self._seen[operator].plus(seen) if operator in self._seen else seen
         return results
 
@@ -283,9 +280,11 @@ class StateTask:
             return operator.latest([sections for run in self._runs if (sections := _own(operator, run))])
 
     def order_results(self) -> None:
-        """Sort new results by instant, as they are written."""
+        """Sort new results by instant, as they are written, but for pairs, which have no order."""
         for query in self._unordered:
             self.result_runs.run_of(query)
+            if self.plan.operators[query].makes_pairs:
+                continue
             try:
                 self.results[query] = by_instant(self.results[query])
             except Exception as failure:  # noqa: BLE001 - of any kind: it is the query's
