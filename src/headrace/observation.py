@@ -165,8 +165,11 @@ class EpochObservation:
 
 
 def _measures(seen: OperatorObservation | WorkObservation | StreamObservation) -> dict[str, Any]:
-    """The fields by name; `asdict` is too slow for thousands."""
-    return {measure: getattr(seen, measure) for measure in seen.__slots__}
+    """The fields by name, those of joins where there is one; `asdict` is too slow for thousands."""
+    measures = {measure: getattr(seen, measure) for measure in seen.__slots__}
+    if not measures.get("probes", 1):
+        del measures["probes"], measures["candidates"]
+    return measures
 
 
 @dataclass(frozen=True, slots=True)

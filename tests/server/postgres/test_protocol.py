@@ -183,6 +183,8 @@ def test_a_table_is_what_the_catalog_has_now(hub: Served) -> None:
             raw.query(f"CREATE QUERY changing AS SELECT {columns} FROM s")
             described = raw.query("SELECT * FROM changing")[0][1]
             assert struct.unpack_from("!h", described)[0] == len(columns.split(","))
+            listed = raw.query("SELECT attname FROM pg_attribute WHERE attrelid = 'changing'::regclass")
+            assert len(rows(listed)) == len(columns.split(","))
             raw.query("DROP QUERY changing")
             missing = error(raw.query("SELECT * FROM changing"))
             assert (missing["C"], missing["M"]) == ("42P01", "Table with name changing does not exist!")
