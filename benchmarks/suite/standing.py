@@ -191,9 +191,7 @@ def standing(rows: int, rounds: int) -> Report:
         )
     idle = {number: median(in_each(rounds, resting, number)) for number in mixed}
     table += [_row("all kinds, idle", number, Cost(spent, 0.0)) for number, spent in idle.items()]
-    ratios.append(
-        Ratio(f"idle epoch, {mixed[-1]:,} of all kinds to 10", idle[mixed[-1]] / idle[10], 2, True)
-    )
+    ratios.append(Ratio(f"idle epoch, {mixed[-1]:,} of all kinds to 10", idle[mixed[-1]] / idle[10], 2, True))
     ten = {number: median(in_each(rounds, beside, number)) for number in mixed}
     for number, spent in ten.items():
         table.append(_row("ten of them busy", number, Cost(spent, spent)))
