@@ -11,10 +11,10 @@ BENCH_STAMP := $(VENV)/.ready-to-measure
 CODE := src tests $(wildcard benchmarks examples)
 WORKERS := 2
 
-.PHONY: help setup setup-dev demo test lint format types imports unit plans golden narrow lock bench soak kills clean
+.PHONY: help setup setup-dev demo test lint format types imports unit plans golden narrow mutants coverage-mutants lock bench soak kills clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 setup: $(RUN_STAMP) ## an environment that can run Headrace
 setup-dev: $(DEV_STAMP) ## an environment that can also test it
@@ -50,6 +50,9 @@ narrow: $(DEV_STAMP) ## the laws and operators once more, with the wide kernels 
 
 mutants: $(DEV_STAMP) ## mistakes put into the lines of a change, and which of them no test notices (ARGS="--base REV --most 60")
 	$(BIN)/python -m tests.mutants $(ARGS)
+
+coverage-mutants: $(DEV_STAMP) ## the same for docs/coverage.md: does the test that a row names die of a mistake in what it speaks about (ARGS="--rows WIN-3")
+	nice $(BIN)/python -m tests.mutants.coverage $(ARGS)
 
 lock: $(DEV_STAMP) ## refresh the exact versions in constraints.txt
 	@.ci/lock

@@ -28,6 +28,9 @@ def test_skewed_sources_are_in_order_each_and_apart_by_their_skew() -> None:
     made = disorder.skewed(ROWS, SECONDS, (0, 20, 45), 3)
     assert all((np.diff(made.at[made.source == source]) >= 0).all() for source in range(3))
     assert 43 <= disorder.measured(made).slack <= 46
+    behind = np.maximum.accumulate(made.at) - made.at
+    for source, skew in enumerate((0, 20, 45)):
+        assert abs(np.median(behind[made.source == source]) - skew) <= 2
 
 
 def test_a_lull_holds_back_what_would_arrive_in_it() -> None:

@@ -23,6 +23,7 @@ from tests.mutants.operators import mutants
         ("x = True", {"False"}),
         ("x = a", set()),
         ("x: Literal[3] = a", set()),
+        ("x = zip(a, strict=True)", set()),
         ("@dataclass(frozen=True)\nclass A: ...", set()),
     ],
 )

@@ -6,22 +6,20 @@ Each mutant runs the tests that import its module, in a copy of the sources. A m
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.mutants.operators import Mutant, mutants
+from tests.mutants.sandbox import ROOT, sandbox
 
-ROOT = Path(__file__).parents[2]
 _HUNK = re.compile(r"^@@ .* \+(\d+)(?:,(\d+))? @@")
 _MOST_TESTS = 6
+_MARKS = "not spark and not soak"
 
 
 def changed_lines(base: str) -> dict[Path, set[int]]:
@@ -53,32 +51,6 @@ def tests_of(module: Path) -> list[str]:
     return [str(path.relative_to(ROOT)) for path in found[:_MOST_TESTS]]
 
 
-def survives(copy: Path, module: Path, mutant: Mutant, tests: list[str], seconds: int) -> bool:
-    """Whether all tests pass with the mistake in place. One that hangs counts as noticed."""
-    original = (copy / module).read_text(encoding="utf-8")
-    (copy / module).write_text(mutant.source, encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "not spark and not soak",
-        *tests,
-    ]
-    environment = {**os.environ, "PYTHONPATH": f"{copy / 'src'}:{copy}", "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        ended = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    finally:
-        (copy / module).write_text(original, encoding="utf-8")
-    return ended.returncode in (0, 5)
-
-
 def chosen(base: str, most: int, seed: int, only: str) -> Iterator[tuple[Path, Mutant]]:
     """At most so many mutants of the change, drawn by a seed."""
     every = [
@@ -105,18 +77,13 @@ def main() -> int:
     )
     given = parser.parse_args()
     noticed, survivors, untested = 0, [], set()
-    with tempfile.TemporaryDirectory(prefix="headrace-mutants-") as folder:
-        copy = Path(folder)
-        for part in ("src", "tests", "docs", "benchmarks"):
-            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("pyproject.toml", "README.md", "Makefile"):
-            shutil.copy(ROOT / name, copy / name)
+    with sandbox() as copy:
         for module, mutant in chosen(given.base, given.most, given.seed, given.only):
             tests = tests_of(module)
             place = f"{module}:{mutant.line}: {mutant.before} → {mutant.after}"
             if not tests:
                 untested.add(module)
-            elif survives(copy, module, mutant, tests, given.seconds):
+            elif copy.fate(module, mutant, tests, given.seconds, _MARKS).how == "survived":
                 survivors.append(place)
                 sys.stdout.write(f"SURVIVED {place}\n")
             else:

@@ -81,8 +81,10 @@ def _changed(node: ast.expr) -> Iterator[str]:
 
 
 def _annotations(tree: ast.AST) -> Iterator[ast.AST]:
-    """Expressions in which a mistake is none: types, and arguments of decorators."""
+    """Expressions in which a mistake is none: types, arguments of decorators, and whether `zip` looks for mistakes."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "strict":
+            yield node.value
         for decorator in getattr(node, "decorator_list", ()):
             yield from ast.walk(decorator)
         for types in (getattr(node, "annotation", None), getattr(node, "returns", None)):

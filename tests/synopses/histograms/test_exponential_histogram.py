@@ -175,6 +175,16 @@ def test_there_are_at_most_as_many_buckets_as_the_theorem_says() -> None:
             assert counted.buckets()[0] <= form(k).most_buckets(int(values.sum()))
 
 
+@pytest.mark.parametrize("k", [1, 2, 5, 10])
+def test_the_bound_on_buckets_is_reached_just_before_a_count_gets_another_level(k: int) -> None:
+    counts = np.arange(1, 3000)
+    most = np.maximum.accumulate(form(k).levels(counts).sum(axis=1))
+    bound = np.array([form(k).most_buckets(int(count)) for count in counts])
+    assert (most <= bound).all()
+    before = form(k).starts()[1:8] - 1
+    assert (most[before - 1] == bound[before - 1]).all()
+
+
 def test_ten_million_elements_at_one_percent_take_less_than_a_thousandth_of_the_window() -> None:
     elements = 10_000_000
     counter = Counting(Histograms.empty(form(100), 1), elements)

@@ -142,6 +142,14 @@ def test_upkeep_lowers_the_variance_or_changes_nothing(held: list[int]) -> None:
     assert same or evened.weights.var() < start.weights.var()
 
 
+def test_upkeep_merges_the_lightest_neighbours_and_cuts_the_heaviest_bucket() -> None:
+    """The third and fourth bucket are the lightest pair; the fifth is cut in halves."""
+    bounds, held = np.array([[0.0, 1, 2, 3, 4, 5, 6]]), np.array([[3.0, 3, 1, 1, 9, 2]])
+    evened = FocusedHistograms(bounds, held).evened()
+    assert evened.bounds.tolist() == [[0, 1, 2, 4, 4.5, 5, 6]]
+    assert evened.weights.tolist() == [[3, 3, 2, 4.5, 4.5, 2]]
+
+
 def spread_by_loops(start: FocusedHistograms, bounds: Doubles, *, printed: bool) -> Doubles:
     """Wholesale, by the text's two loops over old buckets j and new ones k; printed, they pass a bucket that still reaches on."""
     found, old, weights = np.zeros(len(bounds) - 1), start.bounds[0], start.weights[0]

@@ -99,6 +99,15 @@ def test_bitmaps_of_two_streams_together_are_those_of_both() -> None:
     assert (halves[0].merged(halves[1]).last == whole.last).all()
 
 
+def test_an_average_is_off_by_at_most_what_both_of_its_counters_allow() -> None:
+    """100 ± 10 over 10 ± 2 is between 90/12 and 110/8; 10 ± 2 over 1 ± 1 between 8/2 and 12, since there is at least one row."""
+    sums, counts = (np.array([100, 10, 0]), np.array([10, 2, 0])), (np.array([10, 1, 0]), np.array([2, 1, 0]))
+    mean, off = averages(sums, counts)
+    assert mean[:2].tolist() == [10, 10]
+    assert off[:2].tolist() == [110 / 8 - 10, 10 - 8 / 2]
+    assert np.isnan([mean[2], off[2]]).all(), "no rows, no average"
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_counter_of_a_table_and_its_averages_stay_within_their_bounds(family: str) -> None:
     random, length, error = np.random.default_rng(1), 400, Fraction(1, 10)
