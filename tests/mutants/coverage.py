@@ -1,4 +1,4 @@
-"""Mutation testing of docs/coverage.md: does the test that a row names die of a mistake in the code that the row speaks about?
+"""Mutation testing of docs/coverage.md: does the test that a row names fail for a mistake in the code that the row describes?
 
 For each row that says *done*: the tests it names run once, to see which lines they execute; in functions that share words with
 the row, up to `--mutants` mistakes are made, one at a time, until one gives a wrong answer that a named test notices. Only tests
@@ -60,7 +60,7 @@ def parsed() -> argparse.Namespace:
     add("--marks", default="not soak", help="which tests: pytest's -m (default: 'not soak')")
     add("--seed", type=int, default=0, help="which mistakes are drawn in a function (default: 0)")
     add("--quick", action="store_true", help="one mistake that is noticed in any way is enough for a row")
-    add("--more", action="store_true", help="further mistakes in rows of which no wrong answer was noticed")
+    add("--more", action="store_true", help="further mistakes in rows that have not had enough")
     add(
         "--folder",
         type=Path,
@@ -130,9 +130,14 @@ def finding(
     )
     for mistake in islice(mistakes, given.mutants):
         found.tries.append(tried(place, row, mistake, traced, given))
-        if found.tells() or (given.quick and found.noticed):
+        if is_enough(found, given):
             break
     return found
+
+
+def is_enough(found: Finding, given: argparse.Namespace) -> bool:
+    """Whether a row needs no further mistake."""
+    return bool(found.noticed) if given.quick else found.tells()
 
 
 def inputs_of(row: Row) -> str:
@@ -154,7 +159,7 @@ def main() -> int:
         for row in wanted:
             inputs = inputs_of(row)
             before = journal.of(row.name, inputs)
-            if before is None or (given.more and not before.tells()):
+            if before is None or (given.more and not is_enough(before, given)):
                 nothing = Finding(row.name, inputs, [], [], [])
                 files = files_of(row, named, given.files)
                 found = finding(place, traces, row, files, before or nothing, given)

@@ -36,9 +36,9 @@ class Traces:
     def of(self, file: str) -> list[Traced]:
         """The passing tests of a file; none if it did not end in time."""
         kept = self._folder / f"{digest(self._sandbox.root, file)}.json"
-        if not kept.exists():
-            kept.write_text(json.dumps(self._found(file)), encoding="utf-8")
-        found = json.loads(kept.read_text(encoding="utf-8"))
+        found = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else self._found(file)
+        if found:  # else no test ended in time, which may be another machine's load
+            kept.write_text(json.dumps(found), encoding="utf-8")
         return [
             Traced(
                 test, seconds, frozenset((module, line) for module, lines in places.items() for line in lines)

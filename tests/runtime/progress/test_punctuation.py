@@ -166,6 +166,17 @@ def test_a_stream_is_as_far_as_its_slowest_source_once_all_were_seen(tmp_path: P
         assert reached(hub) == 90
 
 
+def test_beside_a_silent_source_the_slowest_of_the_others_counts(tmp_path: Path) -> None:
+    clock = Watch()
+    with stream(tmp_path, "PROGRESS PER (k) EXPECT 3 IDLE TIMEOUT 30 SECONDS", clock=clock) as hub:
+        push(hub, ("a", 1, 1, False), ("b", 1, 2, False), ("c", 1, 2, False))
+        clock.now += 31 * SECOND
+        push(hub, ("b", 1, 30, False), ("c", 1, 20, False))
+        clock.now += SECOND
+        hub.loop.drain()
+        assert reached(hub) == 20
+
+
 def test_a_silent_source_is_left_out_and_comes_back(tmp_path: Path) -> None:
     clock = Watch()
     with stream(tmp_path, "PROGRESS PER (k) EXPECT 2 IDLE TIMEOUT 30 SECONDS", clock=clock) as hub:

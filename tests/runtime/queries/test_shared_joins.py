@@ -220,3 +220,16 @@ def test_explain_counts_what_a_join_looked_up_and_compared(hub: Hub) -> None:
     push(hub, "b", (1, 5, 10), (1, 6, 10), (7, 5, 10), (8, 5, 10))
     hub.catch_up()
     assert "probes, 1 rows compared" in hub.explain("q")
+
+
+def test_rows_are_stored_and_matches_found_once_for_all_queries(hub: Hub) -> None:
+    """Of three queries and of sixty: the shared join stores the same rows, and compares each pair of a key once."""
+    seen = []
+    for count in (3, 60):
+        hub.register_many({f"of{count}_{number}": pairs(5, 6, number) for number in range(count)})
+        push(hub, "a", *((key, 0, 10 * count) for key in range(30)))
+        push(hub, "b", *((key, 1, 10 * count) for key in range(30)))
+        hub.catch_up()
+        last = hub.status()["last_epoch"]["operators"][reads(hub, "of3_2")]
+        seen.append((last["delta_rows"], last["candidates"], last["results"]))
+    assert seen == [(61, 30, 31), (61, 30, 30)]  # with one that marks the beginning

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.server.access import Tokens
 from headrace.store.files.filesystem import LocalStore
-from tests.server.postgres.wire import Raw, connected, error, rows, startup, with_rows
+from tests.server.postgres.wire import Raw, connected, error, rows, startup, until, with_rows
 from tests.server.serving import Served
 
 
@@ -185,6 +185,8 @@ def test_a_table_is_what_the_catalog_has_now(hub: Served) -> None:
             raw.query(f"CREATE QUERY changing AS SELECT {columns} FROM s")
             described = raw.query("SELECT * FROM changing")[0][1]
             assert struct.unpack_from("!h", described)[0] == len(columns.split(","))
+            listed = raw.query("SELECT attname FROM pg_attribute WHERE attrelid = 'changing'::regclass")
+            assert len(rows(listed)) == len(columns.split(","))
             raw.query("DROP QUERY changing")
             missing = error(raw.query("SELECT * FROM changing"))
             assert (missing["C"], missing["M"]) == ("42P01", "Table with name changing does not exist!")
@@ -315,6 +317,13 @@ def test_the_hundred_and_first_connection_is_refused(hub: Served) -> None:
     finally:
         for connection in open_:
             connection.close()
+    until(lambda: _is_admitted(hub))
+
+
+def _is_admitted(hub: Served) -> bool:
+    with socket.create_connection(("127.0.0.1", hub.postgres), timeout=30) as connection:
+        connection.sendall(startup(user="anyone"))
+        return Raw(connection).receive()[0] == b"R"
 
 
 @pytest.fixture(scope="module")

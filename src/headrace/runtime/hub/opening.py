@@ -71,7 +71,7 @@ def open_hub(
         hub = Hub(
             path,
             executor,
-            tasks=tasks or (2 if local else None),
+            tasks=tasks or (1 if local else None),
             synopsis_bytes=synopsis_bytes,
             receivers=receivers,
         )

@@ -14,6 +14,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Tokens
 from headrace.server.following import Publications
 from headrace.server.postgres.connection import Connection
+from headrace.server.postgres.protocol.frames import LARGEST_STARTUP
 from headrace.server.postgres.protocol.problems import Problem
 from headrace.server.postgres.session import Session
 from headrace.server.security.permissions import Limits
@@ -22,7 +23,6 @@ from headrace.server.security.principal import OPEN
 MOST_CONNECTIONS: Final = 100
 _THREADS: Final = 16
 """Statements that run at once; those of other connections wait."""
-_LARGEST_LINE: Final = 1 << 20
 _END_SECONDS: Final = 2.0
 
 
@@ -64,8 +64,6 @@ class Door:
             await self._stop.wait()
         for server in servers:
             server.close()
-        for _, session in self._sessions.values():
-            session.cancel("shutdown")
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -77,6 +75,11 @@ class Door:
         self._tasks.add(task)
         try:
             if len(self._sessions) >= MOST_CONNECTIONS:
+                with suppress(TimeoutError, ConnectionError):
+                    async with asyncio.timeout(
+                        _END_SECONDS
+                    ):  # unread bytes would reset the connection before the error arrives
+                        await reader.read(LARGEST_STARTUP)
                 writer.write(Problem("53300", "sorry, too many clients already").as_error("FATAL"))
                 return
             await self._connected(reader, writer)
