@@ -22,6 +22,7 @@ from benchmarks.suite.default import default
 from benchmarks.suite.epoch import epoch
 from benchmarks.suite.instants import instants
 from benchmarks.suite.invoke import invoke
+from benchmarks.suite.join_core import join_core
 from benchmarks.suite.joins import joins, late_joins, skewed_joins
 from benchmarks.suite.latency import latency
 from benchmarks.suite.many_ranges import many_ranges
@@ -38,6 +39,7 @@ from benchmarks.suite.skew import late_union, skew
 from benchmarks.suite.slack import band, blocks
 from benchmarks.suite.standing import standing
 from benchmarks.suite.startup import startup
+from benchmarks.suite.stream_joins import stream_joins
 from benchmarks.suite.synopses import synopses
 from benchmarks.suite.two_level import two_level
 from benchmarks.suite.updates import updates
@@ -56,7 +58,9 @@ SUITE = {
     "band": band,
     "blocks": blocks,
     "panes": panes,
+    "join-core": join_core,
     "joins": joins,
+    "stream-joins": stream_joins,
     "skewed-joins": skewed_joins,
     "late-joins": late_joins,
     "skew": skew,

@@ -47,6 +47,9 @@ class OperatorObservation:
     pairs: int = 0
     held: int = 0
     """Counts of (window, group) pairs it answered, and of their rows; of all queries of its family with the same progress."""
+    probes: int = 0
+    candidates: int = 0
+    """Of a join: combinations of rows looked up in a side's state, and the rows there compared with them."""
 
     def plus(self, other: OperatorObservation) -> OperatorObservation:
         """The sum of two tasks' measurements."""
@@ -62,6 +65,8 @@ class OperatorObservation:
             self.sparse_groups + other.sparse_groups,
             self.pairs + other.pairs,
             self.held + other.held,
+            self.probes + other.probes,
+            self.candidates + other.candidates,
         )
 
     def __reduce__(self) -> tuple[type, tuple[int, ...]]:
@@ -78,6 +83,8 @@ class OperatorObservation:
             self.sparse_groups,
             self.pairs,
             self.held,
+            self.probes,
+            self.candidates,
         )
 
     @property
@@ -149,8 +156,11 @@ class EpochObservation:
 
 
 def _measures(seen: OperatorObservation | WorkObservation) -> dict[str, int]:
-    """The fields by name; `asdict` is too slow for thousands."""
-    return {measure: getattr(seen, measure) for measure in seen.__slots__}
+    """The fields by name, those of joins where there is one; `asdict` is too slow for thousands."""
+    measures = {measure: getattr(seen, measure) for measure in seen.__slots__}
+    if not measures.get("probes", 1):
+        del measures["probes"], measures["candidates"]
+    return measures
 
 
 @dataclass(frozen=True, slots=True)

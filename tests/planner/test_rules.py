@@ -9,7 +9,7 @@ import pytest
 from headrace.algebra.query import Emit
 from headrace.errors import UnsupportedQuery
 from headrace.language.binder.query_binder import bind_query
-from headrace.planner.joins.stream_joins import JOINS
+from headrace.planner.joins.join_stage import JOINS
 from headrace.planner.lowering.lower import LOWERINGS, RULES, lower
 from headrace.planner.rules import always
 from tests.language.catalog import Catalog

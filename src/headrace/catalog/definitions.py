@@ -170,6 +170,8 @@ class QueryDefinition:
     max_windows_per_row: int | None = None
     failure: str | None = None
     """The reason, if it was suspended after it failed: it is paused until it is resumed."""
+    join: str = ""
+    """The shared join whose combinations it reads, chosen when it was registered; empty if it has its own."""
 
     def healed(self) -> QueryDefinition:
         """The query as it was before it failed."""

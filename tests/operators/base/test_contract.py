@@ -169,6 +169,7 @@ ITS_OWN = {
         "family_deltas",
         "extent",
         "own_slot",
+        "join_signature",
         "over_panes",
         "on_request",
         "routing_steps",

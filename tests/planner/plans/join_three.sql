@@ -1,4 +1,4 @@
--- A third stream is joined with the pairs of the first two.
+-- Three streams with one key are joined by one operator.
 CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
 CREATE STREAM b (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
 

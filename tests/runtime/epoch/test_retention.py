@@ -5,17 +5,19 @@ from __future__ import annotations
 import datetime as dt
 import json
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import HeadraceError
-from headrace.runtime.epoch.retention import EVERY
+from headrace.errors import HeadraceError, StoreError
+from headrace.runtime.epoch.retention import EVERY, RetentionPass
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.introspection.epoch_log import EpochLog
@@ -347,3 +349,81 @@ def test_the_log_of_epochs_is_two_files_of_bounded_size(tmp_path: Path) -> None:
     lines = [json.loads(line)["epoch"] for file in files for line in file.read_text().splitlines()]
     assert lines == list(range(200 - len(lines), 200))
     assert all(file.stat().st_size < 1100 for file in files)
+
+
+RELATION = "CREATE QUERY rows OPTIONS (retain '3 MINUTES') AS SELECT v FROM s [RANGE UNBOUNDED]"
+
+
+def test_a_pass_reads_what_has_expired_since_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Changes of a relation wait until there are as many as net rows; those that wait are not read again."""
+    read: list[int] = []
+    is_needed = RetentionPass._is_needed
+
+    def counted(self: RetentionPass, *args: Any) -> bool:
+        read[-1] += 1
+        return is_needed(self, *args)
+
+    monkeypatch.setattr(RetentionPass, "_is_needed", counted)
+    with prepared(tmp_path / "home") as hub:
+        hub.execute(RELATION)
+        for minute in range(0, 320, EVERY):
+            read.append(0)
+            minutes(hub, range(minute, minute + EVERY))
+        net_rows = hub.home.latest().facts["sums"]
+        assert sum(rows for _, rows in net_rows.values()) >= 128
+        assert max(read[4:]) <= EVERY + 2, read
+        assert hub.query("rows").invoke().num_rows == 320
+
+
+def test_what_a_failed_epoch_emitted_is_not_taken_for_what_its_repetition_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time leaps, so that results expire in the epoch that emits them; its files are others when it runs again."""
+    with prepared(tmp_path / "home") as hub:
+        hub.execute(
+            "CREATE QUERY n OPTIONS (retain '3 MINUTES') AS SELECT v, COUNT(*) AS n FROM s [RANGE 2 MINUTES] WHERE v <> 1000 GROUP BY v"
+        )
+        engine, minute = hub.loop.engine, 0
+        while engine.published.epoch % EVERY != EVERY - 1:
+            minutes(hub, range(minute, minute + 1))
+            minute += 1
+        hub.push("s", [{"at": START + dt.timedelta(minutes=1000), "v": 1000}])
+        with monkeypatch.context() as broken:
+            broken.setattr(hub.home.manifests, "publish", refuse)
+            with pytest.raises(StoreError, match="no room"):
+                hub.loop.step()
+        engine.housekeeping.grace = -1
+        engine.collect()
+        minutes(hub, range(1001, 1001 + 12 * EVERY))
+        assert hub.home.latest().facts["sums"]
+        assert sorted(row["v"] for row in hub.query("n").invoke().to_pylist()) == [1094, 1095, 1096]
+        assert faults_once_tidy(hub) == []
+
+
+def refuse(*_: Any) -> None:
+    raise StoreError("no room")
+
+
+def test_results_wait_for_a_paused_reader_also_when_a_sink_has_them(tmp_path: Path) -> None:
+    delivered: list[int] = []
+    with prepared(tmp_path / "home") as hub:
+        hub.execute(
+            f"CREATE QUERY counts OPTIONS (retain '2 MINUTES') AS {COUNT};"
+            "CREATE QUERY over AS SELECT SUM(n) AS n FROM counts [RANGE 10 MINUTES SLIDE 10 MINUTES]; PAUSE QUERY over"
+        )
+        hub.sink("counts", lambda _, table: delivered.append(table.num_rows), name="all")
+        for minute in range(60):
+            minutes(hub, range(minute, minute + 1))
+            wait_until(lambda: sum(delivered) >= minute - 1)  # noqa: B023
+        hub.execute("RESUME QUERY over")
+        hub.catch_up()
+        assert [row["n"] for row in hub.query("over").history().to_pylist()] == [10] * 5
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

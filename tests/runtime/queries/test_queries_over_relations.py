@@ -126,8 +126,8 @@ def test_explain_says_whose_relation_is_read(tmp_path: Path, hub: Hub) -> None:
     assert "emits insertions and retractions at each instant, for the query that reads it" in over
     assert "read changes of a relation that over reads" in over
     assert "RelationJoin: pairs where (x.k = y.k)" in met
-    assert "left: a row follows its changelog and is added to the relation" in met
-    assert "right: a row is valid for 1 MINUTE and is added to the relation" in met
+    assert "x: a row follows its changelog and is added to the relation" in met
+    assert "y: a row is valid for 1 MINUTE and is added to the relation" in met
     assert "read pairs of met" in met
     assert "read x and y of met together" in met
 

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.archive import runs
 from headrace.archive.runs import RunWriter
-from headrace.runtime.tasks.scan.archive_writer import Archiving, Behind
+from headrace.runtime.tasks.scan.archive_writer import Archiving, Background
 from headrace.store.files.filesystem import LocalStore
 
 
@@ -92,22 +92,22 @@ def test_a_run_that_cannot_be_written_fails_the_task(
         archive()
 
 
-def test_a_thread_that_is_behind_holds_up_who_gives_it_more() -> None:
+def test_a_thread_with_enough_to_do_makes_who_gives_it_more_wait() -> None:
     started, go_on, done = threading.Event(), threading.Event(), []
 
     def slow() -> None:
         started.set()
         go_on.wait(30)
 
-    behind = Behind("slow", most=1)
-    behind.do(slow)
+    background = Background("slow", most=1)
+    background.do(slow)
     started.wait(30)
-    behind.do(lambda: done.append(1))  # waits
-    giver = threading.Thread(target=lambda: behind.do(lambda: done.append(2)))
+    background.do(lambda: done.append(1))  # waits
+    giver = threading.Thread(target=lambda: background.do(lambda: done.append(2)))
     giver.start()
     giver.join(0.2)
     assert giver.is_alive(), "the third thing is taken although two are not done"
     go_on.set()
     giver.join(30)
-    behind.finish()
+    background.finish()
     assert done == [1, 2]

@@ -244,22 +244,26 @@ def test_sqlalchemy_lists_tables_and_columns_and_pandas_reads_them(hub: Served) 
     engine.dispose()
 
 
-def test_the_copy_of_a_home_that_goes_down_ends_its_connections(tmp_path: Path) -> None:
+LONG = "SELECT sum(a.i * b.i) FROM generate_series(1, 1000000) a(i), generate_series(1, 1000000) b(i)"
+
+
+@pytest.mark.parametrize(
+    "text", [LONG, "SET follow_timeout = '1h'; DECLARE c CURSOR FOR FOLLOW q; FETCH c; FETCH c"]
+)
+def test_a_hub_that_ends_does_not_wait_for_its_connections(tmp_path: Path, text: str) -> None:
     with with_rows(tmp_path / "home") as hub:
         connection = connect(hub, autocommit=True)
-        connection.execute("DECLARE c CURSOR FOR FOLLOW q")
         failed: list[BaseException] = []
 
         def wait() -> None:
             try:
-                connection.execute("SET follow_timeout = '1h'")
-                connection.execute("FETCH c").fetchall()
-                connection.execute("FETCH c").fetchall()
+                connection.execute(text)
             except psycopg.Error as error:
                 failed.append(error)
 
         waiting = threading.Thread(target=wait)
         waiting.start()
+        until(lambda: connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.ACTIVE)
     waiting.join(30)
     assert not waiting.is_alive()
     assert failed

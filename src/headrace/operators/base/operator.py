@@ -97,6 +97,21 @@ NOTHING_EMITTED: Final = EmittedCounts()
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeCounts:
+    """What a join did: combinations of rows looked up in the state of a side, and the rows there compared with them."""
+
+    probes: int = 0
+    candidates: int = 0
+
+    def plus(self, probes: int, candidates: int) -> ProbeCounts:
+        """The sums of both."""
+        return ProbeCounts(self.probes + probes, self.candidates + candidates)
+
+
+NO_PROBES: Final = ProbeCounts()
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """What `advance` returns: sections to append to the state, results, and measurements.
 
@@ -111,6 +126,7 @@ class Step:
     revised_windows: Windows = ()
     """Windows that were emitted before and that `results` revises because of a late row."""
     emitted_counts: EmittedCounts = NOTHING_EMITTED
+    probe_counts: ProbeCounts = NO_PROBES
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +258,11 @@ class BaseOperator(StateOwner):
         return False
 
     # Sharing
+
+    @property
+    def join_signature(self) -> str:
+        """Equal for joins whose combinations other queries could read in common; empty if there are none."""
+        return ""
 
     @property
     def over_panes(self) -> PaneAggregate | None:

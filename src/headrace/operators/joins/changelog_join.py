@@ -25,16 +25,15 @@ from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints, flat, group, ints
 from headrace.operators.base.operator import AT, SLOT, Advance, Sections, Step
 from headrace.operators.joins.join_side import (
+    JoinOperator,
     JoinSpec,
     Side,
-    TwoSided,
-    arrived,
-    encounters,
     failed_pairs,
     join_lines,
     passing,
     slots_and_hashes,
 )
+from headrace.operators.joins.stems import taken
 from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import HASH, in_order, of_one_hash
 from headrace.time import BEGINNING, FOREVER
@@ -45,7 +44,7 @@ _REASON: Final = "__reason"
 
 
 @dataclass(frozen=True, slots=True)
-class RelationJoin(TwoSided):
+class RelationJoin(JoinOperator):
     """Pairs of rows of two sides, as changes."""
 
     spec: JoinSpec
@@ -75,10 +74,10 @@ class RelationJoin(TwoSided):
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit the pairs of new changes with stored ones and with each other."""
-        new_changes = arrived(deltas)
+        new_changes = self.arrived(deltas)
         tables: list[pa.Table] = []
         failing: list[pa.Table] = []
-        for left, right in encounters(runs, new_changes, _Changes.of):
+        for left, right in self._encounters(runs, new_changes):
             for left_rows, right_rows in _matches(left, right):
                 table, failed = self._changed_pairs(left, right, left_rows, right_rows)
                 tables += [table] if table.num_rows else []
@@ -88,13 +87,30 @@ class RelationJoin(TwoSided):
         changelog += self.began(runs, deltas, state)
         return Step(state, pa.concat_tables(changelog) if changelog else None, _failed(failing))
 
+    def _encounters(
+        self, runs: Sequence[Sections], new_changes: Sequence[pa.Table | None]
+    ) -> Iterator[tuple[_Changes, _Changes]]:
+        """(left, right) changes not joined yet: at least one of the two is new."""
+        left, right = (None if table is None else _Changes.of(table) for table in new_changes)
+        for run in runs:
+            if left is not None and self.sections[1] in run:
+                yield left, _Changes.of(run[self.sections[1]])
+            if right is not None and self.sections[0] in run:
+                yield _Changes.of(run[self.sections[0]]), right
+        if left is not None and right is not None:
+            yield left, right
+
     def _changed_pairs(
         self, left: _Changes, right: _Changes, left_rows: Ints, right_rows: Ints
     ) -> tuple[pa.Table, pa.Table | None]:
         """Pairs of changes: the shown columns, instant and multiplicity; and pairs on which the condition failed."""
         at = np.maximum(left.at[left_rows], right.at[right_rows])
         weight = left.weight[left_rows] * right.weight[right_rows]
-        rows = self.both(left.table, right.table, left_rows, right_rows)
+        left_side, right_side = self.spec.sides
+        rows = {
+            **taken(left.table, left_side.stored.names, left_rows),
+            **taken(right.table, right_side.stored.names, right_rows),
+        }
         keep, bad, reasons = passing(self.spec.condition, rows, len(at))
         names = self.spec.shown.names[:-1]
         shown = [*(rows[name] for name in names), pa.array(at), pa.array(weight)]
@@ -125,7 +141,8 @@ class RelationJoin(TwoSided):
         if not done.any():
             return rows
         settled = rows.filter(pa.array(done))
-        held, weight = _net(settled, self.spec.sides[index].stored.names, ints(settled, _WEIGHT))
+        kinds = (HASH, *self.spec.sides[index].stored.names)  # the key may be in the hash alone
+        held, weight = _net(settled, kinds, ints(settled, _WEIGHT))
         for name, values in ((TIME, np.full(held.num_rows, BEGINNING)), (_WEIGHT, weight)):
             held = held.set_column(held.column_names.index(name), name, pa.array(values))
         return in_order([held, rows.filter(pa.array(~done))])

@@ -1,13 +1,13 @@
-"""Common parts of both joins: the rows that a side stores, the keys by which rows are joined, and the first row's instant.
+"""Common parts of all joins: the rows that a side stores, the keys by which rows are joined, and the first row's instant.
 
 Each join defines what it stores of a row, and for how long: see `window_join` and `changelog_join`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,13 @@ from headrace.operators.scalar import Evaluation
 from headrace.schema import Schema, to_arrow
 from headrace.time import FOREVER, Duration, Instant, render_duration
 
-SIDES: Final = ("left", "right")
+_SECTIONS: Final = ("left", "right")
 FIRST: Final = "first"
-_Rows = TypeVar("_Rows")
+
+
+def section_of(side: int) -> str:
+    """The section with the rows of a side."""
+    return _SECTIONS[side] if side < len(_SECTIONS) else f"side{side}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,8 @@ class Side:
     """One side of a join: the numbers of its streams among the inputs, and what is stored of their rows.
 
     `lookback`: how long a row holds, None without end; or `ends`, the column of its last instant. `longest`: no row
-    holds longer. `changes`: instead, the column with the sign of each row: insertion or retraction.
+    holds longer. `changes`: instead, the column with the sign of each row: insertion or retraction. `name`: what the query
+    calls it.
     """
 
     inputs: tuple[int, ...]
@@ -47,6 +52,7 @@ class Side:
     ends: str | None = None
     longest: Duration | None = None
     changes: str | None = None
+    name: str = ""
 
     @property
     def reads(self) -> frozenset[str]:
@@ -80,26 +86,28 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class JoinSpec:
-    """Pairs of rows of two sides for which `condition` is true; `shown` are their columns, the last is added by the join.
+    """Combinations of a row of each side on which `condition` is true; `shown` are their columns, the last is added by the join.
 
     `slot` is where rows without a key are joined. `emits_first`: emit a row without a pair, whose last column is NULL,
-    at the instant of the first row of all. `rule` chose the operator.
+    at the instant of the first row of all. `rule` chose the operator. `signature`: the graph of the join, if other queries may
+    share it.
     """
 
     id: str
     query: str
     stream: str
-    sides: tuple[Side, Side]
+    sides: tuple[Side, ...]
     condition: Expression | None
     shown: Schema
     slot: int
     emits_first: bool = False
     relations: tuple[str, ...] = ()
     rule: str = ""
+    signature: str = ""
 
 
-class TwoSided(BaseOperator):
-    """A join of two sides; subclasses define what is stored of a row and which pairs it makes."""
+class JoinOperator(BaseOperator):
+    """A join of sides; subclasses define what is stored of a row and which combinations of rows it makes."""
 
     __slots__ = ()
     spec: JoinSpec
@@ -122,7 +130,12 @@ class TwoSided(BaseOperator):
     @property
     def columns(self) -> frozenset[str]:
         """The columns it reads, by their names in the union."""
-        return self.spec.sides[0].reads | self.spec.sides[1].reads
+        return frozenset().union(*(side.reads for side in self.spec.sides))
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """The sections of its state with rows, by side."""
+        return tuple(map(section_of, range(len(self.spec.sides))))
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -139,9 +152,22 @@ class TwoSided(BaseOperator):
         """Pairs are all it makes."""
         return True
 
+    @property
+    def join_signature(self) -> str:
+        """The graph of the join, if it may be shared."""
+        return self.spec.signature
+
     def scanner(self, relations: Mapping[str, pa.Table]) -> JoinScanner:  # noqa: ARG002
-        """Stores the rows of both sides, with the hashes of their keys."""
+        """Stores the rows of all sides, with the hashes of their keys."""
         return JoinScanner(self)
+
+    def arrived(self, deltas: Sequence[Sections]) -> list[pa.Table | None]:
+        """The new rows of each side, in order; None if there are none."""
+        by_side = (
+            [delta[side] for delta in deltas if side in delta and delta[side].num_rows]
+            for side in self.sections
+        )
+        return [in_order(tables) if tables else None for tables in by_side]
 
     def can_match(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:  # noqa: ARG002
         """The rows of a side that can be in a pair."""
@@ -152,23 +178,15 @@ class TwoSided(BaseOperator):
         raise NotImplementedError
 
     def needed(self, rows: pa.Table, index: int, advance: Advance) -> pa.Table:
-        """The state rows of a side, in order, that rows of the other side may still be joined with."""
+        """The state rows of a side, in order, that rows of other sides may still be joined with."""
         raise NotImplementedError
 
     def new_state(self, new_rows: Sequence[pa.Table | None], advance: Advance) -> dict[str, pa.Table]:
         """The sections of new state rows, by side."""
         return {
             side: needed
-            for index, (side, new) in enumerate(zip(SIDES, new_rows, strict=True))
+            for index, (side, new) in enumerate(zip(self.sections, new_rows, strict=True))
             if new is not None and (needed := self.needed(new, index, advance)).num_rows
-        }
-
-    def both(self, left: pa.Table, right: pa.Table, left_rows: Ints, right_rows: Ints) -> dict[str, pa.Array]:
-        """The columns of pairs of rows."""
-        left_side, right_side = self.spec.sides
-        return {
-            **taken(left, left_side.stored.names, left_rows),
-            **taken(right, right_side.stored.names, right_rows),
         }
 
     def pairs(self, rows: Mapping[str, pa.Array], at: Ints, last: pa.Array) -> pa.Table:
@@ -206,32 +224,39 @@ class TwoSided(BaseOperator):
         """One sorted table of what is still needed; or of the first row's instant."""
         if section == FIRST:
             return beginning(earliest(tables), self.spec.slot)
-        return self.needed(in_order(tables), SIDES.index(section), advance)
+        stored = frozenset(tables[0].column_names).intersection(*(table.column_names for table in tables))
+        names = [name for name in tables[0].column_names if name in stored]  # earlier versions stored more
+        rows = in_order([table.select(names) for table in tables])
+        return self.needed(rows, self.sections.index(section), advance)
 
 
-def join_lines(operator: TwoSided, *, changes: bool) -> Iterator[str]:
+def join_lines(operator: JoinOperator, *, changes: bool) -> Iterator[str]:
     """The join condition, the key by which rows are joined, and how long they are stored; `changes`: the inputs are
     changelogs.
     """
     spec, on = operator.spec, operator.spec.condition
     yield f"{type(operator).__name__}: pairs where {'rows hold together' if on is None else show(on)}"
-    keys = spec.sides[0].keys
-    by = ", ".join(show(key) for key in keys) if keys else "nothing: all rows are in one slot"
-    what = "changes" if changes else "rows"
-    yield f"  {what} are joined by {by}; new {what} search the other side's sorted runs"
+    keys = [" = ".join(map(show, same)) for same in zip(*(side.keys for side in spec.sides), strict=True)]
+    by = " and ".join(keys) if keys else "nothing: all rows are in one slot"
+    what, many = "changes" if changes else "rows", len(spec.sides) > 2
+    searched = "each other side, the smallest first" if many else "the other side"
+    yield f"  {what} are joined by {by}; new {what} search the sorted runs of {searched}"
     until = "is added to the relation once" if changes else "is stored until"
-    for name, side in zip(("left", "right"), spec.sides, strict=True):
+    passed = "the punctuations of all others have" if many else "the other side's punctuation has"
+    for side in spec.sides:
         condition = f", only where {show(side.filters[0].predicate)}" if side.filters else ""
-        yield f"  {name}: a row {side.reach_in_words} and {until} the other side's punctuation has passed that{condition}"
+        yield f"  {side.name}: a row {side.reach_in_words} and {until} {passed} passed that{condition}"
 
 
 @dataclass(slots=True)
 class JoinScanner:
-    """The scan half: both sides' rows with key hash, time and end, routed by key."""
+    """The scan half: the rows of all sides with key hash, time and end, routed by key."""
 
-    operator: TwoSided
+    operator: JoinOperator
     pipelines: tuple[RowPipeline, ...] = field(init=False)
-    tables: tuple[list[pa.Table], list[pa.Table]] = field(default_factory=lambda: ([], []))
+    tables: tuple[list[pa.Table], ...] = field(init=False)
+    side_of: Mapping[int, int] = field(init=False)
+    """The side of each input."""
     first: Instant = FOREVER
     rows_in: int = 0
     rows_kept: int = 0
@@ -239,13 +264,16 @@ class JoinScanner:
     """Positions of retracted rows."""
 
     def __post_init__(self) -> None:
-        self.pipelines = tuple(RowPipeline.of(side.filters, {}) for side in self.operator.spec.sides)
+        sides = self.operator.spec.sides
+        self.pipelines = tuple(RowPipeline.of(side.filters, {}) for side in sides)
+        self.tables = tuple([] for _ in sides)
+        self.side_of = {number: index for index, side in enumerate(sides) for number in side.inputs}
 
     def add(self, batch: Batch) -> None:
         """Add a batch of one of the streams."""
         if not batch.rows:
             return
-        index = int(input_number(batch) not in self.operator.spec.sides[0].inputs)
+        index = self.side_of[input_number(batch)]
         side, pipeline = self.operator.spec.sides[index], self.pipelines[index]
         self.rows_in += batch.rows
         if side.changes is not None:
@@ -253,7 +281,8 @@ class JoinScanner:
         batch = pipeline.apply(self._noting_first(batch, side))
         batch, keys = pipeline.evaluate(batch, side.keys)
         keep = usable(keys, batch.rows) & self.operator.can_match(batch, side)
-        batch, keys = batch.where(keep), [flat(key).filter(pa.array(keep)) for key in keys]
+        if not keep.all():
+            batch, keys = batch.where(keep), [flat(key).filter(pa.array(keep)) for key in keys]
         if batch.rows:
             self.rows_kept += batch.rows
             self.tables[index].append(self.operator.at_rest(batch, keys, side))
@@ -271,34 +300,13 @@ class JoinScanner:
 
     def finish(self) -> Scanned:
         """The deltas: a section for each side."""
-        deltas = {
-            side: pa.concat_tables(tables) for side, tables in zip(SIDES, self.tables, strict=True) if tables
-        }
+        sections = zip(self.operator.sections, self.tables, strict=True)
+        deltas = {section: pa.concat_tables(tables) for section, tables in sections if tables}
         if self.operator.spec.emits_first and self.first != FOREVER:
             deltas[FIRST] = beginning(self.first, self.operator.spec.slot)
         failures = [failure for pipeline in self.pipelines for failure in pipeline.rejected]
         rejected = insertion_failures(failures, self.retractions)
         return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
-
-
-def arrived(deltas: Sequence[Sections]) -> list[pa.Table | None]:
-    """The new rows of each side, in order; None if there are none."""
-    by_side = ([delta[side] for delta in deltas if side in delta] for side in SIDES)
-    return [in_order(tables) if tables else None for tables in by_side]
-
-
-def encounters(
-    runs: Sequence[Sections], new_rows: Sequence[pa.Table | None], load: Callable[[pa.Table], _Rows]
-) -> Iterator[tuple[_Rows, _Rows]]:
-    """(left, right) tables not joined yet: at least one of the two is new."""
-    left, right = (None if table is None else load(table) for table in new_rows)
-    for run in runs:
-        if left is not None and SIDES[1] in run:
-            yield left, load(run[SIDES[1]])
-        if right is not None and SIDES[0] in run:
-            yield load(run[SIDES[0]]), right
-    if left is not None and right is not None:
-        yield left, right
 
 
 def slots_and_hashes(keys: Sequence[pa.Array], rows: int, slot: int) -> tuple[npt.NDArray[np.int16], Ints]:
@@ -327,12 +335,6 @@ def passing(
 def failed_pairs(at: Ints, reasons: tuple[str, ...]) -> Rejected:
     """Pairs on which a condition failed: result rows, which have no position in a stream."""
     return Rejected(at, np.full(len(at), -1), reasons)
-
-
-def taken(table: pa.Table, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:
-    """Some rows of a table, column by column."""
-    picked = pa.array(rows)
-    return {name: flat(table.column(name)).take(picked) for name in names}
 
 
 def began_earlier(

@@ -1,18 +1,22 @@
-"""Join of two streams under windows: pairs, and the last instant at which each holds.
+"""Join of any number of streams under windows: combinations of rows, and the last instant at which each holds.
 
-A row holds from its time t to t + RANGE, a pair while both of its rows do: from `at`, the later of the two times, to
-`until`, the earlier of the two ends. That is the relation of CQL at every instant. With sliding windows, a pair is in
-the windows that end in (at, until], so a pair without a window end in that interval is dropped. A pair is emitted once,
-when its second row arrives, whatever the order in which the streams arrive; readers do not need pairs in order.
-State: each side's rows in runs sorted by (key hash, time). New rows search the other side's runs: the cost follows the
-new rows and the pairs they make. A row is stored while the *other* stream may still bring a row to join it with; a row
-already below the other stream's punctuation is never stored.
-Source: Li 2008, chapter 7 (OA-Join, Figures 7-1 and 7-2); each side's RANGE is the lifetime of its own rows.
+A row holds from its time t to t + RANGE, a combination while all of its rows do: from `at`, the latest of the times, to
+`until`, the earliest of the ends. That is the relation of CQL at every instant. With sliding windows, a combination is in
+the windows that end in (at, until], so one without a window end in that interval is dropped. A combination is emitted
+once, when its last row arrives, whatever the order in which the streams arrive; readers do not need them in order.
+
+New rows of a side search the SteMs of the others (`stems`), in an order of its own: those of the sides before it with the
+rows of this epoch, those of the sides after it without. So each combination is found from exactly one of its rows, the
+one of the last side that has a new row in it, and the order in which SteMs are probed changes the cost, never the answer.
+A row is stored while any *other* stream may still bring a row to join it with; a row already below the punctuation of all
+others is never stored.
+Sources: Viglas, Naughton, Burger 2003 (MJoin); Li 2008, chapter 7 (OA-Join, Figures 7-1 and 7-2), of which two sides are
+the smallest case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,26 +24,29 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.algebra.expressions.expression import columns_of
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints, flat
-from headrace.operators.base.operator import SLOT, Advance, Sections, Step
+from headrace.operators.base.operator import SLOT, Advance, ProbeCounts, Sections, Step
 from headrace.operators.joins.join_side import (
+    JoinOperator,
     JoinSpec,
     Side,
-    TwoSided,
-    arrived,
-    encounters,
     failed_pairs,
     join_lines,
     passing,
     slots_and_hashes,
 )
+from headrace.operators.joins.stems import Combinations, Probing, Stem
 from headrace.operators.rows.row_state import TIME
-from headrace.operators.rows.sorted_rows import END, HASH, Sorted, overlapping_pairs
+from headrace.operators.rows.sorted_rows import END, HASH, Sorted
 from headrace.time import Duration, Instant
 
 UNTIL: Final = "until"
-"""The column of a pair's last instant; NULL in a row that only marks when a stream began."""
+"""The column of a combination's last instant; NULL in a row that only marks when a stream began."""
+AGE: Final = "age"
+"""With its side's number, the column of the age of a row at the instant of its combination, which is `AT_INSTANT`."""
+AT_INSTANT: Final = "at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,81 +63,112 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowJoin(TwoSided):
-    """Pairs of rows of two sides, with `until`; with `grid` the windows slide."""
+class WindowJoin(JoinOperator):
+    """Combinations of a row of each side, with `until`; with `grid` the windows slide.
+
+    `orders`: for each side the others, in the order in which its new rows probe them; empty: the smallest SteM first.
+    `shows_ages`: in place of `until` with the age of each row, for readers with windows of their own.
+    """
 
     spec: JoinSpec
     grid: Grid | None = None
+    orders: tuple[tuple[int, ...], ...] = ()
+    shows_ages: bool = False
 
     def display(self) -> Iterator[str]:
         """The join condition, the key by which rows are joined, and how long they are stored."""
         return join_lines(self, changes=False)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Emit the pairs of new rows with stored ones and with each other."""
-        new_rows = arrived(deltas)
+        """Emit the combinations of new rows with stored ones and with each other."""
+        new_rows = self.arrived(deltas)
+        new, stems = list[Sorted | None](), dict[int, Stem]()
+        for index, (side, section) in enumerate(zip(self.spec.sides, self.sections, strict=True)):
+            stored = (run[section] for run in runs if section in run)
+            pieces = tuple(Sorted.of(rows, side.lookback) for rows in stored if rows.num_rows)
+            stems[index] = Stem(pieces, side.longest)
+            arrived = new_rows[index]
+            new.append(None if arrived is None else Sorted.of(arrived, side.lookback))
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
-        for left, right in encounters(runs, new_rows, Sorted.of):
-            pairs = self._pairs(left, right)
-            tables += [table for table, _ in pairs if table.num_rows]
-            rejected += [failed for _, failed in pairs if failed is not None]
+        counts = ProbeCounts()
+        for index, rows in enumerate(new):
+            if rows is None:
+                continue
+            probing = Probing(stems, self._hold_together)
+            probed = {**stems, index: Stem((rows,), None)}
+            for found in probing.combinations(rows, index, self._order(index, stems)):
+                table, failed = self._emitted(found, probed)
+                tables += [table] if table.num_rows else []
+                rejected += [] if failed is None else [failed]
+            counts = counts.plus(probing.probes, probing.candidates)
+            stems[index] = Stem((*stems[index].pieces, rows), stems[index].longest)
         state = self.new_state(new_rows, advance)
         tables += self.began(runs, deltas, state)
-        return Step(state, pa.concat_tables(tables) if tables else None, tuple(rejected))
+        results = pa.concat_tables(tables) if tables else None
+        return Step(state, results, tuple(rejected), probe_counts=counts)
 
-    def _pairs(self, left: Sorted, right: Sorted) -> list[tuple[pa.Table, Rejected | None]]:
-        """The pairs of two tables; the smaller one searches the larger."""
-        if left.rows <= right.rows:
-            return [
-                self._joined(left, right, *rows)
-                for rows in overlapping_pairs(left, right, self.spec.sides[1].longest)
-            ]
-        return [
-            self._joined(left, right, left_rows, right_rows)
-            for right_rows, left_rows in overlapping_pairs(right, left, self.spec.sides[0].longest)
-        ]
+    def _order(self, side: int, stems: Mapping[int, Stem]) -> Sequence[int]:
+        """The SteMs that new rows of a side probe, in order."""
+        if self.orders:
+            return self.orders[side]
+        return sorted((other for other in stems if other != side), key=lambda other: stems[other].rows)
 
-    def _joined(
-        self, left: Sorted, right: Sorted, left_rows: Ints, right_rows: Ints
-    ) -> tuple[pa.Table, Rejected | None]:
-        at = np.maximum(left.at[left_rows], right.at[right_rows])
-        until = np.minimum(left.until[left_rows], right.until[right_rows])
-        if self.grid is not None:
-            shared = self.grid.last_end(until) > at
-            left_rows, right_rows, at, until = (
-                left_rows[shared],
-                right_rows[shared],
-                at[shared],
-                until[shared],
-            )
-        rows = self.both(left.table, right.table, left_rows, right_rows)
-        keep, bad, reasons = passing(self.spec.condition, rows, len(at))
-        failed = failed_pairs(at[bad], reasons) if reasons else None
-        if not keep.all():
-            rows = {name: column.filter(pa.array(keep)) for name, column in rows.items()}
-            at, until = at[keep], until[keep]
-        return self.pairs(rows, at, pa.array(until)), failed
+    def _hold_together(self, at: Ints, until: Ints) -> npt.NDArray[np.bool_]:
+        """With sliding windows, whether a window ends in (at, until]."""
+        if self.grid is None:
+            return np.ones(len(at), bool)
+        ends_in: npt.NDArray[np.bool_] = self.grid.last_end(until) > at
+        return ends_in
+
+    def _emitted(self, found: Combinations, stems: Mapping[int, Stem]) -> tuple[pa.Table, Rejected | None]:
+        """The combinations on which the condition is true, as result rows; columns that it does not read are taken last."""
+        condition, failed = self.spec.condition, None
+        tested: dict[str, pa.Array] = {}
+        if condition is not None:
+            tested = self._taken(found, stems, columns_of(condition))
+            keep, bad, reasons = passing(condition, tested, found.count)
+            failed = failed_pairs(found.at[bad], reasons) if reasons else None
+            if not keep.all():
+                found, mask = found.where(keep), pa.array(keep)
+                tested = {name: column.filter(mask) for name, column in tested.items()}
+        shown = frozenset(self.spec.shown.names[:-1])
+        rows = {**tested, **self._taken(found, stems, shown - tested.keys())}
+        if not self.shows_ages:
+            return self.pairs(rows, found.at, pa.array(found.until)), failed
+        for side, numbers in found.rows.items():
+            times = stems[side].columns((TIME,), numbers)[TIME].to_numpy()
+            rows[f"{AGE}{side}"] = pa.array(found.at - times)
+        return self.pairs(rows, found.at, pa.array(found.at)), failed
+
+    def _taken(
+        self, found: Combinations, stems: Mapping[int, Stem], names: frozenset[str]
+    ) -> dict[str, pa.Array]:
+        """Columns of the rows of combinations."""
+        taken: dict[str, pa.Array] = {}
+        for index, side in enumerate(self.spec.sides):
+            of_side = [name for name in side.stored.names if name in names]
+            if of_side:
+                taken |= stems[index].columns(of_side, found.rows[index])
+        return taken
 
     def needed(self, rows: pa.Table, index: int, advance: Advance) -> pa.Table:
-        """The rows of a side that a row of the other side may still be joined with."""
-        bound, until = self.spec.sides[1 - index].bound(advance), Sorted.of(rows).until
+        """The rows of a side that a row of another side may still be joined with."""
+        bound = min(side.bound(advance) for other, side in enumerate(self.spec.sides) if other != index)
+        until = Sorted.of(rows, self.spec.sides[index].lookback).until()
         if self.grid is None:
             return rows.filter(pa.array(until >= bound))
         return rows.filter(pa.array(self.grid.last_end(until) > bound))
 
     def can_match(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:
         """With sliding windows, the rows that are in a window."""
-        if self.grid is None:
-            return np.ones(batch.rows, bool)
-        is_in_window: npt.NDArray[np.bool_] = self.grid.last_end(side.until(batch)) > batch.at
-        return is_in_window
+        return self._hold_together(batch.at, side.until(batch))
 
     def at_rest(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> pa.Table:
         """Rows with key hash, time and end."""
         slots, mixed = slots_and_hashes(keys, batch.rows, self.spec.slot)
-        head = [slots, mixed, batch.at, side.until(batch)]
-        return pa.table(
-            [*map(pa.array, head), *(flat(batch.columns[name]) for name in side.stored.names)],
-            names=[SLOT, HASH, TIME, END, *side.stored.names],
-        )
+        head = {SLOT: slots, HASH: mixed, TIME: batch.at}
+        if side.ends is not None:
+            head[END] = side.until(batch)
+        stored = {name: flat(batch.columns[name]) for name in side.stored.names}
+        return pa.table({**{name: pa.array(values) for name, values in head.items()}, **stored})

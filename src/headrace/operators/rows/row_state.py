@@ -65,6 +65,8 @@ class RowLayout:
     change: str | None = None
     by_query: bool = False
     """Whether its rows are those of several queries, with their numbers."""
+    ends_differ: bool = False
+    """Whether the first value is the end of each row, which queries of a family compute differently."""
 
     @property
     def values(self) -> tuple[Expression, ...]:
@@ -79,7 +81,7 @@ class RowLayout:
     @property
     def shape(self) -> tuple[object, ...]:
         """All of it but the rows that are stored, and their slot: equal for queries of a family."""
-        return self.partition, self.stored, self.counts_all, self.routing, self.change
+        return self.partition[self.ends_differ :], self.stored, self.counts_all, self.routing, self.change
 
     @property
     def query_names(self) -> tuple[str, ...]:
@@ -94,9 +96,8 @@ class RowLayout:
     @property
     def routing_steps(self) -> tuple[RowStep, ...]:
         """The steps, if a row that they drop leaves no trace; see `Operator.routing_steps`."""
-        leaves_nothing = not self.counts_all and all(
-            isinstance(expression, Column) for expression in self.partition
-        )
+        evaluates = not self.below and not all(isinstance(value, Column) for value in self.partition)
+        leaves_nothing = not self.counts_all and not evaluates
         return self.steps if leaves_nothing else ()
 
     def display(self) -> Iterator[str]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.operators.base.group_codes import Ints, flat, hashes, ints
 from headrace.operators.rows.row_state import TIME
-from headrace.time import BEGINNING, Duration
+from headrace.time import FOREVER, Duration
 
 HASH: Final = "__hash"
 END: Final = "__until"
@@ -35,18 +35,29 @@ def key_hashes(keys: Sequence[pa.Array], rows: int) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """A table in order of (hash, time): each row's hash, time, and the last instant at which it can be joined."""
+    """A table in order of (hash, time): each row's hash and time, and the last instant at which it can be joined.
+
+    That is stored, or `range_` after its time; with neither there is none.
+    """
 
     table: pa.Table
     hash: Ints
     at: Ints
-    until: Ints
+    range_: Duration | None
+    stored_until: Ints | None
 
     @staticmethod
-    def of(table: pa.Table) -> Sorted:
+    def of(table: pa.Table, range_: Duration | None) -> Sorted:
         """A table in order of (hash, time)."""
-        hash_, at, until = (ints(table, name) for name in (HASH, TIME, END))
-        return Sorted(table, hash_, at, until)
+        hash_, at = (ints(table, name) for name in (HASH, TIME))
+        return Sorted(table, hash_, at, range_, ints(table, END) if END in table.column_names else None)
+
+    def until(self, rows: Ints | slice = slice(None)) -> Ints:
+        """The last instant at which each of some rows can be joined."""
+        if self.stored_until is not None:
+            return self.stored_until[rows]
+        at = self.at[rows]
+        return np.full(len(at), FOREVER) if self.range_ is None else at + self.range_
 
     @property
     def rows(self) -> int:
@@ -57,42 +68,42 @@ class Sorted:
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of tables, in order of (hash, time)."""
     whole = pa.concat_tables(tables)
-    hash_, at = (ints(whole, name) for name in (HASH, TIME))
-    return whole.take(pa.array(np.lexsort([at, hash_]))).combine_chunks()
+    order = _order(*(ints(whole, name) for name in (HASH, TIME)))
+    return whole.take(pa.array(order)).combine_chunks()
 
 
-def overlapping_pairs(probing: Sorted, held: Sorted, longest: Duration | None) -> Iterator[tuple[Ints, Ints]]:
-    """(probing row, stored row) of one hash whose intervals have an instant in common, a bounded number of pairs at a time.
-
-    `longest`: no stored row's interval is longer; None if they may have no end.
+def _order(hash_: Ints, at: Ints) -> Ints:
+    """The order by (hash, time); stable. Rows mostly come in order of time: then the last bits of their hashes, which
+    hardly ever decide, make room for their numbers, and plain integers are sorted.
     """
-    if not probing.rows or not held.rows:
-        return
-    first, last = (np.searchsorted(held.hash, probing.hash, side) for side in ("left", "right"))
-    least = np.full(probing.rows, BEGINNING) if longest is None else probing.at - longest
-    low = _bisected(held.at, first, last, least, after=False)
-    high = np.maximum(low, _bisected(held.at, first, last, probing.until, after=True))
-    for start, stop in _portions(high - low):
-        row, other = _spread(low, high - low, start, stop)
-        overlaps = held.until[other] >= probing.at[row]
-        yield row[overlaps], other[overlaps]
+    rows = len(hash_)
+    by_time = np.argsort(at, kind="stable") if (at[1:] < at[:-1]).any() else None
+    hashed = hash_ if by_time is None else hash_[by_time]
+    bits = rows.bit_length()
+    packed = ((hashed >> bits) << bits) | np.arange(rows)
+    packed.sort()
+    order = packed & ((1 << bits) - 1)
+    found = hashed[order]
+    if (found[1:] < found[:-1]).any():
+        order = np.argsort(hashed, kind="stable")
+    return order if by_time is None else by_time[order]
 
 
 def of_one_hash(probing: Ints, held: Ints) -> Iterator[tuple[Ints, Ints]]:
     """(probing row, stored row) of equal hashes in two ascending columns, a bounded number of pairs at a time."""
     first, last = (np.searchsorted(held, probing, side) for side in ("left", "right"))
-    for start, stop in _portions(last - first):
-        yield _spread(first, last - first, start, stop)
+    for start, stop in portions(last - first):
+        yield spread(first, last - first, start, stop)
 
 
-def _spread(low: Ints, counts: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
+def spread(low: Ints, counts: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
     """The pairs of rows start..stop, each with `counts` rows from `low` on."""
     counts = counts[start:stop]
     row = np.repeat(np.arange(start, stop), counts)
     return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + low[row]
 
 
-def _bisected(at: Ints, first: Ints, last: Ints, bound: Ints, *, after: bool) -> Ints:
+def bisected(at: Ints, first: Ints, last: Ints, bound: Ints, *, after: bool) -> Ints:
     """The first index at (or with `after`, past) the bound in each interval [first, last) of ascending times."""
     low, high = first.astype(np.int64), last.astype(np.int64)
     while (searching := low < high).any():
@@ -103,7 +114,7 @@ def _bisected(at: Ints, first: Ints, last: Ints, bound: Ints, *, after: bool) ->
     return low
 
 
-def _portions(counts: Ints) -> Iterator[tuple[int, int]]:
+def portions(counts: Ints) -> Iterator[tuple[int, int]]:
     """Intervals of rows with a bounded number of pairs, or one row."""
     total, start = np.cumsum(counts), 0
     while start < len(counts):

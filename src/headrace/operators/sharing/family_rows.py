@@ -45,7 +45,9 @@ class FamilyRows:
         by_steps: dict[object, list[Operator]] = {}
         for query in cohort.queries:
             layout = _layout(query)
-            by_steps.setdefault((layout.below, layout.above, layout.bounded), []).append(query)
+            by_steps.setdefault((layout.below, layout.above, layout.bounded, layout.partition), []).append(
+                query
+            )
         sharers = {same[0].id: same for same in by_steps.values()}
         scanners = {name: _layout(same[0]).scanner(relations) for name, same in sharers.items()}
         filtering = tuple(same[0] for same in sharers.values())

@@ -113,6 +113,12 @@ class Explained:
         offered = sum(operator.rows_in for operator in observed)
         return sum(operator.rows_kept for operator in observed) / offered if offered else None
 
+    def probes(self, work: WorkItem) -> tuple[int, int]:
+        """Of a join: how often a side's rows were looked up, and how many of them were compared."""
+        operators = {} if self.seen is None else self.seen.operators
+        observed = [operators.get(user, NOTHING) for user in work.users]
+        return sum(each.probes for each in observed), sum(each.candidates for each in observed)
+
 
 def count(number: int, one: str, many: str) -> str:
     """`1 query`, `10,000 queries`."""

@@ -113,6 +113,9 @@ def _measures(graph: Explained, position: int) -> Iterator[str]:
         parts.append(f"{'a query keeps' if len(work.users) > 1 else 'keeps'} {percent_of(pass_rate)}")
     if work.kind == "state":
         parts.append(f"state {bytes_of(seen.state_bytes)}")
+        probes, candidates = graph.probes(work)
+        if probes:
+            parts.append(f"{rows_of(probes / epochs)} probes, {rows_of(candidates / epochs)} rows compared")
     parts.append(f"{time_of(seen.nanoseconds / epochs)} ({percent_of(graph.share(position))})")
     yield "; ".join(parts)
 

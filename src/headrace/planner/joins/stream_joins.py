@@ -1,15 +1,17 @@
 """Decomposition of a query over several streams with windows into joins of pairs, and a query over the pairs.
 
-An operator joins two windows, and its results are a stream of pairs; a third window is joined with that stream, and so on.
-With windows of time the end of a pair is known when it is made (`operators/joins/window_join.py`); with a relation given by
-its changelog, pairs are changes too (`operators/joins/changelog_join.py`). The query above the joins reads the pairs of the
-last one as its only stream, so aggregates, relation-to-stream and joins with relations are those of any other query.
+An operator joins all windows that share a key, and its results are a stream of pairs (or of combinations of more rows);
+where conditions do not share a key, the other windows are joined with that stream, and so on (`join_graph`). With windows
+of time the end of a pair is known when it is made (`operators/joins/window_join.py`); with a relation given by its changelog,
+pairs are changes too, two sides at a time (`operators/joins/changelog_join.py`). The query above the joins reads the pairs
+of the last one as its only stream, so aggregates, relation-to-stream and joins with relations are those of any other query.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from headrace.algebra.expressions.expression import (
@@ -20,6 +22,7 @@ from headrace.algebra.expressions.expression import (
     columns_of,
     conjunction,
     conjuncts,
+    transform,
 )
 from headrace.algebra.query import (
     Aggregate,
@@ -27,9 +30,7 @@ from headrace.algebra.query import (
     Join,
     Node,
     Query,
-    QueryScan,
     StreamScan,
-    UnionAll,
     Windowed,
     walk,
 )
@@ -39,7 +40,6 @@ from headrace.algebra.windows.window import (
     Changing,
     Custom,
     Lasting,
-    TimeRange,
     TimeSlide,
     Unbounded,
     Window,
@@ -51,7 +51,19 @@ from headrace.operators.joins.changelog_join import RelationJoin
 from headrace.operators.joins.join_side import JoinSpec, Side
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
 from headrace.operators.rows.row_pipeline import RowFilter
-from headrace.planner.rules import Rule, always, first_of
+from headrace.planner.joins.join_graph import Group, equalities, factors_of, groups_of, windows_of
+from headrace.planner.joins.join_stage import (
+    Joined,
+    JoinStage,
+    UnionStream,
+    built,
+    hash_exactly,
+    inputs,
+    lookback,
+    title,
+    union_stream,
+)
+from headrace.planner.joins.shared_join import Ages, Graph, graph_of, shared_stage
 from headrace.schema import BIGINT, BOOLEAN, INTERVAL, TIMESTAMP, TINYINT, Field, Schema
 from headrace.time import Duration
 
@@ -59,47 +71,6 @@ PAIRS: Final = "@"
 """The alias of pairs above a join."""
 _UNTIL: Final = Field(UNTIL, BIGINT)
 _CHANGE: Final = Field(CHANGE, TINYINT)
-
-
-@dataclass(frozen=True, slots=True)
-class UnionStream:
-    """A union of streams: by name each with (its column, the column's name in the union)."""
-
-    name: str
-    schema: Schema
-    inputs: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class JoinStage:
-    """An operator that makes pairs, and the union that it reads."""
-
-    operator: WindowJoin | RelationJoin
-    union: UnionStream
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """A join of two sides, and the ends of sliding windows."""
-
-    spec: JoinSpec
-    grid: Grid | None
-
-
-JOINS: Final[tuple[Rule[Joined, WindowJoin | RelationJoin], ...]] = (
-    Rule(
-        "changes",
-        "a side is a relation given by its changes, so pairs are inserted and retracted with those of both sides",
-        when=lambda joined: joined.spec.shown.names[-1] == CHANGE,
-        build=lambda joined: RelationJoin(joined.spec),
-    ),
-    Rule(
-        "pairs of windows",
-        "the end of a pair is known when it is made, so each is emitted once",
-        when=always,
-        build=lambda joined: WindowJoin(joined.spec, joined.grid),
-    ),
-)
 
 
 def joins_streams(query: Query) -> bool:
@@ -117,37 +88,58 @@ def decompose(
     operator_id: str,
     inner_of: Callable[[str], str],
     stream_of: Callable[[str], str],
+    shared: str = "",
 ) -> tuple[Query, tuple[JoinStage, ...]]:
     """The query over pairs, and the joins that make them, outermost first.
 
-    `inner_of` names the operator whose results an operator reads, `stream_of` the stream of an operator's results. Results
-    of other queries have become scans of streams.
+    `inner_of` names the operator whose results an operator reads, `stream_of` the stream of an operator's results; `shared`
+    is the shared join that the query reads, if it does. Results of other queries have become scans of streams.
     """
-    top = next(node for node in walk(query.root) if _is_of_streams(node))
-    windows = _windows(top)
-    free = frozenset(name for window in windows for name in window.source.schema.names)
-    parts = _Parts(name, query, windows, _factors(top), [])
-    root = rewritten(query.root, _PairColumns(windows), lambda node: parts.over(node, top, free))
+    top, free, parts, root = _divided(name, query)
+    if shared:
+        graph = graph_of(parts.windows, parts.factors)
+        assert graph is not None, "a shared join is chosen for queries that have a graph"
+        stage = shared_stage(graph, shared)
+        scan = StreamScan(stream_of(shared), PAIRS, stage.operator.spec.shown, None)
+        pairs = parts.of_shared(graph, scan)
+        root = rewritten(
+            root, partial(_shared_column, graph.names), lambda below: pairs if below is _PLACE else None
+        )
+        return replace(query, root=root), (stage,)
     columns = _columns_read(query.root, top, free, parts.factors)
-    inner = inner_of(operator_id)
-    join_stages = tuple(parts.join_stages(inner, len(windows) - 1, columns, inner_of, stream_of))
-    pairs = StreamScan(stream_of(inner), PAIRS, join_stages[0].operator.spec.shown, None)
+    join_stages = parts.join_stages(operator_id, columns, inner_of, stream_of)
+    if len(join_stages) == 1 and (signature := signature_of(query)):
+        join_stages = (join_stages[0].signed(signature),)
+    top_join = join_stages[0].operator
+    pairs = StreamScan(stream_of(top_join.id), PAIRS, top_join.spec.shown, None)
     return replace(query, root=_placed(root, parts.windowed(pairs))), join_stages
 
 
-def _windows(node: Node) -> list[Windowed]:
-    """The windows of a chain of joins, left to right."""
-    if isinstance(node, Join):
-        return [*_windows(node.left), *_windows(node.right)]
-    assert isinstance(node, Windowed)
-    return [node]
+def signature_of(query: Query) -> str:
+    """The name of the query's graph, if its join can be shared with other queries; empty if not."""
+    if not joins_streams(query) or query.revisions is not None or query.shedding:
+        return ""
+    _, _, parts, _ = _divided("", query)
+    graph = graph_of(parts.windows, parts.factors)
+    return "" if graph is None else graph.signature
 
 
-def _factors(node: Node) -> list[Expression]:
-    if not isinstance(node, Join):
-        return []
-    factors = [] if node.condition is None else list(conjuncts(node.condition))
-    return [*_factors(node.left), *factors]
+def _divided(name: str, query: Query) -> tuple[Node, frozenset[str], _Parts, Node]:
+    """The joins of a query, the columns of their sources, their parts, and the query with a placeholder for the joins."""
+    top = next(node for node in walk(query.root) if _is_of_streams(node))
+    windows = windows_of(top)
+    free = frozenset(name for window in windows for name in window.source.schema.names)
+    parts = _Parts(name, query, windows, factors_of(top))
+    root = rewritten(query.root, _PairColumns(windows), lambda node: parts.over(node, top, free))
+    return top, free, parts, root
+
+
+def _shared_column(names: Mapping[str, str], node: Expression) -> Expression | None:
+    """A column of pairs by its name in the shared join."""
+    if not isinstance(node, Column) or not node.name.startswith(f"{PAIRS}."):
+        return None
+    name = node.name.removeprefix(f"{PAIRS}.")
+    return Column(f"{PAIRS}.{names[name]}", node.type) if name in names else None
 
 
 def _columns_read(
@@ -176,7 +168,6 @@ class _Parts:
     query: Query
     windows: list[Windowed]
     factors: list[Expression]
-    passed: list[Node]
 
     def over(self, node: Node, top: Node, free: frozenset[str]) -> Node | None:
         """A placeholder for the pairs in place of the joins; conditions of WHERE that the joins can test are moved to them."""
@@ -226,12 +217,24 @@ class _Parts:
         if self.emits_first:
             validity = Column(f"{PAIRS}.{self.validity_field.name}", self.validity_field.type)
             source = Filter(pairs, Call("isnotnull", (validity,), BOOLEAN))
-        return Windowed(source, PAIRS, self._window())
+        return Windowed(source, PAIRS, self._window(Column(f"{PAIRS}.{UNTIL}", BIGINT)))
 
-    def _window(self) -> Window:
+    def of_shared(self, graph: Graph, pairs: StreamScan) -> Node:
+        """The pairs of a shared join that satisfy the query's conditions, under their window."""
+        ages = Ages(graph, PAIRS)
+        window = self._window(ages.until)
+        factors = ages.conditions + ([ages.ends_in(window)] if isinstance(window, TimeSlide) else [])
+        implied = graph.implied(self.factors)
+        for factor in self.factors:
+            if columns_of(factor) and factor not in implied:
+                named = transform(factor, _PairColumns(self.windows))
+                factors.append(transform(named, partial(_shared_column, graph.names)))
+        return Windowed(Filter(pairs, conjunction(factors)), PAIRS, window)
+
+    def _window(self, until: Expression) -> Window:
         if self.validity_field is _CHANGE:
             return Changing(Column(f"{PAIRS}.{CHANGE}", TINYINT))
-        until, ranges = Column(f"{PAIRS}.{UNTIL}", BIGINT), [_lookback(item.window) for item in self.windows]
+        ranges = [lookback(item.window) for item in self.windows]
         first = self.windows[0].window
         if isinstance(first, TimeSlide):
             if set(ranges) == {first.slide}:
@@ -243,73 +246,89 @@ class _Parts:
     def join_stages(
         self,
         operator_id: str,
-        last: int,
         columns: frozenset[str],
         inner_of: Callable[[str], str],
         stream_of: Callable[[str], str],
-    ) -> Iterator[JoinStage]:
-        """The join of the windows up to number `last`, and the joins it reads; `columns` are those of its pairs."""
-        right = self.windows[last]
-        left_columns = frozenset(name for item in self.windows[:last] for name in item.source.schema.names)
-        right_columns = frozenset(right.source.schema.names)
-        now = [
-            item
-            for item in self.factors
-            if columns_of(item) & right_columns and columns_of(item) <= left_columns | right_columns
+    ) -> tuple[JoinStage, ...]:
+        """The joins of all windows, outermost first; `columns` are read above them."""
+        names = [frozenset(window.source.schema.names) for window in self.windows]
+        groups = groups_of(names, self.factors, binary=self.validity_field is _CHANGE)
+        ids = [operator_id]
+        for _ in groups:
+            ids.append(inner_of(ids[-1]))
+        stages: list[JoinStage] = []
+        joined, waiting = frozenset[str](), list(self.factors)
+        for group, id_ in zip(groups, reversed(ids[1:]), strict=True):
+            joined = joined.union(*(names[source] for source in group.sources))
+            now = [factor for factor in waiting if columns_of(factor) and columns_of(factor) <= joined]
+            waiting = [factor for factor in waiting if factor not in now]
+            above = joined & columns.union(*map(columns_of, waiting))
+            inner = (stages[-1].operator, stream_of(stages[-1].operator.id)) if stages else None
+            stages.append(self._stage(id_, group, now, above, inner))
+        return tuple(reversed(stages))
+
+    def _stage(
+        self,
+        operator_id: str,
+        group: Group,
+        factors: Sequence[Expression],
+        above: frozenset[str],
+        inner: tuple[WindowJoin | RelationJoin, str] | None,
+    ) -> JoinStage:
+        """The join of a group, with the pairs of the join before; `above` are the columns that are read of its own."""
+        windows = [self.windows[source] for source in group.sources]
+        alone = {
+            factor
+            for factor in factors
+            for window in windows
+            if columns_of(factor) <= set(window.source.schema.names)
+        }
+        both = [factor for factor in factors if factor not in alone]
+        keys = group.keys if group.inner_keys is None else (group.inner_keys, *group.keys)
+        if hash_exactly(keys):
+            both = [factor for factor in both if factor not in set(equalities(keys, both))]
+        read = above.union(*map(columns_of, both))
+        sides = [
+            self._side(window, read, own, factors) for window, own in zip(windows, group.keys, strict=True)
         ]
-        both = [item for item in now if not columns_of(item) <= right_columns]
-        keys = [
-            pair for factor in both if (pair := _equality(factor, left_columns, right_columns)) is not None
-        ]
-        tested = frozenset().union(*(columns_of(item) for item in both)) | columns
-        right_side = self._side(right, tested & right_columns, tuple(key for _, key in keys), now)
-        if last == 1:
-            left_side = self._side(
-                self.windows[0], tested & left_columns, tuple(key for key, _ in keys), self.factors
-            )
-            left_met = _inputs(self.windows[0])
-        else:
-            inner = inner_of(operator_id)
-            stages = list(self.join_stages(inner, last - 1, tested & left_columns, inner_of, stream_of))
-            shown = stages[0].operator.spec.shown
-            left_side = self._side_of_pairs(shown, tuple(key for key, _ in keys), last)
-            left_met = [(stream_of(inner), shown, tuple((name, name) for name in shown.names))]
-        union = _union_stream(
-            [left_met, _inputs(right)], [_title(item) for item in self.windows[: last + 1]], operator_id
+        sources, titles = [inputs(window) for window in windows], [title(window) for window in windows]
+        if inner is not None:
+            shown, stream = inner[0].spec.shown, inner[1]
+            sides.insert(0, self._side_of_pairs(shown, keys[0], inner[0]))
+            sources.insert(0, [(stream, shown, tuple((name, name) for name in shown.names))])
+            titles.insert(0, "pairs")
+        union = union_stream(sources, titles, operator_id)
+        numbers = iter(range(len(union.inputs)))
+        numbered = tuple(
+            replace(side, inputs=tuple(next(numbers) for _ in streams))
+            for side, streams in zip(sides, sources, strict=True)
         )
-        sides = (
-            replace(left_side, inputs=tuple(range(len(left_met)))),
-            replace(right_side, inputs=tuple(range(len(left_met), len(union.inputs)))),
-        )
-        yield JoinStage(
-            self._operator(operator_id, union, sides, conjunction(both) if both else None, columns), union
-        )
-        if last > 1:
-            yield from stages
+        condition = conjunction(both) if both else None
+        return JoinStage(self._operator(operator_id, union, numbered, condition, above), union)
 
     def _operator(
         self,
         operator_id: str,
         union: UnionStream,
-        sides: tuple[Side, Side],
+        sides: tuple[Side, ...],
         condition: Expression | None,
         columns: frozenset[str],
     ) -> WindowJoin | RelationJoin:
-        """The join of two sides, with the columns of their rows that are read."""
+        """The join of the sides, with the columns of their rows that are read."""
         fields = [field for side in sides for field in side.stored if field.name in columns]
         shown, slot = Schema((*fields, self.validity_field)), slot_of_name(operator_id)
         spec = JoinSpec(operator_id, self.name, union.name, sides, condition, shown, slot, self.emits_first)
-        joined = Joined(spec, self.grid)
-        rule = first_of(JOINS, joined)
-        return rule.build(replace(joined, spec=replace(spec, rule=rule.name)))
+        return built(Joined(spec, self.grid))
 
-    def _side_of_pairs(self, shown: Schema, keys: tuple[Expression, ...], last: int) -> Side:
-        """Pairs of an inner join of the windows before number `last`."""
+    def _side_of_pairs(
+        self, shown: Schema, keys: tuple[Expression, ...], inner: WindowJoin | RelationJoin
+    ) -> Side:
+        """The pairs of a join as a side of another."""
         stored = Schema(shown.fields[:-1])
         if self.validity_field is _CHANGE:
-            return Side((), stored, (), keys, None, changes=CHANGE)
-        longest = _shortest([_lookback(window.window) for window in self.windows[:last]])
-        return Side((), stored, (), keys, None, UNTIL, longest)
+            return Side((), stored, (), keys, None, changes=CHANGE, name="pairs")
+        longest = _shortest([side.longest for side in inner.spec.sides])
+        return Side((), stored, (), keys, None, UNTIL, longest, name="pairs")
 
     def _side(
         self,
@@ -321,58 +340,9 @@ class _Parts:
         names = frozenset(window.source.schema.names)
         alone = [factor for factor in factors if columns_of(factor) and columns_of(factor) <= names]
         fields = tuple(field for field in window.source.schema if field.name in stored)
-        reach, keeps = _lookback(window.window), (RowFilter(conjunction(alone)),) if alone else ()
+        reach, keeps = lookback(window.window), (RowFilter(conjunction(alone)),) if alone else ()
         changes = f"{window.alias}.{CHANGE}" if isinstance(window.window, Changing) else None
-        return Side((), Schema(fields), keeps, keys, reach, None, reach, changes)
-
-
-def _inputs(window: Windowed) -> list[tuple[str, Schema, tuple[tuple[str, str], ...]]]:
-    """The streams of a source, each with its columns' names in the union."""
-    source = window.source
-    assert isinstance(source, StreamScan | QueryScan | UnionAll)
-    names = source.schema.names
-    streams = source.inputs if isinstance(source, UnionAll) else (source,)
-    return [
-        (stream.name, source.schema, tuple(zip(stream.table.names, names, strict=True))) for stream in streams
-    ]
-
-
-def _union_stream(
-    sides: Sequence[Sequence[tuple[str, Schema, tuple[tuple[str, str], ...]]]],
-    titles: Sequence[str],
-    operator_id: str,
-) -> UnionStream:
-    inputs = tuple((name, columns) for side in sides for name, _, columns in side)
-    fields = tuple(field for side in sides for field in side[0][1])
-    return UnionStream(f"@{' JOIN '.join(titles)} of {operator_id}", Schema(fields), inputs)
-
-
-def _title(window: Windowed) -> str:
-    source = window.source
-    assert isinstance(source, StreamScan | QueryScan | UnionAll)
-    return source.name.lstrip("@")
-
-
-def _equality(
-    factor: Expression, left_columns: frozenset[str], right_columns: frozenset[str]
-) -> tuple[Expression, Expression] | None:
-    """(left key, right key) of an equality of the two sides."""
-    if not (isinstance(factor, Call) and factor.function == "="):
-        return None
-    one, other = factor.arguments
-    for left, right in ((one, other), (other, one)):
-        if (
-            columns_of(left)
-            and columns_of(left) <= left_columns
-            and columns_of(right)
-            and columns_of(right) <= right_columns
-        ):
-            return left, right
-    return None
-
-
-def _lookback(window: Window) -> Duration | None:
-    return window.range if isinstance(window, TimeSlide | TimeRange) else None
+        return Side((), Schema(fields), keeps, keys, reach, None, reach, changes, window.alias)
 
 
 def _shortest(reaches: Sequence[Duration | None]) -> Duration | None:
@@ -385,7 +355,7 @@ class _PairColumns:
 
     def __init__(self, windows: Sequence[Windowed]) -> None:
         self._columns = {name for window in windows for name in window.source.schema.names}
-        self._ranges = {f"{window.alias}.window_start": _lookback(window.window) for window in windows}
+        self._ranges = {f"{window.alias}.window_start": lookback(window.window) for window in windows}
         self._bounds = {
             f"{window.alias}.window_{bound}": f"{PAIRS}.window_{bound}"
             for window in windows

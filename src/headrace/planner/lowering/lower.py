@@ -27,7 +27,7 @@ from headrace.operators.families.family import in_family
 from headrace.operators.panes.panes import Panes
 from headrace.operators.rows.row_pipeline import relations_of
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
-from headrace.planner.joins.stream_joins import JOINS
+from headrace.planner.joins.join_stage import JOINS
 from headrace.planner.lowering import approximate
 from headrace.planner.lowering.correlated import check_correlated, has_correlated
 from headrace.planner.lowering.counted_windows import (

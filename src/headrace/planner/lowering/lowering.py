@@ -240,6 +240,7 @@ class Lowering:
             slot=self.slot,
             bounded=bounded or Bounded(),
             change=self._change,
+            ends_differ=isinstance(self.shape.window, Lasting),
         )
 
 

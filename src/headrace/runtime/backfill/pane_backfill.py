@@ -27,6 +27,7 @@ from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import PaneBackfill, Participants, Split
 from headrace.runtime.plan import union_streams
+from headrace.runtime.plan.derived_streams import is_shared_join
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.store.logs.committed import OperatorProgress
@@ -72,9 +73,9 @@ class BackfillPlanner:
         self, manifest: Manifest, published: Manifest, plan: EpochPlan, operator: Operator
     ) -> OperatorProgress:
         name, stream = operator.stream, plan.streams[operator.stream]
-        query = self.home.catalog.require_query(operator.query).definition
         if stream.using == union_streams.USING:
             return self._initial_progress_of_union(manifest, plan, operator, stream)
+        query = self.home.catalog.require_query(operator.query).definition
         archive, committed = self.home.list_of(manifest, f"archive:{name}"), manifest.stream(name)
         from_archive = initial_progress(
             stream, archive, committed, from_now=query.from_now and not query.continues
@@ -144,9 +145,12 @@ class BackfillPlanner:
         self, manifest: Manifest, plan: EpochPlan, operator: Operator, stream: StreamDefinition
     ) -> OperatorProgress:
         """The start of the archives of all its inputs, or FROM NOW (or where one has no archive) their end."""
-        query = self.home.catalog.require_query(operator.query).definition
+        shared = is_shared_join(
+            operator.id
+        )  # belongs to no single query, and none of its readers is FROM NOW
+        from_now = not shared and self.home.catalog.require_query(operator.query).definition.from_now
         progress, archives = progress_of(manifest.stream(stream.name)), Archives(self.home, manifest, plan)
-        if query.from_now or stream.archive == "none":
+        if from_now or stream.archive == "none":
             length = archives.length(stream.name)
             return OperatorProgress(progress.punctuation, length, length, complete_since=beyond(progress))
         inputs = [

@@ -46,9 +46,8 @@ _FEWEST: Final = 64
 
 @dataclass(slots=True)
 class _Walk:
-    """Expired entries of a class, from `start` up to `stop`, whose changes are still too few to be added up."""
+    """Expired entries of a class, up to `stop`, whose changes are still too few to be added up."""
 
-    start: int
     stop: int
     rows: int = 0
     files_of: dict[str, list[str]] = field(default_factory=dict)
@@ -142,9 +141,7 @@ class RetentionPass:
 
     def _first_retained(self, listed: RadixList, retention_class: str, start: int) -> int:
         """Index of the first entry of a class that has to stay; relations' changes before it are added up."""
-        walk = self.walks.pop(retention_class, None)
-        if walk is None or walk.start != start:
-            walk = _Walk(start, start)
+        walk = self.walks.pop(retention_class, None) or _Walk(start)
         first, self.oldest_epochs[retention_class] = self._end_of_others(listed), self.manifest.epoch
         for index, entry in listed.iterate(self.store.read, walk.stop):
             if index >= first:

@@ -248,10 +248,10 @@ class Hub(Pipeline):
         named = {query.operator_id: query.definition.name for query in self.catalog.queries.values()}
         self.closing_rejects = {}
         self.closing_failures = {
-            named[owner_of(operator)]: reason for operator, reason in closing.failures.items()
+            named.get(owner_of(operator), operator): reason for operator, reason in closing.failures.items()
         }
         for operator, reasons in closing.rejected.items():
-            name = named[owner_of(operator)]
+            name = named.get(owner_of(operator), operator)
             self.closing_rejects[name] = (*self.closing_rejects.get(name, ()), *reasons)
         return {named[operator]: table for operator, table in closing.answers.items() if operator in named}
 

@@ -42,7 +42,7 @@ def explained(home: Home) -> Explained:
     home.refresh()
     plan = _plan(home)
     names = {query.operator_id: query.definition.name for query in home.catalog.queries.values()}
-    owners = {operator: names[derived_streams.owner_of(operator)] for operator in plan.operators}
+    owners = {operator: _owner(plan, names, operator) for operator in plan.operators}
     unions = {
         name: [source.stream for source in inputs_of(stream)]
         for name, stream in plan.streams.items()
@@ -78,13 +78,21 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     pairs = [
         operator_id
         for operator_id in operators
-        if derived_streams.owner_of(operator_id) == standing.operator_id and operator_id not in chain
+        if standing.operator_id == derived_streams.owner_of(operator_id) and operator_id not in chain
     ]
+    pairs += [standing.definition.join] if standing.definition.join in operators else []
     chain += sorted(pairs, key=len)
     row_layout_states = states_in_row_layout(home.latest())
     plans = (explain(with_stored_layout(operators[operator_id], row_layout_states)) for operator_id in chain)
     filled = backfill_lines(home.latest().find_operator(standing.operator_id))
     return "\n".join([*plans, *filled, *query_lines(graph, registered)])
+
+
+def _owner(plan: EpochPlan, names: Mapping[str, str], operator: str) -> str:
+    """The query to which an operator belongs; a shared join has none, and is called by what it joins."""
+    if derived_streams.is_shared_join(operator):
+        return f"{plan.operators[operator].query} (shared)"
+    return names[derived_streams.owner_of(operator)]
 
 
 def _plan(home: Home) -> EpochPlan:
@@ -123,7 +131,7 @@ def _titles(plan: EpochPlan, names: Mapping[str, str]) -> dict[str, str]:
     for stream, maker in _makers(plan).items():
         owner = names.get(derived_streams.owner_of(maker), "a dropped query")
         if (producer := plan.operators.get(maker)) is not None and producer.makes_pairs:
-            titles[stream] = f"pairs of {owner}"
+            titles[stream] = f"pairs of {_owner(plan, names, maker)}"
         elif NOW_OF in plan.streams[stream].options:
             titles[stream] = f"changes of a relation that {owner} reads"
         else:

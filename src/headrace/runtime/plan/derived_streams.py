@@ -9,6 +9,7 @@ punctuation is a microsecond lower.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -27,7 +28,8 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.windows.window import CHANGE
 from headrace.catalog.definitions import StreamDefinition
-from headrace.planner.joins.stream_joins import JoinStage, joins_streams
+from headrace.planner.joins.join_stage import JoinStage
+from headrace.planner.joins.stream_joins import joins_streams
 from headrace.runtime.messages.epoch_plan import PlannedOperator, Retention
 from headrace.runtime.plan import union_streams
 from headrace.schema import TINYINT, Field, Schema
@@ -35,6 +37,7 @@ from headrace.time import BEGINNING, DAY, FOREVER, Duration, Instant
 
 USING: Final = "results"
 _INNER: Final = ".inner"
+_SHARED_JOIN: Final = "j"
 _NEVER_BY_ROWS: Final = 20_000_000 * DAY
 """A slack so large that rows do not advance punctuation: only the query's emissions do."""
 
@@ -117,9 +120,15 @@ def of_pairs(join_stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> 
         options,
         slack=_NEVER_BY_ROWS,
         archive="in place",
-        retain=0,
+        retain=_retain_of(union_definition, streams) if is_shared_join(operator.id) else 0,
     )
     return {union_definition.name: union_definition, pairs.name: pairs}
+
+
+def _retain_of(union: StreamDefinition, streams: Mapping[str, StreamDefinition]) -> Duration | None:
+    """How long combinations of a shared join are kept: as long as a row of any of its streams."""
+    retained = [streams[source.stream].retain for source in union_streams.inputs_of(union)]
+    return None if None in retained else max(length for length in retained if length is not None)
 
 
 def inner_of(operator: str, number: int = 0) -> str:
@@ -135,6 +144,16 @@ def inner_queries(operator: str, query: Query) -> dict[str, tuple[str, Query]]:
         scan.alias: (inner_of(operator, 0 if single else number), inner)
         for number, (scan, inner) in enumerate(scans, start=1)
     }
+
+
+def shared_join_of(founder: str) -> str:
+    """A name for a shared join, unique if that of its founder is."""
+    return _SHARED_JOIN + hashlib.blake2b(founder.encode(), digest_size=9).hexdigest()
+
+
+def is_shared_join(operator: str) -> bool:
+    """Whether an operator is a shared join, which belongs to no single query."""
+    return operator.startswith(_SHARED_JOIN)
 
 
 def owner_of(operator: str) -> str:

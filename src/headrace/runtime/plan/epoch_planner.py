@@ -18,6 +18,7 @@ from headrace.catalog.definitions import (
     StreamDefinition,
 )
 from headrace.operators.base.operator import Operator
+from headrace.planner.joins.join_stage import JoinStage
 from headrace.planner.joins.row_window_relations import logged, with_relations
 from headrace.planner.joins.stream_joins import decompose, joins_streams
 from headrace.planner.lowering.materialization import Source
@@ -187,14 +188,18 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 nodes = walk(query.root)
             if joins_streams(query):
                 query, join_stages = decompose(
-                    name, query, operator_id, derived_streams.inner_of, derived_streams.name_of
+                    name,
+                    query,
+                    operator_id,
+                    derived_streams.inner_of,
+                    derived_streams.name_of,
+                    catalog_query.definition.join,
                 )
                 nodes = walk(query.root)
                 for join_stage in reversed(join_stages):
-                    planned[join_stage.operator.id] = PlannedOperator(
-                        join_stage.operator, retention=Retention(0)
-                    )
-                    streams |= derived_streams.of_pairs(join_stage, streams)
+                    if join_stage.operator.id not in planned:
+                        streams |= derived_streams.of_pairs(join_stage, streams)
+                        planned[join_stage.operator.id] = _planned_join(join_stage, streams)
             streams |= {
                 node.name: union_streams.union_of(node, streams)
                 for node in nodes
@@ -223,6 +228,11 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
     for view in inlined_views & planned.keys():
         planned[view] = replace(planned[view], is_inlined_view=True)
     return replace(plan, planned=planned, streams=derived_streams.with_their_now(streams, planned))
+
+
+def _planned_join(join_stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> PlannedOperator:
+    retain = streams[derived_streams.name_of(join_stage.operator.id)].retain
+    return PlannedOperator(join_stage.operator, retention=None if retain is None else Retention(retain))
 
 
 def _inlined_views(chain: Iterable[Query]) -> set[str]:

@@ -69,11 +69,13 @@ class FailingQueries:
         if not self.due:
             return []
         due, self.due = self.due, {}
-        owners = {derived_streams.owner_of(name): reason for name, reason in due.items()}
+        reasons = {derived_streams.owner_of(name): reason for name, reason in due.items()}
         for name in due:
             self.attempts.pop(name, None)
         return [
-            {"do": "pause", "name": query.definition.name, "reason": owners[query.operator_id]}
+            {"do": "pause", "name": query.definition.name, "reason": reason}
             for query in catalog.queries.values()
-            if query.operator_id in owners and not query.definition.paused
+            if not query.definition.paused
+            for reason in (reasons.get(query.operator_id), reasons.get(query.definition.join))
+            if reason is not None
         ]

@@ -20,10 +20,14 @@ class Pauses:
     paused: frozenset[str] = frozenset()
 
     def of(self, catalog: Catalog) -> frozenset[str]:
-        """The operators of the paused queries."""
+        """The operators of the paused queries, and the shared joins of which all readers are paused."""
         if self.position != catalog.position:
             queries = catalog.queries.values()
-            self.paused = frozenset(query.operator_id for query in queries if query.definition.paused)
+            paused = {query.operator_id for query in queries if query.definition.paused}
+            if paused:
+                read = {query.definition.join for query in queries if query.operator_id not in paused}
+                paused |= {query.definition.join for query in queries} - read
+            self.paused = frozenset(paused)
             self.position = catalog.position
         return self.paused
 

@@ -72,6 +72,16 @@ class PlanIndex:
         }
 
     @cached_property
+    def joins(self) -> Mapping[str, str]:
+        """Graph of joins → the shared join of that graph; empty if there are only joins of single queries."""
+        found: dict[str, str] = {}
+        for operator in self.plan.operators.values():
+            if operator.join_signature:
+                shared = operator.id if derived_streams.is_shared_join(operator.id) else ""
+                found[operator.join_signature] = shared or found.get(operator.join_signature, "")
+        return found
+
+    @cached_property
     def owned_by(self) -> Mapping[str, Sequence[str]]:
         """The operator of a registered query → the operators of that query."""
         return _grouped((derived_streams.owner_of(id_), id_) for id_ in self.plan.operators)

@@ -10,13 +10,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from headrace.algebra.query import Query, QueryScan, UnionAll, every_node
+from headrace.algebra.query import Query, QueryScan, StreamScan, UnionAll, every_node, walk
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import UserError, outcome_unless_known
 from headrace.language.binder.sources.unions import check_names
 from headrace.language.statements import statement as stmt
+from headrace.planner.joins.stream_joins import signature_of
 from headrace.runtime.epoch.pipeline import Pipeline
+from headrace.runtime.plan.derived_streams import shared_join_of
 from headrace.runtime.plan.epoch_planner import is_read
+from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.statements import show
 
 _OF_QUERIES: Final = (
@@ -88,6 +92,8 @@ class CatalogChanges:
         """The queries that waiting ones read, in lower case."""
         self._indivisible = False
         """Whether all that wait has to be logged together."""
+        self._joins: dict[str, str] = {}
+        """Graphs of joins of waiting queries, each with the shared join; empty where one query has its own."""
 
     @property
     def catalog(self) -> Catalog:
@@ -115,12 +121,26 @@ class CatalogChanges:
         self._waiting += entries
         if query is not None:
             self._read |= names_read(query)
+            self._joins |= {signature_of(query): entry["query"].get("join", "") for entry in entries}
+
+    def join_for(self, definition: QueryDefinition, query: Query) -> str:
+        """The shared join that a query should read; empty where it gets its own: as the first of its graph, or for good."""
+        catalog = self.catalog
+        streams = [catalog.stream(node.name) for node in walk(query.root) if isinstance(node, StreamScan)]
+        archived = all(stream is not None and stream.archive != "none" for stream in streams)
+        signature = signature_of(query) if archived and definition.sharing and not definition.from_now else ""
+        if not signature:
+            return ""
+        known = index_of(self._pipeline.loop.engine.plan).joins
+        join = self._joins.get(signature, known.get(signature))
+        return shared_join_of(f"{catalog.position} {definition.name}") if join == "" else join or ""
 
     def flush(self) -> None:
         """Log the changes that wait."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             self._read.clear()
+            self._joins.clear()
             self._pipeline.log(*waiting)
 
     @contextmanager
@@ -144,6 +164,7 @@ class CatalogChanges:
         finally:
             self._waiting, self._indivisible = None, False
             self._read.clear()
+            self._joins.clear()
 
     def readers(self, name: str) -> list[str]:
         """The queries that read a query. Queries are searched one by one only when there are some."""

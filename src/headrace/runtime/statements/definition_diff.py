@@ -32,7 +32,7 @@ _WORDS: Mapping[str, str] = {
     "max_windows_per_row": "maxWindowsPerRow",
 }
 _LENGTHS = frozenset({"slack", "idle_timeout", "max_ahead", "retain"})
-_IGNORED = frozenset({"name", "paused", "continues", "failure"})
+_IGNORED = frozenset({"name", "paused", "continues", "failure", "join"})
 _LABELS = frozenset({"owner", "tags"})
 """Compared without case; the order of tags does not matter."""
 

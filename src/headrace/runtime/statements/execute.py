@@ -316,9 +316,10 @@ class Statements:
         catalog = self._catalog
         refuse_unreadable(definition.name, query := bind_text(catalog, definition.text, definition.zone))
         require_few_windows(definition, query)
-        operator_of(catalog, CatalogQuery(definition, catalog.position))
+        chosen = replace(definition, join=self._changes.join_for(definition, query))
+        operator_of(catalog, CatalogQuery(chosen, catalog.position))
         if definition != existing:
-            self._changes.log({"do": "put_query", "query": to_json(definition)}, query=query)
+            self._changes.log({"do": "put_query", "query": to_json(chosen)}, query=query)
 
     def _alter(self, statement: stmt.AlterQuery) -> Outcome:
         existing = self._catalog.require_query(statement.name)

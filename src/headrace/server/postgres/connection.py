@@ -31,6 +31,14 @@ _MOST_PREPARED: Final = 1_000
 _LARGEST_COPY: Final = 64 << 20
 
 
+class _Gone(Exception):
+    """The client has closed the connection."""
+
+
+class _Idle(Exception):
+    """The client has sent or taken nothing for too long."""
+
+
 @dataclass(slots=True)
 class _Prepared:
     text: str
@@ -76,10 +84,10 @@ class Connection:
                 await self._messages()
         except Malformed as error:
             await self._fatal(Problem("08P01", str(error)))
-        except TimeoutError:
+        except (_Idle, TimeoutError):
             await self._fatal(Problem("57P05", "terminating connection: it was idle for too long"))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client is gone
+        except (_Gone, asyncio.IncompleteReadError, ConnectionError):
+            return
         finally:
             await asyncio.to_thread(self.session.close)
 
@@ -167,8 +175,7 @@ class Connection:
             b"F": self._function,
         }
         while True:
-            async with asyncio.timeout(IDLE_SECONDS):
-                kind, body = await frames.read_message(self.reader)
+            kind, body = await self._received()
             if kind == b"X":
                 return
             if kind in (b"d", b"c", b"f"):  # of a COPY that has failed
@@ -183,7 +190,7 @@ class Connection:
         try:
             with self.session.limited():
                 await handler(body)
-        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
+        except (_Gone, _Idle):
             raise
         except Malformed as error:
             if error.lost:
@@ -214,8 +221,22 @@ class Connection:
         raise Failed("0A000", "calls of functions by number are not supported")
 
     async def _drained(self) -> None:
-        async with asyncio.timeout(IDLE_SECONDS):
-            await self.writer.drain()
+        try:
+            async with asyncio.timeout(IDLE_SECONDS):
+                await self.writer.drain()
+        except ConnectionError as error:
+            raise _Gone from error
+        except TimeoutError as error:
+            raise _Idle from error
+
+    async def _received(self) -> tuple[bytes, Body]:
+        try:
+            async with asyncio.timeout(IDLE_SECONDS):
+                return await frames.read_message(self.reader)
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            raise _Gone from error
+        except TimeoutError as error:
+            raise _Idle from error
 
     # -- simple queries ----------------------------------------------------------------------------------------------
 
@@ -288,7 +309,7 @@ class Connection:
             await self._drained()
             count += table.num_rows
             if self.reader.at_eof():
-                raise ConnectionResetError
+                raise _Gone
         self.writer.write(frames.COPY_DONE)
         return count
 
@@ -298,8 +319,7 @@ class Connection:
         await self._drained()
         parts, size, problem = list[bytes](), 0, None
         while True:
-            async with asyncio.timeout(IDLE_SECONDS):
-                kind, body = await frames.read_message(self.reader)
+            kind, body = await self._received()
             if kind == b"d":
                 size += len(body.data)
                 if size > _LARGEST_COPY:

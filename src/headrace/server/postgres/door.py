@@ -20,7 +20,6 @@ from headrace.server.postgres.session import Session
 MOST_CONNECTIONS: Final = 100
 _THREADS: Final = 16
 """Statements that run at once; those of other connections wait."""
-_LARGEST_LINE: Final = 1 << 20
 _END_SECONDS: Final = 2.0
 
 
@@ -61,8 +60,6 @@ class Door:
             await self._stop.wait()
         for server in servers:
             server.close()
-        for _, session in self._sessions.values():
-            session.cancel("shutdown")
         for task in self._tasks:
             task.cancel()
         if self._tasks:

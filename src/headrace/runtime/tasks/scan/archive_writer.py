@@ -1,7 +1,7 @@
 """The archive files of a scan task: rows are encoded, and full runs made durable, while the scan continues.
 
-One thread encodes, another writes: neither needs Python's lock for long. The scan waits when it is batches ahead of the first, and that
-when it is a run ahead of the second, so that memory stays bounded. Few rows are encoded at the end, without threads. A file
+One thread encodes, another writes: neither needs Python's lock for long. The scan waits when it is three batches ahead of the first,
+which waits when it is two runs ahead of the second, so that memory stays bounded. Small batches the scan encodes itself. A file
 counts only once the task's receipt names it: a task that dies leaves files without a name in a manifest, which are collected.
 A task that reads many rows does not read its files back soon, so their memory is freed for the next rows: pages that were
 in use a moment before take a third of the time of new ones.
@@ -26,8 +26,8 @@ _ENOUGH: Final = 1 << 16
 """Rows of a batch from which threads are used."""
 
 
-class Behind:
-    """A thread that does one thing after the other, and of which at most `most` wait."""
+class Background:
+    """A thread that does one thing after the other; at most `most` wait besides the one that it is doing."""
 
     def __init__(self, name: str, most: int) -> None:
         self._name, self._most = name, most
@@ -55,8 +55,8 @@ class Archiving:
 
     def __init__(self, store: Store, writer: RunWriter, new_name: Callable[[], str]) -> None:
         self._store, self._writer, self._new_name = store, writer, new_name
-        self._encoding, self._writing = Behind("encode", most=2), Behind("archive", most=1)
-        self._is_behind = False
+        self._encoding, self._writing = Background("encode", most=2), Background("archive", most=1)
+        self._is_large = False
         self._names: list[str] = []
 
     def add(
@@ -69,8 +69,8 @@ class Archiving:
                 self._names.append(self._new_name())
                 self._writing.do(partial(self._make, self._names[-1], run))
 
-        self._is_behind = self._is_behind or len(at) >= _ENOUGH
-        if self._is_behind:  # also of fewer rows that follow: rows stay in their order
+        self._is_large = self._is_large or len(at) >= _ENOUGH
+        if self._is_large:  # also of fewer rows that follow: rows stay in their order
             self._encoding.do(encode)
         else:
             encode()

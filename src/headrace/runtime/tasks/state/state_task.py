@@ -268,16 +268,15 @@ class StateTask:
 
     def _collect(self, operator: str, step: Step, state_rows: int) -> int:
         """Collect an operator's results and measurements; returns the number of result rows."""
-        results = 0
-        if step.results is not None and step.results.num_rows:
+        results = 0 if step.results is None else step.results.num_rows
+        if results:
             self.results[operator] = step.results
-            results = step.results.num_rows
         if step.rejected:
             self.rejected.setdefault(operator, []).extend(step.rejected)
-        rejected, counts = sum(rows.rows for rows in step.rejected), step.emitted_counts
-        self._seen[operator] = OperatorObservation(  # nothing was scanned here
-            0, 0, 0, state_rows, results, rejected, step.open_windows, pairs=counts.pairs, held=counts.rows
-        )
+        counted = (state_rows, results, sum(rows.rows for rows in step.rejected), step.open_windows)
+        emitted, probed = step.emitted_counts, step.probe_counts
+        counts = (0, 0, emitted.pairs, emitted.rows, probed.probes, probed.candidates)
+        self._seen[operator] = OperatorObservation(0, 0, 0, *counted, *counts)  # nothing was scanned here
         return results
 
     def latest(self, operator: Operator) -> pa.Table | None:
@@ -286,10 +285,11 @@ class StateTask:
             return operator.latest([sections for run in self._runs if (sections := _own(operator, run))])
 
     def order_results(self) -> None:
-        """Sort results by instant, as they are written."""
-        for query, table in self.results.items():
+        """Sort results by instant, as they are written, but for pairs, which have no order."""
+        ordered = (query for query in self.results if not self.plan.operators[query].makes_pairs)
+        for query in ordered:
             try:
-                self.results[query] = by_instant(table)
+                self.results[query] = by_instant(self.results[query])
             except Exception as failure:  # noqa: BLE001 - of any kind: it is the query's
                 self._fail((self.plan.operators[query],), failure)
 

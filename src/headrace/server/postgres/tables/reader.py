@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from headrace.runtime.hub.hub import Hub
 from headrace.server.postgres.protocol.problems import Failed, problem_of
-from headrace.server.postgres.tables import system_tables
 from headrace.server.postgres.tables.sources import ANSWERS, PUBLIC, table_of
+from headrace.server.postgres.tables.system_tables import SystemTables, script
 from headrace.server.postgres.tables.tokens import Edited, for_reader, tokens
 
 AGAIN_SECONDS: Final = 0.05
@@ -87,10 +87,14 @@ class TableReader:
     hub: Hub
     _database: duckdb.DuckDBPyConnection | None = None
     _reading: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
+    _system: SystemTables = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     """Of the list above."""
     _using: threading.Lock = field(default_factory=threading.Lock)
     """Held by the thread that reads."""
+
+    def __post_init__(self) -> None:
+        self._system = SystemTables(self.hub)
 
     def select(self, text: str, zone: str) -> Rows:
         """The rows of a SELECT, of which none is read yet.
@@ -142,7 +146,7 @@ class TableReader:
                 "CREATE SCHEMA info_schema; CREATE SCHEMA pgc; SET search_path = 'pgc'"
             )
             self._add_system(self._database)
-            self._database.execute(system_tables.script())
+            self._database.execute(script())
         connection = self._database.cursor()
         with self._lock:
             self._reading.append(connection)
@@ -153,7 +157,7 @@ class TableReader:
         return connection
 
     def _add_system(self, connection: duckdb.DuckDBPyConnection) -> None:
-        for name, source in system_tables.sources(self.hub).items():
+        for name, source in self._system.sources().items():
             connection.register(name, source)
 
     def _provide(self, connection: duckdb.DuckDBPyConnection, text: str) -> None:

@@ -7,7 +7,8 @@ They are views of SQL, so that whatever a tool asks about them is answered by th
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -43,46 +44,51 @@ _COLUMNS: Final = pa.schema(
 )
 
 
-def sources(hub: Hub) -> dict[str, Source]:
-    """The tables that the views are over."""
-    return {
-        "__relations": Source(_RELATIONS, lambda: _relations(hub)),
-        "__columns": Source(_COLUMNS, lambda: _columns(hub)),
-    }
+@dataclass(slots=True)
+class SystemTables:
+    """The tables that the views are over, made again when the catalog has changed."""
 
+    hub: Hub
+    _made: dict[str, tuple[int, pa.Table]] = field(default_factory=dict)
+    """Each with the position of its catalog."""
 
-def _relations(hub: Hub) -> Iterator[pa.Table]:
-    rows = [
-        {
-            "oid": oid,
-            "namespace": _SCHEMAS[schema],
-            "schema": schema,
-            "name": name,
-            "kind": "v" if schema == ANSWERS else "r",
+    def sources(self) -> dict[str, Source]:
+        """The tables by name."""
+        return {
+            "__relations": Source(_RELATIONS, lambda: self._current("__relations", _relations)),
+            "__columns": Source(_COLUMNS, lambda: self._current("__columns", _columns)),
         }
+
+    def _current(self, name: str, make: Callable[[Hub], pa.Table]) -> Iterator[pa.Table]:
+        position = self.hub.catalog.position
+        if name not in self._made or self._made[name][0] != position:
+            self._made[name] = position, make(self.hub)
+        yield self._made[name][1]
+
+
+def _relations(hub: Hub) -> pa.Table:
+    rows = [
+        (oid, _SCHEMAS[schema], schema, name, "v" if schema == ANSWERS else "r")
         for oid, schema, name in _numbered(hub)
     ]
-    yield pa.Table.from_pylist(rows, _RELATIONS)
+    return _table(rows, _RELATIONS)
 
 
-def _columns(hub: Hub) -> Iterator[pa.Table]:
-    for oid, schema, name in _numbered(hub):
-        rows = [
-            {
-                "relation": oid,
-                "schema": schema,
-                "table": name,
-                "number": number,
-                "name": field.name,
-                "type": kind.oid,
-                "size": kind.size,
-                "type_name": kind.name,
-                "internal": kind.internal,
-            }
-            for number, field in enumerate(columns_of(hub, schema, name), 1)
-            for kind in [type_of(field.type)]
-        ]
-        yield pa.Table.from_pylist(rows, _COLUMNS)
+def _columns(hub: Hub) -> pa.Table:
+    rows = [
+        (oid, number, kind.oid, kind.size, schema, name, column.name, kind.name, kind.internal)
+        for oid, schema, name in _numbered(hub)
+        for number, column in enumerate(columns_of(hub, schema, name), 1)
+        for kind in [type_of(column.type)]
+    ]
+    return _table(rows, _COLUMNS)
+
+
+def _table(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    return pa.table(
+        [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema
+    )
 
 
 def _numbered(hub: Hub) -> Iterator[tuple[int, str, str]]:

@@ -1,0 +1,203 @@
+"""SteMs: the sorted rows of each side of a join, and combinations of them, found hop by hop.
+
+A SteM is one side's state: pieces (runs, and this epoch's rows) in order of (key hash, time), in which all other sides
+search. A combination is one row of each of some sides, of one key hash, with the instants at which all of them hold. New
+rows of a side are combinations of one; each hop extends them by the rows of one more SteM. No combination is stored.
+Sources: SteMs (Raman, Deshpande, Hellerstein 2003) and MJoin (Viglas, Naughton, Burger 2003), for columns of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.operators.base.group_codes import Ints, flat
+from headrace.operators.rows.sorted_rows import Sorted, bisected, portions, spread
+from headrace.time import FOREVER, Duration
+
+_SPARSE: Final = 4
+"""Combinations search a piece one by one if it has more rows than so many times theirs."""
+_WIDEST: Final = 1 << 62
+
+HoldTogether: TypeAlias = Callable[[Ints, Ints], npt.NDArray[np.bool_]]
+"""Whether a combination that holds in [at, until] is an answer, or part of one; once false, it stays so with more rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Combinations:
+    """One row of each of some sides, by its number in the side's SteM; they hold together in [at, until]."""
+
+    at: Ints
+    until: Ints
+    rows: Mapping[int, Ints]
+
+    @staticmethod
+    def of(new: Sorted, side: int) -> Combinations:
+        """New rows of a side, each by itself."""
+        return Combinations(new.at, new.until(), {side: np.arange(new.rows)})
+
+    @property
+    def count(self) -> int:
+        """The number of combinations."""
+        return len(self.at)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> Combinations:
+        """Some of them."""
+        if keep.all():
+            return self
+        rows = {side: numbers[keep] for side, numbers in self.rows.items()}
+        return Combinations(self.at[keep], self.until[keep], rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Stem:
+    """The rows of one side: `pieces`, whose rows are numbered one after the other. No row holds longer than `longest`."""
+
+    pieces: tuple[Sorted, ...]
+    longest: Duration | None
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return sum(piece.rows for piece in self.pieces)
+
+    @property
+    def starts(self) -> Ints:
+        """The number of the first row of each piece, and of all rows."""
+        return np.cumsum([0, *(piece.rows for piece in self.pieces)])
+
+    def extend(self, found: Combinations, hashes: Ints, side: int) -> Iterator[tuple[Combinations, int]]:
+        """The combinations, of these key hashes, with each row of this SteM, of `side`, that holds with them, and how many
+        rows were compared.
+        """
+        ranges = (_overlapping(found, hashes, piece, self.longest) for piece in self.pieces)
+        low, matches = zip(*ranges, strict=True)
+        for start, stop in portions(sum(matches)):
+            yield self._portion(found, low, matches, slice(start, stop), side)
+
+    def _portion(
+        self, found: Combinations, low: Sequence[Ints], matches: Sequence[Ints], rows: slice, side: int
+    ) -> tuple[Combinations, int]:
+        """The extensions of some combinations, and the number of rows that were compared."""
+        parts, candidates = list[Combinations](), 0
+        for start, piece, first, count in zip(self.starts.tolist(), self.pieces, low, matches, strict=False):
+            index, row = spread(first, count, rows.start, rows.stop)
+            candidates += len(row)
+            if not len(row):
+                continue
+            at = np.maximum(found.at[index], piece.at[row])
+            until = np.minimum(found.until[index], piece.until(row))
+            numbers = {other: known[index] for other, known in found.rows.items()}
+            parts.append(Combinations(at, until, {**numbers, side: row + start}).where(at <= until))
+        return _together(parts, [*found.rows, side]), candidates
+
+    def columns(self, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:
+        """Columns of rows by their numbers. The cost follows these rows, not those that are stored."""
+        if len(self.pieces) == 1:
+            return taken(self.pieces[0].table, names, rows)
+        piece_of = np.searchsorted(self.starts, rows, side="right") - 1
+        order = np.argsort(piece_of, kind="stable")
+        edges = np.searchsorted(piece_of[order], np.arange(len(self.pieces) + 1))
+        place = np.empty(len(rows), np.int64)
+        place[order] = np.arange(len(rows))
+        chosen = [
+            taken(piece.table, names, rows[order[edges[number] : edges[number + 1]]] - start)
+            for number, (piece, start) in enumerate(zip(self.pieces, self.starts.tolist(), strict=False))
+        ]
+        back = pa.array(place)
+        return {name: pa.concat_arrays([part[name] for part in chosen]).take(back) for name in names}
+
+
+@dataclass(slots=True)
+class Probing:
+    """The search for combinations of one epoch, and what it cost."""
+
+    stems: Mapping[int, Stem]
+    hold_together: HoldTogether
+    probes: int = 0
+    """Combinations that were looked up in a SteM."""
+    candidates: int = 0
+    """Rows of SteMs that were compared with them."""
+
+    def combinations(self, new: Sorted, side: int, order: Sequence[int]) -> Iterator[Combinations]:
+        """New rows of a side with rows of all other sides, whose SteMs are probed in this order; a bounded number at a time."""
+        if all(self.stems[other].rows for other in order):
+            yield from self._hops(Combinations.of(new, side), new.hash, side, order)
+
+    def _hops(
+        self, found: Combinations, hashes: Ints, origin: int, order: Sequence[int]
+    ) -> Iterator[Combinations]:
+        """`hashes` are those of the rows of side `origin`, from which the combinations are made."""
+        if not order:
+            yield found
+            return
+        side, *rest = order
+        self.probes += found.count
+        of_found = hashes[found.rows[origin]] if len(found.rows) > 1 else hashes
+        for extended, candidates in self.stems[side].extend(found, of_found, side):
+            self.candidates += candidates
+            together = extended.where(self.hold_together(extended.at, extended.until))
+            if together.count:
+                yield from self._hops(together, hashes, origin, rest)
+
+
+def _overlapping(
+    found: Combinations, hashes: Ints, piece: Sorted, longest: Duration | None
+) -> tuple[Ints, Ints]:
+    """For each combination the first row of a piece that may hold with it, and the number of rows from there on."""
+    if found.count * _SPARSE >= piece.rows:
+        ranges = _by_rank(found, hashes, piece, longest)
+        if ranges is not None:
+            return ranges
+    first, last = (np.searchsorted(piece.hash, hashes, side) for side in ("left", "right"))
+    low = first
+    if longest is not None:
+        low = bisected(piece.at, first, last, found.at - longest, after=False)
+    high = last if (found.until == FOREVER).all() else bisected(piece.at, low, last, found.until, after=True)
+    return low, np.maximum(high - low, 0)
+
+
+def _by_rank(
+    found: Combinations, hashes: Ints, piece: Sorted, longest: Duration | None
+) -> tuple[Ints, Ints] | None:
+    """The same, where it pays to walk through the piece: (hash, time) of its rows become one ascending integer.
+
+    None if that has no room in 64 bits.
+    """
+    begins = np.concatenate([[True], piece.hash[1:] != piece.hash[:-1]])
+    known, least, most = piece.hash[begins], int(piece.at.min()), int(piece.at.max())
+    span = most - least + 2
+    if len(known) * span >= _WIDEST:
+        return None
+    keys = (np.cumsum(begins) - 1) * span + (piece.at - least)
+    rank = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+    base = rank * span
+    low = base
+    if longest is not None:
+        low = base + np.clip(found.at - longest, least, most + 1) - least
+    first = np.searchsorted(keys, low)
+    last = np.searchsorted(keys, base + np.minimum(found.until, most) - least, side="right")
+    return first, np.where(known[rank] == hashes, np.maximum(last - first, 0), 0)
+
+
+def _together(parts: Sequence[Combinations], sides: Sequence[int]) -> Combinations:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        none = np.empty(0, np.int64)
+        return Combinations(none, none, dict.fromkeys(sides, none))
+    at, until = (np.concatenate([getattr(part, name) for part in parts]) for name in ("at", "until"))
+    return Combinations(
+        at, until, {side: np.concatenate([part.rows[side] for part in parts]) for side in sides}
+    )
+
+
+def taken(table: pa.Table, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:
+    """Some rows of a table, column by column."""
+    picked = pa.array(rows)
+    return {name: flat(table.column(name)).take(picked) for name in names}

@@ -1,0 +1,66 @@
+"""The laws of joins of many streams, and of many queries that share a join, as the whole engine answers them.
+
+Queries of `SHARED` have one graph, so the second that is registered founds a shared join, and all later ones read it: with
+windows, conditions and aggregates of their own, in another order of FROM, registered and paused at any time.
+"""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.laws.two_streams import check
+
+A, B = "a x [RANGE 3 SECONDS]", "b y [RANGE 4 SECONDS]"
+SHORT = "a x [RANGE 2500 MILLISECONDS], b y [RANGE 2200 MILLISECONDS]"
+SHARED = {
+    "pairs": f"SELECT x.k, x.v, y.v AS w FROM {A}, {B} WHERE x.k = y.k",
+    "shorter": f"SELECT x.v, y.v AS w FROM {SHORT} WHERE x.k = y.k AND x.v <= y.v",
+    "swapped": "SELECT p.v, q.v AS w FROM b q [RANGE 3 SECONDS], a p [RANGE 3 SECONDS] WHERE q.k = p.k AND p.v > 0",
+    "groups": f"SELECT x.k, COUNT(*) AS n, MIN(y.v) AS m FROM {A}, {B} WHERE x.k = y.k GROUP BY x.k",
+    "short groups": f"SELECT x.k, COUNT(*) AS n, MIN(y.v) AS m FROM {SHORT} WHERE x.k = y.k GROUP BY x.k",
+    "one row": f"SELECT COUNT(*) AS n, SUM(x.v) AS s FROM {A}, {B} WHERE x.k = y.k AND x.v > 0",
+    "tumbling": "SELECT x.k, COUNT(*) AS n, MAX(y.d) AS t FROM a x [RANGE TUMBLING 4 SECONDS]"
+    " JOIN b y [RANGE TUMBLING 4 SECONDS] ON x.k = y.k GROUP BY x.k",
+    "sliding": "SELECT x.v, y.v AS w, y.window_end AS e FROM a x [RANGE 3 SECONDS SLIDE 2 SECONDS],"
+    " b y [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE x.k = y.k AND x.v < y.v",
+    "new": f"SELECT ISTREAM(x.k, x.v, y.v AS w) FROM {A}, {B} WHERE x.k = y.k",
+    "gone": f"SELECT DSTREAM(x.k) FROM {SHORT} WHERE x.k = y.k AND x.v <> y.v",
+    "distinct": f"SELECT DISTINCT x.k FROM {A}, {B} WHERE x.k = y.k",
+    "failing": f"SELECT x.v, y.v AS w FROM {A}, {B} WHERE x.k = y.k AND 6 / y.v > x.v",
+    "named": f"SELECT name, COUNT(*) AS n FROM {A} JOIN {B} ON x.k = y.k JOIN names ON y.k = names.k GROUP BY name",
+}
+R = ("[RANGE 4 SECONDS]", "[RANGE 3 SECONDS]", "[RANGE 2 SECONDS]", "[RANGE 5 SECONDS]")
+FOUR = f"a x {R[0]} JOIN b y {R[1]} ON x.k = y.k JOIN a z {R[2]} ON z.k = y.k AND z.v = y.v JOIN b u {R[3]} ON u.k = x.k"
+MANY = {
+    "three by one key": f"SELECT x.v, y.v AS w, z.v AS u FROM a x {R[0]} JOIN b y {R[1]} ON x.k = y.k"
+    f" JOIN a z {R[2]} ON z.k = y.k AND z.v > x.v",
+    "four": f"SELECT x.k, COUNT(*) AS n, SUM(u.v) AS s FROM {FOUR} GROUP BY x.k",
+    "five": f"SELECT COUNT(*) AS n FROM {FOUR} JOIN b t [NOW] ON t.k = y.k AND t.v = x.v",
+    "two keys": f"SELECT x.v, y.d FROM a x {R[0]} JOIN b y {R[1]} ON x.k = y.k AND x.v = y.v"
+    f" JOIN a z {R[2]} ON z.k = y.k AND z.v = x.v",
+    "chain": f"SELECT x.k, z.k AS l FROM a x {R[0]} JOIN b y {R[1]} ON x.k = y.k JOIN a z {R[2]} ON z.v = y.v",
+    "tree": f"SELECT x.k, COUNT(*) AS n FROM a x {R[0]} JOIN b y {R[1]} ON x.k = y.k JOIN a z {R[2]} ON z.k = x.k"
+    f" JOIN b u {R[2]} ON u.v = z.v JOIN a t {R[2]} ON t.v = u.v WHERE u.k = 'a' AND t.k = 'b' GROUP BY x.k",
+    "later key first": f"SELECT x.v, z.v AS u FROM a x {R[2]} JOIN b y {R[2]} ON x.v < y.v JOIN a z {R[2]} ON z.k = y.k"
+    f" JOIN b t {R[2]} ON t.k = z.k",
+    "not a number": f"SELECT x.v, y.v AS w, z.v AS u FROM a x {R[0]} JOIN b y {R[1]} ON x.d = y.d"
+    f" JOIN a z {R[2]} ON z.d = x.d",
+    "sliding": "SELECT x.k, COUNT(*) AS n FROM a x [RANGE 4 SECONDS SLIDE 2 SECONDS] JOIN b y [RANGE 3 SECONDS SLIDE"
+    " 2 SECONDS] ON x.k = y.k JOIN a z [RANGE 2 SECONDS SLIDE 2 SECONDS] ON z.k = y.k GROUP BY x.k",
+    "tumbling": "SELECT x.v, y.v AS w, z.v AS u FROM a x [RANGE TUMBLING 4 SECONDS] JOIN b y [RANGE TUMBLING 4 SECONDS]"
+    " ON x.k = y.k JOIN b z [RANGE TUMBLING 4 SECONDS] ON z.k = x.k",
+    "bare": "SELECT x.v, y.v AS w FROM a x JOIN b y ON x.k = y.k AND x.v = 1 JOIN a z ON z.k = x.k AND z.v = 2",
+}
+
+
+@settings(max_examples=20)
+@given(data=st.data())
+def test_queries_that_share_a_join_answer_as_each_alone(data: st.DataObject) -> None:
+    check(SHARED, data, at_least=3)
+
+
+@settings(max_examples=20)
+@given(data=st.data())
+def test_joins_of_three_to_five_streams_answer_as_the_reference(data: st.DataObject) -> None:
+    check(MANY, data)

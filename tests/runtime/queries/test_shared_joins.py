@@ -1,0 +1,235 @@
+"""Which queries read one join, and what a shared join outlives: the laws of its answers are in tests/laws/test_many_joins.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.operators.joins.window_join import WindowJoin
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
+from headrace.time import SECOND
+
+SCRIPT = """
+CREATE STREAM a (k BIGINT, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at;
+CREATE STREAM b (k BIGINT, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at;
+CREATE STREAM forgotten (k BIGINT, v BIGINT, at TIMESTAMP) USING push OPTIONS (archive 'none') TIMESTAMP BY at"""
+PAIRS = "SELECT x.k, x.v, y.v AS w FROM a x [RANGE {r} SECONDS], b y [RANGE {s} SECONDS] WHERE x.k = y.k AND x.v < {v}"
+
+
+def opened(folder: Path) -> Hub:
+    return Hub(folder / "home", LocalExecutor(), tasks=2)
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    hub = opened(tmp_path)
+    hub.execute(SCRIPT)
+    yield hub
+    hub.close()
+
+
+def pairs(r: int = 5, s: int = 6, v: int = 9) -> str:
+    return PAIRS.format(r=r, s=s, v=v)
+
+
+def push(hub: Hub, stream: str, *rows: tuple[int, int, int]) -> None:
+    """Rows are (k, v, second)."""
+    at = pa.array([SECOND * row[2] for row in rows], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    k, v = (pa.array([row[place] for row in rows], pa.int64()) for place in (0, 1))
+    hub.push(stream, pa.table({"k": k, "v": v, "at": at}))
+
+
+def joins(hub: Hub) -> list[str]:
+    """The joins of the plan."""
+    operators = hub.loop.engine.plan.operators.values()
+    return [operator.id for operator in operators if isinstance(operator, WindowJoin)]
+
+
+def reads(hub: Hub, name: str) -> str:
+    """The join that a query reads."""
+    operator, _ = hub.operator_and_query(name)
+    return operator.stream.removeprefix("@")
+
+
+def changes(hub: Hub, name: str) -> list[tuple[int, ...]]:
+    """Changes of a query, as they were emitted."""
+    rows = hub.query(name).history()
+    return sorted(zip(*(rows.column(column).to_pylist() for column in rows.column_names), strict=True))
+
+
+def inserted(hub: Hub, name: str) -> list[tuple[int, ...]]:
+    """The rows that a query has inserted."""
+    rows = hub.query(name).history().to_pylist()
+    return sorted(tuple(row[column] for column in "kvw") for row in rows if row["__change"] > 0)
+
+
+def test_the_first_has_its_own_join_and_the_others_share_one(hub: Hub) -> None:
+    for number, text in enumerate(
+        (
+            pairs(),
+            pairs(7, 5, 3),
+            "SELECT q.v FROM b q [RANGE 8 SECONDS] JOIN a p [RANGE 5 SECONDS] ON q.k = p.k",
+            (
+                "SELECT COUNT(*) AS n FROM a x [RANGE 6 SECONDS SLIDE 2 SECONDS], b y [RANGE 8 SECONDS SLIDE 2 SECONDS]"
+                " WHERE y.k = x.k"
+            ),
+        )
+    ):
+        hub.register(text, f"q{number}")
+    first, *others = (reads(hub, f"q{number}") for number in range(4))
+    assert len(set(others)) == 1
+    assert first != others[0]
+    assert len(joins(hub)) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pairs(9),
+        "SELECT x.v FROM a x [RANGE 5 SECONDS], b y [RANGE 6 SECONDS] WHERE x.v = y.v",
+        "SELECT x.v FROM a x [RANGE 5 SECONDS], a y [RANGE 6 SECONDS] WHERE x.k = y.k",
+        "SELECT x.v FROM a x [RANGE 5 SECONDS], b y [RANGE 6 SECONDS] WHERE x.k < y.k",
+        "SELECT x.v FROM a x [RANGE 5 SECONDS], b y WHERE x.k = y.k",
+        (
+            "SELECT x.v FROM a x [RANGE 5 SECONDS], b y [RANGE 6 SECONDS], a z [RANGE 6 SECONDS]"
+            " WHERE x.k = y.k AND y.k = z.k"
+        ),
+    ],
+)
+def test_another_graph_is_another_join(hub: Hub, text: str) -> None:
+    for number in range(3):
+        hub.register(pairs(v=number), f"q{number}")
+    hub.register(text, "other")
+    assert reads(hub, "other") not in {reads(hub, f"q{number}") for number in range(3)}
+
+
+def test_queries_from_now_or_without_an_archive_or_sharing_have_their_own_join(hub: Hub) -> None:
+    for number in range(2):
+        hub.register(pairs(v=number), f"q{number}")
+    hub.execute(
+        f"CREATE QUERY now FROM NOW AS {pairs()}; CREATE QUERY alone OPTIONS (sharing 'off') AS {pairs()}"
+    )
+    hub.register(pairs().replace("a x", "forgotten x"), "no")
+    hub.register(pairs(v=3).replace("a x", "forgotten x"), "archive")
+    own = {name: hub.operator_and_query(name)[0].id for name in ("now", "alone", "no", "archive")}
+    assert {name: reads(hub, name) for name in own} == {name: f"{id_}.inner" for name, id_ in own.items()}
+
+
+def test_a_query_that_comes_late_reads_the_matches_that_are_there(hub: Hub) -> None:
+    for number in range(2):
+        hub.register(pairs(v=number), f"q{number}")
+    push(hub, "a", (1, 1, 10), (2, 2, 11))
+    push(hub, "b", (1, 5, 12), (2, 6, 30), (2, 7, 13))
+    hub.catch_up()
+    hub.register(pairs(5, 5), "late")
+    hub.catch_up()
+    push(hub, "a", (1, 3, 14), (3, 3, 40))
+    push(hub, "b", (3, 3, 41))
+    hub.catch_up()
+    assert reads(hub, "late") == reads(hub, "q1")
+    assert inserted(hub, "late") == [(1, 1, 5), (1, 3, 5), (2, 2, 7)]
+
+
+def test_the_join_outlives_its_founder_and_ends_with_its_last_reader(hub: Hub) -> None:
+    for number in range(4):
+        hub.register(pairs(), f"q{number}")
+    push(hub, "a", (1, 1, 10))
+    hub.catch_up()
+    shared = reads(hub, "q1")
+    hub.execute("DROP QUERY q0; DROP QUERY q1")
+    push(hub, "b", (1, 5, 12), (9, 9, 40))
+    push(hub, "a", (9, 9, 40))
+    hub.catch_up()
+    assert inserted(hub, "q2") == [(1, 1, 5)]
+    assert changes(hub, "q2") == changes(hub, "q3")
+    hub.execute("DROP QUERY q2; DROP QUERY q3")
+    assert joins(hub) == []
+    for number in range(2):
+        hub.register(pairs(), f"new{number}")
+    hub.catch_up()
+    assert reads(hub, "new1") not in ("", shared)
+    assert changes(hub, "new1") == changes(hub, "new0")
+
+
+def test_a_home_is_opened_with_the_joins_that_were_chosen(tmp_path: Path) -> None:
+    hub = opened(tmp_path)
+    hub.execute(SCRIPT)
+    for number in range(3):
+        hub.register(pairs(v=9 - number), f"q{number}")
+    hub.execute("DROP QUERY q0")
+    chosen, plan = {name: reads(hub, name) for name in ("q1", "q2")}, joins(hub)
+    hub.close()
+    again = opened(tmp_path)
+    assert {name: reads(again, name) for name in ("q1", "q2")} == chosen
+    assert joins(again) == plan
+    again.close()
+
+
+def test_the_same_text_again_changes_nothing(hub: Hub) -> None:
+    for number in range(3):
+        hub.register(pairs(v=number), f"q{number}")
+    before = {name: hub.operator_and_query(name)[0].id for name in ("q0", "q1", "q2")}
+    for number in range(3):
+        hub.execute(
+            f"CREATE QUERY q{number} AS {pairs(v=number)}; ALTER QUERY q{number} AS {pairs(v=number)}"
+        )
+    assert {name: hub.operator_and_query(name)[0].id for name in before} == before
+
+
+def test_many_in_one_script_share_as_one_by_one(hub: Hub) -> None:
+    hub.register_many({f"q{number}": pairs(v=number) for number in range(20)})
+    assert len({reads(hub, f"q{number}") for number in range(1, 20)}) == 1
+    assert len(joins(hub)) == 2
+
+
+def test_paused_readers_do_not_stop_the_join_of_the_others(hub: Hub) -> None:
+    for number in range(3):
+        hub.register(pairs(), f"q{number}")
+    hub.execute("PAUSE QUERY q1")
+    push(hub, "a", (1, 1, 10), (9, 9, 40))
+    push(hub, "b", (1, 5, 12), (9, 9, 40))
+    hub.catch_up()
+    assert inserted(hub, "q2") == [(1, 1, 5)]
+    hub.execute("PAUSE QUERY q2")
+    push(hub, "a", (1, 2, 50), (9, 9, 80))
+    push(hub, "b", (1, 6, 51), (9, 9, 80))
+    hub.catch_up()
+    hub.execute("RESUME QUERY q1; RESUME QUERY q2")
+    hub.catch_up()
+    assert changes(hub, "q1") == changes(hub, "q2") == changes(hub, "q0")
+
+
+def test_explain_names_the_shared_join_and_what_it_costs(hub: Hub) -> None:
+    for number in range(3):
+        hub.register(pairs(v=number), f"q{number}")
+    text = hub.explain("q2")
+    assert "chosen by: shared join" in text
+    assert "read pairs of a JOIN b (shared)" in text
+    assert "a JOIN b (shared)" in hub.explain()
+
+
+def test_explain_counts_what_a_join_looked_up_and_compared(hub: Hub) -> None:
+    """Three rows of `a` meet four of `b`, of which two have the key of one of them."""
+    hub.register(pairs(), "q")
+    push(hub, "a", (1, 1, 10), (2, 1, 10), (3, 1, 10))
+    hub.catch_up()
+    push(hub, "b", (1, 5, 10), (1, 6, 10), (7, 5, 10), (8, 5, 10))
+    hub.catch_up()
+    assert "probes, 1 rows compared" in hub.explain("q")
+
+
+def test_rows_are_stored_and_matches_found_once_for_all_queries(hub: Hub) -> None:
+    """Of three queries and of sixty: the shared join stores the same rows, and compares each pair of a key once."""
+    seen = []
+    for count in (3, 60):
+        hub.register_many({f"of{count}_{number}": pairs(5, 6, number) for number in range(count)})
+        push(hub, "a", *((key, 0, 10 * count) for key in range(30)))
+        push(hub, "b", *((key, 1, 10 * count) for key in range(30)))
+        hub.catch_up()
+        last = hub.status()["last_epoch"]["operators"][reads(hub, "of3_2")]
+        seen.append((last["delta_rows"], last["candidates"], last["results"]))
+    assert seen == [(61, 30, 31), (61, 30, 30)]  # with one that marks the beginning
