@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
+from headrace.runtime.epoch.engine import Engine
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.home.home import Home
 from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan.bound_queries import bind_text
+from headrace.time import now
 from tests.fixtures.home_before_joins import (
     BEFORE,
     CHAINED,
@@ -98,6 +102,14 @@ def test_they_are_computed_again_once(folder: str) -> None:
         assert generations(hub) == first
         hub.catch_up()
         assert found(hub, "three") == right(hub, OTHERWISE["three"], BEFORE)
+
+
+def test_a_driver_that_ends_after_its_takeover_leaves_it_to_the_next_one(folder: str) -> None:
+    Engine(Home.at(Path(folder) / "home"), LocalExecutor(), now, 1)
+    with pytest.warns(RuntimeWarning, match="earlier version"), opened(folder, 2) as hub:
+        push(hub, ROWS[BEFORE:])
+        for name, text in {"pairs": TWO_SIDED["pairs"], "chain": OTHERWISE["chain"]}.items():
+            assert found(hub, name) == right(hub, text, len(ROWS)), name
 
 
 @pytest.mark.parametrize("statement", ["RESUME QUERY {}", "RESUME QUERIES WHERE name = '{}'"])
