@@ -106,7 +106,9 @@ def test_they_are_computed_again_once(folder: str) -> None:
 
 def test_a_driver_that_ends_after_its_takeover_leaves_it_to_the_next_one(folder: str) -> None:
     Engine(Home.at(Path(folder) / "home"), LocalExecutor(), now, 1)
-    with pytest.warns(RuntimeWarning, match="earlier version"), opened(folder, 2) as hub:
+    with pytest.warns(RuntimeWarning, match="earlier version"):
+        hub = opened(folder, 2)
+    with hub:
         push(hub, ROWS[BEFORE:])
         for name, text in {"pairs": TWO_SIDED["pairs"], "chain": OTHERWISE["chain"]}.items():
             assert found(hub, name) == right(hub, text, len(ROWS)), name
