@@ -279,7 +279,10 @@ def _streams(
         if name in work.taken:
             committed = replace(committed, next=max(work.taken[name]) + 1, arrived=now, taken=done.epoch)
         is_read = work.level and work.operators.followers and name in work.min_punctuations
-        if definition.using == derived_streams.USING and is_read:
+        has_ended = (
+            committed.punctuation == FOREVER
+        )  # tasks need its NOW, which is in no message of one that follows
+        if definition.using == derived_streams.USING and is_read and not has_ended:
             committed = index.following(committed, definition)
         streams[name] = committed
     return streams
