@@ -137,21 +137,29 @@ def test_windows_of_rows_over_results_of_one_instant_hold_any_of_them(tasks: int
         assert [each["k"] for each in query.invoke().to_pylist()] == ["c", "d"]  # an order there is
 
 
-@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize("at_the_end", ["live", "paused", "not there"])
 @pytest.mark.parametrize("text", OVER_WINDOWS)
 def test_relations_over_the_last_windows_hold_them_when_one_stream_ends_far_behind_the_other(
-    text: str, tasks: int
+    text: str, at_the_end: str
 ) -> None:
     """Results of the last window are later than all rows of `b`, whose slack has held the join back until the end."""
     rows: list[Row] = [{"k": "c", "v": 1, "d": None, "at": 8 * SECOND}]
     slacks = 0, 3 * SECOND
-    with tempfile.TemporaryDirectory() as folder, opened(folder, tasks) as hub:
+    with tempfile.TemporaryDirectory() as folder, opened(folder, 3) as hub:
         hub.execute(script(folder, slacks))
-        hub.register(text, "q")
+        if at_the_end != "not there":
+            hub.register(text, "q")
         for name in "ab":
             hub.push(name, table(rows))
         hub.catch_up()
+        if at_the_end == "paused":
+            hub.execute("PAUSE QUERY q")
         hub.finish(seal=True)
+        if at_the_end == "paused":
+            hub.execute("RESUME QUERY q")
+        if at_the_end == "not there":
+            hub.register(text, "q")
+        hub.catch_up()
         _, query = hub.operator_and_query("q")
         found = answer(hub, "q", {})
         assert found

@@ -279,11 +279,12 @@ def _streams(
         if name in work.taken:
             committed = replace(committed, next=max(work.taken[name]) + 1, arrived=now, taken=done.epoch)
         is_read = work.level and work.operators.followers and name in work.min_punctuations
-        has_ended = (
-            committed.punctuation == FOREVER
-        )  # tasks need its NOW, which is in no message of one that follows
-        if definition.using == derived_streams.USING and is_read and not has_ended:
+        if definition.using == derived_streams.USING and is_read:
             committed = index.following(committed, definition)
+            if (
+                committed.punctuation == FOREVER
+            ):  # tasks need its NOW, and messages name no stream that follows
+                committed = replace(committed, producer="")
         streams[name] = committed
     return streams
 
