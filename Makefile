@@ -51,7 +51,7 @@ narrow: $(DEV_STAMP) ## the laws and operators once more, with the wide kernels 
 mutants: $(DEV_STAMP) ## mistakes put into the lines of a change, and which of them no test notices (ARGS="--base REV --most 60")
 	$(BIN)/python -m tests.mutants $(ARGS)
 
-coverage-mutants: $(DEV_STAMP) ## the same for docs/coverage.md: does the test that a row names die of a mistake in what it speaks about (ARGS="--rows WIN-3")
+coverage-mutants: $(DEV_STAMP) ## the same for docs/coverage.md: does the test that a row names fail for a mistake in the code that it describes (ARGS="--rows WIN-3")
 	nice $(BIN)/python -m tests.mutants.coverage $(ARGS)
 
 lock: $(DEV_STAMP) ## refresh the exact versions in constraints.txt

@@ -19,6 +19,7 @@ from benchmarks.suite.correlated import correlated
 from benchmarks.suite.correlated_sliding import correlated_sliding
 from benchmarks.suite.crossover import crossover
 from benchmarks.suite.default import default
+from benchmarks.suite.depth import depth
 from benchmarks.suite.epoch import epoch
 from benchmarks.suite.instants import instants
 from benchmarks.suite.invoke import invoke
@@ -73,6 +74,7 @@ SUITE = {
     "backfill": backfill,
     "psoup": figure_7,
     "psoup-rate": figure_9,
+    "depth": depth,
     "epoch": epoch,
     "latency": latency,
     "instants": instants,

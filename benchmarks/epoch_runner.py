@@ -159,7 +159,7 @@ class Contenders:
             "standing": Hub(
                 scratch / "standing", SparkExecutor(GivenSession(spark), standing="always"), tasks=tasks
             ),
-            "local": Hub(scratch / "local", LocalExecutor(), tasks=tasks),
+            "local": Hub(scratch / "local", LocalExecutor(), tasks=1),
         }
         own.loop.engine.executor.standing.use = "never"
         for hub in self.hubs.values():

@@ -48,6 +48,7 @@ def epoch(rows: int, rounds: int) -> Report:
         ),
         ratio("median epoch in standing tasks to median epoch as a job", "standing", "epoch", 0.6),
         ratio("median epoch in standing tasks to median epoch in this process", "standing", "local", 1.2),
+        ratio("median epoch in standing tasks to median bare job", "standing", "bare", 0.15),
     ]
     drawn = [Bar(words, found[name]["median_ms"], kind) for name, (words, kind) in NAMES.items()]
     return Report("epoch", f"An epoch of {ROWS_AN_EPOCH} rows", table, ratios, drawn, "ms", [__doc__.strip()])

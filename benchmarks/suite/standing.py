@@ -43,7 +43,6 @@ KINDS: Final = {
 """A query of each kind; no two are equal."""
 NUMBERS: Final = (1, 10, 100, 1000)
 MIXED: Final = (10, 1000, 10_000)
-DEPTHS: Final = (1, 2, 4, 8)
 _STREAMS: Final = ("s", "u", "busy", "quiet")
 _WARM_UP: Final = 3
 _EPOCHS: Final = 9
@@ -74,12 +73,6 @@ def queries_of(kind: str, count: int) -> list[str]:
         templates[number % len(templates)].format(i=-1 - number, r=10 + number % 50)
         for number in range(count)
     ]
-
-
-def chain(depth: int) -> list[str]:
-    """Queries each over the one before, so many levels deep."""
-    texts = ["SELECT k, x, at FROM s WHERE x > -1"]
-    return texts + [f"SELECT k, x, at FROM q{level} WHERE x > -1" for level in range(depth - 1)]
 
 
 def watchers(count: int) -> list[str]:
@@ -132,7 +125,7 @@ def _rows(second: int, count: int) -> pa.Table:
 
 def _measured(texts: Sequence[str], measure: Callable[[Clocked], Any]) -> Any:
     folder: Path = folders.fresh("standing")
-    with Hub(folder / "home", LocalExecutor(), tasks=2) as hub:
+    with Hub(folder / "home", LocalExecutor(), tasks=1) as hub:
         hub.execute(script(texts))
         clocked = Clocked(hub)
         clocked.push(10, *_STREAMS)
@@ -161,11 +154,6 @@ def beside(count: int) -> float:
     """Median milliseconds of an epoch with ten rows for ten queries, `count` with those beside them."""
     texts = watchers(10) + queries_of("mixed", count - 10)
     return float(_measured(texts, lambda clocked: clocked.median_of(10, "busy")))
-
-
-def deep(depth: int) -> float:
-    """Median milliseconds from ten rows to the answer of the last of a chain of queries."""
-    return float(_measured(chain(depth), lambda clocked: clocked.median_of(10, "s")))
 
 
 def standing(rows: int, rounds: int) -> Report:
@@ -201,9 +189,6 @@ def standing(rows: int, rounds: int) -> Report:
             f"ten rows for ten queries: beside {most:,} of all kinds to alone", ten[most] / ten[10], 2, True
         )
     )
-    levels = {depth: median(in_each(rounds, deep, depth)) for depth in DEPTHS}
-    table += [_row(f"a chain {depth} deep", depth, Cost(0.0, spent)) for depth, spent in levels.items()]
-    ratios.append(Ratio("a push through a chain of 8 queries to one of 1", levels[8] / levels[1], 2, True))
     curves.append(Curve("ten busy, others idle", mixed, [ten[number] / number for number in mixed], "ours"))
     axes = ("standing queries", "ms an epoch a query")
     picture = Curves("Standing queries with ten new rows", axes, curves, logarithmic=(True, True))

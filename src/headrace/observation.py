@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +153,18 @@ class EpochObservation:
             for name, seen in self.operators.items()
         }
         work = {name: _measures(seen) for name, seen in self.work.items()}
-        return {**asdict(replace(self, operators={}, work={})), "operators": operators, "work": work}
+        streams = {name: _measures(seen) for name, seen in self.streams.items()}
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {
+            **fields,
+            "seconds": dict(self.seconds),
+            "streams": streams,
+            "operators": operators,
+            "work": work,
+        }
 
 
-def _measures(seen: OperatorObservation | WorkObservation) -> dict[str, int]:
+def _measures(seen: OperatorObservation | WorkObservation | StreamObservation) -> dict[str, Any]:
     """The fields by name, those of joins where there is one; `asdict` is too slow for thousands."""
     measures = {measure: getattr(seen, measure) for measure in seen.__slots__}
     if not measures.get("probes", 1):

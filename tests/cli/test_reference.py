@@ -54,7 +54,7 @@ def test_the_reference_page_is_what_the_commands_say() -> None:
 
 def test_every_option_says_what_it_does() -> None:
     assert "None" not in page()
-    assert page().count("## headrace ") == 7
+    assert page().count("## headrace ") == 8
 
 
 if __name__ == "__main__":

@@ -20,6 +20,17 @@ QUERIES = (
     "SELECT x.v, z.v AS u FROM a x [ROWS 5], b y [RANGE 3 SECONDS], a z [ROWS 5] WHERE x.k = y.k AND z.k = x.k",
     "SELECT k FROM a [ROWS 20] EXCEPT SELECT k FROM b [RANGE 3 SECONDS] ORDER BY k LIMIT 2",
     "SELECT k, v FROM a [ROWS 20] UNION SELECT k, v FROM b [RANGE 3 SECONDS]",
+    "SELECT x.v, y.v AS w FROM a x [RANGE 3 SECONDS] FULL JOIN b y [ROWS 20] ON x.k = y.k",
+    (
+        "SELECT x.v, y.v AS w FROM a x [RANGE 3 SECONDS SLIDE 1 SECOND]"
+        " LEFT JOIN b y [RANGE 2 SECONDS SLIDE 1 SECOND] ON x.k = y.k AND x.v < y.v"
+    ),
+    "SELECT v FROM a [RANGE 3 SECONDS] WHERE k NOT IN (SELECT k FROM b [ROWS 3]) AND v > (SELECT AVG(v) FROM b [ROWS 9])",
+    (
+        "SELECT RSTREAM(x.v, c.n) FROM a x [NOW], (SELECT k, COUNT(*) AS n FROM b [RANGE 3 SECONDS] GROUP BY k) AS c"
+        " WHERE x.k = c.k"
+    ),
+    "SELECT x.v, y.v AS w FROM a x, b y WHERE x.k = y.k AND x.at BETWEEN y.at - INTERVAL '2' SECOND AND y.at",
     "SELECT k FROM a [NOW] UNION ALL (SELECT k FROM a [ROWS 20] INTERSECT SELECT k FROM b [ROWS 20])",
 )
 ROWS = 20

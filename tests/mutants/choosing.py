@@ -1,4 +1,4 @@
-"""The code that a row of the page speaks about: functions that its tests enter, by the words they share with the row."""
+"""The code that a row of the page describes: functions that its tests enter, by the words they share with the row."""
 
 from __future__ import annotations
 

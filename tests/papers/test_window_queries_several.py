@@ -364,10 +364,6 @@ def test_an_end_of_a_range_is_included_and_the_ranges_are_not_exchanged(tmp_path
     ("text", "said"),
     [
         ("SELECT 1 AS n FROM M1 x [RANGE 1 min], M2 y [RANGE 1 min SLIDE 1 min]", "slides"),
-        (
-            "SELECT x.ts FROM M1 x [RANGE 1 min] LEFT JOIN M2 y [RANGE 1 min] ON x.srcIP = y.srcIP",
-            "LEFT JOIN of streams",
-        ),
     ],
 )
 def test_what_has_no_meaning_yet_is_refused_with_a_reason(text: str, said: str, tmp_path: Path) -> None:

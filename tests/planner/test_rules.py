@@ -10,6 +10,7 @@ from headrace.algebra.query import Emit
 from headrace.errors import UnsupportedQuery
 from headrace.language.binder.query_binder import bind_query
 from headrace.planner.joins.join_stage import JOINS
+from headrace.planner.joins.outer_joins import OUTER_JOINS
 from headrace.planner.lowering.lower import LOWERINGS, RULES, lower
 from headrace.planner.rules import always
 from tests.language.catalog import Catalog
@@ -28,9 +29,10 @@ LATE = {
 
 
 def test_every_rule_has_a_name_of_its_own_and_the_last_of_a_table_holds_for_all() -> None:
-    assert len(RULES) == len(LOWERINGS) + len(JOINS)
+    assert len(RULES) == len(LOWERINGS) + len(JOINS) + len(OUTER_JOINS)
     assert LOWERINGS[-1].when is always
     assert JOINS[-1].when is always
+    assert OUTER_JOINS[-1].when is always
 
 
 def test_every_rule_chooses_the_operator_of_a_recorded_plan_or_refuses() -> None:

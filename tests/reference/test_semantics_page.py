@@ -16,6 +16,7 @@ from headrace.reference.history import History, record
 from headrace.reference.relational import Rejects
 from headrace.time import FOREVER, SECOND
 from tests.reference.building import row
+from tests.reference.joins_of_the_page import JOINS
 from tests.reference.queries_of_the_page import QUERIES
 from tests.reference.sets_of_the_page import SETS
 
@@ -44,7 +45,8 @@ def read_history(lines: list[str]) -> History:
         elif line == "---":
             epochs.append([])
         elif into == "stream":
-            epochs[-1].append(row(parsed(words[0]), int(words[1]), float(words[2])))
+            number = None if words[1] == "-" else int(words[1])
+            epochs[-1].append(row(parsed(words[0]), number, float(words[2])))
             weights.append(float(words[3].removeprefix("x")) if len(words) > 3 else 1.0)
         else:
             names.append({"id": parsed(words[0]), "name": words[1]})
@@ -93,14 +95,14 @@ def test_an_example_on_the_page_is_what_the_reference_answers(example):
         assert expectations
         for expectation in expectations:
             what, *expected = expectation.strip().splitlines()
-            assert asked(what, (QUERIES | SETS)[text.strip()], history) == expected, (
+            assert asked(what, (QUERIES | SETS | JOINS)[text.strip()], history) == expected, (
                 f"{text.strip()} / {what}"
             )
 
 
 def test_every_query_in_the_table_stands_on_the_page():
     text = "\n".join(EXAMPLES)
-    assert [query for query in QUERIES | SETS if f"query {query}\n" not in text] == []
+    assert [query for query in QUERIES | SETS | JOINS if f"query {query}\n" not in text] == []
 
 
 def test_every_node_has_its_words_on_the_page():

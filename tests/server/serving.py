@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,7 +63,7 @@ def served(home: Path, *options: str, auth: bool = False) -> Iterator[Served]:
     assert process.stderr is not None
     try:
         line = process.stdout.readline()
-        assert line.startswith("listening on http://127.0.0.1:"), process.communicate()
+        assert re.match(r"listening on https?://127\.0\.0\.1:", line), process.communicate()
         token = process.stdout.readline().split()[1] if auth else None
         port = process.stdout.readline() if "--postgres-port" in options else ":0/"
         yield Served(process, home, line.split()[-1], token, int(port.rpartition(":")[2].partition("/")[0]))

@@ -155,18 +155,27 @@ class Filter(_Unary):
             raise UserError(f"a condition must be BOOLEAN, not {self.predicate.type}")
 
 
+JoinKind: TypeAlias = Choice["inner", "left", "right", "full", "semi", "anti"]
+
+
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Pairs of rows for which the condition is true; LEFT keeps unmatched left rows with NULLs. NULL keys never match."""
+    """Pairs of rows for which the condition is true. NULL keys never match.
+
+    `left`, `right` and `full` add the rows of a side (of both) without a pair, with NULLs. `semi` is the left rows with
+    a pair, each as often as on the left, and `anti` those without one.
+    """
 
     left: Node
     right: Node
-    kind: Choice["inner", "left"]
+    kind: JoinKind
     condition: Expression | None
 
     @property
     def schema(self) -> Schema:
-        """Left columns, then right columns."""
+        """Left columns, then right columns; `semi` and `anti` have only the left ones."""
+        if self.kind in ("semi", "anti"):
+            return self.left.schema
         return Schema(self.left.schema.fields + self.right.schema.fields)
 
 

@@ -145,6 +145,37 @@ class RelationDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class ActionDefinition:
+    """THEN: what is done with the rows that a query emits. `target` is a URL, a stream's name or a folder; `options` are by
+    lower-case name, ascending.
+
+    `id` is part of the names of its cursor, its dead letters and its idempotency keys; RENAME and ALTER keep it. `since`: the
+    number of entries of the results list when it was defined, which it is not applied to.
+    """
+
+    kind: Choice["call", "notify", "stream", "folder"]
+    target: str
+    options: tuple[tuple[str, str], ...] = ()
+    id: str = field(default="", compare=False)
+    since: int = field(default=0, compare=False)
+
+    def option(self, name: str, default: str) -> str:
+        """The value of an option by its lower-case name."""
+        return dict(self.options).get(name, default)
+
+    @property
+    def title(self) -> str:
+        """The action without its options, as text: `CALL https://example.org/hook`."""
+        verb = {"call": "CALL", "notify": "NOTIFY", "stream": "WRITE TO", "folder": "WRITE TO"}[self.kind]
+        return f"{verb} {self.target}"
+
+    def __str__(self) -> str:
+        """The same with its options."""
+        options = ", ".join(f"{name} '{value}'" for name, value in self.options)
+        return f"{self.title} WITH ({options})" if options else self.title
+
+
+@dataclass(frozen=True, slots=True)
 class QueryDefinition:
     """CREATE QUERY: its text is authoritative; it is bound against the catalog at its position in the query log.
 
@@ -153,7 +184,7 @@ class QueryDefinition:
     window was changed, and it emits windows that end after the change. `materialize`: what is stored of its answer between two
     INVOKEs; None leaves it to the planner. `zone`: the time zone of its times and dates. `sharing`: whether its panes
     are stored and aggregated together with those of equal queries. `max_windows_per_row`: how many windows
-    may hold one row; None is the limit of all queries.
+    may hold one row; None is the limit of all queries. `actions`: what is done with the rows that it emits.
     """
 
     name: str
@@ -168,6 +199,7 @@ class QueryDefinition:
     zone: str = "UTC"
     sharing: bool = True
     max_windows_per_row: int | None = None
+    actions: tuple[ActionDefinition, ...] = ()
     failure: str | None = None
     """The reason, if it was suspended after it failed: it is paused until it is resumed."""
     join: str = ""

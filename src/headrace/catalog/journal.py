@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from headrace.algebra.windows.user_code import Code
 from headrace.catalog.definitions import (
+    ActionDefinition,
     Deduplication,
     FunctionDefinition,
     Progressing,
@@ -29,7 +30,7 @@ _Definition = TypeVar(
 )
 _LATER: Final = {
     StreamDefinition: {"keep", "latency", "time_expression"},
-    QueryDefinition: {"owner", "tags", "materialize", "zone", "sharing", "max_windows_per_row"},
+    QueryDefinition: {"owner", "tags", "materialize", "zone", "sharing", "max_windows_per_row", "actions"},
     FunctionDefinition: {"fingerprint"},
 }
 """Fields that are written unless they have their default."""
@@ -108,6 +109,10 @@ def _clause(kind: type) -> Callable[[Any], Any]:
     )
 
 
+def _action(value: Mapping[str, Any]) -> ActionDefinition:
+    return ActionDefinition(**{**value, "options": tuple((name, text) for name, text in value["options"])})
+
+
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "schema": lambda value: Schema(tuple(Field(name, _type(kind)) for name, kind in value)),
     "progress": _clause(Progressing),
@@ -117,5 +122,6 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "result": _type,
     "body": lambda value: Code(base64.b64decode(value)),
     "tags": tuple,
+    "actions": lambda value: tuple(map(_action, value)),
 }
 """How a field is read, where its values are not those of JSON."""

@@ -79,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
     _add_explain(commands)
     _add_check(commands)
     _add_serve(commands)
+    _add_token(commands)
     return top
 
 
@@ -271,6 +272,29 @@ def _add_serve(commands: _Commands) -> None:
     serve.add_argument(
         "--no-auth", action="store_true", help="let every user of this machine in without a token"
     )
+    serve.add_argument(
+        "--tls-cert", type=Path, metavar="FILE", help="certificate chain (PEM): listen with TLS"
+    )
+    serve.add_argument("--tls-key", type=Path, metavar="FILE", help="key of the certificate (PEM)")
+    serve.add_argument(
+        "--allow-root",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="folder that statements over the network may use; may be repeated (default: the working directory)",
+    )
+    serve.add_argument(
+        "--allow-call",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="host (*.example.org) or network (10.0.0.0/8) that actions may reach; may be repeated"
+        " (default: public addresses, with --no-auth all)",
+    )
+    serve.add_argument("--max-queries", type=_positive, metavar="N", help="queries of an owner")
+    serve.add_argument("--max-rows", type=_positive, metavar="N", help="rows an owner may push in a second")
+    serve.add_argument("--max-body", type=_positive, metavar="BYTES", help="bytes of an owner's request")
     _engine(serve)
 
 
@@ -290,8 +314,34 @@ def _serve(options: argparse.Namespace) -> int:
             no_auth=options.no_auth,
             cores=options.cores,
             local=options.engine == "local",
+            certificate=(options.tls_cert, options.tls_key),
+            roots=tuple(options.allow_root),
+            allowed_calls=tuple(options.allow_call),
+            limits=(options.max_queries, options.max_rows, options.max_body),
         )
         return serve(serve_options, stop, Screen.standard("table"))
+
+
+def _add_token(commands: _Commands) -> None:
+    token = _command(commands, "token", "make, list and revoke the tokens of clients over HTTP", _token)
+    token.add_argument("verb", choices=("create", "list", "revoke"), help="create, list or revoke")
+    token.add_argument("name", nargs="?", metavar="TOKEN", help="revoke: the token's name in the list")
+    token.add_argument("--owner", metavar="NAME", help="create: the owner, whose queries it sees and changes")
+    token.add_argument(
+        "--role",
+        choices=("read", "register", "administer"),
+        default="register",
+        help="create: what it may do (default: register); administer sees and changes all",
+    )
+    _home(token, f"the database folder (default: {_HOME})")
+
+
+def _token(options: argparse.Namespace) -> int:
+    from headrace.cli.serve import token_line  # noqa: PLC0415
+
+    home = options.home or Path(_HOME)
+    print(token_line(home, options.verb, options.name, options.owner, options.role))
+    return 0
 
 
 if __name__ == "__main__":

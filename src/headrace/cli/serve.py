@@ -9,13 +9,23 @@ from pathlib import Path
 from socket import socket
 from typing import Final
 
+import pyarrow as pa
+
 from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts, let_arrow_finish
+from headrace.connectors.formats.result_writer import to_text
 from headrace.errors import HeadraceError, UserError
+from headrace.runtime.delivery.actions.receivers import Receivers
+from headrace.runtime.home.home import Home
 from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Tokens, is_loopback
-from headrace.server.listener import listener_of, network_socket, tools_listener_of
+from headrace.server.bodies import LARGEST
+from headrace.server.listener import Certificate, listener_of, network_socket, tools_listener_of
 from headrace.server.opening import open_hub
+from headrace.server.security.permissions import Limits
+from headrace.server.security.principal import Role
+from headrace.server.security.quotas import Quotas
+from headrace.server.security.roots import Roots
 
 _LOOK_SECONDS: Final = 0.2
 
@@ -32,6 +42,40 @@ class ServeOptions:
     no_auth: bool = False
     cores: int | None = None
     local: bool = False
+    certificate: tuple[Path | None, Path | None] = (None, None)
+    """The files of a certificate and its key; None twice: no encryption."""
+    roots: tuple[Path, ...] = ()
+    allowed_calls: tuple[str, ...] = ()
+    limits: tuple[int | None, int | None, int | None] = (None, None, None)
+    """Of an owner: queries, pushed rows a second, bytes of a body."""
+
+    @property
+    def tls(self) -> Certificate | None:
+        """The certificate.
+
+        Raises `UserError` when it cannot be used.
+        """
+        certificate, key = self.certificate
+        if certificate is None and key is None:
+            return None
+        if certificate is None or key is None:
+            raise UserError("--tls-cert and --tls-key belong together", remedy="Name both files.")
+        found = Certificate(certificate, key)
+        found.require()
+        return found
+
+    @property
+    def receivers(self) -> Receivers | None:
+        """The hosts that actions may reach; None: all.
+
+        Raises `UserError` for one that is none.
+        """
+        return None if self.no_auth and not self.allowed_calls else Receivers.of(self.allowed_calls)
+
+    def limits_of(self, home: Path) -> Limits:
+        """The limits of clients over the network."""
+        queries, rows, body = self.limits
+        return Limits(Roots(self.roots or (Path.cwd(),), home), Quotas(queries, rows, body or LARGEST))
 
 
 def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
@@ -44,31 +88,44 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
             f"--no-auth is for this machine only, and {options.host} is not",
             remedy="Leave --no-auth out: clients then send the token that is shown at the first start.",
         )
+    tls, receivers = options.tls, options.receivers
     with stop.giving_up(screen.line.warning), ExitStack() as opened:
         ports = [options.port] if options.postgres_port is None else [options.port, options.postgres_port]
         listening, *for_tools = [opened.enter_context(network_socket(options.host, port)) for port in ports]
         let_arrow_finish()
-        with open_hub(options.home, cores=options.cores, local=options.local) as hub:
+        with open_hub(options.home, cores=options.cores, local=options.local, receivers=receivers) as hub:
             stop.when_requested(hub.give_up_start)
             hub.on_failure(screen.line.failed)
             if options.script is not None:
                 hub.execute(options.script.read_text(encoding="utf-8-sig"))
             hub.start()
             tokens = None if options.no_auth else Tokens(hub.home.store)
-            listener = listener_of(hub, [listening], tokens=tokens, eager=True)
+            limits = options.limits_of(hub.path)
+            listener = listener_of(hub, [listening], tokens=tokens, limits=limits, tls=tls, eager=True)
             listener.start()
             hub.on_close(listener.stop)
             for tools in for_tools:
-                door = tools_listener_of(hub, tools, tokens)
+                door = tools_listener_of(hub, tools, tokens, limits)
                 door.start()
                 hub.on_close(door.stop)
-            _announce(screen, listening, for_tools, tokens)
+            _announce(screen, listening, for_tools, tokens, is_encrypted=tls is not None)
             return _wait(hub, stop)
     return 0
 
 
-def _announce(screen: Screen, http: socket, for_tools: Sequence[socket], tokens: Tokens | None) -> None:
-    lines = [f"listening on http://{_address(http)}"]
+def _announce(
+    screen: Screen,
+    http: socket,
+    for_tools: Sequence[socket],
+    tokens: Tokens | None,
+    *,
+    is_encrypted: bool,
+) -> None:
+    lines = [f"listening on {'https' if is_encrypted else 'http'}://{_address(http)}"]
+    if not is_encrypted and not is_loopback(http.getsockname()[0]):
+        screen.line.warning(
+            "tokens and rows are sent without encryption; --tls-cert and --tls-key encrypt them"
+        )
     if tokens is not None and not tokens.any():
         lines.append(
             f"token {tokens.make()}   (shown only now: clients send it as 'Authorization: Bearer …')"
@@ -88,3 +145,21 @@ def _wait(hub: Hub, stop: Interrupts) -> int:
         if hub.loop.failure is not None and not stop.stop:
             raise HeadraceError(f"the epochs ended: {hub.loop.failure}") from hub.loop.failure
     return 0
+
+
+def token_line(home: Path, verb: str, name: str | None, owner: str | None, role: Role) -> str:
+    """Create, list or revoke tokens of a home, also while its hub runs: each is a file, read when it is used.
+
+    Raises `UserError` for a token that is not there, and for a limited one without an owner.
+    """
+    if not home.is_dir():
+        raise UserError(f"there is no home {home}", remedy="headrace serve --home makes one.")
+    tokens = Tokens(Home.at(home).store)
+    if verb == "create":
+        return f"token {tokens.make((owner or '').strip() or None, role)}   (shown only now)"
+    if verb == "revoke":
+        revoked = tokens.revoke(name or "")
+        return f"token {revoked.token} of {revoked.owner or 'no owner'} revoked"
+    rows = [{"token": each.token, "owner": each.owner, "role": each.role} for each in tokens.all()]
+    columns = pa.schema([(column, pa.string()) for column in ("token", "owner", "role")])
+    return to_text(pa.Table.from_pylist(rows, columns)).rstrip()

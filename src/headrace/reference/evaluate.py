@@ -228,11 +228,13 @@ def _steps(
 
 
 def _occurs(query: Query, history: History, at: Instant) -> bool:
-    """True for RSTREAM over `[NOW]`, which has rows at instants with a row; over other windows it never ends."""
-    windows = [node.window for node in walk(query.root) if isinstance(node, Windowed)]
-    if not windows or any(window != TimeRange(0) for window in windows):
+    """True for RSTREAM over `[NOW]`, which has rows at instants with a row; over other windows alone it never ends."""
+    windows = [node for node in walk(query.root) if isinstance(node, Windowed)]
+    moments = [node for node in windows if node.window == TimeRange(0)]
+    if not moments:
         raise UnsupportedQuery("RSTREAM needs a window with SLIDE, or [NOW]")
-    return at in event_times(query, _moment(query, history, None))
+    moment = _moment(query, history, None)
+    return any(at in event_times(replace(query, root=node), moment) for node in moments)
 
 
 def _only_adds(node: Node) -> bool:

@@ -226,8 +226,7 @@ def _held(node: Windowed | StreamScan | QueryScan | UnionAll, moment: Moment) ->
         return moment.held[node]
     if isinstance(node, Windowed) and slides(window):
         frame = moment.frames[node]
-        bounds = (("window_start", frame.start), ("window_end", frame.end), ("window_id", frame.id))
-        rows, added = list(frame.rows), {f"{node.alias}.{name}": value for name, value in bounds}
+        rows, added = list(frame.rows), _bounds(node, frame)
     else:
         rows = [row for row in stream_rows(source, moment) if time_of(row, node) <= moment.instant]
         if isinstance(window, TimeRange):
@@ -267,13 +266,38 @@ def _passing(predicate: Expression) -> Callable[[Row], Row | None]:
 
 
 def _join(node: Join, moment: Moment) -> list[Row]:
-    right_rows, joined = answer(node.right, moment), []
-    nulls = dict.fromkeys(node.right.schema.names)
+    lefts, rights = answer(node.left, moment), answer(node.right, moment)
     match = (lambda pair: pair) if node.condition is None else _passing(node.condition)
-    for left in answer(node.left, moment):
-        pairs = moment.rejects.survivors((left | right for right in right_rows), match)
-        joined += pairs or ([left | nulls] if node.kind == "left" else [])
+    joined: list[Row] = []
+    paired: set[int] = set()
+    for left in lefts:
+        pairs = {
+            number: pair
+            for number, right in enumerate(rights)
+            for pair in moment.rejects.survivors([left | right], match)
+        }
+        paired |= pairs.keys()
+        if node.kind in ("semi", "anti"):
+            joined += [left] if bool(pairs) == (node.kind == "semi") else []
+        else:
+            padded = [left | _nulls(node.right, moment)] if node.kind in ("left", "full") else []
+            joined += list(pairs.values()) or padded
+    if node.kind in ("right", "full"):
+        nulls = _nulls(node.left, moment)
+        joined += [nulls | right for number, right in enumerate(rights) if number not in paired]
     return joined
+
+
+def _nulls(node: Node, moment: Moment) -> Row:
+    """A row of NULLs; the bounds of a sliding window are the same in all of its rows."""
+    nulls: Row = dict.fromkeys(node.schema.names)
+    for window in _sliding(node):
+        nulls |= _bounds(window, moment.frames[window])
+    return nulls
+
+
+def _bounds(window: Windowed, frame: Frame) -> Row:
+    return {f"{window.alias}.window_{bound}": getattr(frame, bound) for bound in ("start", "end", "id")}
 
 
 def _is_member(node: SemijoinColumn, left: Row, rights: list[Row]) -> bool | None:
@@ -361,12 +385,10 @@ def _sliding(node: Node) -> list[Windowed]:
 
 def _window_bounds(node: Aggregate, moment: Moment) -> Row:
     """The bounds are constant per window, so they can be read above the groups."""
-    frames = ((window.alias, moment.frames[window]) for window in _sliding(node))
-    return {
-        f"{alias}.window_{bound}": getattr(frame, bound)
-        for alias, frame in frames
-        for bound in ("start", "end", "id")
-    }
+    bounds: Row = {}
+    for window in _sliding(node):
+        bounds |= _bounds(window, moment.frames[window])
+    return bounds
 
 
 def _top(node: Top, moment: Moment) -> list[Row]:

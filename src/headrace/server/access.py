@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import json
 import secrets
 from dataclasses import dataclass
 from typing import Final
@@ -11,31 +12,69 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
+from headrace.errors import UserError
 from headrace.server.problems import Refused
-from headrace.store.files.filesystem import Store
+from headrace.server.security.principal import LOCAL, OPEN, Principal, Role
+from headrace.store.files.filesystem import MissingFile, Store
 
 FOLDER: Final = "tokens"
 """Of a home."""
+_SHORT: Final = 12
+"""Characters of a digest that are a token's short name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of a home: a file for each, named by its digest. A token itself is shown once, when it is made."""
+    """The tokens of a home: a file for each, named by its digest, with its owner and role. A token is shown once, when it is made."""
 
     store: Store
 
-    def make(self) -> str:
-        """A new token, valid from now on."""
+    def make(self, owner: str | None = None, role: Role = "administer") -> str:
+        """A new token, valid from now on.
+
+        Raises `UserError` for a token of a role that is limited to an owner's queries, without owner.
+        """
+        if owner is None and role != "administer":
+            raise UserError(
+                f"a token of the role '{role}' needs an owner", remedy="It sees the queries of its owner."
+            )
         token = secrets.token_urlsafe(32)
-        self.store.put_if_absent(_file(token), b"")
+        self.store.put_if_absent(_file(token), json.dumps({"owner": owner, "role": role}).encode())
         return token
 
-    def admit(self, token: str) -> bool:
-        """Whether a token is valid."""
-        return self.store.exists(_file(token))
+    def admit(self, token: str) -> Principal | None:
+        """On whose behalf a token is used; None for one that is not valid."""
+        name = _file(token)
+        return self._principal(name) if self.store.exists(name) else None
+
+    def _principal(self, name: str) -> Principal | None:
+        try:
+            content = self.store.read(name)
+        except MissingFile:  # revoked meanwhile
+            return None
+        facts = json.loads(content) if content else {}  # earlier tokens have no facts
+        digest = name.rpartition("/")[2]
+        return Principal(facts.get("owner"), facts.get("role", "administer"), digest[:_SHORT])
+
+    def all(self) -> list[Principal]:
+        """The valid tokens, without the tokens themselves."""
+        found = (self._principal(file.name) for file in self.store.list(f"{FOLDER}/"))
+        return [principal for principal in found if principal is not None]
+
+    def revoke(self, token: str) -> Principal:
+        """Make a token invalid, given by its short name; durable on return.
+
+        Raises `UserError` when there is none, or more than one.
+        """
+        files = self.store.list(f"{FOLDER}/{token}") if token else []
+        if len(files) != 1:
+            raise UserError(f"there is no token '{token}'", remedy="headrace token list shows them.")
+        principal = self._principal(files[0].name)
+        self.store.delete(files[0].name, durable=True)
+        return principal or Principal(token=token)
 
     def any(self) -> bool:
-        """Whether a token was ever made."""
+        """Whether there is a token."""
         return any(True for _ in self.store.list(f"{FOLDER}/"))
 
 
@@ -46,19 +85,27 @@ class Access:
     tokens: Tokens | None
 
     def __call__(self, request: HTTPConnection) -> None:
-        """Raise `Refused` for a request over the network without a valid token, or without tokens for one of another site's page."""
+        """Set the principal of a request.
+
+        Raises `Refused` for one over the network without a valid token, or without tokens for one of another site's page.
+        """
+        request.state.principal = self._principal(request)
+
+    def _principal(self, request: HTTPConnection) -> Principal:
         if is_local(request):
-            return
+            return LOCAL
         if self.tokens is None:
             _require_own_page(request)
-            return
+            return OPEN
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise Refused(401, "a token is missing", "Send the header 'Authorization: Bearer TOKEN'.")
-        if not self.tokens.admit(token.strip()):
+        principal = self.tokens.admit(token.strip())
+        if principal is None:
             raise Refused(
                 403, "the token is not valid", "headrace serve shows one when it starts the first time."
             )
+        return principal
 
 
 def is_local(request: HTTPConnection) -> bool:

@@ -25,6 +25,8 @@ from headrace.server.metrics import HubMetrics, Measured
 from headrace.server.problems import add_handlers
 from headrace.server.repetition import Repetitions
 from headrace.server.routes import followers, observation, queries, statements, streams
+from headrace.server.security.audit import Audited, AuditLog
+from headrace.server.security.permissions import Limits
 
 CONSOLE: Final = Path(__file__).with_name("console")
 _ONLY_OURS: Final = (
@@ -33,8 +35,8 @@ _ONLY_OURS: Final = (
 """What a browser may load for the console: files of this server."""
 
 
-def application(hub: Hub, access: Access, publications: Publications) -> FastAPI:
-    """The routes of a hub, for those whom `access` admits."""
+def application(hub: Hub, access: Access, publications: Publications, limits: Limits) -> FastAPI:
+    """The routes of a hub, for those whom `access` admits, within their limits."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -55,6 +57,8 @@ def application(hub: Hub, access: Access, publications: Publications) -> FastAPI
         redoc_url=None,
     )
     app.state.metrics = HubMetrics(hub)
+    app.state.limits = limits
+    app.add_middleware(Audited, log=AuditLog(hub.path), clock=hub.loop.engine.clock)
     app.add_middleware(Measured, metrics=app.state.metrics)
     add_handlers(app)
     app.include_router(observation.open_router)

@@ -26,12 +26,12 @@ async def body_of(request: Request, largest: int = LARGEST) -> bytes:
     return b"".join(parts)
 
 
-async def text_of(request: Request) -> str:
-    """The body as text.
+async def text_of(request: Request, largest: int = LARGEST) -> str:
+    """The body as text, as `body_of`.
 
     Raises `Refused` when it is not UTF-8.
     """
     try:
-        return (await body_of(request)).decode()
+        return (await body_of(request, largest)).decode()
     except UnicodeDecodeError as error:
         raise Refused(400, f"the body is not UTF-8: byte {error.start + 1}") from None

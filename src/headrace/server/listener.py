@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,24 @@ def network_socket(host: str, port: int) -> socket.socket:
             f"cannot listen on {host}:{port}: {reason}",
             remedy="Name another --host or --port; port 0 is any free one.",
         ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Files in PEM form: a certificate with its chain, and its key."""
+
+    certificate: Path
+    key: Path
+
+    def require(self) -> None:
+        """Raises `UserError` when the two cannot be used."""
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            raise UserError(
+                f"cannot use the certificate {self.certificate} with the key {self.key}: {error}",
+                remedy="Both are files in PEM form, and belong together.",
+            ) from None
 
 
 @dataclass(slots=True)
@@ -91,9 +110,15 @@ class Listener:
 
 
 def listener_of(
-    hub: Hub, sockets: Sequence[socket.socket], *, tokens: Any = None, eager: bool = False
+    hub: Hub,
+    sockets: Sequence[socket.socket],
+    *,
+    tokens: Any = None,
+    limits: Any = None,
+    tls: Certificate | None = None,
+    eager: bool = False,
 ) -> Listener:
-    """The listener of a hub; `tokens` as in `Access`."""
+    """The listener of a hub; `tokens` as in `Access`, `limits` as in `headrace.server.security.permissions`."""
     before_stop: list[Callable[[], None]] = []
 
     def make_server() -> Any:
@@ -102,12 +127,16 @@ def listener_of(
         from headrace.server.access import Access  # noqa: PLC0415
         from headrace.server.application import application  # noqa: PLC0415
         from headrace.server.following import Publications  # noqa: PLC0415
+        from headrace.server.security.permissions import Limits  # noqa: PLC0415
+        from headrace.server.security.roots import Roots  # noqa: PLC0415
 
         publications = Publications()
         before_stop.append(publications.end)
         return uvicorn.Server(
             uvicorn.Config(
-                application(hub, Access(tokens), publications),
+                application(hub, Access(tokens), publications, limits or Limits(Roots((), hub.path))),
+                ssl_certfile=None if tls is None else tls.certificate,
+                ssl_keyfile=None if tls is None else tls.key,
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -119,8 +148,8 @@ def listener_of(
     return Listener(hub.path, sockets, make_server, before_stop, eager)
 
 
-def tools_listener_of(hub: Hub, listening: socket.socket, tokens: Any) -> Listener:
-    """The listener of a hub for SQL tools, over PostgreSQL's protocol; `tokens` as in `Access`."""
+def tools_listener_of(hub: Hub, listening: socket.socket, tokens: Any, limits: Any) -> Listener:
+    """The listener of a hub for SQL tools, over PostgreSQL's protocol; `tokens` and `limits` as in `listener_of`."""
     before_stop: list[Callable[[], None]] = []
 
     def make_server() -> Any:
@@ -129,6 +158,6 @@ def tools_listener_of(hub: Hub, listening: socket.socket, tokens: Any) -> Listen
 
         publications = Publications()
         before_stop.append(publications.end)
-        return Door(hub, tokens, publications)
+        return Door(hub, tokens, publications, limits)
 
     return Listener(hub.path, [listening], make_server, before_stop)

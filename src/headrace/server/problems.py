@@ -16,11 +16,13 @@ _LOG = logging.getLogger("headrace.server")
 
 
 class Refused(Exception):
-    """A request that is refused before it reaches the hub: status, message and remedy."""
+    """A request that is refused before it reaches the hub: status, message, remedy and headers of the response."""
 
-    def __init__(self, status: int, message: str, remedy: str = "") -> None:
+    def __init__(
+        self, status: int, message: str, remedy: str = "", headers: dict[str, str] | None = None
+    ) -> None:
         super().__init__(message)
-        self.status, self.remedy = status, remedy
+        self.status, self.remedy, self.headers = status, remedy, headers
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -61,15 +63,17 @@ def _problem(
     return {"error": {"message": message, "line": line, "column": column, "width": width, "remedy": remedy}}
 
 
-async def _of_headrace(_: Request, error: Exception) -> JSONResponse:
+async def _of_headrace(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HeadraceError)
     status, body = problem_of(error)
+    request.state.message = body["error"]["message"]  # for the audit log
     return JSONResponse(body, status)
 
 
-async def _of_refusal(_: Request, error: Exception) -> JSONResponse:
+async def _of_refusal(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, Refused)
-    return JSONResponse(_problem(str(error), error.remedy or None), error.status)
+    request.state.message = str(error)
+    return JSONResponse(_problem(str(error), error.remedy or None), error.status, headers=error.headers)
 
 
 async def _of_validation(_: Request, error: Exception) -> JSONResponse:

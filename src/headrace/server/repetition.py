@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,7 +20,7 @@ LONGEST_KEY: Final = 200
 class Repetitions:
     """Answers by key. A request that comes while the first is under way waits for it."""
 
-    _answers: Recent[str, tuple[str, str]] = field(default_factory=lambda: Recent(_KEPT))
+    _answers: Recent[str, tuple[str, Future[str]]] = field(default_factory=lambda: Recent(_KEPT))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, key: str | None, request: str, make: Callable[[], str]) -> str:
@@ -31,15 +32,25 @@ class Repetitions:
             return make()
         if not 0 < len(key) <= LONGEST_KEY:
             raise Refused(400, f"an Idempotency-Key has 1 to {LONGEST_KEY} characters")
+        first: Future[str] = Future()
         with self._lock:
             known = self._answers.get(key)
-            if known is not None and known[0] != request:
-                raise Refused(
-                    409,
-                    f"the Idempotency-Key '{key}' was used for another request",
-                    "Use a new key for each.",
-                )
             if known is None:
-                known = (request, make())
-                self._answers.put(key, known)
-            return known[1]
+                self._answers.put(key, (request, first))
+        if known is None:
+            return self._make(key, first, make)
+        if known[0] != request:
+            raise Refused(
+                409, f"the Idempotency-Key '{key}' was used for another request", "Use a new key for each."
+            )
+        return known[1].result()
+
+    def _make(self, key: str, answer: Future[str], make: Callable[[], str]) -> str:
+        """Make an answer; an error is that of the requests that wait for it, and is not remembered."""
+        try:
+            answer.set_result(make())
+        except BaseException as error:
+            self._answers.drop(lambda other: other == key)
+            answer.set_exception(error)
+            raise
+        return answer.result()

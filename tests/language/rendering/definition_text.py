@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from decimal import Decimal
 
-from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
-from headrace.language.parser.quoting import identifier, string
+from headrace.catalog.definitions import RelationDefinition, StreamDefinition
+from headrace.language.parser.quoting import identifier
+from headrace.language.statements.create_text import options_text
 from headrace.schema import Schema
 from headrace.time import DAY, render_duration
 
@@ -26,7 +26,7 @@ def render_stream(stream: StreamDefinition) -> str:
         options["keep"] = f"{Decimal(repr(stream.keep)):f}"
     if stream.latency:
         options["latency"] = render_duration(stream.latency)
-    text = f"CREATE STREAM {identifier(stream.name)} {_columns(stream.schema)} USING {identifier(stream.using)}{_options(options)}"
+    text = f"CREATE STREAM {identifier(stream.name)} {_columns(stream.schema)} USING {identifier(stream.using)}{options_text(options)}"
     if stream.time is not None:
         text += f" TIMESTAMP BY {identifier(stream.time)}"
     elif stream.time_expression is not None:
@@ -43,33 +43,8 @@ def render_stream(stream: StreamDefinition) -> str:
 def render_relation(relation: RelationDefinition) -> str:
     """The CREATE RELATION of a definition."""
     using = identifier(relation.using)
-    return f"CREATE RELATION {identifier(relation.name)} {_columns(relation.schema)} USING {using}{_options(relation.options)}"
-
-
-def render_query(query: QueryDefinition) -> str:
-    """The CREATE QUERY of a definition."""
-    options = {} if query.retain is None else {"retain": render_duration(query.retain)}
-    options |= {} if query.owner is None else {"owner": query.owner}
-    options |= {} if query.sharing else {"sharing": "off"}
-    if query.tags:
-        options["tags"] = ", ".join(query.tags)
-    if query.materialize is not None:
-        options["materialize"] = query.materialize
-    if query.max_windows_per_row is not None:
-        options["maxWindowsPerRow"] = str(query.max_windows_per_row)
-    if query.zone != "UTC":
-        options["timeZone"] = query.zone
-    clauses = f"{' FROM NOW' if query.from_now else ''}{_options(options)}"
-    return f"CREATE QUERY {identifier(query.name)}{clauses} AS {query.text}"
+    return f"CREATE RELATION {identifier(relation.name)} {_columns(relation.schema)} USING {using}{options_text(relation.options)}"
 
 
 def _columns(schema: Schema) -> str:
     return "(" + ", ".join(f"{identifier(field.name)} {field.type}" for field in schema) + ")"
-
-
-def _options(options: Mapping[str, str]) -> str:
-    return (
-        f" OPTIONS ({', '.join(f'{string(key)} {string(value)}' for key, value in options.items())})"
-        if options
-        else ""
-    )

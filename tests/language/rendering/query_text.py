@@ -107,7 +107,7 @@ class _Parts:
     where: Expression | None = None
     early: Expression | None = None
     joins: list[Join] = field(default_factory=list)
-    met: list[tuple[Windowed, Expression | None]] = field(default_factory=list)  # the streams after the first
+    met: list[Join] = field(default_factory=list)  # the joins with the streams after the first
     scan: StreamScan | QueryScan | UnionAll | None = None
 
     def take(self, node: Node) -> None:
@@ -131,8 +131,8 @@ class _Parts:
                 self._filter(node)
             case Join(right=RelationScan()):
                 self.joins.insert(0, node)
-            case Join(right=Windowed() as right):
-                self.met.insert(0, (right, node.condition))
+            case Join(right=Windowed(), kind="inner" | "left" | "right" | "full"):
+                self.met.insert(0, node)
             case SemijoinColumn():
                 pass
             case StreamScan() | QueryScan() | UnionAll() if self.scan is None:
@@ -266,10 +266,13 @@ class _Text:
         assert scan is not None
         assert windowed is not None
         text = _source(scan, None if self._grouped_window else windowed.window, self.rows)
-        for other, condition in self.parts.met:
+        for join in self.parts.met:
+            other = join.right
+            assert isinstance(other, Windowed)
             assert isinstance(other.source, StreamScan | QueryScan | UnionAll)
-            on = "" if condition is None else f" ON {render_expression(condition, self.rows)}"
-            text += f" {'JOIN' if on else 'CROSS JOIN'} {_source(other.source, other.window, self.rows)}{on}"
+            on = "" if join.condition is None else f" ON {render_expression(join.condition, self.rows)}"
+            word = ("JOIN" if on else "CROSS JOIN") if join.kind == "inner" else f"{join.kind.upper()} JOIN"
+            text += f" {word} {_source(other.source, other.window, self.rows)}{on}"
         return text + self._joins()
 
     def _joins(self) -> str:

@@ -1,22 +1,31 @@
 """A bound query said as text and read back is the same query; a definition too."""
 
+import json
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, note
 
-from headrace.catalog.definitions import QueryDefinition, StreamDefinition
+from headrace.catalog.definitions import ActionDefinition, QueryDefinition, StreamDefinition
+from headrace.catalog.journal import from_json, to_json
 from headrace.errors import UserError
 from headrace.language.binder.query_binder import bind_query
+from headrace.language.statements.create_text import create_query_text
 from headrace.language.statements.statement import CreateQuery, CreateRelation, CreateStream
 from headrace.time import HOUR, SECOND
 from tests.language.catalog import Catalog
 from tests.language.one_statement import parse_statement
-from tests.language.rendering.definition_text import render_query, render_relation, render_stream
+from tests.language.rendering.definition_text import render_relation, render_stream
 from tests.language.rendering.query_text import render
 from tests.language.texts import selects
 
 CATALOG = Catalog()
+ACTIONS = (
+    ActionDefinition("call", "https://example.org/a'b", (("attempts", "3"), ("batch", "10"))),
+    ActionDefinition("notify", "mailto:a@b.org", (("sender", "c@d.org"), ("server", "smtps://d.org"))),
+    ActionDefinition("stream", "two words"),
+    ActionDefinition("folder", "/data/out", (("format", "json"),)),
+)
 
 
 @given(selects())
@@ -122,10 +131,11 @@ def test_definitions_survive_being_rendered() -> None:
         again = parse_statement(render_relation(relation))
         assert isinstance(again, CreateRelation)
         assert again.definition == relation
-    query = QueryDefinition("q", "SELECT price\n  FROM bids -- all of it", from_now=True)
-    read = parse_statement(render_query(query))
+    query = QueryDefinition("q", "SELECT price\n  FROM bids -- all of it", from_now=True, actions=ACTIONS)
+    read = parse_statement(create_query_text(query))
     assert isinstance(read, CreateQuery)
     assert read.definition == replace(query, text="SELECT price\n  FROM bids")
+    assert from_json(QueryDefinition, json.loads(json.dumps(to_json(query)))) == query
 
 
 def test_a_rendered_query_may_fail_to_parse_only_when_it_nests_too_deep() -> None:

@@ -70,8 +70,11 @@ KINDS = {
     "on demand": "SELECT k, x FROM s WHERE x > {i} BEGIN NOW - INTERVAL {r} SECONDS END NOW",
 }
 """A query of each kind: a range of {r} seconds, of which {h} is half and {d} twice, or {c} rows."""
-REVIEWED = ("ends at rows", "joins", "joined windows", "joined rows", "members", "on demand", "revised")
-"""Their rows expire without a visit, so each run is reviewed, and perhaps merged, whenever its age has doubled."""
+REVIEWED = (
+    *("ends at rows", "joins", "joined windows", "joined rows", "members", "on demand", "revised"),
+    "nested",
+)
+"""Their rows expire without a visit, or a run has two levels of them, so each run is reviewed, and perhaps merged, whenever its age has doubled."""
 STREAM = "CREATE STREAM {name} (k INT, x BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;"
 
 

@@ -17,13 +17,13 @@ def _blas_threads() -> list[int]:
 
 def test_matrix_products_of_tasks_have_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[int]] = []
-    run_scan = executor.run_scan
+    scan_blobs = executor.scan_blobs
 
     def noting(*arguments: object) -> object:
         seen.append(_blas_threads())
-        return run_scan(*arguments)  # type: ignore[arg-type]
+        return scan_blobs(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(executor, "run_scan", noting)
+    monkeypatch.setattr(executor, "scan_blobs", noting)
     with threadpool_limits(limits=2, user_api="blas"), hr.open(tmp_path / "home", local=True) as hub:
         hub.execute("CREATE STREAM s (k BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
         hub.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 1 SECOND SLIDE 1 SECOND]")

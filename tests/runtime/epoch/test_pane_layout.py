@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from headrace.operators.panes.adaptive_panes import SPARSE_OPEN, SPARSE_SEALED
 from headrace.runtime.epoch.executor import LocalExecutor
-from headrace.runtime.epoch.pane_layout import states_in_row_layout
 from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.progress.pane_layout import states_in_row_layout
 from headrace.time import SECOND
 
 T0 = 1_700_000_000 * SECOND
@@ -105,7 +105,7 @@ def test_the_choice_outlives_a_restart_and_answers_are_those_of_partials(
         folder = tmp_path / str(never)
         if never:
             monkeypatch.setattr(
-                "headrace.runtime.epoch.pane_layout.should_store_rows", lambda *_, does: False
+                "headrace.runtime.progress.pane_layout.should_store_rows", lambda *_, does: False
             )
         for epoch in range(12):
             with opened(folder, register=epoch == 0, tasks=1 + epoch % 3) as hub:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -111,7 +110,7 @@ def test_a_manifest_does_not_grow_with_the_queries_that_wait(tmp_path: Path) -> 
             manifest = hub.home.latest()
             assert not manifest.operators.moving
             assert set(manifest.streams.moving) == {"s", "t"}
-            sizes.append(len(manifest.encode()) - len(json.dumps(manifest.lists["results"].as_json())))
+            sizes.append(len(manifest.encode()) - len(manifest.lists["results"].json()))
     assert sizes[1] < 2 * sizes[0]
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from headrace.catalog.definitions import QueryDefinition
 from headrace.catalog.journal import from_json, to_json
+from headrace.language.statements.create_text import create_query_text
 from headrace.operators.families.family import state_name
 from headrace.operators.sharing import scan_sharing
 from headrace.operators.sharing.scan_sharing import groups
 from headrace.runtime.hub.hub import Hub
-from tests.language.rendering.definition_text import render_query
 from tests.runtime.rig import Rig, answers, cut, expected, made_rows
 
 ONE_FILE = {"maxFilesPerTrigger": "1"}
@@ -92,5 +92,5 @@ def test_the_log_and_the_text_keep_it(sharing: bool, tmp_path: Path) -> None:
     definition = QueryDefinition("q", text, sharing=sharing)
     assert from_json(QueryDefinition, to_json(definition)) == definition
     with Rig(tmp_path).hub(1, {}) as hub:
-        hub.execute(render_query(definition))
+        hub.execute(create_query_text(definition))
         assert hub.catalog.require_query("q").definition == definition

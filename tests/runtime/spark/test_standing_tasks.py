@@ -451,6 +451,32 @@ def test_a_large_epoch_takes_the_cores_and_small_frequent_ones_get_tasks_again(
         assert_as_the_reference(hub, [[row] for row in ROWS[:9]])
 
 
+def test_all_levels_of_a_small_epoch_run_at_once_in_one_of_the_tasks(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    made, second = executor(spark), 0
+    with Hub(tmp_path / "home", made, tasks=3) as hub:
+        hub.execute(
+            "CREATE STREAM s (x BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at;"
+            "CREATE QUERY low AS SELECT x, at FROM s WHERE x > 0;"
+            "CREATE QUERY middle AS SELECT x, at FROM low WHERE x > 1;"
+            "CREATE QUERY top AS SELECT COUNT(*) AS n FROM middle [RANGE TUMBLING 2 SECONDS];"
+        )
+
+        def epoch() -> int:
+            """Push three rows of the next second; the number of executions that they took."""
+            nonlocal second
+            second += 1
+            before = made.standing.epochs
+            hub.push("s", [{"x": x, "at": f"2024-01-01T00:00:{second:02}Z"} for x in (1, 2, 3)])
+            assert hub.loop.drain() == 1
+            return made.standing.epochs - before
+
+        executions = [epoch() for _ in range(9)]
+        assert executions[3:] == [1] * 6
+        assert [row["n"] for row in hub.query("top").history().to_pylist()] == [2, 4, 4, 4]
+
+
 def test_a_session_without_a_core_to_spare_runs_jobs(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,12 +10,12 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import QueryDefinition
 from headrace.catalog.journal import from_json, to_json
 from headrace.errors import UserError
+from headrace.language.statements.create_text import create_query_text
 from headrace.language.statements.statement import CreateQuery
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.time import DAY
 from tests.language.one_statement import parse_statement
-from tests.language.rendering.definition_text import render_query
 
 STREAM = "CREATE STREAM s (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at;"
 COUNT = "SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE]"
@@ -49,7 +49,7 @@ def labels(hub: Hub, name: str) -> tuple[str | None, str | None]:
     ],
 )
 def test_labels_survive_the_text_and_the_log(definition: QueryDefinition) -> None:
-    parsed = parse_statement(render_query(definition))
+    parsed = parse_statement(create_query_text(definition))
     assert isinstance(parsed, CreateQuery)
     assert parsed.definition == definition
     assert from_json(QueryDefinition, to_json(definition)) == definition

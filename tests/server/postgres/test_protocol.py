@@ -12,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.server.postgres.wire import Raw, connected, error, rows, startup, with_rows
+from headrace.server.access import Tokens
+from headrace.store.files.filesystem import LocalStore
+from tests.server.postgres.wire import Raw, connected, error, rows, startup, until, with_rows
 from tests.server.serving import Served
 
 
@@ -315,6 +317,13 @@ def test_the_hundred_and_first_connection_is_refused(hub: Served) -> None:
     finally:
         for connection in open_:
             connection.close()
+    until(lambda: _is_admitted(hub))
+
+
+def _is_admitted(hub: Served) -> bool:
+    with socket.create_connection(("127.0.0.1", hub.postgres), timeout=30) as connection:
+        connection.sendall(startup(user="anyone"))
+        return Raw(connection).receive()[0] == b"R"
 
 
 @pytest.fixture(scope="module")
@@ -400,6 +409,27 @@ def test_a_connection_that_says_nothing_costs_nothing_to_the_others(hub: Served)
 
 
 # -- access ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_of_an_owner_is_not_for_tools_which_read_the_tables_of_all(tmp_path: Path) -> None:
+    with with_rows(tmp_path / "home", auth=True) as hub:
+        for role in ("read", "register"):
+            token = Tokens(LocalStore(tmp_path / "home")).make("ana", role)
+            with socket.create_connection(("127.0.0.1", hub.postgres), timeout=30) as connection:
+                raw = Raw(connection)
+                connection.sendall(startup(user="ana"))
+                raw.receive()
+                raw.send(b"p", token.encode() + b"\0")
+                kind, body = raw.receive()
+                assert (kind, error([(kind, body)])["C"]) == (b"E", "28000")
+                assert connection.recv(1) == b""
+
+
+def test_statements_of_tools_use_no_paths_outside_of_the_roots(tmp_path: Path) -> None:
+    with with_rows(tmp_path / "home") as hub, connected(hub.postgres) as raw:
+        answers = raw.query("CREATE STREAM f (k STRING) USING csv OPTIONS (path '/etc/passwd')")
+        assert error(answers)["C"] == "42501"
+        assert "may not use the path '/etc/passwd'" in error(answers)["M"]
 
 
 def test_with_tokens_the_password_is_a_token(tmp_path: Path) -> None:

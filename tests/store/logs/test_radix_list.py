@@ -46,7 +46,7 @@ def test_the_list_is_python_s_own_list(steps: list[tuple[str, float]], start: fl
         else:
             first = max(first, int(amount * len(model)))
             value = value.drop_before(first)
-        value = RadixList.from_json(json.loads(json.dumps(value.as_json())))
+        value = RadixList.from_json(json.loads(value.json()))
         assert len(value) == len(model) - first
         assert len(value.tail) < FANOUT
         assert all(len(level) < FANOUT for level in value.levels)

@@ -86,7 +86,12 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True)
 class Unbounded:
-    """`[RANGE UNBOUNDED]`, `[ROWS UNBOUNDED]`, a bare stream: at instant i every row with t <= i."""
+    """`[RANGE UNBOUNDED]`, `[ROWS UNBOUNDED]`, a bare stream: at instant i every row with t <= i.
+
+    `needed` is of a joined stream, and made by the planner: a row is in no pair with one that is younger by more.
+    """
+
+    needed: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)

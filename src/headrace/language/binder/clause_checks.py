@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.algebra.expressions.aggregates import NamedAggregate
-from headrace.algebra.windows.window import Changing, TimeRange
-from headrace.language.binder.semijoins import check_order
+from headrace.algebra.windows.window import Changing
 from headrace.language.binder.sources.from_clause import From
-from headrace.language.binder.sources.stream_joins import check_aggregates
+from headrace.language.binder.sources.stream_joins import check_aggregates, is_of_now
+from headrace.language.binder.subqueries.semijoins import check_order
 from headrace.language.syntax.ast import Select
-from headrace.language.syntax.refusals import fail
+from headrace.language.syntax.refusals import fail, refuse
 
 
 def check_clauses(
@@ -35,11 +35,18 @@ def check_clauses(
         check_aggregates(aggregates, stream)
     elif semijoined:
         check_order(aggregates, select)
-    if select.emit == "rstream" and not (stream.sliding or stream.window == TimeRange(0)):
+    if select.emit == "rstream" and not (stream.sliding or is_of_now(sources.streams)):
         fail(
             "RSTREAM needs a window with SLIDE, or [NOW]: over another window it would never stop speaking",
             stream.span,
             "Write for example FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE], or use ISTREAM.",
+        )
+    joined = bool(sources.others) or semijoined
+    if select.emit == "rstream" and joined and aggregates and not select.group_by and not stream.sliding:
+        refuse(
+            "RSTREAM over joins of [NOW] needs GROUP BY with aggregates: without pairs no group has an instant",
+            stream.span,
+            "Add GROUP BY, or aggregate in a SELECT of its own.",
         )
     if streams_rows and select.limit_span is not None:
         fail(

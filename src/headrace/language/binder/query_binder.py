@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.algebra.expressions.aggregates import APPROXIMATE, canonical
+from headrace.algebra.expressions.aggregates import APPROXIMATE, canonical, is_aggregate
 from headrace.algebra.expressions.expression import (
     Call,
     Column,
@@ -37,18 +37,19 @@ from headrace.errors import Span, UserError
 from headrace.language.binder.aggregates import Grouping
 from headrace.language.binder.clause_checks import check_clauses
 from headrace.language.binder.expressions.column_names import output_name
-from headrace.language.binder.expressions.expression_binder import ExpressionBinder, located
+from headrace.language.binder.expressions.expression_binder import ExpressionBinder, Subquery, located
 from headrace.language.binder.expressions.scope import WINDOW_COLUMNS, Names
 from headrace.language.binder.expressions.time_zones import in_zone
 from headrace.language.binder.relational_tree import tree
 from headrace.language.binder.revisions import revisions
-from headrace.language.binder.semijoins import with_semijoins
 from headrace.language.binder.sessions import per_group
 from headrace.language.binder.shedding import check_shedding, estimated
 from headrace.language.binder.sources.bounds import condition, joined_condition
 from headrace.language.binder.sources.from_clause import From, bind_from
 from headrace.language.binder.sources.set_operators import is_later, spelled_out
-from headrace.language.binder.subqueries import Memberships
+from headrace.language.binder.subqueries.existence import every_part
+from headrace.language.binder.subqueries.memberships import Memberships
+from headrace.language.binder.subqueries.semijoins import with_semijoins
 from headrace.language.parser.set_operators import parse_select
 from headrace.language.syntax.ast import (
     AllColumns,
@@ -57,10 +58,11 @@ from headrace.language.syntax.ast import (
     FunctionCall,
     Item,
     Name,
+    ScalarSelect,
     Select,
     SessionWindow,
 )
-from headrace.language.syntax.refusals import fail, mistakes_in
+from headrace.language.syntax.refusals import fail, mistakes_in, refuse
 from headrace.schema import BOOLEAN, INT
 
 
@@ -89,18 +91,26 @@ def _bound(
     select: Select, names: Names, functions: Mapping[str, UserFunction], *, numbered: bool = False
 ) -> Query:
     """The query of a SELECT; with `numbered` the columns of a single SELECT are named c0, c1, …."""
-    sources = bind_from(
+    sources = _from(select, names, functions)
+    select = spelled_out(select, sources.stream)
+    memberships = Memberships(
+        names,
+        sources.scope,
+        functions,
+        lambda inner: _bound(inner, names, functions, numbered=True),
+        lambda inner: _from(inner, names, functions).scope,
+    )
+    single = select.source.sets is None
+    return _SelectBinder(select, sources, functions, memberships, numbered and single).query()
+
+
+def _from(select: Select, names: Names, functions: Mapping[str, UserFunction]) -> From:
+    return bind_from(
         select,
         names,
         functions,
         lambda inner: _bound(inner, names, functions, numbered=is_later(inner, select)),
     )
-    select = spelled_out(select, sources.stream)
-    memberships = Memberships(
-        names, sources.scope, functions, lambda inner: _bound(inner, names, functions, numbered=True)
-    )
-    single = select.source.sets is None
-    return _SelectBinder(select, sources, functions, memberships, numbered and single).query()
 
 
 @dataclass(slots=True)
@@ -146,7 +156,7 @@ class _SelectBinder:
             self.grouping.aggregates,
             grouped=self.grouped,
             streams_rows=self._streams_rows,
-            semijoined=bool(self.memberships.semijoins),
+            semijoined=self.memberships.reads_changes,
         )
         if select.shedding is not None:
             check_shedding(select, self.sources, self.grouping, having)
@@ -175,7 +185,8 @@ class _SelectBinder:
                 self._where_column, self._in_where, self.functions, self.memberships.bind
             )
             where = self.memberships.where(self.select.where, binder)
-        select, semijoins = self.select, self.memberships.semijoins
+        self._bind_values()
+        select, semijoins = self.select, self.memberships.reads_changes
         if semijoins:
             self.sources = with_semijoins(select, self.sources)
         limits = None if self.sources.others or semijoins else select.bounds  # up to NOW they are windows
@@ -194,6 +205,21 @@ class _SelectBinder:
             grouped_window=select.window is not None,
         )
         return node if limits is None or inside is not None else Bounds(node, *limits)
+
+    def _bind_values(self) -> None:
+        """Bind the SELECTs of the select list, whose relations are joined below it."""
+        items = [item for item in self.select.items if isinstance(item, Item)]
+        parts = [part for item in items for part in every_part(item.expression)]
+        selects = [part for part in parts if isinstance(part, ScalarSelect)]
+        groups = any(isinstance(part, FunctionCall) and is_aggregate(part.name) for part in parts)
+        if selects and (groups or self.select.group_by or self.select.window is not None):
+            refuse(
+                "a SELECT as a value is not available together with groups",
+                selects[0].span,
+                "Put it into WHERE, or read the groups in FROM: SELECT …, (SELECT …) FROM (SELECT … GROUP BY …) AS t.",
+            )
+        for part in selects:
+            self.memberships.value(part, self.rows)
 
     def _check_bounds(self, where: Expression | None) -> None:
         """Raises `UnsupportedQuery` where a condition reads a row together with the bounds of its window."""
@@ -329,9 +355,23 @@ class _SelectBinder:
         column = self._output_or_column if clause in ("HAVING", "ORDER BY") else self.sources.scope.column
         is_window = self.sources.scope.is_whole_window
         binder = ExpressionBinder(
-            column, self._aggregate, self.functions, seen=self.rows.seen, window=is_window
+            column,
+            self._aggregate,
+            self.functions,
+            self._value if clause == "SELECT" else None,
+            seen=self.rows.seen,
+            window=is_window,
         )
         return binder.condition(node, clause) if condition else binder.bind(node)
+
+    def _value(self, node: Subquery, outer: ExpressionBinder) -> Expression:
+        if not isinstance(node, ScalarSelect):
+            refuse(
+                "a condition with a SELECT is allowed only in the WHERE of a query",
+                node.select.span,
+                "Compare a SELECT as a value: (SELECT COUNT(*) FROM …) > 0.",
+            )
+        return self.memberships.value(node, outer)
 
     def _aggregate(self, call: FunctionCall) -> Expression:
         if call.name.lower() != "error_bound":

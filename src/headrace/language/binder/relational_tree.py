@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.algebra.expressions.expression import Call, Expression, columns_of, conjuncts
 from headrace.algebra.query import Filter, Join, Node, Windowed
 from headrace.language.binder.expressions.expression_binder import joined
 from headrace.language.binder.sources.from_clause import From
-from headrace.language.binder.subqueries import Memberships
+from headrace.language.binder.subqueries.memberships import Memberships
 
 
 def tree(
@@ -35,12 +37,11 @@ def tree(
         node = Filter(node, joined("and", early)) if early else node
     assert sources.stream.window is not None
     node = Windowed(node, sources.stream.alias, sources.stream.window)
-    rights = [Windowed(other.scan, other.alias, other.window) for other in sources.others if other.window]
-    for right in (*rights, *(semijoin.right for semijoin in memberships.semijoins)):
-        columns = frozenset(right.schema.names)
-        taken = _taken(pending, sources, frozenset(node.schema.names) | columns, columns)
-        pending = [factor for factor in pending if factor not in taken]
-        node = Join(node, right, "inner", joined("and", taken) if taken else None)
+    node, pending = _with_streams(node, sources, pending)
+    for semijoin in memberships.semijoins:
+        node, pending = _paired(node, semijoin.right, sources, pending)
+    for join in memberships.joins:
+        node = Join(node, join.right, join.kind, join.condition)
     for source, kind, condition in sources.relations:
         if kind == "inner":
             available = frozenset(node.schema.names) | frozenset(source.scan.schema.names)
@@ -52,6 +53,42 @@ def tree(
     node = memberships.over(node)
     pending += of_windows
     return Filter(node, joined("and", pending)) if pending else node
+
+
+def _with_streams(node: Node, sources: From, pending: list[Expression]) -> tuple[Node, list[Expression]]:
+    """The joins with the other streams, in order, and the conditions that are left.
+
+    A comma join takes its equalities from WHERE, unless a later RIGHT or FULL join keeps rows that WHERE drops.
+    """
+    if sources.keeps_rows:
+        written = [source.on for source in sources.others if source.kind == "inner" and source.on is not None]
+        own = [factor for on in written for factor in conjuncts(on)]
+        pending = [factor for factor in pending if factor not in own]
+    for index, other in enumerate(sources.others):
+        assert other.window is not None
+        right = Windowed(other.scan, other.alias, other.window)
+        if other.kind != "inner":
+            node = Join(node, right, other.kind, other.on)
+        elif any(later.kind in ("right", "full") for later in sources.others[index + 1 :]):
+            node = Join(node, right, "inner", other.on)
+        elif sources.keeps_rows and other.on is not None:
+            node, pending = _paired(node, right, sources, pending)
+            assert isinstance(node, Join)
+            both = [other.on] if node.condition is None else [other.on, node.condition]
+            node = replace(node, condition=joined("and", both))
+        else:
+            node, pending = _paired(node, right, sources, pending)
+    return node, pending
+
+
+def _paired(
+    node: Node, right: Windowed, sources: From, pending: list[Expression]
+) -> tuple[Node, list[Expression]]:
+    """The pairs with another source that satisfy the conditions over both, and the conditions that are left."""
+    columns = frozenset(right.schema.names)
+    taken = _taken(pending, sources, frozenset(node.schema.names) | columns, columns)
+    rest = [factor for factor in pending if factor not in taken]
+    return Join(node, right, "inner", joined("and", taken) if taken else None), rest
 
 
 def _taken(

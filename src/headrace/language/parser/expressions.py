@@ -12,7 +12,7 @@ from headrace.errors import Span, UserError
 from headrace.language.parser.constant_lists import constant_list
 from headrace.language.parser.literals import number
 from headrace.language.parser.primaries import primary
-from headrace.language.parser.subqueries import at_subselect, subselect
+from headrace.language.parser.subqueries import at_select, at_subselect, subselect
 from headrace.language.parser.type_names import column_type
 from headrace.language.syntax.ast import (
     Between,
@@ -26,6 +26,7 @@ from headrace.language.syntax.ast import (
     Matches,
     OneOf,
     Prefix,
+    Quantified,
     parts_of,
 )
 from headrace.language.syntax.cursor import DEEPEST, Cursor
@@ -49,6 +50,7 @@ _WORDS: Final = {
     "DIV": PRODUCT,
 }
 _SAME: Final = {"==": "=", "!=": "<>"}
+_QUANTIFIERS: Final = ("ALL", "ANY", "SOME")
 _MATCHES: Final[dict[str, Choice["like", "ilike", "rlike"]]] = {
     "LIKE": "like",
     "ILIKE": "ilike",
@@ -135,7 +137,21 @@ def _continued(cursor: Cursor, left: Expr, level: int) -> Expr:
     sign = cursor.advance().text.lower()
     if sign == "::":
         return CastTo(left, column_type(cursor), False, cursor.since(left.span))
+    quantified = level == PREDICATE and cursor.token.upper in _QUANTIFIERS and cursor.ahead().text == "("
+    if quantified and at_select(cursor, 1):
+        return _quantified(cursor, left, _SAME.get(sign, sign))
     return Infix(_SAME.get(sign, sign), left, _climb(cursor, level + 1), cursor.since(left.span))
+
+
+def _quantified(cursor: Cursor, left: Expr, operator: str) -> Expr:
+    """`a < ALL (SELECT …)` after its sign; `= ANY` is IN, `<> ALL` is NOT IN."""
+    every = cursor.advance().upper == "ALL"
+    cursor.expect_sign("(")
+    select = subselect(cursor)
+    span = cursor.since(left.span)
+    if (operator, every) in (("=", False), ("<>", True)):
+        return InSelect((left,), select, every, span)
+    return Quantified(operator, left, select, every, span)
 
 
 def _chain(cursor: Cursor, left: Expr, operator: Choice["and", "or"], level: int) -> Expr:

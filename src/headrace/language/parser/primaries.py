@@ -22,6 +22,7 @@ from headrace.language.syntax.ast import (
     FunctionCall,
     InSelect,
     Name,
+    ScalarSelect,
 )
 from headrace.language.syntax.cursor import Cursor
 from headrace.schema import BINARY, BOOLEAN, DATE, INTERVAL, STRING, TIMESTAMP, TIMESTAMP_NTZ, VOID
@@ -98,11 +99,7 @@ def column(cursor: Cursor) -> Name:
 def _parenthesised(cursor: Cursor, parse: Whole) -> Expr:
     start = cursor.advance().span
     if cursor.at_any("SELECT", "WITH"):
-        raise cursor.unsupported(
-            "a SELECT inside an expression is not available yet",
-            cursor.token.span,
-            "Register it as a query or a relation of its own and JOIN it.",
-        )
+        return ScalarSelect(subselect(cursor), cursor.since(start))
     inside = parse(cursor)
     if cursor.at_sign(","):
         return _row(cursor, parse, start, inside)

@@ -28,6 +28,11 @@ from headrace.language.syntax.cursor import Cursor
 from headrace.time import Instant
 
 _TABLE_FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+_OUTER: Final[dict[str, Choice["inner", "left", "right", "full"]]] = {
+    "LEFT": "left",
+    "RIGHT": "right",
+    "FULL": "full",
+}
 _NO_ALIAS: Final = RESERVED | {
     "LATE",
     "REJECTS",
@@ -138,35 +143,32 @@ def _sources(cursor: Cursor) -> tuple[Source, Span, tuple[JoinClause, ...]]:
     while True:
         if cursor.accept_sign(",") or cursor.accept("CROSS", "JOIN"):
             joins.append(JoinClause("inner", _source(cursor), None, ()))
-        elif (
-            cursor.at_any("RIGHT", "FULL", "NATURAL")
-            or cursor.at_word("LEFT", "SEMI")
-            or cursor.at_word("LEFT", "ANTI")
-        ):
+        elif cursor.at_any("NATURAL") or cursor.at_word("LEFT", "SEMI") or cursor.at_word("LEFT", "ANTI"):
             raise cursor.unsupported(
-                f"{cursor.token.upper} joins are not available"
+                "NATURAL joins are not available"
                 if not cursor.at_any("LEFT")
                 else "LEFT SEMI and LEFT ANTI joins are not available",
                 cursor.token.span,
-                "Available are JOIN and LEFT JOIN, the stream first.",
+                "Write JOIN … ON." if not cursor.at_any("LEFT") else "Write EXISTS or NOT EXISTS in WHERE.",
             )
-        elif cursor.at_any("JOIN", "INNER", "LEFT"):
+        elif cursor.at_any("JOIN", "INNER", *_OUTER):
             joins.append(_join(cursor))
         else:
             return first, after, tuple(joins)
 
 
 def _join(cursor: Cursor) -> JoinClause:
-    kind: Choice["inner", "left"] = "inner"
-    if cursor.accept("LEFT"):
-        cursor.accept("OUTER")
-        kind = "left"
-    else:
+    start, kind = cursor.token.span, _OUTER.get(cursor.token.upper, "inner")
+    if kind == "inner":
         cursor.accept("INNER")
+    else:
+        cursor.advance()
+        cursor.accept("OUTER")
     cursor.expect("JOIN")
+    span = cursor.since(start)
     source = _source(cursor)
     if cursor.accept("ON"):
-        return JoinClause(kind, source, expression(cursor), ())
+        return JoinClause(kind, source, expression(cursor), (), span)
     if not cursor.accept("USING"):
         raise cursor.expected("ON and a condition, or USING and columns")
     cursor.expect_sign("(", " and columns after USING")
@@ -174,7 +176,7 @@ def _join(cursor: Cursor) -> JoinClause:
     while cursor.accept_sign(","):
         names.append(column(cursor))
     cursor.expect_sign(")", " or ','")
-    return JoinClause(kind, source, None, tuple(names))
+    return JoinClause(kind, source, None, tuple(names), span)
 
 
 def _source(cursor: Cursor) -> Source:

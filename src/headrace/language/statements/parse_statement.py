@@ -14,6 +14,7 @@ from headrace.language.parser.expressions import expression
 from headrace.language.parser.set_operators import select
 from headrace.language.parser.subqueries import at_select
 from headrace.language.parser.windows import bracket, part_of_window
+from headrace.language.statements.actions import then_clauses
 from headrace.language.statements.definitions import checked_zone, relation, stream, stream_options
 from headrace.language.statements.query_filter import selection
 from headrace.language.statements.query_options import query_options
@@ -36,11 +37,13 @@ from headrace.language.statements.statement import (
     RefreshRelation,
     RenameQuery,
     ResumeQuery,
+    SetActions,
     SetQuery,
     SetStream,
     SetTimeZone,
     SetWindow,
     Show,
+    ShowCreate,
     Statement,
 )
 from headrace.language.syntax.ast import Expr, Select
@@ -121,9 +124,9 @@ def _create_query(cursor: Cursor, replacing: bool) -> CreateQuery:
     cursor.expect("AS", purpose=" and a SELECT")
     selected = _select(cursor, "AS")
     from_now = cursor.accept("FROM", "NOW") or from_now
-    return CreateQuery(
-        QueryDefinition(name, _text(cursor, selected), from_now, **settings), selected, replacing
-    )
+    actions, places = then_clauses(cursor)
+    definition = QueryDefinition(name, _text(cursor, selected), from_now, actions=actions, **settings)
+    return CreateQuery(definition, selected, replacing, places)
 
 
 def _select(cursor: Cursor, after: str) -> Select:
@@ -163,15 +166,20 @@ def _alter(cursor: Cursor) -> Statement:
         return SetWindow(name, cursor.text[span.start : span.end], span)
     if cursor.accept("SET"):
         return SetQuery(name, query_options(cursor))
-    raise cursor.expected("AS and a SELECT, RENAME TO, SET or SET WINDOW")
+    if cursor.accept("THEN", "NOTHING"):
+        return SetActions(name, ())
+    if cursor.at_any("THEN"):
+        return SetActions(name, *then_clauses(cursor))
+    raise cursor.expected("AS and a SELECT, RENAME TO, SET, SET WINDOW or THEN")
 
 
 _KINDS: Final[dict[str, Kind]] = {"STREAM": "stream", "RELATION": "relation", "QUERY": "query"}
-_SHOWN: Final[dict[str, Kind | Choice["sink"]]] = {
+_SHOWN: Final[dict[str, Kind | Choice["sink", "action"]]] = {
     "STREAMS": "stream",
     "RELATIONS": "relation",
     "QUERIES": "query",
     "SINKS": "sink",
+    "ACTIONS": "action",
 }
 
 
@@ -237,14 +245,17 @@ def _invoke(cursor: Cursor) -> Invoke:
     return Invoke(name, part_of_window(cursor) if cursor.at_sign("[") else None)
 
 
-def _show(cursor: Cursor) -> Show:
+def _show(cursor: Cursor) -> Show | ShowCreate:
+    if cursor.accept("CREATE"):
+        cursor.expect("QUERY", purpose=" and a name after SHOW CREATE")
+        return ShowCreate(cursor.name("the query's name"))
     kind = _SHOWN.get(cursor.token.upper)
     if kind is None:
-        raise cursor.expected("STREAMS, RELATIONS, QUERIES or SINKS after SHOW")
+        raise cursor.expected("STREAMS, RELATIONS, QUERIES, SINKS or ACTIONS after SHOW")
     cursor.advance()
     if kind != "query" and cursor.at_word(
         "WHERE"
-    ):  # streams, relations and sinks have no owner, tags or state
+    ):  # streams, relations, sinks and actions have no owner, tags or state
         raise cursor.unsupported(
             "WHERE chooses among queries only", cursor.token.span, "SHOW … LIKE 'pattern' chooses by name."
         )

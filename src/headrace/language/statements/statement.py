@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 from typing import Literal as Choice
 from typing import TypeAlias
 
-from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
+from headrace.catalog.definitions import (
+    ActionDefinition,
+    QueryDefinition,
+    RelationDefinition,
+    StreamDefinition,
+)
 from headrace.errors import Span
 from headrace.language.statements.query_filter import Selection
 from headrace.language.statements.query_options import QuerySettings
@@ -42,13 +47,14 @@ class CreateRelation(_Written):
 
 @dataclass(frozen=True, slots=True)
 class CreateQuery(_Written):
-    """`CREATE [OR REPLACE] QUERY name [FROM NOW] AS SELECT …`. `select` has places in the script, `definition.text` is
-    the SELECT as written.
+    """`CREATE [OR REPLACE] QUERY name [FROM NOW] AS SELECT … [THEN …]`. `select` has places in the script, `definition.text` is
+    the SELECT as written; `places` are those of its actions' targets.
     """
 
     definition: QueryDefinition
     select: Select = field(compare=False)
     replace: bool = False
+    places: tuple[Span, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,15 @@ class SetQuery(_Written):
 
     name: str
     settings: QuerySettings
+
+
+@dataclass(frozen=True, slots=True)
+class SetActions(_Written):
+    """`ALTER QUERY name THEN …` or `THEN NOTHING`: its actions from now on; `places` are those of their targets."""
+
+    name: str
+    actions: tuple[ActionDefinition, ...]
+    places: tuple[Span, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +142,17 @@ class AllQueries(_Written):
 
 @dataclass(frozen=True, slots=True)
 class Show(_Written):
-    """`SHOW STREAMS | RELATIONS | SINKS [LIKE 'pattern']`, `SHOW QUERIES [LIKE 'pattern'] [WHERE …]`."""
+    """`SHOW STREAMS | RELATIONS | SINKS | ACTIONS [LIKE 'pattern']`, `SHOW QUERIES [LIKE 'pattern'] [WHERE …]`."""
 
-    kind: Kind | Choice["sink"]
+    kind: Kind | Choice["sink", "action"]
     selection: Selection = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreate(_Written):
+    """`SHOW CREATE QUERY name`: the statement that defines it now."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +228,13 @@ Statement: TypeAlias = (
     | SetWindow
     | RenameQuery
     | SetQuery
+    | SetActions
     | Drop
     | PauseQuery
     | ResumeQuery
     | AllQueries
     | Show
+    | ShowCreate
     | Describe
     | ExplainQuery
     | ExplainAll

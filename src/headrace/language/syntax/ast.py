@@ -110,6 +110,25 @@ class Exists:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalarSelect:
+    """`(SELECT MAX(x) FROM …)` as a value."""
+
+    select: Select
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Quantified:
+    """`a < ALL (SELECT …)` (`every`), `a < ANY (SELECT …)`."""
+
+    operator: str
+    operand: Expr
+    select: Select
+    every: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Matches:
     """`a LIKE b`, `a ILIKE b`, `a RLIKE b`."""
 
@@ -184,6 +203,8 @@ Expr: TypeAlias = (
     | ConstantList
     | InSelect
     | Exists
+    | ScalarSelect
+    | Quantified
     | Matches
     | Is
     | FunctionCall
@@ -196,11 +217,11 @@ Expr: TypeAlias = (
 def parts_of(node: Expr) -> tuple[Expr, ...]:
     """The direct subexpressions, left to right, without those inside a SELECT."""
     match node:
-        case Name() | Constant() | ConstantList() | Exists():
+        case Name() | Constant() | ConstantList() | Exists() | ScalarSelect():
             return ()
         case InSelect():
             return node.operands
-        case Prefix() | Is() | CastTo() | Extract():
+        case Prefix() | Is() | CastTo() | Extract() | Quantified():
             return (node.operand,)
         case Infix():
             return (node.left, node.right)
@@ -259,10 +280,11 @@ class Sets:
 class JoinClause:
     """What follows the first source: `, s`, `JOIN s ON c`, `LEFT JOIN s USING (a)`. A comma has neither ON nor USING."""
 
-    kind: Choice["inner", "left"]
+    kind: Choice["inner", "left", "right", "full"]
     source: Source
     condition: Expr | None
     using: tuple[Name, ...]
+    span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +59,22 @@ def in_family(operator: PaneAggregate) -> PaneAggregate:
     )
     name = _of_plain(shape) if is_plain else family_name(shape)
     return _with_shared_parts(replace(operator, family=name))
+
+
+_Joined = TypeVar("_Joined")
+_joined: Final[dict[tuple[int, ...], tuple[Sequence[Operator], Any]]] = {}
+
+
+def joined(queries: Sequence[Operator], join: Callable[[], _Joined]) -> _Joined:
+    """What `join` makes of these queries, once for the same objects: every epoch needs it several times."""
+    key = tuple(map(id, queries))
+    known = _joined.get(key)
+    if known is None:
+        if len(_joined) >= _MOST_SHARED:
+            _joined.clear()
+        known = _joined[key] = tuple(queries), join()
+    made: _Joined = known[1]
+    return made
 
 
 def is_numbered(operator_id: str) -> bool:
@@ -178,7 +194,10 @@ class QueryRowCounts:
     @staticmethod
     def of(table: pa.Table) -> QueryRowCounts:
         """Count a table's rows by query."""
-        numbers, rows = np.unique(numbers_in(table), return_counts=True)
+        all_numbers = numbers_in(table)
+        if len(all_numbers) and (all_numbers == all_numbers[0]).all():  # most families have one query
+            return QueryRowCounts(all_numbers[:1], np.array([len(all_numbers)]))
+        numbers, rows = np.unique(all_numbers, return_counts=True)
         return QueryRowCounts(numbers, rows)
 
     def among(self, queries: Ints) -> Ints:

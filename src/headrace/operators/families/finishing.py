@@ -22,15 +22,17 @@ NUMBER: Final = Named(QUERY_NUMBER, Column(QUERY_NUMBER, BIGINT))
 """The query's number, as a group key and as a result column."""
 
 
-def plans_of(plans: Sequence[Finish]) -> dict[Finish, list[int]]:
+def plans_of(plans: Sequence[Finish]) -> list[tuple[Finish, list[int]]]:
     """The places of equal plans."""
     same: dict[int, tuple[Finish, list[int]]] = {}  # thousands share one object, so hash its id
     for index, plan in enumerate(plans):
         same.setdefault(id(plan), (plan, []))[1].append(index)
+    if len(same) == 1:
+        return list(same.values())
     places: dict[Finish, list[int]] = {}
     for plan, indices in same.values():
         places.setdefault(plan, []).extend(indices)
-    return places
+    return list(places.items())
 
 
 def emit_by_query(cohort: Cohort, numbers: Ints, emit: Callable[[Finish, Ints], Emitted]) -> dict[str, Step]:
@@ -40,7 +42,7 @@ def emit_by_query(cohort: Cohort, numbers: Ints, emit: Callable[[Finish, Ints], 
     """
     tables: dict[int, pa.Table | None] = {}
     rejected: dict[int, tuple[Rejected, ...]] = {}
-    for plan, places in plans_of([plan_of(query) for query in cohort.queries]).items():
+    for plan, places in plans_of([plan_of(query) for query in cohort.queries]):
         rows = np.flatnonzero(np.isin(numbers, cohort.numbers[places]))
         if not len(rows):
             continue

@@ -22,7 +22,7 @@ from headrace.operators.base.operator import (
     Step,
 )
 from headrace.operators.families.cohort import Cohort
-from headrace.operators.families.family import number_of
+from headrace.operators.families.family import joined, number_of
 from headrace.operators.families.finishing import NUMBER, by_query, plans_of
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.panes.window_lengths import WindowLengths
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 def together(queries: Sequence[PaneAggregate]) -> PaneAggregate:
     """One aggregate for all queries: grouped by the query's number first, with the longest of their windows."""
+    return joined(queries, lambda: _together(queries))
+
+
+def _together(queries: Sequence[PaneAggregate]) -> PaneAggregate:
     merged = replace(queries[0], keys=(NUMBER, *queries[0].keys))
     lengths = None
     if any(query.panes is not queries[0].panes for query in queries):
@@ -99,7 +103,7 @@ def _finished(
         indices = np.searchsorted(numbers, flat(chunk.columns[QUERY_NUMBER]).to_numpy())
         order = np.argsort(indices, kind="stable")
         edges = np.searchsorted(indices[order], np.arange(len(queries) + 1))
-        for plan, sharers in work.plans.items():
+        for plan, sharers in work.plans:
             rows = order if len(sharers) == len(queries) else _joined(order, edges, sharers)
             if len(rows):
                 _finish_rows(work, plan, chunk.rows(rows), indices[rows])

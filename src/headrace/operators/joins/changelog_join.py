@@ -38,7 +38,7 @@ from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import HASH, in_order, of_one_hash
 from headrace.time import BEGINNING, FOREVER
 
-_WEIGHT: Final = "__weight"
+WEIGHT: Final = "__weight"
 """Net multiplicity of a row's change; negative for retractions."""
 _REASON: Final = "__reason"
 
@@ -56,7 +56,7 @@ class RelationJoin(JoinOperator):
         if side.changes is not None:
             weight = flat(batch.columns[side.changes]).cast(pa.int64()).to_numpy(zero_copy_only=False)
         stored = [flat(batch.columns[name]) for name in side.stored.names]
-        names = [SLOT, HASH, TIME, _WEIGHT, *side.stored.names]
+        names = [SLOT, HASH, TIME, WEIGHT, *side.stored.names]
         insertions = pa.table([*map(pa.array, (slots, mixed, batch.at, weight)), *stored], names=names)
         if side.lookback is None:
             return insertions
@@ -75,6 +75,16 @@ class RelationJoin(JoinOperator):
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit the pairs of new changes with stored ones and with each other."""
         new_changes = self.arrived(deltas)
+        tables, failed = self.pair_changes(runs, new_changes)
+        state = self.new_state(new_changes, advance)
+        changelog = [self.changelog(pa.concat_tables(tables))] if tables else []
+        changelog += self.began(runs, deltas, state)
+        return Step(state, pa.concat_tables(changelog) if changelog else None, failed)
+
+    def pair_changes(
+        self, runs: Sequence[Sections], new_changes: Sequence[pa.Table | None]
+    ) -> tuple[list[pa.Table], tuple[Rejected, ...]]:
+        """Changes of pairs that are not made yet, each with its columns, instant and multiplicity; and failed pairs."""
         tables: list[pa.Table] = []
         failing: list[pa.Table] = []
         for left, right in self._encounters(runs, new_changes):
@@ -82,10 +92,12 @@ class RelationJoin(JoinOperator):
                 table, failed = self._changed_pairs(left, right, left_rows, right_rows)
                 tables += [table] if table.num_rows else []
                 failing += [] if failed is None else [failed]
-        state = self.new_state(new_changes, advance)
-        changelog = [self._changelog(pa.concat_tables(tables))] if tables else []
-        changelog += self.began(runs, deltas, state)
-        return Step(state, pa.concat_tables(changelog) if changelog else None, _failed(failing))
+        return tables, _failed(failing)
+
+    @property
+    def pair_columns(self) -> tuple[str, ...]:
+        """The columns of a change of a pair."""
+        return self.spec.shown.names[:-1]
 
     def _encounters(
         self, runs: Sequence[Sections], new_changes: Sequence[pa.Table | None]
@@ -103,28 +115,29 @@ class RelationJoin(JoinOperator):
     def _changed_pairs(
         self, left: _Changes, right: _Changes, left_rows: Ints, right_rows: Ints
     ) -> tuple[pa.Table, pa.Table | None]:
-        """Pairs of changes: the shown columns, instant and multiplicity; and pairs on which the condition failed."""
+        """Pairs of changes: their columns, instant and multiplicity; and pairs on which the condition failed."""
         at = np.maximum(left.at[left_rows], right.at[right_rows])
         weight = left.weight[left_rows] * right.weight[right_rows]
         left_side, right_side = self.spec.sides
         rows = {
-            **taken(left.table, left_side.stored.names, left_rows),
+            **taken(left.table, (SLOT, *left_side.stored.names), left_rows),
             **taken(right.table, right_side.stored.names, right_rows),
         }
         keep, bad, reasons = passing(self.spec.condition, rows, len(at))
-        names = self.spec.shown.names[:-1]
+        names = self.pair_columns
         shown = [*(rows[name] for name in names), pa.array(at), pa.array(weight)]
-        table = pa.table(shown, names=[*names, AT, _WEIGHT])
+        table = pa.table(shown, names=[*names, AT, WEIGHT])
         failed = None
         if reasons:
-            columns = {**rows, AT: pa.array(at), _WEIGHT: pa.array(weight)}
+            read = [name for name in rows if name != SLOT]
+            columns = {**{name: rows[name] for name in read}, AT: pa.array(at), WEIGHT: pa.array(weight)}
             failed = pa.table(columns).take(pa.array(bad)).append_column(_REASON, pa.array(reasons))
         return (table if keep.all() else table.filter(pa.array(keep))), failed
 
-    def _changelog(self, pairs: pa.Table) -> pa.Table:
+    def changelog(self, pairs: pa.Table) -> pa.Table:
         """The net changes, each row repeated by its multiplicity at the instant."""
         names = self.spec.shown.names[:-1]
-        weight = ints(pairs, _WEIGHT)
+        weight = ints(pairs, WEIGHT)
         if (weight < 0).any():
             pairs, weight = _net(pairs, [*names, AT], weight)
         copies = pa.array(np.repeat(np.arange(pairs.num_rows), np.abs(weight)))
@@ -142,8 +155,8 @@ class RelationJoin(JoinOperator):
             return rows
         settled = rows.filter(pa.array(done))
         kinds = (HASH, *self.spec.sides[index].stored.names)  # the key may be in the hash alone
-        held, weight = _net(settled, kinds, ints(settled, _WEIGHT))
-        for name, values in ((TIME, np.full(held.num_rows, BEGINNING)), (_WEIGHT, weight)):
+        held, weight = _net(settled, kinds, ints(settled, WEIGHT))
+        for name, values in ((TIME, np.full(held.num_rows, BEGINNING)), (WEIGHT, weight)):
             held = held.set_column(held.column_names.index(name), name, pa.array(values))
         return in_order([held, rows.filter(pa.array(~done))])
 
@@ -160,7 +173,7 @@ class _Changes:
     @staticmethod
     def of(table: pa.Table) -> _Changes:
         """A table in order of (hash, time)."""
-        return _Changes(table, *(ints(table, name) for name in (HASH, TIME, _WEIGHT)))
+        return _Changes(table, *(ints(table, name) for name in (HASH, TIME, WEIGHT)))
 
 
 def _matches(left: _Changes, right: _Changes) -> Iterator[tuple[Ints, Ints]]:
@@ -175,7 +188,7 @@ def _failed(failing: Sequence[pa.Table]) -> tuple[Rejected, ...]:
     if not failing:
         return ()
     whole = pa.concat_tables(failing)
-    union, weight = _net(whole, [n for n in whole.column_names if n != _WEIGHT], ints(whole, _WEIGHT))
+    union, weight = _net(whole, [n for n in whole.column_names if n != WEIGHT], ints(whole, WEIGHT))
     inserted = np.repeat(np.arange(union.num_rows), np.maximum(weight, 0))
     reasons = tuple(union.column(_REASON).take(pa.array(inserted)).to_pylist())
     return (failed_pairs(ints(union, AT)[inserted], reasons),) if reasons else ()

@@ -6,7 +6,7 @@ Each join defines what it stores of a row, and for how long: see `window_join` a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -41,7 +41,7 @@ class Side:
 
     `lookback`: how long a row holds, None without end; or `ends`, the column of its last instant. `longest`: no row
     holds longer. `changes`: instead, the column with the sign of each row: insertion or retraction. `name`: what the query
-    calls it.
+    calls it. `time`: the name of the stored column that is the event time of each row.
     """
 
     inputs: tuple[int, ...]
@@ -53,11 +53,12 @@ class Side:
     longest: Duration | None = None
     changes: str | None = None
     name: str = ""
+    time: str | None = None
 
     @property
     def reads(self) -> frozenset[str]:
         """The columns it reads."""
-        columns = columns_read(self.filters) | frozenset(self.stored.names)
+        columns = columns_read(self.filters) | (frozenset(self.stored.names) - {self.time})
         columns = columns.union(*(columns_of(key) for key in self.keys))
         return columns | {column for column in (self.ends, self.changes) if column is not None}
 
@@ -173,6 +174,10 @@ class JoinOperator(BaseOperator):
         """The rows of a side that can be in a pair."""
         return np.ones(batch.rows, bool)
 
+    def is_stored(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> npt.NDArray[np.bool_]:
+        """The rows of a side with these keys that are stored: those that can be in a pair."""
+        return usable(keys, batch.rows) & self.can_match(batch, side)
+
     def at_rest(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> pa.Table:
         """The state rows of input rows with these keys."""
         raise NotImplementedError
@@ -280,7 +285,9 @@ class JoinScanner:
             self.retractions.append(batch.retractions(side.changes))
         batch = pipeline.apply(self._noting_first(batch, side))
         batch, keys = pipeline.evaluate(batch, side.keys)
-        keep = usable(keys, batch.rows) & self.operator.can_match(batch, side)
+        if side.time is not None:
+            batch = replace(batch, columns={**batch.columns, side.time: pa.array(batch.at)})
+        keep = self.operator.is_stored(batch, keys, side)
         if not keep.all():
             batch, keys = batch.where(keep), [flat(key).filter(pa.array(keep)) for key in keys]
         if batch.rows:

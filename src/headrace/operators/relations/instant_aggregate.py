@@ -23,7 +23,7 @@ from headrace.operators.base.group_codes import Ints, flat, group, ints
 from headrace.operators.base.operator import SLOT, Advance, FamilyStep, Operator, Sections, Step
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents, only_slots
-from headrace.operators.families.family import number_last, unnumbered
+from headrace.operators.families.family import joined, number_last, unnumbered
 from headrace.operators.families.finishing import NUMBER, emit_items
 from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit
@@ -115,8 +115,9 @@ class InstantAggregate(RowFamilyMember, RowOperator):
 
     def together(self, queries: Sequence[Operator]) -> InstantAggregate:
         """One operator for all queries of its family, grouped by query first."""
-        if self.family is None:
-            return self
+        return self if self.family is None else joined(queries, lambda: self._together(queries))
+
+    def _together(self, queries: Sequence[Operator]) -> InstantAggregate:
         grouped = Grouped((NUMBER, *self.grouped.keys), self.grouped.aggregates)
         rows = replace(self.rows, by_query=True)
         return replace(self, family=None, grouped=grouped, rows=rows, queries=Extents.of(queries))

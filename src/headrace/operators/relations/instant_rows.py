@@ -21,6 +21,7 @@ from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sect
 from headrace.operators.base.ranges import dense_ranks
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents
+from headrace.operators.families.family import joined
 from headrace.operators.families.finishing import emit_items
 from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit, unite
@@ -32,6 +33,8 @@ from headrace.operators.rows.sorted_rows import key_hashes
 from headrace.time import BEGINNING, FOREVER, Duration, Instant, render_duration
 
 _BITS: Final = (1 << 18) - 1
+_FEW: Final = 1 << 12
+"""Rows that are sorted faster than a bit for each hash is reset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,10 @@ def touched(held: Held, partition_columns: Sequence[str], emitted_to: Instant) -
     """
     if not partition_columns:
         return held
-    bits = key_hashes([held.column(name) for name in partition_columns], held.rows) & _BITS
+    hashes = key_hashes([held.column(name) for name in partition_columns], held.rows)
+    if held.rows <= _FEW:
+        return held.where(np.isin(hashes, hashes[held.at >= emitted_to]))
+    bits = hashes & _BITS
     changed = np.zeros(_BITS + 1, bool)
     changed[bits[held.at >= emitted_to]] = True
     return held.where(changed[bits])
@@ -221,8 +227,9 @@ class InstantRows(RowFamilyMember, RowOperator):
 
     def together(self, queries: Sequence[Operator]) -> InstantRows:
         """One operator for all queries of its family."""
-        if self.family is None:
-            return self
+        return self if self.family is None else joined(queries, lambda: self._together(queries))
+
+    def _together(self, queries: Sequence[Operator]) -> InstantRows:
         rows = replace(self.rows, by_query=True)
         return replace(self, family=None, rows=rows, queries=Extents.of(queries))
 

@@ -23,6 +23,7 @@ from headrace.operators.base.group_codes import Groups, Ints, flat, group, ints,
 from headrace.operators.base.operator import QUERY_NUMBER, SLOT, WINDOW, Operator, Sections, Step
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents
+from headrace.operators.families.family import joined
 from headrace.operators.families.finishing import NUMBER, by_query, plan_of, plans_of
 from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode
@@ -91,7 +92,12 @@ class PartitionedRows:
 
     def together(self, queries: Sequence[Operator]) -> PartitionedRows:
         """The same for all queries of its family."""
-        return replace(self, rows=replace(self.rows, by_query=True), family=None, queries=Extents.of(queries))
+        return joined(
+            queries,
+            lambda: replace(
+                self, rows=replace(self.rows, by_query=True), family=None, queries=Extents.of(queries)
+            ),
+        )
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -188,7 +194,7 @@ class PartitionedRows:
         places = np.searchsorted(cohort.numbers, ends.keys[0].to_numpy())
         all_chunks, tables = list(chunks), list[pa.Table]()
         rejected: dict[int, tuple[Rejected, ...]] = {}
-        for plan, sharers in plans_of([plan_of(query) for query in cohort.queries]).items():
+        for plan, sharers in plans_of([plan_of(query) for query in cohort.queries]):
             table, bad = finished(plan, self.bounds_prefix, ends, shown, _of(all_chunks, places, sharers))
             if not bad:
                 tables.append(table)

@@ -239,7 +239,7 @@ def _answers(
     """The answers of several queries, by their places: those with equal plans together, if no row fails."""
     series = _series(operator, ranked)
     chunks = list(_windows(operator, ranked, series))
-    for plan, places in plans_of([plan_of(query) for query in cohort.queries]).items():
+    for plan, places in plans_of([plan_of(query) for query in cohort.queries]):
         own = [_of_queries(chunk, cohort.numbers[places]) for chunk in chunks]
         results, rejected = _finished(operator, ranked, series, own, with_number(plan))
         if not rejected:

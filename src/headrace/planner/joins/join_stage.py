@@ -11,6 +11,7 @@ from headrace.algebra.query import QueryScan, StreamScan, UnionAll, Windowed
 from headrace.algebra.windows.window import CHANGE, TimeRange, TimeSlide, Window
 from headrace.operators.joins.changelog_join import RelationJoin
 from headrace.operators.joins.join_side import JoinSpec
+from headrace.operators.joins.sliding_outer_join import SlidingOuterJoin
 from headrace.operators.joins.window_join import Grid, WindowJoin
 from headrace.planner.rules import Rule, always, first_of
 from headrace.schema import Schema
@@ -33,7 +34,7 @@ class UnionStream:
 class JoinStage:
     """An operator that makes pairs, and the union that it reads."""
 
-    operator: WindowJoin | RelationJoin
+    operator: WindowJoin | RelationJoin | SlidingOuterJoin
     union: UnionStream
 
     def signed(self, signature: str) -> JoinStage:

@@ -25,6 +25,7 @@ from headrace.operators.base.operator import Operator
 from headrace.operators.relations.changelog_projection import ChangingRows
 from headrace.operators.relations.instant_aggregate import InstantAggregate
 from headrace.operators.relations.instant_rows import InstantRows
+from headrace.planner.joins.outer_joins import has_outer_joins
 from headrace.schema import TINYINT
 
 
@@ -38,8 +39,10 @@ def with_relations(query: Query) -> Query:
         *(columns_of(expression) for node in nodes for expression in expressions_of(node))
     )
     groups = [node for node in nodes if isinstance(node, Aggregate)]
-    # Aggregates of all rows depend on the first row: the relation must then begin with the stream.
-    factors = () if groups and not groups[0].keys else _factors(query.root)
+    # Aggregates of all rows depend on the first row: the relation must then begin with the stream. Outer joins test WHERE
+    # themselves: conditions of a side whose columns may be NULL are above them.
+    above = (groups and not groups[0].keys) or has_outer_joins(query)
+    factors = () if above else _factors(query.root)
     root = query.root
     for window in windows:
         conditions = [factor for factor in factors if _is_of(factor, window)]

@@ -48,7 +48,7 @@ from headrace.algebra.windows.window import (
 from headrace.algebra.windows.window_kinds import JOINED
 from headrace.operators.base.group_codes import slot_of_name
 from headrace.operators.joins.changelog_join import RelationJoin
-from headrace.operators.joins.join_side import JoinSpec, Side
+from headrace.operators.joins.join_side import JoinOperator, JoinSpec, Side
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
 from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.planner.joins.join_graph import Group, equalities, factors_of, groups_of, windows_of
@@ -273,7 +273,7 @@ class _Parts:
         group: Group,
         factors: Sequence[Expression],
         above: frozenset[str],
-        inner: tuple[WindowJoin | RelationJoin, str] | None,
+        inner: tuple[JoinOperator, str] | None,
     ) -> JoinStage:
         """The join of a group, with the pairs of the join before; `above` are the columns that are read of its own."""
         windows = [self.windows[source] for source in group.sources]
@@ -320,9 +320,7 @@ class _Parts:
         spec = JoinSpec(operator_id, self.name, union.name, sides, condition, shown, slot, self.emits_first)
         return built(Joined(spec, self.grid))
 
-    def _side_of_pairs(
-        self, shown: Schema, keys: tuple[Expression, ...], inner: WindowJoin | RelationJoin
-    ) -> Side:
+    def _side_of_pairs(self, shown: Schema, keys: tuple[Expression, ...], inner: JoinOperator) -> Side:
         """The pairs of a join as a side of another."""
         stored = Schema(shown.fields[:-1])
         if self.validity_field is _CHANGE:
@@ -340,9 +338,14 @@ class _Parts:
         names = frozenset(window.source.schema.names)
         alone = [factor for factor in factors if columns_of(factor) and columns_of(factor) <= names]
         fields = tuple(field for field in window.source.schema if field.name in stored)
-        reach, keeps = lookback(window.window), (RowFilter(conjunction(alone)),) if alone else ()
+        reach, keeps = _stored_for(window.window), (RowFilter(conjunction(alone)),) if alone else ()
         changes = f"{window.alias}.{CHANGE}" if isinstance(window.window, Changing) else None
         return Side((), Schema(fields), keeps, keys, reach, None, reach, changes, window.alias)
+
+
+def _stored_for(window: Window) -> Duration | None:
+    """How long a row may be in new pairs."""
+    return window.needed if isinstance(window, Unbounded) else lookback(window)
 
 
 def _shortest(reaches: Sequence[Duration | None]) -> Duration | None:

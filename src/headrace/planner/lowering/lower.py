@@ -28,6 +28,7 @@ from headrace.operators.panes.panes import Panes
 from headrace.operators.rows.row_pipeline import relations_of
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.joins.join_stage import JOINS
+from headrace.planner.joins.outer_joins import OUTER_JOINS
 from headrace.planner.lowering import approximate
 from headrace.planner.lowering.correlated import check_correlated, has_correlated
 from headrace.planner.lowering.counted_windows import (
@@ -299,5 +300,6 @@ LOWERINGS: Final[tuple[Rule[Lowering, Operator], ...]] = (
 RULES: Final[Mapping[str, Rule[Any, Any]]] = {
     **{rule.name: rule for rule in LOWERINGS},
     **{rule.name: rule for rule in JOINS},
+    **{rule.name: rule for rule in OUTER_JOINS},
 }
 """Every rule by its name, as operators store it."""

@@ -7,7 +7,7 @@ same rows are late. Retention drops the oldest entries once every operator has f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
@@ -38,7 +38,7 @@ class ArchiveEntry:
 
     def as_json(self) -> dict[str, Any]:
         """The entry of the manifest's list."""
-        value = asdict(self)
+        value = {name: getattr(self, name) for name in self.__slots__}
         if self.keep == 1:
             del value["keep"]
         return value

@@ -55,6 +55,11 @@ class Cursor:
                 if position < max(newest, delivered):
                     self.store.delete(self._file(position))
 
+    def remove(self) -> None:
+        """Delete it, for a receiver that is no more."""
+        for position in self._positions():
+            self.store.delete(self._file(position))
+
     def _positions(self) -> list[int]:
         return [int(file.name.rpartition("/")[2]) for file in self.store.list(f"{self._folder}/")]
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 State = Choice["delivering", "retrying", "stopped", "closed"]
 _DOUBLINGS: Final = 60
+ACTION: Final = "action-"
+"""Prefix of the names of actions' cursors: they are no sinks of a program, and SHOW ACTIONS has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ def recorded(home: Home) -> list[dict[str, Any]]:
     reports = []
     for name in sorted(folders | events.keys()):
         event = events.get(name, {})
-        if not event and name.startswith("client-"):
+        if name.startswith(ACTION) or (not event and name.startswith("client-")):
             continue
         with suppress(MissingFile):
             position = Cursor(home.store, event.get("sink", name)).read()

@@ -185,14 +185,18 @@ def open_sink(
         receive, target = _to_console(query, sys.stdout), "console"
     else:
         folder = Path(to).expanduser().absolute()
-        receive, target = _to_folder(folder, query, style), str(folder)
+        receive, target = folder_receiver(folder, query, style), str(folder)
     cursor = Cursor(pipeline.home.store, name or f"{query}-{sha256(target.encode()).hexdigest()[:12]}")
     missed = missed_since(pipeline.home, pipeline.home.latest(), operator.id, cursor.read())
     state = SinkState(pipeline.loop.engine.clock(), missed=missed)
     return Sink(pipeline, query, target, receive, cursor, state, patience or Patience())
 
 
-def _to_folder(folder: Path, query: str, style: str) -> Receiver:
+def folder_receiver(folder: Path, query: str, style: str) -> Receiver:
+    """Writes a file for each epoch to a folder, which is made now.
+
+    Raises `UserError` when it cannot be made.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

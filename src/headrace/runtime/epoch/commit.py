@@ -10,17 +10,25 @@ from headrace.runtime.backfill import union_replay
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, retained
 from headrace.runtime.backfill.initial_progress import beyond
 from headrace.runtime.epoch.observe import added, scans_of
-from headrace.runtime.epoch.pane_layout import with_row_layout_states
 from headrace.runtime.epoch.task_orders import progress_before
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.result_entry import with_file
 from headrace.runtime.messages.stream_progress import StreamProgress
-from headrace.runtime.messages.task_messages import ScanReceipt, StateReceipt, StreamReceipt, stream_receipts
+from headrace.runtime.messages.task_messages import (
+    ResultsFile,
+    ScanReceipt,
+    StateMessage,
+    StateReceipt,
+    StreamReceipt,
+    stream_receipts,
+)
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.progress.committed_progress import committed_progress, progress_of
+from headrace.runtime.progress.frontier import Frontier
 from headrace.runtime.progress.group_progress import groups_after
+from headrace.runtime.progress.pane_layout import with_row_layout_states
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.progress.punctuation import after_scans
 from headrace.runtime.tasks.scan.deduplicate import retained_files
@@ -67,7 +75,7 @@ def next_manifest(
     if not work.is_replay:
         for name, entry in _archived(done, seen, progress, progress_after, plan).items():
             _append(lists, before, f"archive:{name}", [entry.as_json()], files)
-    entries = (file.as_entry(done.epoch) for receipt in receipts for file in receipt.results)
+    entries = (file.as_entry(done.epoch) for file in result_files(receipts))
     results = [with_file(entry, files.write) for entry in entries]
     facts = _counted(before.facts, seen, receipts)
     with_groups = {name for scan in scans for name, observed in scan.operators.items() if observed.groups}
@@ -94,6 +102,33 @@ def next_manifest(
     )
     after = replace(after, operators=before.operators.changed(_operators(done, after, plan)))
     return _without_expired(after, plan, {*work.taken, *work.min_punctuations}, files)
+
+
+def result_files(receipts: Sequence[StateReceipt]) -> list[ResultsFile]:
+    """The runs of results that an execution wrote, in the order of the list of results."""
+    return sorted((file for receipt in receipts for file in receipt.results), key=lambda file: file.number)
+
+
+def with_upper_levels(done: Round, plan: EpochPlan, message: StateMessage) -> EpochWork:
+    """The work of a round whose tasks ran all levels: with the streams of results that they have read."""
+    work, index = done.work, index_of(plan)
+    taken: dict[str, tuple[int, ...]] = {}
+    for ordinal, file in enumerate(
+        result_files(done.receipts), message.upper.results if message.upper else 0
+    ):
+        for operator in file.queries:
+            stream = index.results_of.get(operator)
+            if stream is not None:
+                taken[stream.name] = (*taken.get(stream.name, ()), ordinal)
+    seen = stream_receipts(scans_of(done.receipts), plan)
+    progress = after_scans(plan.streams, message.streams, seen)
+    frontier = Frontier(index, progress, {**message.resting, **message.emitted_to})
+    punctuations = {name: frontier.punctuation(name) for name in taken}
+    return replace(
+        work,
+        taken={**work.taken, **taken},
+        min_punctuations={**work.min_punctuations, **punctuations},
+    )
 
 
 def _without_expired(
@@ -260,26 +295,24 @@ def _streams(
         if work.level and name not in work.min_punctuations and name not in receipts:
             continue
         definition, receipt = plan.streams[name], receipts.get(name, StreamReceipt())
-        committed = committed_progress(done.before.stream(name), reached, receipt.sources, now)
-        committed = replace(
-            committed,
-            keep=plan.sample_rate_of(name),
-            rows=committed.rows + receipt.rows,
-            late=committed.late + receipt.late,
-            rejected=committed.rejected + receipt.rejected,
-            shed=committed.shed + receipt.shed,
-            slack_needed=max(committed.slack_needed, receipt.slack_needed),
-            repeated=committed.repeated + receipt.repeated,
-        )
+        before = done.before.stream(name)
+        facts = committed_progress(before, reached, receipt.sources, now) | {
+            "keep": plan.sample_rate_of(name),
+            "rows": before.rows + receipt.rows,
+            "late": before.late + receipt.late,
+            "rejected": before.rejected + receipt.rejected,
+            "shed": before.shed + receipt.shed,
+            "slack_needed": max(before.slack_needed, receipt.slack_needed),
+            "repeated": before.repeated + receipt.repeated,
+        }
         if definition.deduplicate is not None and not work.is_replay:
-            committed = replace(
-                committed,
-                keys=retained_files(definition, committed.keys, receipt.keys, committed.punctuation),
-            )
+            punctuation = facts["punctuation"]
+            facts["keys"] = retained_files(definition, before.keys, receipt.keys, punctuation)
         if name in work.taken:
-            committed = replace(committed, next=max(work.taken[name]) + 1, arrived=now, taken=done.epoch)
-        is_read = work.level and work.operators.followers and name in work.min_punctuations
-        if definition.using == derived_streams.USING and is_read:
+            facts |= {"next": max(work.taken[name]) + 1, "arrived": now, "taken": done.epoch}
+        committed = replace(before, **facts)
+        is_read = work.operators.followers and name in work.min_punctuations
+        if definition.using == derived_streams.USING and is_read and not committed.follows:
             committed = index.following(committed, definition)
             if (
                 committed.punctuation == FOREVER

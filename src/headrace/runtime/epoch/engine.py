@@ -19,7 +19,6 @@ from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.connectors.records.options import FILES
 from headrace.errors import StoreError, outcome_unless_known
 from headrace.observation import EpochObservation
-from headrace.operators.base.query_failures import QueryFailure
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
 from headrace.runtime.backfill.former_states import under_current_names
@@ -30,30 +29,26 @@ from headrace.runtime.epoch.executor import Executor
 from headrace.runtime.epoch.garbage_collection import Housekeeping
 from headrace.runtime.epoch.observe import observe
 from headrace.runtime.epoch.retention import Retention
-from headrace.runtime.epoch.task_orders import TaskMessages, scan_messages, state_messages
+from headrace.runtime.epoch.rounds import Epoch, Rounds
+from headrace.runtime.epoch.task_orders import state_messages
 from headrace.runtime.home.home import BORN, Home
 from headrace.runtime.ingest import derived_input
 from headrace.runtime.ingest.admission import Admission, gathered_at
 from headrace.runtime.ingest.idle_sources import clock_punctuations
 from headrace.runtime.ingest.ingest_queue import Intake
-from headrace.runtime.ingest.level_input import Due, LevelInput
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
-from headrace.runtime.messages.task_messages import Participants, Split, StateReceipt
+from headrace.runtime.messages.task_messages import Participants, Split
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.epoch_planner import Replanned, make_plan, plan_after
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
 from headrace.runtime.plan.stale_statements import refuse_if_idle, refuse_if_overtaken
 from headrace.runtime.progress.emission_backlog import BacklogSchedule, emission_backlog
-from headrace.runtime.progress.failing_queries import FailingQueries, failures_of
 from headrace.runtime.progress.group_progress import has_unheard_promises
-from headrace.runtime.progress.participants import Pauses, backfilling, participants
+from headrace.runtime.progress.participants import backfilling
 from headrace.runtime.progress.plan_index import index_of
-from headrace.runtime.progress.rounds import Epoch, LeftOut
 from headrace.runtime.tasks.state import provisional_results
-from headrace.runtime.tasks.state.emission_limits import least
 from headrace.store.logs.manifest import Manifest
-from headrace.store.logs.radix_list import ListFiles
 from headrace.store.maintenance.garbage_collection import Collected
 from headrace.time import FOREVER, Clock, Instant
 
@@ -85,7 +80,7 @@ class Engine:
 
     They wait while all others continue, until the home is opened again or a statement changes the plan.
     """
-    failing: FailingQueries = field(default_factory=FailingQueries)
+    rounds: Rounds = field(init=False)
     gathers_until: Instant | None = field(init=False, default=None)
     """When the rows that wait for others to arrive (`latency` of their streams) are due; None where none do."""
     _saved: SavedPlan = field(init=False, default=NO_PLAN)
@@ -93,15 +88,12 @@ class Engine:
     _planned: int = field(init=False, default=-1)
     _heard: int = field(init=False, default=-1)
     """The epoch after which no operator had a promise for groups left to emit by."""
-    _pauses: Pauses = field(default_factory=Pauses)
-    _due: Due = field(default_factory=Due)
-    _accepted: str = field(init=False, default="")  # the last execution that was published
-    _executions: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self.intake = Intake(self.home, self.clock)
         self.housekeeping = Housekeeping(self.home, self.intake, self.clock)
         self.backfill_planner = BackfillPlanner(self.home)
+        self.rounds = Rounds(self.home, self.executor, self.clock, self.tasks, self.backfill_planner)
         self.take_over()
         self.collect()
 
@@ -115,13 +107,14 @@ class Engine:
             self.home.taken_over(self.manifest.incarnation)
             self.intake.resume(self.manifest)
         self._planned, self._saved = -1, NO_PLAN
-        self._accepted, self._due = "", Due()
+        self.rounds.forget()
         self.backfill_planner.due.clear()
         self.replan()
         if self.published.plan and not is_readable(self.home.store, self.published.plan):
             self.manifest = under_current_names(self.home.store, self.manifest, self.plan)
-            epoch = Epoch(self.manifest, EpochWork("tick"), "", ListFiles(self.home.store))
-            epoch.take(epoch.work, (), "", self._planned_after(epoch, epoch.work, ()))
+            self._in_files()
+            epoch = self.rounds.begin(self.manifest, EpochWork("tick"))
+            epoch.take(epoch.work, (), "", self.rounds.planned_after(epoch, epoch.work, ()))
             self._publish(epoch)
 
     def collect(self) -> Collected:
@@ -208,7 +201,7 @@ class Engine:
         made = made or Replanned(make_plan(catalog))
         self.unread.clear()
         self._is_saved = self._is_saved and made.plan is self.plan
-        self.plan = made.plan
+        self.plan = self.rounds.plan = made.plan
         self._planned = catalog.position
         self.manifest = commit.without_dropped_streams(self.manifest, self.plan, self.home)
         progress, operators = self.manifest.operators, self.plan.operators
@@ -224,6 +217,7 @@ class Engine:
         """The plan's files, written at first use: registrations between two epochs make one version."""
         if not self._is_saved:
             self._saved = save_plan(self.home.store, self.plan, self._saved)
+            self.rounds.saved = self._saved
             self._is_saved = True
         return self._saved
 
@@ -257,7 +251,7 @@ class Engine:
         return work
 
     def _emission_backlog(self) -> dict[str, Instant]:
-        return emission_backlog(self._participants(self.manifest).named, self.plan, self.manifest)
+        return emission_backlog(self.rounds.participants(self.manifest).named, self.plan, self.manifest)
 
     def has_emission_backlog(self) -> bool:
         """True while an operator that has read all input has closed windows to emit."""
@@ -281,7 +275,7 @@ class Engine:
         """
         if (due := self.backfill_planner.next_epoch(self.manifest)) is not None:
             self._run(due)
-        live = self._participants(self.manifest).of(self.plan.operators)
+        live = self.rounds.participants(self.manifest).of(self.plan.operators)
         self.manifest = commit.each_by_itself(self.manifest)
         for ending, ended in provisional_results.in_order(self.plan, live):
             min_punctuations = dict.fromkeys(ended, FOREVER)
@@ -290,22 +284,18 @@ class Engine:
             while (work := self.backlog_schedule.epoch_now(self._emission_backlog())) is not None:
                 seen = self._run(work)
             while self.has_unread_results():
-                unread = self._level_input(self.manifest, self.manifest)
-                named = Participants(self._participants(self.manifest).named)
+                unread = self.rounds.level_input(self.manifest, self.manifest)
+                named = Participants(self.rounds.participants(self.manifest).named)
                 self._run(unread.work_of_all(named, self._emission_backlog()))
         return seen
 
     def closing(self) -> provisional_results.Closing:
         """The results of operators if the streams ended here, by operator. Nothing is published (provisional)."""
-        live = Participants(frozenset(self._participants(self.manifest).of(self.plan.operators)))
+        live = Participants(frozenset(self.rounds.participants(self.manifest).of(self.plan.operators)))
         work = EpochWork("closing", operators=live, final=True)
-        (message,) = state_messages(self._task_messages(self.manifest), work, 1, whole=True)
+        self._in_files()
+        (message,) = state_messages(self.rounds.messages(self.manifest), work, 1, whole=True)
         return provisional_results.close(self.home.store, self.plan, message)
-
-    def _participants(
-        self, manifest: Manifest, level: int = 0, left_out: frozenset[str] = frozenset()
-    ) -> Participants:
-        return participants(self.plan, manifest, self._pauses.of(self.home.catalog), level, left_out)
 
     def _live(self, *, gathers: bool = False) -> EpochWork | None:
         """The next records of every source; without any, a tick when punctuation or the catalog has changed.
@@ -343,7 +333,7 @@ class Engine:
         return EpochWork(
             kind,
             tuple(splits),
-            self._participants(self.manifest),
+            self.rounds.participants(self.manifest),
             punctuations=self._emission_backlog(),
             min_punctuations=min_punctuations,
             taken=taken,
@@ -353,7 +343,7 @@ class Engine:
         """Whether a query has read the archive after a promise for a group, whose closed windows it has not emitted yet."""
         if self._heard != self.manifest.epoch:
             backlog = self._emission_backlog()
-            live = (name for name in self._participants(self.manifest).named if name not in backlog)
+            live = (name for name in self.rounds.participants(self.manifest).named if name not in backlog)
             if has_unheard_promises(live, self.plan, self.manifest):
                 return True
             self._heard = self.manifest.epoch
@@ -361,10 +351,7 @@ class Engine:
 
     def has_unread_results(self) -> bool:
         """True while a query has results, or a later punctuation, that the queries over it have not read."""
-        return self._level_input(self.manifest, self.manifest).is_unread()
-
-    def _level_input(self, began: Manifest, manifest: Manifest) -> LevelInput:
-        return LevelInput(self.home, index_of(self.plan), began, manifest)
+        return self.rounds.level_input(self.manifest, self.manifest).is_unread()
 
     def _records(
         self, stream: StreamDefinition, chunk: Sequence[ArchiveEntry]
@@ -381,7 +368,7 @@ class Engine:
     def _runnable_backfills(self) -> dict[str, tuple[str, int]]:
         """Operators that are backfilling and may continue, each with its stream and its position in the archive."""
         positions = backfilling(self.plan, self.manifest)
-        paused = self._pauses.of(self.home.catalog) if positions else ()
+        paused = self.rounds.paused if positions else ()
         return {
             name: (self.plan.operators[name].stream, position)
             for name, position in positions.items()
@@ -399,11 +386,12 @@ class Engine:
 
     def _run(self, work: EpochWork) -> EpochObservation:
         started = stopwatch.perf_counter()
-        epoch = self._execute(work)
+        self._in_files()
+        epoch = self.rounds.run(self.manifest, work)
         executed = stopwatch.perf_counter()
         planned = self._publish(epoch)
         self.intake.consumed(epoch.work.taken)
-        if suspended := self.failing.entries(self.home.catalog):
+        if suspended := self.rounds.failing.entries(self.home.catalog):
             self.log(*suspended)
         self.housekeeping.collect_if_due(self._saved.files)
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
@@ -417,84 +405,9 @@ class Engine:
         settled = self.retention.settled(epoch.manifest, work.taken, self.plan, intake, files)
         planned = settled.with_base(files.write)
         self.home.manifests.publish(planned, [*commit.files_named(epoch.receipts), *files.unsynced])
-        self._accepted = epoch.execution
+        self.rounds.accept(epoch)
         self.housekeeping.published(self.published, planned, commit.superseded(epoch.receipts))
         self.manifest = self.published = planned
         self.on_published()
         self.backfill_planner.published(self._in_files().name, self.plan)
         return planned
-
-    def _execute(self, work: EpochWork) -> Epoch:
-        """Run an epoch, level by level; operators that fail above the first level are left out of all of it."""
-        while True:
-            epoch = Epoch(self.manifest, work, self._accepted, ListFiles(self.home.store))
-            try:
-                self._round(epoch, work)
-                if epoch.work.kind != "seal" and not epoch.work.alone:
-                    self._upper_rounds(epoch)
-            except LeftOut as failed:
-                work = replace(work, operators=epoch.work.operators.without(failed.operators))
-            else:
-                return epoch
-
-    def _upper_rounds(self, epoch: Epoch) -> None:
-        """The rounds of an epoch for queries over queries, which read what the rounds before have made."""
-        index, left_out = index_of(self.plan), epoch.work.operators.absent
-        for level in range(1, index.levels + 1):
-            taking_part = self._participants(epoch.manifest, level, left_out)
-            level_input, moved = self._level_input(epoch.began, epoch.manifest), index.downstream(epoch.named)
-            work = level_input.work(level, taking_part, moved, self._due)
-            if work is not None:
-                backlog = {name: at for name, at in epoch.backlog.items() if name in taking_part.named}
-                self._round(epoch, replace(work, punctuations=backlog))
-
-    def _round(self, epoch: Epoch, work: EpochWork) -> None:
-        """Run a round; it runs again with less for operators with too many windows, and without those that failed."""
-        while True:
-            orders = self._task_messages(epoch.manifest, epoch)
-            scans = scan_messages(orders, work, self.executor.cores, self.tasks)
-            receipts = self.executor.run(scans, state_messages(orders, work, self.tasks))
-            if failed := failures_of(receipts):
-                without = self._without(work, failed)
-                if work.level and without.operators != work.operators:
-                    raise LeftOut(without.operators.absent - work.operators.absent)
-                if work.kind == "fill":
-                    epoch.began = epoch.manifest = self.manifest  # with the progress of those without panes
-                work = without
-            elif limits := least(receipts):
-                work = replace(work, punctuations={**work.punctuations, **limits})
-            else:
-                self.failing.succeeded(work.operators)
-                self._due.follow(receipts)
-                epoch.take(work, receipts, orders.execution, self._planned_after(epoch, work, receipts))
-                return
-
-    def _planned_after(self, epoch: Epoch, work: EpochWork, receipts: Sequence[StateReceipt]) -> Manifest:
-        done, plan_files = commit.Round(epoch.began, epoch.manifest, work, receipts), self._in_files().files
-        position = self.home.catalog.position
-        return commit.next_manifest(done, self.plan, plan_files, position, self.clock(), epoch.files)
-
-    def _without(self, work: EpochWork, failed: Mapping[str, QueryFailure]) -> EpochWork:
-        """The rest of an epoch's work. Operators that cannot take over panes read the archive from the next epoch on."""
-        left = self.failing.without(work, failed)
-        if work.kind == "fill":
-            progress = {
-                name: self.backfill_planner.after_failure(
-                    self.manifest, self.plan, self.plan.operators[name], failed[name].reason
-                )
-                for name in work.operators.named - left.operators.named
-            }
-            self.manifest = replace(self.manifest, operators=self.manifest.operators.changed(progress))
-        return left
-
-    def _task_messages(self, manifest: Manifest, epoch: Epoch | None = None) -> TaskMessages:
-        self._executions += 1
-        return TaskMessages(
-            str(self.home.store.root),
-            self._in_files().name,
-            self.plan,
-            manifest,
-            manifest if epoch is None else epoch.began,
-            f"{self.manifest.incarnation}.{self._executions}",
-            "" if epoch is None else epoch.execution,
-        )

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 from threadpoolctl import ThreadpoolController
 
+from headrace.runtime.messages.exchange_blob import ScanBlob
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
-from headrace.runtime.tasks.scan.scan_task import run_scan
-from headrace.runtime.tasks.state.state_task import run_state
+from headrace.runtime.tasks.levels import run_states
+from headrace.runtime.tasks.scan.scan_task import scan_blobs
 
 
 class Executor(Protocol):
@@ -28,6 +29,17 @@ class Executor(Protocol):
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
         """One epoch's job."""
+        ...
+
+    def state_tasks(self, most: int, rows: int, levels: int) -> int:
+        """How many state tasks an epoch of so many rows should have, `most` at most; the plan has `levels` above the first.
+
+        More than there are processes for would only divide their work.
+        """
+        ...
+
+    def has_all_slots(self, tasks: int) -> bool:
+        """Whether so many state tasks run in one process, which then runs all levels of an epoch."""
         ...
 
     def revive(self) -> bool:
@@ -63,16 +75,24 @@ class LocalExecutor:
     cores = 1
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
-        """Scan, exchange, advance; messages and receipts are pickled as for another process.
+        """Scan, exchange, advance; messages are pickled as for another process.
 
         Matrix products have one thread, as in Spark's workers: more of them wait for each other actively where cores are few.
         """
-        inbox: dict[int, list[bytes]] = {state.task: [] for state in states}
+        inbox: dict[int, list[ScanBlob]] = {state.task: [] for state in states}
         with _thread_pools().limit(limits=1, user_api="blas"):
             for scan in scans:
-                for task, blob in run_scan(pickle.loads(pickle.dumps(scan))):
+                for task, blob in scan_blobs(pickle.loads(pickle.dumps(scan))):
                     inbox[task].append(blob)
-            return [run_state(pickle.loads(pickle.dumps(state)), inbox[state.task]) for state in states]
+            return run_states(pickle.loads(pickle.dumps(states)), inbox)
+
+    def state_tasks(self, most: int, rows: int, levels: int) -> int:  # noqa: ARG002
+        """As many as the hub has."""
+        return most
+
+    def has_all_slots(self, tasks: int) -> bool:  # noqa: ARG002
+        """True."""
+        return True
 
     def revive(self) -> bool:
         """False: only this process could be lost."""

@@ -116,7 +116,7 @@ class Loop:
             return (
                 engine.has_emission_backlog()
                 or engine.has_unread_results()
-                or bool(engine.failing.attempts)
+                or bool(engine.rounds.failing.attempts)
                 or any(
                     record.ordinal < ordinal
                     for name in engine.plan.streams

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.operators.base.group_codes import SLOTS
-from headrace.runtime.epoch.pane_layout import states_in_row_layout
 from headrace.runtime.home.slots import bounds_of_slots
 from headrace.runtime.ingest.admission import balanced, together
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.stream_progress import StreamProgress
-from headrace.runtime.messages.task_messages import Origin, RunRef, ScanMessage, StateMessage
+from headrace.runtime.messages.task_messages import Origin, RunRef, ScanMessage, StateMessage, UpperLevels
 from headrace.runtime.progress.committed_progress import progress_of
+from headrace.runtime.progress.pane_layout import states_in_row_layout
+from headrace.runtime.progress.plan_index import index_of
 from headrace.store.logs.manifest import Manifest
+from headrace.store.logs.radix_list import RadixList
 from headrace.time import BEGINNING
 
 
@@ -41,7 +43,7 @@ class TaskMessages:
 def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int) -> list[ScanMessage]:
     """A message for each group of splits of about the same weight; `tasks` state tasks take the deltas."""
     plan, manifest = orders.plan, orders.manifest
-    owners = tuple(low for low, _ in bounds_of_slots(tasks, SLOTS))
+    owners = owners_of(tasks)
     streams = {split.stream: plan.streams[split.stream] for split, _ in work.splits}
     committed = {name: orders.began.stream(name) for name in streams}
     deduplicated = {name for name, stream in streams.items() if stream.deduplicate and not work.is_replay}
@@ -73,7 +75,13 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
 
 
 def state_messages(
-    orders: TaskMessages, work: EpochWork, tasks: int, *, whole: bool = False
+    orders: TaskMessages,
+    work: EpochWork,
+    tasks: int,
+    *,
+    whole: bool = False,
+    upper: UpperLevels | None = None,
+    rewrites: bool = False,
 ) -> list[StateMessage]:
     """One message for each of `tasks` state tasks; with `whole` it has the progress of every stream."""
     plan, manifest = orders.plan, orders.manifest
@@ -113,9 +121,26 @@ def state_messages(
             moved=work.moved,
             execution=orders.execution,
             after=orders.after,
+            upper=upper,
+            rewrites=rewrites,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
     ]
+
+
+def upper_levels(orders: TaskMessages, tasks: int) -> UpperLevels:
+    """What `tasks` state tasks of one process need to run all levels of an epoch."""
+    return UpperLevels(
+        index_of(orders.plan).levels,
+        orders.began.lists.get("results", RadixList()).length,
+        owners_of(tasks),
+        states_in_row_layout(orders.manifest),
+    )
+
+
+def owners_of(tasks: int) -> tuple[int, ...]:
+    """The first slot of each of so many state tasks."""
+    return tuple(low for low, _ in bounds_of_slots(tasks, SLOTS))
 
 
 def own_progress(manifest: Manifest, plan: EpochPlan) -> Origin:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -67,6 +67,12 @@ def _container(store: Store, name: str) -> Container:
     container = _cached(store, f"{name}#index", lambda: Container.open(store.map(name), name))
     assert isinstance(container, Container)
     return container
+
+
+def keep_state_run(store: Store, name: str, written: Sequence[Any]) -> None:
+    """Keep a state run that was just written in these parts, if it is small: the next epoch need not open its file."""
+    if sum(len(part) for part in written) <= _SMALL:
+        _cache.put((str(store.root), name), Container.open(b"".join(written), name).tables())
 
 
 _live: Final[dict[str, frozenset[str]]] = {}

@@ -22,6 +22,7 @@ from headrace.language.statements.stream_keywords import StreamOptions
 from headrace.observation import EpochFailure, EpochObservation
 from headrace.planner.lowering.materialization import Materialize
 from headrace.runtime.delivery import on_demand_changelog, sinks
+from headrace.runtime.delivery.open_actions import OpenActions
 from headrace.runtime.delivery.open_sinks import OpenSinks
 from headrace.runtime.delivery.sink_states import Patience
 from headrace.runtime.epoch import push
@@ -39,6 +40,7 @@ from headrace.runtime.plan.derived_streams import owner_of
 from headrace.runtime.results import result_log
 from headrace.runtime.results.result_log import visible
 from headrace.runtime.spark import frames
+from headrace.runtime.statements.change_batch import Permit, as_written
 from headrace.runtime.statements.execute import Statements
 from headrace.runtime.statements.outcome import Outcome
 from headrace.store.files.lock import HomeLock
@@ -48,6 +50,7 @@ from headrace.time import Clock, now
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from headrace.runtime.delivery.actions.receivers import Receivers
     from headrace.runtime.hub.check import Report
 
 
@@ -63,6 +66,7 @@ class Hub(Pipeline):
         tasks: int | None = None,
         retries: Retries | None = None,
         synopsis_bytes: int | None = None,
+        receivers: Receivers | None = None,
     ) -> None:
         self._listeners: list[Callable[[EpochObservation], None]] = []
         self._failure_listeners: list[Callable[[EpochFailure], None]] = []
@@ -72,16 +76,30 @@ class Hub(Pipeline):
             put_format(home.store)
             engine = Engine(home, executor, clock, tasks or max(1, executor.cores))
             self.open_sinks = OpenSinks(home)
-            engine.retention.holds = self.open_sinks.held
             loop = Loop(engine, self._epoch_published, self._epoch_failed, retries or Retries())
             loop.supervisor.revive = self._revive
             self.log_of_epochs = EpochLog(path)
             opened.callback(self.log_of_epochs.close)
             super().__init__(path, home, loop, self.log_of_epochs.write, synopsis_bytes=synopsis_bytes)
             self.frames = frames.StreamingFrames(self)
-            self._statements = Statements(self, self.frames.check, self.open_sinks.report)
             self._pushing = push.Pushing(home, engine)
+            self.actions = OpenActions(self, self._pushing.push, receivers)
+            engine.retention.holds = self._held
+            self._statements = Statements(self, self.frames.check, self.open_sinks.report, self.actions)
+            self.actions.start()
             self._closing = opened.pop_all()
+
+    def log(self, *entries: Mapping[str, Any]) -> None:
+        """As a pipeline; actions follow the queries that they belong to."""
+        super().log(*entries)
+        self.actions.logged(entries)
+
+    def _held(self) -> dict[str, int]:
+        """The first result of each operator that a sink or an action has not delivered."""
+        held = self.open_sinks.held()
+        for operator, position in self.actions.held().items():
+            held[operator] = min(position, held.get(operator, position))
+        return held
 
     # -- statements --------------------------------------------------------------------------------------------------
 
@@ -90,13 +108,16 @@ class Hub(Pipeline):
         self.require_open()
         return self._statements.execute(script)
 
-    def execute_or_refuse(self, script: str, *, zone: str = "UTC") -> list[Outcome]:
+    def execute_or_refuse(
+        self, script: str, *, zone: str = "UTC", permit: Permit = as_written
+    ) -> list[Outcome]:
         """Run a script of a client: a mistake in a definition leaves none of its definitions.
 
-        `zone`: the time zone of its literals; SET TIME ZONE in it ends with it.
+        `zone`: the time zone of its literals; SET TIME ZONE in it ends with it. `permit` returns the statement to run in place of
+        each, or raises, before any is run.
         """
         self.require_open()
-        return self._statements.execute_or_refuse(script, zone)
+        return self._statements.execute_or_refuse(script, zone, permit)
 
     def carry_out(self, statement: Statement, script: str) -> Outcome:
         """Run one parsed statement of a script. Raises `UserError` with its place in the script."""
@@ -314,7 +335,7 @@ class Hub(Pipeline):
 
     def status(self) -> dict[str, Any]:
         """The newest epoch's measurements (see `headrace.observation`) and each stream's totals, as plain values."""
-        return status(self, self.open_sinks.report())
+        return status(self, self.open_sinks.report(), self.actions.report())
 
     def explain(self, query: str | None = None, form: Form = "text") -> str:
         """The plan, its sharing and its cost: all of it, or one query's part; as "text", "dot" or "svg"."""
@@ -337,6 +358,7 @@ class Hub(Pipeline):
         try:
             if self.loop.is_running:
                 self.stop()
+            self.actions.close()
             self.open_sinks.close()
         finally:
             self.is_closed = True
@@ -356,6 +378,7 @@ class Hub(Pipeline):
     def _epoch_published(self, seen: EpochObservation) -> None:
         self.last = seen
         self.log_of_epochs.epoch(seen)
+        self.actions.published()
         for listener in self._listeners:
             listener(seen)
 

@@ -15,6 +15,7 @@ from headrace.store.files.lock import HomeLock
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headrace.runtime.delivery.actions.receivers import Receivers
     from headrace.runtime.epoch.executor import Executor
     from headrace.runtime.hub.hub import Hub
     from headrace.runtime.spark.own_session import OwnSession
@@ -30,6 +31,7 @@ def open_hub(
     tasks: int | None = None,
     synopsis_bytes: int | None = None,
     state_bytes: int | None = None,
+    receivers: Receivers | None = None,
     start: bool = True,
 ) -> Hub:
     """Open (or make) the home in a folder and become its writer.
@@ -40,7 +42,7 @@ def open_hub(
     epoch (default: one a core); it may differ each time. `synopsis_bytes`: the limit of the synopses of all queries together,
     for one group each (default: none); queries registered now that leave WITHIN out get the least error that fits.
     `state_bytes`: the limit of the state of all queries (default: none); beyond it queries with BEGIN … END store less of
-    their answers, see `headrace.runtime.hub.state_budget`.
+    their answers, see `headrace.runtime.hub.state_budget`. `receivers`: those that actions may reach (default: all).
 
     It returns at once, and an own session starts in the background: statements, `push` and all that reads need none, the first
     epoch waits for it, and raises why it did not start. Without `start` it starts when an epoch needs it.
@@ -66,7 +68,13 @@ def open_hub(
         from headrace.runtime.hub.hub import Hub  # noqa: PLC0415
 
         executor = _executor(own_session if spark is None else spark)
-        hub = Hub(path, executor, tasks=tasks or (2 if local else None), synopsis_bytes=synopsis_bytes)
+        hub = Hub(
+            path,
+            executor,
+            tasks=tasks or (1 if local else None),
+            synopsis_bytes=synopsis_bytes,
+            receivers=receivers,
+        )
         hub.on_close(opened.pop_all().close)
     if state_bytes is not None:
         from headrace.runtime.hub.state_budget import StateBudget  # noqa: PLC0415

@@ -95,9 +95,9 @@ class StateBudget:
                 yield standing
 
     def _is_followed(self, catalog_query: CatalogQuery) -> bool:
-        """Whether a sink of this hub, or a client that ever had a cursor, reads its changes."""
+        """Whether a sink or an action of this hub, or a client that ever had a cursor, reads its changes."""
         name = catalog_query.definition.name
-        if self.hub.open_sinks.serve(name):
+        if self.hub.open_sinks.serve(name) or self.hub.actions.serve(name):
             return True
         return bool(self.hub.home.store.list(f"sinks/{file_name(f'client-{name}-')}"))
 

@@ -86,6 +86,11 @@ class LevelInput:
             if stream is not None and stream.using == derived_streams.USING and record.punctuation < FOREVER:
                 yield stream
 
+    def is_computed(self, work: EpochWork) -> bool:
+        """Whether tasks can compute what each level of an epoch reads: all results were read, and no operator lags."""
+        lags = work.operators.named or work.punctuations or work.isolated
+        return work.operators.followers and not lags and next(self.unsettled(), None) is None
+
     def work(self, level: int, taking_part: Participants, moved: set[str], due: Due) -> EpochWork | None:
         """The work of a level's round; None without any. `moved` are streams that operators with their own progress move."""
         waiting = self.waiting(level)

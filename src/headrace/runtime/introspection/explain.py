@@ -21,7 +21,6 @@ from headrace.planner.explain.plan_graph import Explained
 from headrace.planner.explain.plan_text import all_lines, query_lines
 from headrace.planner.explain.work_sharing import Sharing, sharing
 from headrace.runtime.backfill.completeness import plan_in_force
-from headrace.runtime.epoch.pane_layout import states_in_row_layout
 from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.describe import backfill_lines
 from headrace.runtime.introspection.epoch_log import last_lines
@@ -31,6 +30,7 @@ from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.epoch_planner import levels, make_plan
 from headrace.runtime.plan.union_streams import NOW_OF, USING, inputs_of
+from headrace.runtime.progress.pane_layout import states_in_row_layout
 from headrace.time import render_duration
 
 EPOCHS: Final = 20
@@ -85,7 +85,8 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     row_layout_states = states_in_row_layout(home.latest())
     plans = (explain(with_stored_layout(operators[operator_id], row_layout_states)) for operator_id in chain)
     filled = backfill_lines(home.latest().find_operator(standing.operator_id))
-    return "\n".join([*plans, *filled, *query_lines(graph, registered)])
+    actions = [f"then {action}" for action in standing.definition.actions]
+    return "\n".join([*plans, *filled, *actions, *query_lines(graph, registered)])
 
 
 def _owner(plan: EpochPlan, names: Mapping[str, str], operator: str) -> str:

@@ -10,8 +10,10 @@ from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.plan import derived_streams
 
 
-def status(pipeline: Pipeline, sinks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The newest epoch's measurements, each stream's totals and each sink's state, as plain values."""
+def status(
+    pipeline: Pipeline, sinks: Iterable[Mapping[str, Any]], actions: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The newest epoch's measurements, each stream's totals, and the state of each sink and action, as plain values."""
     manifest, catalog = pipeline.home.latest(), pipeline.catalog
     return {
         "epoch": manifest.epoch,
@@ -36,6 +38,7 @@ def status(pipeline: Pipeline, sinks: Iterable[Mapping[str, Any]]) -> dict[str, 
         "synopsis_budget": pipeline.synopsis_bytes,
         "synopses": synopses(pipeline),
         "sinks": {sink["sink"]: sink for sink in sinks},
+        "actions": {action["id"]: action for action in actions},
         "failures": pipeline.loop.supervisor.as_status(),
         "last_epoch": pipeline.last.as_dict() if pipeline.last is not None else None,
     }

@@ -45,9 +45,9 @@ class ScanBlob:
         return ScanBlob(receipt, rejected, sections)
 
 
-def in_order(blobs: Iterable[bytes]) -> list[ScanBlob]:
+def in_order(blobs: Iterable[ScanBlob]) -> list[ScanBlob]:
     """Blobs by scan task: the exchange loses their order, and results must not depend on it."""
-    return sorted((ScanBlob.unpack(blob) for blob in blobs), key=lambda blob: blob.receipt.task)
+    return sorted(blobs, key=lambda blob: blob.receipt.task)
 
 
 def deltas_by_state(blobs: Iterable[ScanBlob]) -> dict[str, list[Sections]]:

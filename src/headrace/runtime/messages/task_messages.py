@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -41,7 +43,7 @@ class Split:
 
     `refused` is a file of rejects, for operators that read a stream's rejects in a backfill; `pane_backfill` panes of another
     operator. `before` is the punctuation by which rows are late, where it is not the message's; `sample_rate` the share of
-    rows that were not shed when they arrived, in a backfill.
+    rows that were not shed when they arrived, in a backfill. `made` are results that this epoch has made, not in a file yet.
     """
 
     stream: str
@@ -52,6 +54,7 @@ class Split:
     refused: str | None = None
     pane_backfill: PaneBackfill | None = None
     sample_rate: float | None = None
+    made: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,20 @@ class RunRef:
 
 
 @dataclass(frozen=True, slots=True)
+class UpperLevels:
+    """The levels of queries over queries that state tasks run in the same execution, as they are all in one process.
+
+    `count` of them. `results`: how long the list of results was when the epoch began; `owners` and `row_layout_states` as in
+    `ScanMessage`.
+    """
+
+    count: int
+    results: int
+    owners: tuple[int, ...]
+    row_layout_states: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class StateMessage:
     """The work of one state task: its slots [low, high), its runs, and the progress of operators.
 
@@ -169,6 +186,15 @@ class StateMessage:
     execution: str = ""
     after: str = ""
     """This execution, and the one before it whose receipts count: see `Agenda`."""
+    upper: UpperLevels | None = None
+    """None: a round of the epoch has one level."""
+    rewrites: bool = False
+    """Whether runs that have slots of several tasks are divided: not while the number of tasks changes back and forth."""
+
+    @property
+    def participants(self) -> Participants:
+        """The operators that take part."""
+        return Participants(frozenset(self.emitted_to), self.followers, frozenset(self.resting))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,11 +290,15 @@ def stream_receipts(scans: Iterable[ScanReceipt], plan: EpochPlan) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class ResultsFile:
-    """A run of results; `queries` maps an operator to (rows, least emission instant, greatest emission instant)."""
+    """A run of results; `queries` maps an operator to (rows, least emission instant, greatest emission instant).
+
+    `number`: its place among those of a process's state tasks, in the order in which they got results.
+    """
 
     name: str
     retention: str
     queries: Mapping[str, tuple[int, int, int]]
+    number: int = 0
 
     def as_entry(self, epoch: int) -> dict[str, Any]:
         """The entry of the results list."""

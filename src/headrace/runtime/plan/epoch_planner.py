@@ -18,7 +18,10 @@ from headrace.catalog.definitions import (
     StreamDefinition,
 )
 from headrace.operators.base.operator import Operator
+from headrace.planner.joins.interval_joins import with_intervals
 from headrace.planner.joins.join_stage import JoinStage
+from headrace.planner.joins.now_joins import with_pairs_of_now
+from headrace.planner.joins.outer_joins import decompose_outer, joins_changes
 from headrace.planner.joins.row_window_relations import logged, with_relations
 from headrace.planner.joins.stream_joins import decompose, joins_streams
 from headrace.planner.lowering.materialization import Source
@@ -41,7 +44,7 @@ def source_of(streams: Mapping[str, StreamDefinition], nodes: Sequence[Node]) ->
 
 def levels(name: str, query: Query, operator_id: str) -> Iterator[tuple[str, Query]]:
     """A query and the SELECTs in its FROM, outermost first, each with the id of its operator."""
-    query = with_relations(query)
+    query = with_relations(with_pairs_of_now(query))
     yield operator_id, query
     for inner_id, inner in derived_streams.inner_queries(operator_id, query).values():
         yield from levels(name, inner, inner_id)
@@ -174,7 +177,8 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
     planned, streams = dict(plan.planned), dict(plan.streams)
     inlined_views = set[str]()
     for catalog_query in queries:
-        name, query = catalog_query.definition.name, with_relations(bound(catalog, catalog_query))
+        name = catalog_query.definition.name
+        query = with_relations(with_pairs_of_now(bound(catalog, catalog_query)))
         nodes, chain = walk(query.root), {catalog_query.operator_id: query}
         reads_queries = any(isinstance(node, QueryScan) for node in nodes)
         if reads_queries:
@@ -187,13 +191,12 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 query = _over_streams(catalog, catalog_query, operator_id, chain, streams)
                 nodes = walk(query.root)
             if joins_streams(query):
-                query, join_stages = decompose(
-                    name,
-                    query,
-                    operator_id,
-                    derived_streams.inner_of,
-                    derived_streams.name_of,
-                    catalog_query.definition.join,
+                query = with_intervals(query)
+                names = (derived_streams.inner_of, derived_streams.name_of)
+                query, join_stages = (
+                    decompose_outer(name, query, operator_id, *names)
+                    if joins_changes(query)
+                    else decompose(name, query, operator_id, *names, catalog_query.definition.join)
                 )
                 nodes = walk(query.root)
                 for join_stage in reversed(join_stages):

@@ -18,6 +18,8 @@ from headrace.algebra.windows.user_code import Code
 from headrace.operators.approximate.approximate_instants import ApproximateInstants
 from headrace.operators.approximate.approximate_windows import ApproximateWindows
 from headrace.operators.joins.changelog_join import RelationJoin
+from headrace.operators.joins.outer_join import OuterJoin
+from headrace.operators.joins.sliding_outer_join import SlidingOuterJoin
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.operators.on_demand.selection import Selection
 from headrace.operators.output.pass_through import Passing
@@ -46,8 +48,8 @@ from headrace.synopses.sketches.stable_sketch import StableSketch
 
 OPERATORS: Final[tuple[type, ...]] = (
     *(ApproximateInstants, ApproximateWindows, ChangingRows, FrameWindows, InstantAggregate, InstantRows),
-    *(PaneAggregate, Passing, RelationJoin, Revising, RevisingSessions, RowSlides, Selection, TupleSlides),
-    *(UserWindows, WindowChanges, WindowJoin, WindowRows),
+    *(OuterJoin, PaneAggregate, Passing, RelationJoin, Revising, RevisingSessions, RowSlides, Selection),
+    *(SlidingOuterJoin, TupleSlides, UserWindows, WindowChanges, WindowJoin, WindowRows),
 )
 PARTIALS: Final[tuple[type, ...]] = (
     *(CoMoments, Count, Extreme, Fading, Moments, Placed, Shape, Sum, Synopsis),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from typing import Any
 
 from headrace.runtime.messages.stream_progress import SourceProgress, StreamProgress
 from headrace.store.logs.committed import CommittedSource, CommittedStream
@@ -23,8 +23,8 @@ def progress_of(committed: CommittedStream, min_punctuation: Instant = BEGINNING
 
 def committed_progress(
     committed: CommittedStream, progress: StreamProgress, seen: Iterable[str], clock_time: Instant
-) -> CommittedStream:
-    """The progress of a stream to commit; `seen` are the sources that had rows, `clock_time` the time of the epoch by the clock."""
+) -> dict[str, Any]:
+    """What to commit of a stream's progress, as fields of `CommittedStream`; `seen` are the sources that had rows, `clock_time` the time of the epoch by the clock."""
     fresh, sources = set(seen), committed.sources
     if progress.sources:
         sources = {
@@ -39,10 +39,9 @@ def committed_progress(
             )
             for name, source in progress.sources.items()
         }
-    return replace(
-        committed,
-        punctuation=progress.punctuation,
-        greatest=progress.max_event_time,
-        sources=sources,
-        groups=dict(progress.groups),
-    )
+    return {
+        "punctuation": progress.punctuation,
+        "greatest": progress.max_event_time,
+        "sources": sources,
+        "groups": dict(progress.groups),
+    }

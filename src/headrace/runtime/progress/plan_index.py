@@ -72,6 +72,14 @@ class PlanIndex:
         }
 
     @cached_property
+    def results_by_level(self) -> Mapping[int, Mapping[str, StreamDefinition]]:
+        """Level → operator → the stream of its results, of the streams of that level."""
+        levels = _grouped(
+            (self.clock_of(stream.name).level, (id_, stream)) for id_, stream in self.results_of.items()
+        )
+        return {level: dict(streams) for level, streams in levels.items()}
+
+    @cached_property
     def joins(self) -> Mapping[str, str]:
         """Graph of joins → the shared join of that graph; empty if there are only joins of single queries."""
         found: dict[str, str] = {}

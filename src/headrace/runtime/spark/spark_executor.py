@@ -46,6 +46,10 @@ _WORDS: Final = 8
 """Lines of a task's message that are passed on."""
 
 
+_LEVELS_ROWS: Final = 20_000
+"""Rows of an epoch for which one task for all levels takes less than a round for each level."""
+
+
 class SparkExecutor:
     """Runs epochs on a Spark session."""
 
@@ -98,6 +102,17 @@ class SparkExecutor:
             raise _epoch_failure(error) from error
         standing.saw(scans, began)
         return receipts
+
+    def state_tasks(self, most: int, rows: int, levels: int) -> int:
+        """One for each standing task that the epoch will find; one for all if it is small and has levels, which then run there."""
+        standing = 0 if self._standing is None else self._standing.awaiting(rows)
+        if not standing:
+            return most
+        return 1 if levels and rows <= _LEVELS_ROWS else min(most, standing)
+
+    def has_all_slots(self, tasks: int) -> bool:
+        """Whether there is only one state task: others may be in other processes."""
+        return tasks == 1
 
     def close(self) -> None:
         """End the standing tasks."""

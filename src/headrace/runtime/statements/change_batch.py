@@ -6,14 +6,16 @@ applied. Nothing here walks through the queries that are not changed, whatever t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Final
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, TypeVar
 
 from headrace.algebra.query import Query, QueryScan, StreamScan, UnionAll, every_node, walk
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import QueryDefinition
-from headrace.errors import UserError, outcome_unless_known
+from headrace.errors import StoreError, UserError, outcome_unless_known
 from headrace.language.binder.sources.unions import check_names
 from headrace.language.statements import statement as stmt
 from headrace.planner.joins.stream_joins import signature_of
@@ -23,11 +25,13 @@ from headrace.runtime.plan.epoch_planner import is_read
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.statements import show
 
+_Result = TypeVar("_Result")
 _OF_QUERIES: Final = (
     stmt.CreateQuery,
     stmt.AlterQuery,
     stmt.RenameQuery,
     stmt.SetQuery,
+    stmt.SetActions,
     stmt.PauseQuery,
     stmt.ResumeQuery,
 )
@@ -40,6 +44,15 @@ _DEFINITIONS: Final = (
     stmt.Drop,
     stmt.RefreshRelation,
 )
+
+
+Permit: TypeAlias = Callable[[Catalog, stmt.Statement], stmt.Statement]
+"""Returns the statement to run in place of one, given the catalog before it; raises for one that may not be run."""
+
+
+def as_written(_: Catalog, statement: stmt.Statement) -> stmt.Statement:
+    """The statement itself: it is permitted."""
+    return statement
 
 
 def is_definition(statement: stmt.Statement) -> bool:
@@ -77,6 +90,63 @@ def refuse_unreadable(name: str, query: Query) -> None:
     for node in scans:
         if node.query is not None and node not in inputs:
             check_names(node.query)
+
+
+@dataclass(slots=True)
+class _Work:
+    """What one thread wants done, until it is."""
+
+    run: Callable[[], Any]
+    result: Any = None
+    error: BaseException | None = None
+    is_done: bool = False
+
+
+class GroupCommit:
+    """Changes of several threads, each all or nothing, in one append to the log.
+
+    The thread that gets the lock makes the changes of all that wait for it (group commit; DeWitt et al., SIGMOD 1984, section 5).
+    """
+
+    def __init__(self, changes: CatalogChanges, lock: AbstractContextManager[Any]) -> None:
+        self._changes, self._lock = changes, lock
+        self._arrived: deque[_Work] = deque()
+
+    def run(self, work: Callable[[], _Result]) -> _Result:
+        """The result of a function that changes the catalog, once its changes are durable. Raises what it raises."""
+        mine = _Work(work)
+        self._arrived.append(mine)
+        with self._lock:
+            if not mine.is_done:
+                self._run_all([self._arrived.popleft() for _ in range(len(self._arrived))])
+        if mine.error is not None:
+            raise mine.error
+        result: _Result = mine.result
+        return result
+
+    def _run_all(self, group: Sequence[_Work]) -> None:
+        try:
+            with self._changes.together():
+                self._changes.find_out()
+                for work in group:
+                    try:
+                        with self._changes.one_of_many():
+                            work.result = work.run()
+                    except Exception as error:  # noqa: BLE001 - its thread raises it
+                        work.error = error
+        except Exception as error:  # noqa: BLE001 - of the append: each raises it
+            _fail(group, error)
+        except BaseException:
+            _fail(group, StoreError("the append was interrupted", outcome="unknown"))
+            raise
+        finally:
+            for work in group:
+                work.is_done = True
+
+
+def _fail(group: Sequence[_Work], error: Exception) -> None:
+    for work in group:
+        work.error = work.error or error
 
 
 class CatalogChanges:
@@ -150,17 +220,33 @@ class CatalogChanges:
         try:
             yield
         finally:
-            self.flush()
-            self._waiting = None
+            try:
+                self.flush()
+            finally:
+                self._waiting = None
 
     @contextmanager
-    def all_or_none(self, *, tentative: bool = False) -> Iterator[None]:
-        """As `together`, but where the block ends with an error none of the changes is made; `tentative`: nor else."""
+    def one_of_many(self) -> Iterator[None]:
+        """A part of `together`: where the block ends with an error none of its changes is made, and those before it are."""
+        assert self._waiting is not None
+        count, before = len(self._waiting), (self._seen, self._tentative)
+        read, joins = set(self._read), dict(self._joins)
+        self._indivisible = True
+        try:
+            yield
+        except BaseException:
+            del self._waiting[count:]
+            self._read, self._joins, (self._seen, self._tentative) = read, joins, before
+            raise
+        finally:
+            self._indivisible = False
+
+    @contextmanager
+    def tentatively(self) -> Iterator[None]:
+        """Changes are visible until the end of the block, and none is made."""
         self._waiting, self._indivisible = [], True
         try:
             yield
-            if not tentative:
-                self.flush()
         finally:
             self._waiting, self._indivisible = None, False
             self._read.clear()

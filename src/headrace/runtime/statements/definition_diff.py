@@ -11,8 +11,10 @@ from typing import Any
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import QueryDefinition
-from headrace.errors import UserError
+from headrace.errors import NameTaken, UserError
 from headrace.runtime.plan.bound_queries import bind_text
+from headrace.runtime.statements.action_checks import refuse_if_written
+from headrace.runtime.statements.show import users_of
 from headrace.schema import Schema
 from headrace.time import render_duration
 
@@ -30,6 +32,7 @@ _WORDS: Mapping[str, str] = {
     "zone": "timeZone",
     "using": "USING",
     "max_windows_per_row": "maxWindowsPerRow",
+    "actions": "THEN",
 }
 _LENGTHS = frozenset({"slack", "idle_timeout", "max_ahead", "retain"})
 _IGNORED = frozenset({"name", "paused", "continues", "failure", "join"})
@@ -44,6 +47,39 @@ def differences(catalog: Catalog, existing: Any, new: Any) -> str:
     else:
         differing = _fields(existing, new)
     return ", ".join(f"{what} ({there} there, {here} here)" for what, there, here in differing)
+
+
+def require_free(catalog: Catalog, name: str, existing: Any, new: Any, replacing: bool) -> None:
+    """Require that a name is free, or is that of `existing`, of the same kind, which may be replaced.
+
+    Raises `NameTaken`.
+    """
+    kind = catalog.kind_of(name)
+    if kind is None or (existing is not None and replacing):
+        return
+    if existing is None:
+        raise NameTaken(
+            f"there is a {kind} named '{name}' already", remedy="Choose another name, or drop it first."
+        )
+    raise NameTaken(
+        f"the {kind} '{name}' exists and differs in {differences(catalog, existing, new)}",
+        remedy="CREATE OR REPLACE takes the new definition; DROP removes the old one.",
+    )
+
+
+def refuse_if_read(catalog: Catalog, kind: str, name: str) -> None:
+    """State and archive hold rows of the old columns: queries over them cannot continue with others.
+
+    Raises `UserError`.
+    """
+    if kind == "stream":
+        refuse_if_written(catalog, name)
+    users = users_of(catalog, kind, name)
+    if users:
+        raise UserError(
+            f"the {kind} '{name}' cannot get other columns while {', '.join(users)} reads it",
+            remedy="Drop these queries first, or give the new one another name.",
+        )
 
 
 def _fields(existing: Any, new: Any, without: set[str] | None = None) -> Iterator[tuple[str, str, str]]:
@@ -87,6 +123,8 @@ def _renderer_of(name: str) -> Callable[[Any], str]:
         return _columns
     if name == "tags":
         return lambda tags: ", ".join(tags) or "none"
+    if name == "actions":
+        return lambda actions: " THEN ".join(map(str, actions)) or "none"
     return _quoted if name == "text" else lambda value: "none" if value is None else str(value)
 
 

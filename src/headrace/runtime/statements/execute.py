@@ -7,7 +7,7 @@ the reason. A CREATE equal to what is there does nothing, so a script can be run
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +19,11 @@ from headrace.catalog.journal import settings_to_json, to_json
 from headrace.connectors.records.options import settle
 from headrace.connectors.sources.listing import not_there_yet
 from headrace.connectors.sources.source_reader import read_all, require_usable
-from headrace.errors import NameTaken, UserError, did_you_mean
+from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_statement import parse_script
 from headrace.language.statements.stream_keywords import stream_from_keywords
+from headrace.runtime.delivery.open_actions import OpenActions
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.file_names import require_name
 from headrace.runtime.home.gc_control import MANY, collector_disabled
@@ -32,14 +33,17 @@ from headrace.runtime.plan.bound_queries import CatalogNames, bind_parsed, bind_
 from headrace.runtime.plan.epoch_planner import operator_of
 from headrace.runtime.plan.update_guards import refuse_if_joined_by_changelog
 from headrace.runtime.statements import bulk_changes
+from headrace.runtime.statements.action_checks import ActionRules, refuse_if_written
 from headrace.runtime.statements.alter_window import with_window
 from headrace.runtime.statements.change_batch import (
     CatalogChanges,
+    GroupCommit,
+    Permit,
     changes_one_query,
     is_definition,
     refuse_unreadable,
 )
-from headrace.runtime.statements.definition_diff import differences
+from headrace.runtime.statements.definition_diff import differences, refuse_if_read, require_free
 from headrace.runtime.statements.outcome import Outcome, moved
 from headrace.runtime.statements.query_choice import chosen
 from headrace.runtime.statements.show import show, users_of
@@ -62,11 +66,15 @@ class Statements:
         pipeline: Pipeline,
         check_source: Callable[[StreamDefinition], None],
         report_sinks: Callable[[], list[dict[str, Any]]],
+        actions: OpenActions,
     ) -> None:
         self._pipeline, self._check_source, self._report_sinks = pipeline, check_source, report_sinks
+        self._report_actions = actions.report
+        self._action_rules = ActionRules(pipeline, actions.receivers)
         self._one_script = threading.RLock()
         """One script at a time: changes of another thread do not wait for this one's."""
         self._changes = CatalogChanges(pipeline)
+        self._group = GroupCommit(self._changes, self._one_script)
         self._zone = "UTC"
         self._actions: dict[type, Callable[[Any], Outcome]] = {
             stmt.CreateStream: self._create_stream,
@@ -75,6 +83,7 @@ class Statements:
             stmt.AlterQuery: self._alter,
             stmt.RenameQuery: self._rename,
             stmt.SetQuery: self._set_query,
+            stmt.SetActions: self._set_actions,
             stmt.SetWindow: self._set_window,
             stmt.SetStream: self._set_stream,
             stmt.Drop: self._drop,
@@ -102,18 +111,31 @@ class Statements:
             finally:
                 self._zone = before
 
-    def execute_or_refuse(self, script: str, zone: str) -> list[Outcome]:
+    def execute_or_refuse(self, script: str, zone: str, permit: Permit) -> list[Outcome]:
         """As `execute`, but a mistake in a definition leaves none of the script's definitions.
 
-        Definitions alone are one entry of the log. Where other statements are between them, all are checked first.
+        Definitions alone are one entry of the log. Where other statements are between them, all are checked first. `permit` gets
+        each statement with the catalog before it.
         """
-        with collector_disabled(len(script) >= _LONG_SCRIPT), self._in_zone(zone):
+        with collector_disabled(len(script) >= _LONG_SCRIPT):
             statements = parse_script(script, zone)
-            definitions = [statement for statement in statements if is_definition(statement)]
-            is_mixed = len(definitions) < len(statements)
-            with self._one_script, self._changes.all_or_none(tentative=is_mixed):
-                outcomes = [self.carry_out(statement, script) for statement in definitions]
-            return self.carry_out_all(statements, script) if is_mixed else outcomes
+            if all(map(is_definition, statements)):
+                return self._group.run(lambda: self._permitted(statements, script, permit)[1])
+            with self._in_zone(zone):
+                with self._changes.tentatively():
+                    permitted, _ = self._permitted(statements, script, permit)
+                return self.carry_out_all(permitted, script)
+
+    def _permitted(
+        self, statements: Sequence[stmt.Statement], script: str, permit: Permit
+    ) -> tuple[list[stmt.Statement], list[Outcome]]:
+        """The statements to run, and the outcomes of the definitions among them, which are run."""
+        permitted, outcomes = [], []
+        for statement in statements:
+            permitted.append(permit(self._catalog, statement))
+            if is_definition(statement):
+                outcomes.append(self.carry_out(permitted[-1], script))
+        return permitted, outcomes
 
     def carry_out_all(self, statements: Iterable[stmt.Statement], script: str) -> list[Outcome]:
         """Statements in order; changes of queries that follow one another are logged and planned together."""
@@ -158,19 +180,20 @@ class Statements:
         """
         if "" in selects:
             raise UserError("a name cannot be empty")
-        many = len(selects) >= MANY
-        with collector_disabled(many), self._one_script, self._changes.all_or_none():
-            self._changes.find_out()
-            for name, select in selects.items():
-                try:
-                    _require_texts(name, select)
-                    text = select.strip().rstrip(";")
-                    definition = replace(labels, name=name, text=text, zone=self._zone)
-                    self._put_query(definition, replacing=False)
-                except UserError as error:
-                    if len(selects) > 1:
-                        error.message = f"{error.message} (in the query '{name}')"
-                    raise
+        with collector_disabled(len(selects) >= MANY):
+            self._group.run(lambda: self._create_queries(selects, labels))
+
+    def _create_queries(self, selects: Mapping[str, str], labels: QueryDefinition) -> None:
+        for name, select in selects.items():
+            try:
+                _require_texts(name, select)
+                text = select.strip().rstrip(";")
+                definition = replace(labels, name=name, text=text, zone=self._zone)
+                self._put_query(definition, replacing=False)
+            except UserError as error:
+                if len(selects) > 1:
+                    error.message = f"{error.message} (in the query '{name}')"
+                raise
 
     def carry_out(self, statement: stmt.Statement, script: str) -> Outcome:
         """One statement.
@@ -181,7 +204,11 @@ class Statements:
         try:
             if action is None:
                 return show(
-                    self._pipeline.home, statement, self._report_sinks, self._pipeline.source_warnings
+                    self._pipeline.home,
+                    statement,
+                    self._report_sinks,
+                    self._pipeline.source_warnings,
+                    self._report_actions,
                 )
             with self._one_script:
                 self._changes.find_out()
@@ -219,12 +246,12 @@ class Statements:
         existing = self._catalog.stream(definition.name)
         if existing is not None and not differences(self._catalog, existing, definition):
             return Outcome("create", definition.name, f"stream {definition.name} is there already")
-        self._free(definition.name, existing, definition, replacing)
+        require_free(self._catalog, definition.name, existing, definition, replacing)
         require_name("stream", definition.name)
         require_usable(definition)
         dropped: list[dict[str, Any]] = []
         if existing is not None and _rows_of(existing) != _rows_of(definition):
-            self._refuse_if_read("stream", definition.name)
+            refuse_if_read(self._catalog, "stream", definition.name)
             dropped = [{"do": "drop", "kind": "stream", "name": definition.name}]
         if not is_frame:
             self._check_source(definition)
@@ -232,39 +259,22 @@ class Statements:
         message = f"stream {definition.name} created"
         return Outcome("create", definition.name, message, warning=not_there_yet(definition))
 
-    def _free(self, name: str, existing: Any, new: Any, replacing: bool) -> None:
-        """Require that the name is free, or is of the same kind and may be replaced."""
-        kind = self._catalog.kind_of(name)
-        if kind is None or (existing is not None and replacing):
-            return
-        if existing is None:
-            raise NameTaken(
-                f"there is a {kind} named '{name}' already", remedy="Choose another name, or drop it first."
-            )
-        raise NameTaken(
-            f"the {kind} '{name}' exists and differs in {differences(self._catalog, existing, new)}",
-            remedy="CREATE OR REPLACE takes the new definition; DROP removes the old one.",
-        )
-
-    def _refuse_if_read(self, kind: str, name: str) -> None:
-        """State and archive hold rows of the old columns: queries over them cannot continue with others."""
-        users = users_of(self._catalog, kind, name)
-        if users:
-            raise UserError(
-                f"the {kind} '{name}' cannot get other columns while {', '.join(users)} reads it",
-                remedy="Drop these queries first, or give the new one another name.",
-            )
-
     def _create_relation(self, statement: stmt.CreateRelation) -> Outcome:
         definition = settle(statement.definition, Path.cwd())
         assert isinstance(definition, RelationDefinition)
         stored = self._catalog.relation(definition.name)
         if stored is not None and not differences(self._catalog, stored.definition, definition):
             return Outcome("create", definition.name, f"relation {definition.name} is there already")
-        self._free(definition.name, stored.definition if stored else None, definition, statement.replace)
+        require_free(
+            self._catalog,
+            definition.name,
+            stored.definition if stored else None,
+            definition,
+            statement.replace,
+        )
         require_name("relation", definition.name)
         if stored is not None and stored.definition.schema != definition.schema:
-            self._refuse_if_read("relation", definition.name)
+            refuse_if_read(self._catalog, "relation", definition.name)
         return self._put_relation(definition, 0 if stored is None else stored.version + 1, "created")
 
     def _put_relation(self, definition: RelationDefinition, version: int, verb: str) -> Outcome:
@@ -289,35 +299,48 @@ class Statements:
 
     def _create_query(self, statement: stmt.CreateQuery) -> Outcome:
         try:
-            return self._put_query(statement.definition, replacing=statement.replace)
+            return self._put_query(statement.definition, replacing=statement.replace, places=statement.places)
         except UserError as error:
             raise moved(error, statement.select.span.start) from None
 
-    def _put_query(self, definition: QueryDefinition, *, replacing: bool) -> Outcome:
+    def _put_query(
+        self, definition: QueryDefinition, *, replacing: bool, places: Sequence[Span] = ()
+    ) -> Outcome:
         definition = self._affordable(definition)
         existing = self._catalog.query(definition.name)
+        definition = self._action_rules.identified(definition, existing.definition if existing else None)
         if existing is not None and not differences(self._catalog, existing.definition, definition):
             return Outcome("create", definition.name, f"query {definition.name} is there already")
-        self._free(
-            definition.name, existing.definition if existing is not None else None, definition, replacing
+        require_free(
+            self._catalog,
+            definition.name,
+            existing.definition if existing is not None else None,
+            definition,
+            replacing,
         )
         require_name("query", definition.name)
         if existing is not None:
             self._without_readers(definition.name)
-        self._put(definition)
+        self._put(definition, places=places)
         return Outcome("create", definition.name, f"query {definition.name} registered")
 
     def _affordable(self, definition: QueryDefinition) -> QueryDefinition:
         """The definition with the best accuracy that fits the budget, where all synopses share one."""
         return affordable(self._catalog, definition, self._pipeline.synopsis_bytes)
 
-    def _put(self, definition: QueryDefinition, existing: QueryDefinition | None = None) -> None:
+    def _put(
+        self,
+        definition: QueryDefinition,
+        existing: QueryDefinition | None = None,
+        places: Sequence[Span] = (),
+    ) -> None:
         """Bind and lower, since a query that cannot run is refused now; then log it, unless it equals `existing`."""
         catalog = self._catalog
         refuse_unreadable(definition.name, query := bind_text(catalog, definition.text, definition.zone))
         require_few_windows(definition, query)
         chosen = replace(definition, join=self._changes.join_for(definition, query))
-        operator_of(catalog, CatalogQuery(chosen, catalog.position))
+        operator = operator_of(catalog, CatalogQuery(chosen, catalog.position))
+        self._action_rules.require(catalog, definition, query, operator, places)
         if definition != existing:
             self._changes.log({"do": "put_query", "query": to_json(chosen)}, query=query)
 
@@ -342,6 +365,13 @@ class Statements:
             require_few_windows(definition, bind_text(self._catalog, definition.text, definition.zone))
             self._changes.log({"do": "put_query", "query": to_json(definition)})
         return Outcome("alter", definition.name, f"query {definition.name} has the window {statement.window}")
+
+    def _set_actions(self, statement: stmt.SetActions) -> Outcome:
+        """In force at once: an action that the query has already continues from its position."""
+        entries, outcome = self._action_rules.changed(self._catalog, statement)
+        if entries:
+            self._changes.log(*entries)
+        return outcome
 
     def _without_readers(self, name: str) -> None:
         """Require that no query reads this one: their windows are computed from its results."""
@@ -409,6 +439,8 @@ class Statements:
                 raise UserError(
                     f"the {kind} '{name}' is read by {', '.join(users)}", remedy="Drop these queries first."
                 )
+            if kind == "stream":
+                refuse_if_written(self._catalog, name)
             self._changes.log({"do": "drop", "kind": kind, "name": name})
 
     def _pause(self, statement: stmt.PauseQuery) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,9 +11,11 @@ from headrace.algebra.query import QueryScan, RelationScan, StreamScan, every_no
 from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError, did_you_mean
 from headrace.language.statements import statement as stmt
+from headrace.language.statements.create_text import create_query_text
 from headrace.language.statements.query_filter import Selection
 from headrace.planner.explain.operator_text import explain
 from headrace.planner.lowering.materialization import materialized
+from headrace.runtime.delivery.open_actions import recorded_actions
 from headrace.runtime.delivery.sink_states import recorded
 from headrace.runtime.introspection.describe import known_instant, progress_table, query_progress_table
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_text, bound
@@ -34,8 +36,9 @@ def show(
     statement: stmt.Statement,
     sinks: Callable[[], list[dict[str, Any]]] | None = None,
     warnings: Callable[[], Mapping[str, str]] = dict,
+    actions: Callable[[], list[dict[str, Any]]] | None = None,
 ) -> Outcome:
-    """The table or text of a statement that changes nothing; `sinks` reports those of a hub, without it the recorded ones.
+    """The table or text of a statement that changes nothing; `sinks` and `actions` report those of a hub, without it the recorded ones.
 
     `warnings` returns, by stream, what its source does not give.
 
@@ -44,7 +47,7 @@ def show(
     home.refresh()
     match statement:
         case stmt.Show(kind=kind, selection=selection):
-            return Outcome("show", None, "", _listing(home, kind, selection, sinks, warnings()))
+            return Outcome("show", None, "", _listing(home, kind, selection, sinks, actions, warnings()))
         case stmt.Describe(name=name, extended=True) if home.catalog.stream(name) is not None:
             stream = home.catalog.stream(name)
             assert stream is not None
@@ -56,6 +59,9 @@ def show(
             return Outcome("describe", name, "", query_progress_table(standing.definition, progress))
         case stmt.Describe(name=name):
             return Outcome("describe", name, "", _described(home.catalog, name))
+        case stmt.ShowCreate(name=name):
+            text = create_query_text(home.catalog.require_query(name).definition)
+            return Outcome("show", name, "", pa.table({"statement": [text]}))
         case stmt.ExplainQuery(name=name, form=form):
             from headrace.runtime.introspection.explain import explain_query  # noqa: PLC0415 - with its drawings
 
@@ -84,6 +90,7 @@ def _listing(
     kind: str,
     selection: Selection,
     sinks: Callable[[], list[dict[str, Any]]] | None,
+    actions: Callable[[], list[dict[str, Any]]] | None,
     warnings: Mapping[str, str],
 ) -> pa.Table:
     manifest = home.latest()
@@ -91,10 +98,21 @@ def _listing(
         rows = _queries(home, manifest, selection)
     else:
         if kind == "sink":
-            every = _sinks(recorded(home) if sinks is None else sinks())
+            reports = recorded(home) if sinks is None else sinks()
+            every = _since({**report, "name": report["sink"]} for report in reports)
+        elif kind == "action":
+            owners = {
+                query.definition.name: query.definition.owner for query in home.catalog.queries.values()
+            }
+            reports = recorded_actions(home) if actions is None else actions()
+            every = _since({**report, "owner": owners.get(report["name"])} for report in reports)
         else:
             every = _streams(home, manifest, warnings) if kind == "stream" else _relations(home)
-        rows = [row for row in every if all(condition.holds([row["name"]]) for condition in selection)]
+        rows = [
+            row
+            for row in every
+            if all(condition.holds([row[condition.property] or ""]) for condition in selection)
+        ]
     columns = _COLUMNS[kind]
     if kind == "stream" and not any(row["warning"] for row in rows):
         columns = columns.remove(columns.get_field_index("warning"))
@@ -117,6 +135,14 @@ _COLUMNS = {
             for name in ("name", "state", "answered_to", "complete_since", "owner", "tags", "query")
         ]
     ),
+    "action": pa.schema(
+        [
+            *[(name, _TEXT) for name in ("name", "action", "state", "since")],
+            *[("attempts", _COUNT), ("error", _TEXT)],
+            *[(name, _COUNT) for name in ("dead_letters", "epochs_behind", "bytes_behind")],
+            *[(name, _TEXT) for name in ("owner", "id")],
+        ]
+    ),
     "sink": pa.schema(
         [
             *[(name, _TEXT) for name in ("name", "query", "target", "state", "since")],
@@ -127,13 +153,10 @@ _COLUMNS = {
 }
 
 
-def _sinks(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _since(reports: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Reports with their instants as text."""
     return [
-        {
-            **report,
-            "name": report["sink"],
-            "since": None if report["since"] is None else render_instant(report["since"]),
-        }
+        {**report, "since": None if report["since"] is None else render_instant(report["since"])}
         for report in reports
     ]
 

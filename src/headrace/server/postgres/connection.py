@@ -122,10 +122,8 @@ class Connection:
             options[name] = body.text()
         if code & 0xFFFF or any(name.startswith("_pq_.") for name in options):
             await self._negotiate([name for name in options if name.startswith("_pq_.")])
-        if not await self._is_admitted():
-            await self._fatal(
-                Problem("28P01", "the password is no valid token of this hub", "headrace serve shows one.")
-            )
+        if (refusal := await self._refusal()) is not None:
+            await self._fatal(refusal)
             return False
         return await self._greet(options)
 
@@ -133,15 +131,25 @@ class Connection:
         body = b"\0\0\0\0" + len(unknown).to_bytes(4, "big") + b"".join(map(frames.text, unknown))
         self.writer.write(frames.message(b"v", body))
 
-    async def _is_admitted(self) -> bool:
+    async def _refusal(self) -> Problem | None:
+        """Why the client is not admitted. SQL tools read the tables of all owners, so they need a token that may do that."""
         if self.tokens is None:
-            return True
+            return None
         self.writer.write(frames.authentication(3))
         await self.writer.drain()
         kind, body = await frames.read_message(self.reader, frames.LARGEST_STARTUP)
         if kind != b"p":
             raise Malformed("a password was expected", lost=True)
-        return await asyncio.to_thread(self.tokens.admit, body.text())
+        principal = await asyncio.to_thread(self.tokens.admit, body.text())
+        if principal is None:
+            return Problem("28P01", "the password is no valid token of this hub", "headrace serve shows one.")
+        if principal.is_limited:
+            return Problem(
+                "28000",
+                f"the token's role is '{principal.role}', and SQL tools need 'administer'",
+                "They read the tables of all owners. Over HTTP the token gives access to those of its own.",
+            )
+        return None
 
     async def _greet(self, options: dict[str, str]) -> bool:
         session = self.session

@@ -14,8 +14,11 @@ from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Tokens
 from headrace.server.following import Publications
 from headrace.server.postgres.connection import Connection
+from headrace.server.postgres.protocol.frames import LARGEST_STARTUP
 from headrace.server.postgres.protocol.problems import Problem
 from headrace.server.postgres.session import Session
+from headrace.server.security.permissions import Limits
+from headrace.server.security.principal import OPEN
 
 MOST_CONNECTIONS: Final = 100
 _THREADS: Final = 16
@@ -26,7 +29,8 @@ _END_SECONDS: Final = 2.0
 class Door:
     """Serves connections from `run` until `should_exit` is set."""
 
-    def __init__(self, hub: Hub, tokens: Tokens | None, publications: Publications) -> None:
+    def __init__(self, hub: Hub, tokens: Tokens | None, publications: Publications, limits: Limits) -> None:
+        self._permissions = limits.of(OPEN)
         self._hub, self._tokens, self._publications = hub, tokens, publications
         self._sessions: dict[int, tuple[int, Session]] = {}
         """Each connection's number, with its secret."""
@@ -71,6 +75,11 @@ class Door:
         self._tasks.add(task)
         try:
             if len(self._sessions) >= MOST_CONNECTIONS:
+                with suppress(TimeoutError, ConnectionError):
+                    async with asyncio.timeout(
+                        _END_SECONDS
+                    ):  # unread bytes would reset the connection before the error arrives
+                        await reader.read(LARGEST_STARTUP)
                 writer.write(Problem("53300", "sorry, too many clients already").as_error("FATAL"))
                 return
             await self._connected(reader, writer)
@@ -84,7 +93,7 @@ class Door:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._last += 1
         number, secret = self._last, secrets.randbits(32)
-        session = Session(self._hub, self._publications)
+        session = Session(self._hub, self._publications, self._permissions)
         self._sessions[number] = secret, session
         try:
             await Connection(session, reader, writer, self._tokens, (number, secret), self._cancel).serve()

@@ -24,6 +24,7 @@ from headrace.server.postgres.protocol.problems import Failed, Problem
 from headrace.server.postgres.tables.reader import AGAIN_SECONDS, Rows, TableReader
 from headrace.server.postgres.tables.system_tables import VERSION
 from headrace.server.postgres.tables.tokens import Text
+from headrace.server.security.permissions import Permissions
 from headrace.zones import rules_of
 
 REPORTED: Final = {
@@ -89,6 +90,7 @@ class Session:
 
     hub: Hub
     publications: Publications
+    permissions: Permissions
     settings: dict[str, str] = field(default_factory=lambda: dict(REPORTED))
     status: bytes = b"I"
     """I, T or E, as `ready` of `frames` describes it."""
@@ -198,7 +200,9 @@ class Session:
     # -- the hub -----------------------------------------------------------------------------------------------------
 
     def _of_hub(self, text: Text) -> list[Answer]:
-        outcomes = self.hub.execute_or_refuse(text.text, zone=self.settings["TimeZone"])
+        outcomes = self.hub.execute_or_refuse(
+            text.text, zone=self.settings["TimeZone"], permit=self.permissions.permit
+        )
         return [self._answer(outcome) for outcome in outcomes]
 
     def _answer(self, outcome: Outcome) -> Answer:

@@ -7,7 +7,7 @@ import json
 from contextlib import suppress
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Depends, Header, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
@@ -15,8 +15,9 @@ from headrace.errors import HeadraceError, UserError
 from headrace.runtime.hub.hub import Hub
 from headrace.server.following import Feed
 from headrace.server.problems import Refused, problem_of
+from headrace.server.security.permissions import needs_own_query, permissions_of
 
-router = APIRouter(prefix="/v1/queries", tags=["followers"])
+router = APIRouter(prefix="/v1/queries", tags=["followers"], dependencies=[Depends(needs_own_query)])
 socket_router = APIRouter(prefix="/v1/queries")
 """Routes of WebSockets, which check their access themselves: a refusal is a close code, not a status."""
 _FORM = "^(json|arrow)$"
@@ -64,6 +65,7 @@ async def follow_with_credits(
     state = socket.app.state
     try:
         state.access(socket)
+        permissions_of(socket).require_seen(state.hub.catalog, name)
         feed, position = await run_in_threadpool(_opened, state, name, client, since, tables)
     except (Refused, HeadraceError) as error:
         await socket.close(_REFUSED, str(error)[:100])

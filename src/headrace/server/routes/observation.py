@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.encoders import jsonable_encoder
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from headrace.server.problems import Refused
 from headrace.server.routes.queries import explained
+from headrace.server.security.permissions import needs_administer, permissions_of
 
 router = APIRouter(prefix="/v1", tags=["observation"])
 open_router = APIRouter(tags=["health"])
@@ -42,11 +43,26 @@ def readyz(request: Request) -> dict[str, str]:
 
 @router.get("/status")
 def status(request: Request) -> Any:
-    """The newest epoch's measurements, and every stream's totals."""
-    return jsonable_encoder(request.app.state.hub.status())
+    """The newest epoch's measurements, and every stream's totals; for an owner, with its own queries and actions only."""
+    hub, principal = request.app.state.hub, permissions_of(request).principal
+    facts = hub.status()
+    if principal.is_limited:
+        own = {
+            query.definition.name
+            for query in hub.catalog.queries.values()
+            if principal.sees(query.definition)
+        }
+        shared = {name: facts[name] for name in ("epoch", "running", "streams")}
+        by_query = {
+            name: {query: fact for query, fact in facts[name].items() if query in own}
+            for name in ("queries", "failed", "rejected")
+        }
+        actions = {name: action for name, action in facts["actions"].items() if action["name"] in own}
+        facts = {**shared, **by_query, "actions": actions}
+    return jsonable_encoder(facts)
 
 
-@router.get("/explain")
+@router.get("/explain", dependencies=[Depends(needs_administer)])
 def explain(request: Request, format: str = "text") -> Response:  # noqa: A002 - the contract's word
     """The plan of all queries: json, text or svg."""
     return explained(request.app.state.hub, None, format)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel
 
 from headrace.catalog.catalog import CatalogQuery
@@ -13,9 +13,10 @@ from headrace.errors import UserError
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.statements.outcome import Outcome
 from headrace.server.paging import Page, page_of_results
+from headrace.server.security.permissions import needs_own_query, needs_register, permissions_of
 from headrace.server.tables import table_response
 
-router = APIRouter(prefix="/v1/queries", tags=["queries"])
+router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[Depends(needs_own_query)])
 _MOST_LISTED = 1000
 
 
@@ -29,11 +30,14 @@ def queries(
     after: str = "",
 ) -> dict[str, Any]:
     """Standing queries in order of their names; `like` is part of a name. `next` is the value of `after` for the next page."""
+    principal = permissions_of(request).principal
     chosen = sorted(
         (
             query
             for query in _hub(request).catalog.queries.values()
-            if _matches(query, like, owner, tag) and query.definition.name.lower() > after.lower()
+            if principal.sees(query.definition)
+            and _matches(query, like, owner, tag)
+            and query.definition.name.lower() > after.lower()
         ),
         key=lambda query: query.definition.name.lower(),
     )
@@ -58,6 +62,7 @@ def _described(query: CatalogQuery) -> dict[str, Any]:
         "text": definition.text,
         "owner": definition.owner,
         "tags": list(definition.tags),
+        "actions": list(map(str, definition.actions)),
         "paused": definition.paused,
         "failure": definition.failure,
     }
@@ -72,15 +77,13 @@ class Registration(BaseModel):
     tags: list[str] = []
 
 
-@router.post("")
+@router.post("", dependencies=[Depends(needs_register)])
 def register(request: Request, registration: Registration) -> dict[str, Any]:
     """Register queries, all or none."""
-    _hub(request).register_many(
-        registration.queries,
-        from_now=registration.from_now,
-        owner=registration.owner,
-        tags=registration.tags,
-    )
+    hub, queries = _hub(request), registration.queries
+    request.state.statement = "; ".join(f"{name}: {text}" for name, text in queries.items())
+    owner = permissions_of(request).owner_of_all(hub.catalog, queries, registration.owner)
+    hub.register_many(queries, from_now=registration.from_now, owner=owner, tags=registration.tags)
     return {"registered": list(registration.queries)}
 
 
@@ -93,19 +96,19 @@ def query(request: Request, name: str) -> dict[str, Any]:
     return {**_described(found), "columns": columns}
 
 
-@router.delete("/{name}")
+@router.delete("/{name}", dependencies=[Depends(needs_register)])
 def drop(request: Request, name: str) -> dict[str, Any]:
     """Drop a query."""
     return _changed(request, "DROP QUERY", name)
 
 
-@router.post("/{name}/pause")
+@router.post("/{name}/pause", dependencies=[Depends(needs_register)])
 def pause(request: Request, name: str) -> dict[str, Any]:
     """Pause a query."""
     return _changed(request, "PAUSE QUERY", name)
 
 
-@router.post("/{name}/resume")
+@router.post("/{name}/resume", dependencies=[Depends(needs_register)])
 def resume(request: Request, name: str) -> dict[str, Any]:
     """Resume a query, which catches up from the archive."""
     return _changed(request, "RESUME QUERY", name)
@@ -113,7 +116,9 @@ def resume(request: Request, name: str) -> dict[str, Any]:
 
 def _changed(request: Request, statement: str, name: str) -> dict[str, Any]:
     hub = _hub(request)
-    (outcome,) = hub.execute(f"{statement} {_quoted(hub.catalog.require_query(name).definition.name)}")
+    (outcome,) = hub.execute_or_refuse(
+        f"{statement} {_quoted(hub.catalog.require_query(name).definition.name)}"
+    )
     return {"kind": outcome.kind, "name": outcome.name, "message": outcome.message}
 
 

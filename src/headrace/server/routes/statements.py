@@ -12,6 +12,7 @@ from headrace.language.statements.parse_statement import parse_script
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.statements.outcome import Outcome
 from headrace.server.bodies import text_of
+from headrace.server.security.permissions import Permissions, permissions_of
 from headrace.server.tables import table_text
 
 router = APIRouter(prefix="/v1", tags=["statements"])
@@ -30,19 +31,22 @@ async def execute(
 
     `zone` is the time zone of literals, as after SET TIME ZONE, for this script only.
     """
-    hub, script = request.app.state.hub, await text_of(request)
+    permissions = permissions_of(request)
+    hub, script = request.app.state.hub, await text_of(request, permissions.largest_body)
+    request.state.statement = script
+    principal = permissions.principal
     answer = await run_in_threadpool(
         request.app.state.repetitions.answer,
-        idempotency_key,
+        None if idempotency_key is None else f"{principal.token}{idempotency_key}",
         script,
-        lambda: _outcomes(hub, script, zone, tables),
+        lambda: _outcomes(hub, script, zone, tables, permissions),
     )
     return Response(answer, media_type="application/json")
 
 
-def _outcomes(hub: Hub, script: str, zone: str, tables: str) -> str:
+def _outcomes(hub: Hub, script: str, zone: str, tables: str, permissions: Permissions) -> str:
     statements = parse_script(script, zone)
-    outcomes = hub.execute_or_refuse(script, zone=zone)
+    outcomes = hub.execute_or_refuse(script, zone=zone, permit=permissions.permit)
     texts = [script[statement.span.start : statement.span.end] for statement in statements]
     return f"[{','.join(_outcome(text, outcome, tables) for text, outcome in zip(texts, outcomes, strict=True))}]"
 

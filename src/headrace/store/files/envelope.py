@@ -14,9 +14,25 @@ from headrace.errors import CorruptStore, OtherVersion, StoreError
 
 def seal(kind: str, version: int, body: Any) -> bytes:
     """The file's bytes. `body` must consist of JSON values; numbers must be finite."""
+    return seal_text(kind, version, json_text(kind, body))
+
+
+def json_text(kind: str, body: Any) -> str:
+    """The JSON of a body of a `kind` of document, or of a part of one.
+
+    Raises `StoreError` for other values.
+    """
     try:
-        encoded = json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+        return json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
+        raise StoreError(f"a {kind} can hold JSON values only: {error}") from error
+
+
+def seal_text(kind: str, version: int, body: str) -> bytes:
+    """The file's bytes, of a body that is JSON already."""
+    try:
+        encoded = body.encode()
+    except ValueError as error:
         raise StoreError(f"a {kind} can hold JSON values only: {error}") from error
     head = {"headrace": kind, "version": version, "bytes": len(encoded), "crc32": zlib.crc32(encoded)}
     return json.dumps(head, separators=(",", ":")).encode() + b"\n" + encoded + b"\n"

@@ -5,12 +5,11 @@ They are in a file that many manifests name, the *base*, so that ten thousand qu
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headrace.store.files.envelope import seal, unseal
+from headrace.store.files.envelope import json_text, seal_text, unseal
 from headrace.store.logs.committed import (
     CommittedStream,
     OperatorProgress,
@@ -38,6 +37,11 @@ NO_OPERATORS: Final[Layers[OperatorProgress]] = Layers(_follows)
 NO_LISTS: Final[Layers[RadixList]] = Layers(_is_internal)
 
 
+def lists_text(lists: Mapping[str, RadixList]) -> str:
+    """The JSON of lists by name."""
+    return f"{{{','.join(f'{json_text(_KIND, name)}:{listed.json()}' for name, listed in lists.items())}}}"
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """Records of streams, operators and lists by name."""
@@ -46,17 +50,9 @@ class Records:
     operators: Mapping[str, OperatorProgress] = field(default_factory=dict)
     lists: Mapping[str, RadixList] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
-        """JSON values; see `from_json`."""
-        return {
-            "streams": {name: stream.as_json() for name, stream in self.streams.items()},
-            "operators": operators_to_json(self.operators),
-            "lists": {name: radix_list.as_json() for name, radix_list in self.lists.items()},
-        }
-
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Records:
-        """The inverse of `as_json`."""
+        """The inverse of `text`, from its values."""
         return Records(
             {name: CommittedStream.from_json(stream) for name, stream in value["streams"].items()},
             operators_from_json(value["operators"]),
@@ -65,11 +61,13 @@ class Records:
 
     def text(self) -> str:
         """The JSON values as text: a manifest has it as one value, so records that did not change are not encoded again."""
-        return json.dumps(self.as_json(), separators=(",", ":"))
+        streams = {name: stream.as_json() for name, stream in self.streams.items()}
+        operators = json_text(_KIND, operators_to_json(self.operators))
+        return f'{{"streams":{json_text(_KIND, streams)},"operators":{operators},"lists":{lists_text(self.lists)}}}'
 
     def encode(self) -> bytes:
         """The bytes of a base's file."""
-        return seal(_KIND, _VERSION, self.as_json())
+        return seal_text(_KIND, _VERSION, self.text())
 
     @staticmethod
     def decode(data: bytes, name: str) -> Records:

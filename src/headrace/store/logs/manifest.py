@@ -12,10 +12,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from headrace.errors import AlreadyPublished, CorruptStore
-from headrace.store.files.envelope import seal, unseal
+from headrace.store.files.envelope import json_text, seal_text, unseal
 from headrace.store.files.filesystem import MissingFile, Store
-from headrace.store.logs.at_rest import NO_LISTS, NO_OPERATORS, NO_STREAMS, Records
-from headrace.store.logs.committed import NEW_STREAM, CommittedStream, OperatorProgress
+from headrace.store.logs.at_rest import NO_LISTS, NO_OPERATORS, NO_STREAMS, Records, lists_text
+from headrace.store.logs.committed import (
+    NEW_STREAM,
+    CommittedStream,
+    OperatorProgress,
+    operators_to_json,
+)
 from headrace.store.logs.layers import Layers, needs_base
 from headrace.store.logs.numbered_files import NumberedFiles
 from headrace.store.logs.radix_list import RadixList, Write
@@ -80,6 +85,8 @@ class Manifest:
     lists: Layers[RadixList] = field(default_factory=lambda: NO_LISTS)
     facts: Mapping[str, Any] = field(default_factory=dict)
     base: str = ""
+    _followed: dict[str, CommittedStream] = field(init=False, default_factory=dict, compare=False, repr=False)
+    """Streams that follow others, as `stream` has computed them: each level would compute all below it again."""
 
     def stream(self, name: str) -> CommittedStream:
         """The progress of a stream; `NEW_STREAM` where nothing is committed.
@@ -89,6 +96,13 @@ class Manifest:
         record = self.streams.get(name, NEW_STREAM)
         if not record.follows:
             return record
+        followed = self._followed.get(name)
+        if followed is None:
+            followed = self._followed[name] = self._progress_of(record)
+        return followed
+
+    def _progress_of(self, record: CommittedStream) -> CommittedStream:
+        """The progress of a stream that follows others."""
         inputs = [self.stream(name) for name in record.inputs]
         greatest = [self.stream(name).greatest for name in record.now_of]
         if inputs:
@@ -141,7 +155,7 @@ class Manifest:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """JSON values; see `from_json`."""
+        """JSON values without the lists; see `from_json`."""
         layers = (self.streams, self.operators, self.lists)
         value = {
             "epoch": self.epoch,
@@ -150,7 +164,8 @@ class Manifest:
             "plan": self.plan,
             "querylog": self.querylog,
             "ingest": self.ingest,
-            **Records(self.streams.moving, self.operators.moving, self.lists.moving).as_json(),
+            "streams": {name: stream.as_json() for name, stream in self.streams.moving.items()},
+            "operators": operators_to_json(self.operators.moving),
             "state": [run.as_json() for run in self.state],
             "facts": dict(self.facts),
         }
@@ -161,7 +176,7 @@ class Manifest:
 
     @staticmethod
     def from_json(value: Mapping[str, Any], base: Callable[[str], Records] = lambda _: Records()) -> Manifest:
-        """The inverse of `as_json`; `base` reads the file of that name."""
+        """The inverse of `encode`; `base` reads the file of that name."""
         attributes = dict(value)
         at_rest = attributes.pop("at_rest", None)
         moving = Records.from_json(attributes)
@@ -190,7 +205,11 @@ class Manifest:
 
     def encode(self) -> bytes:
         """The bytes of the manifest's file."""
-        return seal(_KIND, _VERSION, self.as_json())
+        return seal_text(
+            _KIND,
+            _VERSION,
+            f'{json_text(_KIND, self.as_json())[:-1]},"lists":{lists_text(self.lists.moving)}}}',
+        )
 
     @staticmethod
     def decode(data: bytes, name: str, base: Callable[[str], Records] = lambda _: Records()) -> Manifest:

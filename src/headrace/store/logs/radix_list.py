@@ -7,14 +7,13 @@ still describes the older list.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.errors import CorruptStore
-from headrace.store.files.envelope import seal, unseal
+from headrace.store.files.envelope import json_text, seal, unseal
 from headrace.store.files.filesystem import Store
 
 FANOUT: Final = 64
@@ -58,13 +57,15 @@ class RadixList:
     length: int = 0
     tail: tuple[Any, ...] = ()
     levels: tuple[tuple[str | None, ...], ...] = ()
+    _tail_text: str | None = field(default=None, compare=False, repr=False)
+    """The JSON of the tail's entries, where it is known: an epoch encodes only those that it adds."""
 
     def __len__(self) -> int:
         return self.length - self.start
 
     def append(self, entries: Iterable[Any], write: Write) -> RadixList:
         """The list with more entries. `write` is called once for each segment that is sealed."""
-        tail = list(self.tail)
+        tail, text = list(self.tail), self._text()
         levels = [list(level) for level in self.levels]
         length = self.length
         for entry in entries:
@@ -72,8 +73,10 @@ class RadixList:
             length += 1
             if len(tail) == FANOUT:
                 _push(levels, 0, write(seal(_KIND, _VERSION, {"height": 0, "of": tail})), write)
-                tail = []
-        return RadixList(self.start, length, tuple(tail), tuple(map(tuple, levels)))
+                tail, text = [], ""
+            else:
+                text += ("," if text else "") + json_text(_KIND, entry)
+        return RadixList(self.start, length, tuple(tail), tuple(map(tuple, levels)), text)
 
     def drop_before(self, index: int) -> RadixList:
         """The list without the entries before `index`. Positions of the others stay as they are."""
@@ -87,7 +90,7 @@ class RadixList:
                     None,
                     *levels[node.height][position + 1 :],
                 )
-        return RadixList(start, self.length, self.tail, tuple(levels))
+        return RadixList(start, self.length, self.tail, tuple(levels), self._tail_text)
 
     def iterate(self, read: Read, from_index: int = 0, *, reverse: bool = False) -> Iterator[tuple[int, Any]]:
         """(index, entry) from `from_index` on, or with `reverse` from the newest down to `from_index`."""
@@ -121,18 +124,19 @@ class RadixList:
         for node in self._nodes():
             yield from _leaves(read, node, self.start)
 
-    def as_json(self) -> dict[str, Any]:
-        """JSON values; see `from_json`."""
-        return {
-            "start": self.start,
-            "length": self.length,
-            "tail": list(self.tail),
-            "levels": list(self.levels),
-        }
+    def json(self) -> str:
+        """JSON text; see `from_json`."""
+        counts = f'"start":{self.start},"length":{self.length}'
+        return f'{{{counts},"tail":[{self._text()}],"levels":{json_text(_KIND, self.levels)}}}'
+
+    def _text(self) -> str:
+        if self._tail_text is not None:
+            return self._tail_text
+        return ",".join(json_text(_KIND, entry) for entry in self.tail)
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> RadixList:
-        """The inverse of `as_json`."""
+        """The inverse of `json`, from its values."""
         levels = tuple(tuple(level) for level in value["levels"])
         return RadixList(value["start"], value["length"], tuple(value["tail"]), levels)
 
@@ -249,4 +253,4 @@ def leaf_entries(read: Read, name: str) -> list[Any]:
 
 def size_in_manifest(value: RadixList) -> int:
     """Bytes that a list adds to each manifest."""
-    return len(json.dumps(value.as_json(), separators=(",", ":")))
+    return len(value.json())

@@ -62,7 +62,7 @@ class LiveNames:
 
     def of(self, manifest: Manifest) -> set[str]:
         """Names of all data files a manifest needs."""
-        body = {**manifest.as_json(), "lists": None}
+        body = manifest.as_json()
         live = set(names_in(body, self._store.root))
         for name, radix_list in manifest.lists.items():
             live.update(radix_list.segments(self._store.read))

@@ -30,6 +30,8 @@ from headrace.language.syntax.ast import (
     Name,
     OneOf,
     Prefix,
+    Quantified,
+    ScalarSelect,
 )
 from headrace.schema import DATE, INTERVAL, Type
 
@@ -90,7 +92,9 @@ def shown(node: Expr) -> str:
             return _case(node)
         case Extract():
             return f"extract({node.field} FROM {shown(node.operand)})"
-        case InSelect() | Exists():
+        case ScalarSelect():
+            return "scalarsubquery()"
+        case InSelect() | Exists() | Quantified():
             raise AssertionError("a SELECT inside a condition is not allowed in a select list")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeAlias
 from typing import Literal as Choice
 
 from headrace.algebra.expressions.aggregates import is_aggregate
@@ -34,10 +34,13 @@ from headrace.language.syntax.ast import (
     Name,
     OneOf,
     Prefix,
+    Quantified,
+    ScalarSelect,
 )
 from headrace.language.syntax.refusals import fail, mistakes_in, refuse
 from headrace.schema import BOOLEAN, DOUBLE, STRING, Schema, Type
 
+Subquery: TypeAlias = InSelect | Exists | ScalarSelect | Quantified
 _EXTRACTED: Final = {
     **{name: name for name in ("year", "quarter", "month", "day", "hour", "minute")},
     "years": "year",
@@ -131,7 +134,7 @@ class ExpressionBinder:
     column: Callable[[Name], Expression]
     aggregate: Callable[[FunctionCall], Expression]
     functions: Mapping[str, UserFunction] = field(default_factory=dict)
-    subselect: Callable[[InSelect | Exists, ExpressionBinder], Expression] | None = None
+    subselect: Callable[[Subquery, ExpressionBinder], Expression] | None = None
     seen: dict[str, Span] = field(default_factory=dict)
     window: Callable[[Name], bool] | None = None
 
@@ -168,7 +171,7 @@ class ExpressionBinder:
                 return self._prefix(node)
             case Between() | OneOf() | Matches() | Is():
                 return self._predicate(node)
-            case InSelect() | Exists():
+            case InSelect() | Exists() | ScalarSelect() | Quantified():
                 return self._subselect(node)
             case FunctionCall():
                 return self._function(node)
@@ -179,10 +182,10 @@ class ExpressionBinder:
             case Extract():
                 return self._extract(node)
 
-    def _subselect(self, node: InSelect | Exists) -> Expression:
+    def _subselect(self, node: Subquery) -> Expression:
         if self.subselect is None:
             refuse(
-                "a SELECT inside an expression is allowed only in the WHERE of a query",
+                "a SELECT inside an expression is allowed only in the WHERE or the select list of a query",
                 node.select.span,
                 "JOIN the relation instead.",
             )

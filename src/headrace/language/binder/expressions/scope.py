@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NoReturn, Protocol
 
-from headrace.algebra.expressions.expression import Column
-from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan, UnionAll
+from headrace.algebra.expressions.expression import Column, Expression
+from headrace.algebra.query import JoinKind, Query, QueryScan, RelationScan, StreamScan, UnionAll
 from headrace.algebra.windows.window import Window, slides
 from headrace.catalog.definitions import (
     QueryDefinition,
@@ -62,6 +62,7 @@ class Names(Protocol):
 class BoundSource:
     """A source of FROM. `window` is None for relations; `bare` when none was written.
 
+    `kind` is that of its join with the sources before it, and `on` the condition of that join, if one was written.
     `hidden` has the lower-case names of columns that USING joined with those of an earlier source; `doubled` has the bounds
     that both the window and its query have, so that a plain name is ambiguous.
     """
@@ -72,6 +73,8 @@ class BoundSource:
     span: Span
     hidden: frozenset[str] = frozenset()
     doubled: frozenset[str] = frozenset()
+    kind: JoinKind = "inner"
+    on: Expression | None = None
 
     @property
     def alias(self) -> str:

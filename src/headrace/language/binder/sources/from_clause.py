@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 from typing import Literal as Choice
 
 from headrace.algebra.expressions.expression import Column, Expression, conjuncts
 from headrace.algebra.functions.resolve import UserFunction
 from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan, UnionAll
 from headrace.algebra.windows.window import CHANGE, Changing, Session, TimeSlide, Unbounded, Window
-from headrace.errors import UnsupportedQuery, UserError, did_you_mean
+from headrace.errors import UserError, did_you_mean
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, joined, located
 from headrace.language.binder.expressions.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
 from headrace.language.binder.sources.bounds import are_instants
 from headrace.language.binder.sources.set_operators import several
-from headrace.language.binder.sources.stream_joins import bounded, check_grouped_window, check_together
+from headrace.language.binder.sources.stream_joins import (
+    bounded,
+    check_grouped_window,
+    check_outer_joins,
+    check_together,
+)
 from headrace.language.binder.sources.unions import check_read, united
 from headrace.language.binder.sources.window_binder import bind_window, check_attribute
 from headrace.language.syntax.ast import (
@@ -35,6 +40,8 @@ STREAM_FIRST: Final = (
     "Available are streams and any number of relations, the streams first: FROM s JOIN r ON …"
 )
 
+StoredJoin: TypeAlias = tuple[BoundSource, Choice["inner", "left"], Expression | None]
+
 
 @dataclass(frozen=True, slots=True)
 class From:
@@ -47,7 +54,7 @@ class From:
     scope: Scope
     stream: BoundSource
     others: tuple[BoundSource, ...]
-    relations: tuple[tuple[BoundSource, Choice["inner", "left"], Expression | None], ...]
+    relations: tuple[StoredJoin, ...]
     conditions: tuple[Expression, ...]
     retain: Duration | None = None
 
@@ -55,6 +62,11 @@ class From:
     def streams(self) -> tuple[BoundSource, ...]:
         """All streams, in the order of FROM."""
         return (self.stream, *self.others)
+
+    @property
+    def keeps_rows(self) -> bool:
+        """True when a join of streams keeps rows without a pair."""
+        return any(source.kind != "inner" for source in self.others)
 
     @property
     def bare(self) -> bool:
@@ -85,38 +97,42 @@ def bind_from(
         limits = select.bounds
         sources = [item if item.window is None else bounded(item, *limits) for item in sources]
         stream, *others = _streams(sources)
-    if others:
-        check_together(select, (stream, *others))
     scope = Scope((sources[0],))
-    relations: list[tuple[BoundSource, Choice["inner", "left"], Expression | None]] = []
-    conditions: list[Expression] = []
+    joined_sources = [sources[0]]
     for clause, source in zip(select.joins, sources[1:], strict=True):
         scope, condition = _joined(scope, clause, source, functions)
-        if clause.kind == "left":
-            if source.window is not None:
-                raise _left_join_refusal(source, others=bool(others))
-            relations.append((source, clause.kind, condition))
-            continue
-        conditions += [] if condition is None else list(conjuncts(condition))
-        if source.window is None:
-            relations.append((source, clause.kind, None))
-    if sources[0].window is None:
-        if any(kind == "left" for _, kind, _ in relations):
-            raise _left_join_refusal(sources[0], others=bool(others))
-        relations.insert(0, (sources[0], "inner", None))
+        joined_sources.append(replace(source, kind=clause.kind, on=condition))
+    stream, *others = _streams(joined_sources)
+    relations = _stored(joined_sources)
+    if others:
+        check_together(select, (stream, *others))
+    check_outer_joins(select, joined_sources)
+    written = [source.on for source in joined_sources if source.kind == "inner" and source.on is not None]
+    conditions = tuple(factor for on in written for factor in conjuncts(on))
     definition = names.stream(stream.scan.name)
     retain = definition.retain if definition is not None else None
-    return From(scope, stream, tuple(others), tuple(relations), tuple(conditions), retain)
+    return From(scope, stream, tuple(others), relations, conditions, retain)
 
 
-def _left_join_refusal(source: BoundSource, *, others: bool) -> UnsupportedQuery:
-    if others:
-        return UnsupportedQuery(
-            "a LEFT JOIN of streams is not available: an unmatched row is known only once its window closes",
-            span=source.span,
-            remedy="Use JOIN; rows without a match are those of the stream that are not among the pairs.",
-        )
-    return UnsupportedQuery("a LEFT JOIN keeps the rows of the stream", span=source.span, remedy=STREAM_FIRST)
+def _stored(sources: list[BoundSource]) -> tuple[StoredJoin, ...]:
+    """The joins with stored relations. Conditions of inner ones are attached later."""
+    if sources[0].window is None:
+        for source in sources[1:]:
+            if source.kind == "left":
+                refuse("a LEFT JOIN keeps the rows of the stream", sources[0].span, STREAM_FIRST)
+    joins: list[StoredJoin] = []
+    for source in (item for item in sources if item.window is None):
+        if source.kind == "left":
+            joins.append((source, "left", source.on))
+        elif source.kind == "inner":
+            joins.append((source, "inner", None))
+        else:
+            refuse(
+                f"a {source.kind.upper()} JOIN cannot keep the rows of '{source.alias}', which is stored: they have no instant",
+                source.span,
+                "Keep those of the stream with LEFT JOIN, or make the relation a stream.",
+            )
+    return tuple(joins)
 
 
 def _check_aliases(sources: list[BoundSource]) -> None:

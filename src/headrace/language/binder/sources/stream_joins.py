@@ -12,6 +12,7 @@ from headrace.algebra.expressions.series import AT, POSITION
 from headrace.algebra.query import Ago, StreamScan
 from headrace.algebra.windows.window import Changing, Rows, TimeRange, TimeSlide, Unbounded
 from headrace.language.binder.expressions.scope import BoundSource
+from headrace.language.binder.sources.bounds import are_instants
 from headrace.language.syntax.ast import Select, SessionWindow, StartingWindow
 from headrace.language.syntax.refusals import fail, refuse
 from headrace.time import Instant
@@ -54,8 +55,6 @@ def check_together(select: Select, streams: Sequence[BoundSource]) -> None:
             streams[0].span,
             "Leave it out: each window's rows are emitted once; or leave out SLIDE.",
         )
-    if select.emit == "rstream" and not streams[0].sliding:
-        refuse("RSTREAM over joined streams needs windows with SLIDE", streams[0].span, "Use ISTREAM.")
     if select.emit_empty is not None:
         refuse("EMIT EMPTY over joined streams is not available", select.emit_empty, "Leave it out.")
     if select.revisions is not None:
@@ -63,6 +62,59 @@ def check_together(select: Select, streams: Sequence[BoundSource]) -> None:
             "WITH REVISIONS over joined streams is not available",
             select.revisions.span,
             "Leave it out, or give the streams a SLACK that keeps their late rows.",
+        )
+
+
+def is_of_now(streams: Sequence[BoundSource]) -> bool:
+    """Whether joined streams have rows only at the times of rows of one under `[NOW]`."""
+    padding = [place for place, source in enumerate(streams) if source.kind in ("right", "full")]
+    return any(
+        source.window == TimeRange(0)
+        and (place == 0 or source.kind in ("inner", "right"))
+        and place >= max(padding, default=0)
+        for place, source in enumerate(streams)
+    )
+
+
+def check_outer_joins(select: Select, sources: Sequence[BoundSource]) -> None:
+    """Raises `UserError` or `UnsupportedQuery` for outer joins of streams that have no meaning, or none yet.
+
+    `sources` are those of FROM, in order, each with the kind of its join.
+    """
+    outer = [source for source in sources if source.window is not None and source.kind != "inner"]
+    streams = [source for source in sources if source.window is not None]
+    for source, clause in zip(sources[1:], select.joins, strict=True):
+        if source not in outer:
+            continue
+        name = f"{source.kind.upper()} JOIN"
+        before = sources[: sources.index(source)]
+        stored = [item for item in before if item.window is None]
+        if source.kind != "left" and stored:
+            refuse(
+                f"a {name} of streams comes before the stored relation '{stored[0].alias}'",
+                source.span,
+                "Write the streams first: FROM a FULL JOIN b ON …, r; and a single one with LEFT JOIN.",
+            )
+        if clause.using and source.kind != "left":
+            refuse(f"USING is not available with a {name}", clause.using[0].span, "Write ON a.k = b.k.")
+        names = {column for item in sources if item.window is None for column in item.scan.schema.names}
+        if source.on is not None and columns_of(source.on) & names:
+            refuse(
+                f"the condition of a {name} of streams reads a stored relation",
+                source.span,
+                "Join the stream with the relation in a SELECT of its own: FROM (SELECT … FROM a JOIN r …) AS t.",
+            )
+    if outer and streams[0].sliding and len(streams) > 2:
+        refuse(
+            "an outer join of windows that slide is of two streams",
+            streams[2].span,
+            "Leave out SLIDE, or join two of them in a query of their own and read that.",
+        )
+    if outer and select.bounds is not None and are_instants(select.bounds):
+        refuse(
+            "BEGIN … END by instants is not available with an outer join of streams",
+            select.bounds_span or outer[0].span,
+            "Put the bounds into SELECTs of their own: FROM (SELECT … FROM a BEGIN … END …) AS t.",
         )
 
 

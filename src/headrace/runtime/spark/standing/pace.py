@@ -20,9 +20,14 @@ _RECOVERED_AFTER: Final = 100
 """Epochs in standing tasks after which earlier failures count no more."""
 
 
+def are_few(rows: int) -> bool:
+    """Whether an epoch of so many rows, as estimated, is small."""
+    return rows <= SMALL_ROWS
+
+
 def is_small(scans: Sequence[ScanMessage]) -> bool:
     """Whether an epoch's input is small, and not a backfill."""
-    return all(not scan.replay and scan.weight <= SMALL_ROWS for scan in scans)
+    return all(not scan.replay and are_few(scan.weight) for scan in scans)
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from headrace.errors import EpochFailed, UserError
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.spark.standing.channel import ConnectionLost
-from headrace.runtime.spark.standing.pace import Pace, is_small
+from headrace.runtime.spark.standing.pace import Pace, are_few, is_small
 from headrace.runtime.spark.standing.standing_job import StandingJob
 from headrace.runtime.spark.standing.standing_task import NotForeseen, StandingTask
 from headrace.runtime.spark.standing.task_functions import without_failures
@@ -84,6 +84,15 @@ class StandingTasks:
             self._pace.succeeded()
             self.epochs += 1
         return receipts
+
+    def awaiting(self, rows: int) -> int:
+        """The number of standing tasks that are ready for an epoch of so many rows; 0 when it would be a job."""
+        job = self._job
+        if job is None or not job.is_ready or self.use == "never":
+            return 0
+        if self.use == "auto" and (self._pace.was_long or not are_few(rows)):
+            return 0
+        return job.tasks
 
     def saw(self, scans: Sequence[ScanMessage], began: float) -> None:
         """Count an epoch that has ended now, in standing tasks or as a job."""

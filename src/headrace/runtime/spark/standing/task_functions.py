@@ -14,8 +14,8 @@ from typing import Final
 from headrace.errors import HeadraceError
 from headrace.runtime.home.gc_control import freeze_modules
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
+from headrace.runtime.tasks.levels import run_state
 from headrace.runtime.tasks.scan.scan_task import run_scan
-from headrace.runtime.tasks.state.state_task import run_state
 
 _FAILED: Final = b"\xff" * 8
 """Prefix of a blob that is a scan task's error: the length that other blobs begin with is never negative."""

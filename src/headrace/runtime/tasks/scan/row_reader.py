@@ -65,7 +65,9 @@ def arrivals(
 def _from_results(store: Store, split: Split, columns: tuple[str, ...], punctuation: Instant) -> Arrival:
     """The results of another query in one run; rows are numbered in the order of the run."""
     assert split.record is not None
-    table = section_of(store, split.record["results"], split.record["operator"])
+    table = split.made
+    if table is None:
+        table = section_of(store, split.record["results"], split.record["operator"])
     at = ints(table, AT) - split.record["shift"]
     late = at < punctuation
     position = np.arange(len(at)) + position_of(split.ordinal)

@@ -66,6 +66,12 @@ _MANY_ROWS: Final = 1 << 13
 
 def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
     """Read the message's splits; yield (state task, blob) for each state task, also without rows."""
+    for task, blob in scan_blobs(message):
+        yield task, blob.pack()
+
+
+def scan_blobs(message: ScanMessage) -> Iterator[tuple[int, ScanBlob]]:
+    """As `run_scan`, for state tasks in this process."""
     store = LocalStore(message.root)
     with collector_disabled(message.operators.followers or len(message.operators.named) >= MANY):
         plan = load_plan(store, message.plan)
@@ -356,7 +362,7 @@ def _within_capacity(delta: pa.Table) -> pa.Table:
     return delta
 
 
-def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Iterator[tuple[int, bytes]]:
+def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Iterator[tuple[int, ScanBlob]]:
     """One blob for each state task: its share of the deltas; the first also has the rejected rows of queries."""
     shares: list[dict[str, pa.Table]] = [{} for _ in message.owners]
     for section, table in folded.deltas.items():
@@ -366,7 +372,7 @@ def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Itera
     brief = replace(receipt, operators={}, work={})
     for owner, share in enumerate(shares):
         rejected = folded.rejected if owner == 0 else {}
-        yield owner, ScanBlob(receipt if owner == 0 else brief, rejected, share).pack()
+        yield owner, ScanBlob(receipt if owner == 0 else brief, rejected, share)
 
 
 def _split(table: pa.Table, owners: tuple[int, ...]) -> Iterator[tuple[int, pa.Table]]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.operators.base.operator import Advance, Operator
 from headrace.runtime.messages.stream_progress import Clock, StreamProgress
-from headrace.runtime.messages.task_messages import StateMessage
+from headrace.runtime.messages.task_messages import StateMessage, StreamReceipt
 from headrace.runtime.plan import union_streams
 from headrace.runtime.progress.frontier import Frontier
 from headrace.runtime.progress.plan_index import PlanIndex
+from headrace.runtime.progress.punctuation import after_scans
+from headrace.runtime.progress.union_progress import made_of
 from headrace.time import FOREVER, Instant
 
 
@@ -22,6 +24,8 @@ class RoundProgress:
     message: StateMessage
     now: Frontier
     before: Frontier
+    sources: Frontier
+    """The frontier after the first level of the execution."""
     _advances: dict[tuple[str, Instant, Instant | None, Instant | None], Advance] = field(
         default_factory=dict
     )
@@ -37,7 +41,26 @@ class RoundProgress:
         else:
             streams = {name: StreamProgress(at) for name, at in origin.streams.items()}
             before = Frontier(index, streams, origin.operators)
-        return RoundProgress(index, message, Frontier(index, after, operators), before)
+        now = Frontier(index, after, operators)
+        return RoundProgress(index, message, now, before, now)
+
+    def next_level(self, seen: Mapping[str, StreamReceipt]) -> RoundProgress:
+        """The progress of the level above, which has read these streams of results."""
+        now, message = self.sources, replace(self.message, level=self.message.level + 1)
+        if seen:
+            read = {
+                name: StreamProgress(
+                    self.before.punctuation(name), min_punctuation=self.sources.punctuation(name)
+                )
+                for name in seen
+            }
+            streams = self.index.plan.streams
+            after = after_scans(streams, read, seen)
+            for name in read:
+                if made_of(streams[name]):
+                    after[name] = replace(after[name], max_event_time=self.sources.now(name))
+            now = Frontier(self.index, {**now.streams, **after}, now.operators)
+        return RoundProgress(self.index, message, now, self.before, self.sources)
 
     def takes_part(self, operator: str) -> bool:
         """Whether an operator takes part."""

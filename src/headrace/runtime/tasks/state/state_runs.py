@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.base.group_codes import ints
+from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import SLOT, Operator, Sections
+from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import QueryRowCounts, number_of, state_name
 from headrace.operators.families.harvest import gathered
 from headrace.runtime.home.run_cache import of_run, open_run, query_row_counts_of
@@ -41,6 +42,15 @@ class TaskRun:
         total = lambda: sum(table.nbytes for table in self.sections.values())  # noqa: E731 - computed once
         return of_run(self.store, self.ref.name, "bytes", total)
 
+    def bytes_of(self, state: str) -> int:
+        """Bytes of one state, in memory."""
+        known: dict[str, int] = {}
+        if self.covers_task:
+            known = of_run(self.store, self.ref.name, "bytes by state", dict)
+        if state not in known:
+            known[state] = sum(table.nbytes for table in self.of(state).values())
+        return known[state]
+
     def share_of_others(self, owners: Mapping[str, Sequence[Operator]]) -> float:
         """The share of the rows that belongs to none of the `owners` of states."""
         rows, dead = self.rows, 0
@@ -61,6 +71,11 @@ class TaskRun:
             return QueryRowCounts.of(self.sections[section])
         return query_row_counts_of(self.store, self.ref.name, section)
 
+    def of_cohort(self, state: str, cohort: Cohort) -> tuple[Sections, Ints]:
+        """The rows of a cohort's queries in their family's state, and how many each has."""
+        counts = {name: self.query_row_counts(f"{state}/{name}") for name in self.of(state)}
+        return rows_of_cohort(self.of(state), counts, cohort)
+
     def of(self, state: str) -> Sections:
         """The sections of one state."""
         return self._by_state.get(state, {})
@@ -75,6 +90,17 @@ class TaskRun:
         if not self.covers_task:
             return by_state(self.sections)
         return of_run(self.store, self.ref.name, "states", lambda: by_state(self.sections))
+
+
+def rows_of_cohort(
+    sections: Sections, counts: Mapping[str, QueryRowCounts], cohort: Cohort
+) -> tuple[Sections, Ints]:
+    """The rows of a cohort's queries, without sections that have none, and how many each query has."""
+    own = {name: cohort.only(table, counts[name]) for name, table in sections.items()}
+    rows = sum(
+        (of_section.among(cohort.numbers) for of_section in counts.values()), np.zeros_like(cohort.numbers)
+    )
+    return {name: table for name, table in own.items() if table.num_rows}, rows
 
 
 def with_families(run: TaskRun, operators: Mapping[str, Operator], plan: str) -> TaskRun:
@@ -118,15 +144,20 @@ def sections_of(runs: Sequence[TaskRun], state: str) -> dict[str, list[pa.Table]
 def open_task_run(store: Store, ref: RunRef, low: int, high: int) -> TaskRun:
     """The slots [low, high) of a run.
 
-    A run with other slots is filtered; that happens only after the number of tasks changed.
+    A run with other slots is filtered, once; that happens only after the number of tasks changed.
     """
-    sections = open_run(store, ref.name)
     if low <= ref.low and ref.high <= high:
-        return TaskRun(store, ref, sections, True)
+        return TaskRun(store, ref, open_run(store, ref.name), True)
+    part = of_run(store, ref.name, f"slots {low} to {high}", lambda: _slots_of(store, ref, low, high))
+    return TaskRun(store, ref, part, False)
+
+
+def _slots_of(store: Store, ref: RunRef, low: int, high: int) -> dict[str, pa.Table]:
+    sections = open_run(store, ref.name)
     sections_of_task = {}
     for name, table in sections.items():
         slots = ints(table, SLOT)
         rows = table.filter(pa.array((slots >= low) & (slots < high)))
         if rows.num_rows:  # operators get no section without rows
             sections_of_task[name] = rows
-    return TaskRun(store, ref, sections_of_task, False)
+    return sections_of_task

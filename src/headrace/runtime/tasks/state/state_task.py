@@ -6,9 +6,8 @@ are new; they count once the driver has published their names.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,7 @@ import pyarrow as pa
 
 from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.base.batch import Rejected
-from headrace.operators.base.group_codes import ints
-from headrace.operators.base.operator import AT, Advance, Operator, Sections, Step
+from headrace.operators.base.operator import Advance, Operator, Sections, Step
 from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.cohort import cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
@@ -27,15 +25,14 @@ from headrace.operators.on_demand.shared_selections import BITS
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.operators.time_windows.group_punctuation import GroupAdvance
 from headrace.runtime.home import file_names
-from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.home.reject_files import encode_query_rejects
-from headrace.runtime.home.run_cache import bytes_by_state, close_state_runs, remember
-from headrace.runtime.messages.exchange_blob import ScanBlob, deltas_by_state, in_order
+from headrace.runtime.home.run_cache import bytes_by_state, close_state_runs, keep_state_run
+from headrace.runtime.messages.exchange_blob import ScanBlob, deltas_by_state
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.messages.task_messages import (
     RejectsFile,
-    ResultsFile,
     RunRef,
+    ScanReceipt,
     StateMessage,
     StateReceipt,
     stream_receipts,
@@ -45,7 +42,7 @@ from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.progress.group_progress import group_advance
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.progress.punctuation import after_scans
-from headrace.runtime.results.time_merge import PIECE, by_instant
+from headrace.runtime.results.time_merge import by_instant
 from headrace.runtime.tasks.state.agenda import agenda_for, leave, visits
 from headrace.runtime.tasks.state.compaction import (
     Owners,
@@ -56,17 +53,18 @@ from headrace.runtime.tasks.state.compaction import (
     level_after,
 )
 from headrace.runtime.tasks.state.emission_limits import emission_limits
+from headrace.runtime.tasks.state.result_runs import ResultRuns
 from headrace.runtime.tasks.state.round_progress import RoundProgress
 from headrace.runtime.tasks.state.state_runs import (
     TaskRun,
     open_task_run,
+    rows_of_cohort,
     sections_of,
     with_families,
 )
 from headrace.runtime.tasks.timing import Ledger
 from headrace.store.files.container import parts
 from headrace.store.files.filesystem import LocalStore
-from headrace.store.maintenance.retention_classes import RETAIN_ALL
 from headrace.time import Instant
 
 _DEAD_SHARE = 0.2
@@ -77,32 +75,20 @@ _LIVE_SHARE = 0.6
 """Runs are rewritten when, on review, less than this share of them is still needed."""
 
 
-def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
-    """Advance the operators that have something to do over this task's slots."""
-    started = time.perf_counter()
-    with collector_disabled(message.followers or len(message.emitted_to) >= MANY):
-        task = StateTask(message, in_order(blobs), cached=True)
-        limits = {} if task.failures else task.emission_limits()
-        if not (limits or task.failures):
-            task.advance_all()
-            task.order_results()
-        advanced = time.perf_counter()
-        if not (limits or task.failures):
-            task.compact()
-        if limits or task.failures:
-            return StateReceipt(message.task, emission_limits=limits, failures=task.failures)
-        receipt = task.write()
-    return replace(receipt, seconds={"state": advanced - started, "write": time.perf_counter() - advanced})
-
-
 class StateTask:
     """One epoch of a range of slots: it is advanced, merged and written, or only read."""
 
-    def __init__(self, message: StateMessage, blobs: Sequence[ScanBlob], *, cached: bool = False) -> None:
-        """With `cached`, only what is due is visited: see `Agenda`."""
+    def __init__(
+        self,
+        message: StateMessage,
+        blobs: Sequence[ScanBlob],
+        *,
+        cached: bool = False,
+        numbers: Iterator[int] | None = None,
+    ) -> None:
+        """With `cached`, only what is due is visited: see `Agenda`. `numbers` as in `ResultRuns`."""
         self._store = LocalStore(message.root)
-        self._message, self._blobs = message, blobs
-        self._deltas = deltas_by_state(blobs)
+        self._message = message
         self.plan = load_plan(self._store, message.plan)
         self._index = index_of(self.plan)
         if message.live is not None:
@@ -110,35 +96,60 @@ class StateTask:
         runs = (open_task_run(self._store, ref, message.low, message.high) for ref in message.runs)
         self._runs = [with_families(run, self.plan.operators, message.plan) for run in runs]
         seen = stream_receipts((blob.receipt for blob in blobs), self.plan)
-        self._round = RoundProgress.of(
+        self.round = RoundProgress.of(
             self._index, message, after_scans(self.plan.streams, message.streams, seen)
         )
         self._state: dict[str, pa.Table] = {}
         self.results: dict[str, pa.Table] = {}
+        self._unordered: dict[str, None] = {}
         self.rejected: dict[str, list[Rejected]] = {}
         self.failures: dict[str, QueryFailure] = {}
         """Operators that failed, in scan tasks or here."""
-        for blob in blobs:
-            self.failures |= blob.receipt.failures
         self._seen: dict[str, OperatorObservation] = {}
         self._ledger = Ledger()
         """Time and rows of each state to advance and to merge."""
         self._replaced: tuple[str, ...] = ()
         self._level = 0
+        self.result_runs = ResultRuns(message, self.plan, itertools.count() if numbers is None else numbers)
+        self._agenda = agenda_for(self._index, message) if cached else None
+        self._scans: list[ScanReceipt] = []
+        self._take_in(blobs)
+
+    def _take_in(self, blobs: Sequence[ScanBlob]) -> None:
+        """Take in the blobs of a level's scan tasks, and find what is to be visited."""
+        self._deltas = deltas_by_state(blobs)
         for blob in blobs:
+            self._scans.append(blob.receipt)
+            self.failures |= blob.receipt.failures
             for operator, rejected in blob.rejected.items():
                 if rejected:
                     self.rejected.setdefault(operator, []).extend(rejected)
-        self._agenda = agenda_for(self._index, message) if cached else None
-        self._visited = visits(self._round, self._agenda, self._deltas)
+        self._visited = visits(self.round, self._agenda, self._deltas)
         """The states to visit, with the operators that take part."""
+
+    def rise(self, blobs: Sequence[ScanBlob]) -> None:
+        """Continue with the next level, whose scan of this epoch's results has sent these blobs.
+
+        What a state got at a lower level is a run for it from here on.
+        """
+        seen = stream_receipts((blob.receipt for blob in blobs), self.plan)
+        self.round = self.round.next_level(seen)
+        self._take_in(blobs)
+        fresh = {
+            name: table for name, table in self._state.items() if name.partition("/")[0] in self._visited
+        }
+        if fresh:
+            ref = RunRef("", self._message.low, self._message.high, 0, 0, self._message.epoch)
+            self._runs.append(TaskRun(self._store, ref, fresh, False))
+            for name in fresh:
+                del self._state[name]
 
     def emission_limits(self) -> dict[str, Instant]:
         """Operators with too many windows for one epoch, and where they stop in it."""
         limits: dict[str, Instant] = {}
         for name, operators in self._visited.items():
             try:
-                limits |= emission_limits({name: operators}, self._round.advance, self._runs, self._deltas)
+                limits |= emission_limits({name: operators}, self.round.advance, self._runs, self._deltas)
             except Exception as failure:  # noqa: BLE001 - of any kind: it is theirs
                 self._fail(operators, failure)
         return limits
@@ -179,33 +190,14 @@ class StateTask:
     def _advance_family(self, name: str, queries: Sequence[Operator]) -> None:
         """Run the queries of one family, those with the same advance together."""
         made: dict[str, list[pa.Table]] = {}
-        for cohort, advance in cohorts(queries, {query.id: self._round.advance(query) for query in queries}):
-            rows = np.zeros(len(cohort.queries), np.int64)
-            runs: list[Sections] = []
-            for run in self._runs:
-                sections = run.of(name)
-                query_row_counts = {
-                    section: run.query_row_counts(f"{name}/{section}") for section in sections
-                }
-                runs.append(
-                    {
-                        s: rows_of_cohort
-                        for s, t in sections.items()
-                        if (rows_of_cohort := cohort.only(t, query_row_counts[s])).num_rows
-                    }
-                )
-                rows += sum(
-                    (counts.among(cohort.numbers) for counts in query_row_counts.values()),
-                    np.zeros_like(rows),
-                )
-            deltas = [
-                {
-                    s: rows_of_cohort
-                    for s, t in delta.items()
-                    if (rows_of_cohort := cohort.only(t, QueryRowCounts.of(t))).num_rows
-                }
-                for delta in self._deltas.get(name, ())
-            ]
+        for cohort, advance in cohorts(queries, {query.id: self.round.advance(query) for query in queries}):
+            stored = [run.of_cohort(name, cohort) for run in self._runs if name in run.states]
+            runs = [sections for sections, _ in stored]
+            rows = sum((of_run for _, of_run in stored), np.zeros_like(cohort.numbers))
+            deltas = []
+            for delta in self._deltas.get(name, ()):
+                counts = {section: QueryRowCounts.of(table) for section, table in delta.items()}
+                deltas.append(rows_of_cohort(delta, counts, cohort)[0])
             family_step = cohort.advance(runs, deltas, advance)
             self._schedule(cohort.queries, [*runs, family_step.state], advance)
             for section, table in family_step.state.items():
@@ -222,7 +214,7 @@ class StateTask:
 
     def _schedule(self, operators: Sequence[Operator], runs: Sequence[Sections], advance: Advance) -> None:
         if self._agenda is not None:
-            self._agenda.plan_visit(self._round, operators, runs, advance)
+            self._agenda.plan_visit(self.round, operators, runs, advance)
 
     def _store_selections(self, name: str, queries: Sequence[Operator]) -> None:
         """Store the rows of this epoch that pass selections; nothing is emitted."""
@@ -231,7 +223,7 @@ class StateTask:
             self._state[f"{name}/{BITS}"] = bits
         for operator, count in rows.items():
             self._collect(operator, Step(), count)
-        self._schedule(queries, (), self._round.advance(queries[0]))
+        self._schedule(queries, (), self.round.advance(queries[0]))
 
     def advance(self, operator: Operator) -> None:
         """Run one operator and collect its step."""
@@ -246,14 +238,14 @@ class StateTask:
             table.num_rows for delta in deltas for table in delta.values()
         )
         self._ledger[operator.id].rows_out += self._collect(operator.id, step, rows)
-        self._schedule((operator,), [*runs, step.state], self._round.advance(operator))
+        self._schedule((operator,), [*runs, step.state], self.round.advance(operator))
 
     def _step(self, operator: Operator, runs: Sequence[Sections], deltas: Sequence[Sections]) -> Step:
         """An operator's step; where its stream promises for single groups, these advance up to their promise."""
         groups = self._groups(operator)
         if groups is None:
-            return operator.advance(runs, deltas, self._round.advance(operator))
-        return operator.advance_groups(runs, deltas, self._round.advance(operator), groups)
+            return operator.advance(runs, deltas, self.round.advance(operator))
+        return operator.advance_groups(runs, deltas, self.round.advance(operator), groups)
 
     def _groups(self, operator: Operator) -> GroupAdvance | None:
         """The advance of groups whose punctuation is beyond their stream's."""
@@ -262,7 +254,7 @@ class StateTask:
             or operator.id in self._message.resting
             or self._message.final
         )
-        promised = {} if is_fixed else self._round.now.progress(operator.stream).groups
+        promised = {} if is_fixed else self.round.now.progress(operator.stream).groups
         before = self._message.group_punctuations.get(operator.id, {})
         return group_advance(operator, self.plan.streams[operator.stream].progress, before, promised)
 
@@ -270,13 +262,16 @@ class StateTask:
         """Collect an operator's results and measurements; returns the number of result rows."""
         results = 0 if step.results is None else step.results.num_rows
         if results:
-            self.results[operator] = step.results
+            tables = [self.results[operator], step.results] if operator in self.results else [step.results]
+            self.results[operator] = pa.concat_tables(tables)
+            self._unordered[operator] = None
         if step.rejected:
             self.rejected.setdefault(operator, []).extend(step.rejected)
         counted = (state_rows, results, sum(rows.rows for rows in step.rejected), step.open_windows)
         emitted, probed = step.emitted_counts, step.probe_counts
         counts = (0, 0, emitted.pairs, emitted.rows, probed.probes, probed.candidates)
-        self._seen[operator] = OperatorObservation(0, 0, 0, *counted, *counts)  # nothing was scanned here
+        seen = OperatorObservation(0, 0, 0, *counted, *counts)  # nothing was scanned here
+        self._seen[operator] = self._seen[operator].plus(seen) if operator in self._seen else seen
         return results
 
     def latest(self, operator: Operator) -> pa.Table | None:
@@ -285,13 +280,16 @@ class StateTask:
             return operator.latest([sections for run in self._runs if (sections := _own(operator, run))])
 
     def order_results(self) -> None:
-        """Sort results by instant, as they are written, but for pairs, which have no order."""
-        ordered = (query for query in self.results if not self.plan.operators[query].makes_pairs)
-        for query in ordered:
+        """Sort new results by instant, as they are written, but for pairs, which have no order."""
+        for query in self._unordered:
+            self.result_runs.run_of(query)
+            if self.plan.operators[query].makes_pairs:
+                continue
             try:
                 self.results[query] = by_instant(self.results[query])
             except Exception as failure:  # noqa: BLE001 - of any kind: it is the query's
                 self._fail((self.plan.operators[query],), failure)
+        self._unordered.clear()
 
     def compact(self) -> None:
         """Merge runs of one size class into this epoch's run, and every run with slots of other tasks.
@@ -313,28 +311,33 @@ class StateTask:
                 try:
                     self._merge(name, merging, operators)
                 except Exception as failure:  # noqa: BLE001 - of any kind: it is theirs
-                    self._fail([query for query in operators if self._round.takes_part(query.id)], failure)
+                    self._fail([query for query in operators if self.round.takes_part(query.id)], failure)
                     self._state = before  # the runs are merged in a later epoch
                     return
         self._level = level_after(
             [(run.ref.level, run.rows) for run in merging],
             sum(table.num_rows for table in self._state.values()),
         )
-        self._replaced = tuple(run.ref.name for run in merging)
+        self._replaced = tuple(run.ref.name for run in merging if run.ref.name)
 
     def _dead(self) -> set[str]:
-        """Runs with slots of other tasks, and those with many rows of dropped queries; a plan's runs are checked once."""
+        """Runs with many rows of dropped queries, which a plan's runs are checked for once, and those that have to be rewritten.
+
+        A run with slots of several tasks is rewritten by all of them in one epoch, or by none.
+        """
         checked = set() if self._agenda is None else self._agenda.checked
-        unchecked = [run for run in self._runs if run.ref.name not in checked or not run.covers_task]
-        dead = {
-            run.ref.name
-            for run in unchecked
-            if not run.covers_task or run.share_of_others(self._index.by_state) > _DEAD_SHARE
-        }
+        unchecked = [run for run in self._runs if run.ref.name not in checked and run.covers_task]
+        dead = {run.ref.name for run in unchecked if run.share_of_others(self._index.by_state) > _DEAD_SHARE}
         checked.intersection_update(run.ref.name for run in self._runs)
         checked.update(run.ref.name for run in unchecked)
         checked.difference_update(dead)
-        return dead
+        low, high, divides = self._message.low, self._message.high, self._message.rewrites
+        rewritten = (
+            run.ref.name
+            for run in self._runs
+            if not run.covers_task and (divides or (low <= run.ref.low and run.ref.high <= high))
+        )
+        return dead.union(rewritten)
 
     def _stored_in(self, runs: Sequence[TaskRun]) -> list[tuple[str, Sequence[Operator]]]:
         """The states with rows in runs or in this epoch's, in the plan's order, with their operators."""
@@ -414,16 +417,16 @@ class StateTask:
 
     def _after(self, operator: Operator) -> Advance:
         """The advance by which an operator's rows expire: up to the instant up to which it has emitted."""
-        if self._round.takes_part(operator.id):
-            advance = self._round.advance(operator)
+        if self.round.takes_part(operator.id):
+            advance = self.round.advance(operator)
             return Advance(
                 advance.punctuation,
                 advance.punctuation,
                 advance.max_event_time,
                 input_punctuations=advance.input_punctuations,
             )
-        emitted_to = self._round.emitted_to(operator)
-        return Advance(emitted_to, emitted_to, self._round.now.progress(operator.stream).max_event_time)
+        emitted_to = self.round.emitted_to(operator)
+        return Advance(emitted_to, emitted_to, self.round.now.progress(operator.stream).max_event_time)
 
     def write(self) -> StateReceipt:
         """Write state, results and rejects; the receipt names them."""
@@ -440,12 +443,12 @@ class StateTask:
             task=message.task,
             run=run,
             replaced=self._replaced,
-            results=self._write_results(),
+            results=self.result_runs.write(self._store, self.results, self._read_later()),
             rejects=rejects,
-            scans=tuple(blob.receipt for blob in self._blobs) if message.task == 0 else (),
+            scans=tuple(self._scans) if message.task == 0 else (),
             operators=self._seen,
             work=self._work(),
-            punctuation={name: progress.punctuation for name, progress in self._round.now.streams.items()},
+            punctuation={name: progress.punctuation for name, progress in self.round.now.streams.items()},
             due=self._next_due(),
         )
 
@@ -458,42 +461,27 @@ class StateTask:
     def _work(self) -> dict[str, WorkObservation]:
         """Time of each state that was visited or merged, and its bytes: in runs that stay, and in this epoch's."""
         fresh = bytes_by_state(self._state)
-        staying = [run for run in self._runs if run.ref.name not in self._replaced]
+        staying = [run for run in self._runs if run.ref.name and run.ref.name not in self._replaced]
         stored = {
-            name: fresh.get(name, 0) + sum(table.nbytes for run in staying for table in run.of(name).values())
-            for name in self._ledger
+            name: fresh.get(name, 0) + sum(run.bytes_of(name) for run in staying) for name in self._ledger
         }
         return self._ledger.seen("state", stored)
 
     def _write_state(self) -> RunRef:
         name = file_names.state_run(self._message.epoch, self._message.task)
-        size = self._store.write_once(name, parts(self._state), durable=False)
+        written = parts(self._state)
+        size = self._store.write_once(name, written, durable=False)
+        keep_state_run(self._store, name, written)
+        if self._agenda is not None:
+            self._agenda.checked.add(name)
         return RunRef(name, self._message.low, self._message.high, self._level, size, self._message.epoch)
 
-    def _write_results(self) -> tuple[ResultsFile, ...]:
-        """A file for each retention among the queries with results."""
-        classes: dict[str, dict[str, pa.Table]] = {}
-        for query, table in self.results.items():
-            retention = self.plan.retention_of(query)
-            retention_class = RETAIN_ALL if retention is None else str(retention)
-            classes.setdefault(retention_class, {})[query] = table
-        files = []
-        for retention_class, tables in sorted(classes.items()):
-            name = file_names.results_run(self._message.epoch, self._message.task)
-            self._store.write_once(name, parts(tables, compressed=True, piece=PIECE), durable=False)
-            if not self._index.results_of.keys().isdisjoint(tables):
-                remember(self._store, name, tables)
-            facts = {query: _facts(table) for query, table in tables.items()}
-            files.append(ResultsFile(name, retention_class, facts))
-        return tuple(files)
+    def _read_later(self) -> Collection[str]:
+        """Operators whose results a later round reads from their run."""
+        return self._index.results_of if self._message.upper is None else ()
 
 
 def _own(operator: Operator, run: TaskRun) -> Sections:
     """An operator's rows of a run; sections without any are left out."""
     rows = {name: operator.own_rows([table])[0] for name, table in run.of(state_name(operator)).items()}
     return {name: table for name, table in rows.items() if table.num_rows}
-
-
-def _facts(table: pa.Table) -> tuple[int, int, int]:
-    at = ints(table, AT)
-    return table.num_rows, int(at.min()), int(at.max())

@@ -11,6 +11,7 @@ import duckdb
 
 from headrace.errors import HeadraceError, NameTaken, StoreError, UnknownName, UnsupportedQuery, UserError
 from headrace.server.postgres.protocol import frames
+from headrace.server.problems import Refused
 
 _LOG = logging.getLogger("headrace.server")
 
@@ -92,6 +93,8 @@ def problem_of(error: Exception, text: str = "") -> Problem:
         return Problem("58030" if isinstance(error, StoreError) else "XX000", message, remedy.strip() or None)
     if isinstance(error, duckdb.Error):
         return _of_reader(error, text)
+    if isinstance(error, Refused):
+        return Problem("42501", str(error), error.remedy or None)
     _LOG.error("a statement failed", exc_info=error)
     return Problem("XX000", f"a fault of Headrace: {type(error).__name__}", "The server's log has it.")
 

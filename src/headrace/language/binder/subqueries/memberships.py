@@ -1,11 +1,12 @@
-"""Binding of a SELECT inside WHERE. Over a stored relation it is a column of truth: whether there is such a row.
+"""Binding of the SELECTs inside expressions. Over a stored relation it is a column of truth: whether there is such a row.
 
-Over a changing relation it is a semijoin (`semijoins`), which must be a factor of WHERE.
+Over a changing relation it is a join: a semijoin (`semijoins`, `existence`), which must be a factor of WHERE, or an outer
+join with one row (`scalar_selects`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -13,11 +14,31 @@ from headrace.algebra.expressions.expression import Call, Column, Expression, co
 from headrace.algebra.functions.resolve import UserFunction
 from headrace.algebra.query import Node, Query, RelationScan, SemijoinColumn
 from headrace.catalog.definitions import RelationDefinition
-from headrace.errors import did_you_mean
-from headrace.language.binder.expressions.expression_binder import ExpressionBinder
+from headrace.errors import Span, did_you_mean
+from headrace.language.binder.expressions.expression_binder import ExpressionBinder, Subquery
 from headrace.language.binder.expressions.scope import Names, Scope
-from headrace.language.binder.semijoins import Semijoin, operands_of, semijoin
-from headrace.language.syntax.ast import AllColumns, Chain, Exists, Expr, FunctionCall, InSelect, Name, Select
+from headrace.language.binder.subqueries.existence import (
+    Correlation,
+    SubqueryJoin,
+    conjuncts_of,
+    exists,
+    not_in,
+)
+from headrace.language.binder.subqueries.scalar_selects import quantified, scalar
+from headrace.language.binder.subqueries.semijoins import Semijoin, operands_of, semijoin
+from headrace.language.syntax.ast import (
+    AllColumns,
+    Chain,
+    Exists,
+    Expr,
+    FunctionCall,
+    InSelect,
+    Name,
+    Prefix,
+    Quantified,
+    ScalarSelect,
+    Select,
+)
 from headrace.language.syntax.refusals import fail, refuse
 from headrace.schema import BOOLEAN
 
@@ -34,35 +55,92 @@ class Membership:
 
 @dataclass(slots=True)
 class Memberships:
-    """Collects the subqueries of one WHERE; `scope` has the outer sources, `inner` binds a SELECT over a changing relation."""
+    """Collects the subqueries of one SELECT; `scope` has its sources.
+
+    `inner` binds a SELECT over a changing relation, `sources` the FROM of one.
+    """
 
     names: Names
     scope: Scope
     functions: Mapping[str, UserFunction]
     inner: Callable[[Select], Query]
+    sources: Callable[[Select], Scope]
     subqueries: list[Membership] = field(default_factory=list)
     semijoins: list[Semijoin] = field(default_factory=list)
+    joins: list[SubqueryJoin] = field(default_factory=list)
+    values: dict[Span, Expression] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)
+
+    @property
+    def reads_changes(self) -> bool:
+        """Whether a SELECT inside an expression is a join."""
+        return bool(self.semijoins or self.joins)
 
     def where(self, node: Expr, binder: ExpressionBinder) -> Expression | None:
         """The rest of a WHERE without its semijoins, which are collected; None when there is no rest."""
-        rest = []
-        for factor in _conjuncts(node):
-            if isinstance(factor, InSelect) and not factor.negated and self._changes(factor.select):
-                alias = self._alias()
-                self.semijoins.append(semijoin(factor, binder, self.scope, self.inner, alias))
-            else:
-                rest.append(factor)
-        if not self.semijoins:
-            return binder.condition(node, "WHERE")
+        rest = [factor for factor in conjuncts_of(node) if not self._joined(factor, binder)]
         if not rest:
             return None
         return binder.condition(rest[0] if len(rest) == 1 else Chain("and", tuple(rest), node.span), "WHERE")
 
-    def bind(self, node: InSelect | Exists, outer: ExpressionBinder) -> Expression:
+    def _joined(self, factor: Expr, binder: ExpressionBinder) -> bool:
+        """Whether a factor of WHERE is a semijoin or an antijoin, which is then among the joins."""
+        negated = isinstance(factor, Prefix) and factor.operator == "not"
+        test = factor.operand if isinstance(factor, Prefix) and negated else factor
+        if not isinstance(test, InSelect | Exists) or not self._changes(test.select):
+            return False
+        if isinstance(test, Exists):
+            correlation = self._correlation(test.select, binder)
+            self.joins.append(exists(test, "anti" if negated else "semi", correlation, self.inner))
+            return True
+        if len(test.operands) > 1 and negated != test.negated:
+            refuse(
+                "NOT IN over a changing relation compares one value",
+                test.operands[0].span.to(test.operands[-1].span),
+                "For several write NOT EXISTS (SELECT 1 FROM … WHERE r.a = s.a AND r.b = s.b).",
+            )
+        pairs = semijoin(test, binder, self.scope, self.inner, self._alias())
+        if negated == test.negated:
+            self.semijoins.append(pairs)
+            return True
+        if len(pairs.conditions) > 1:
+            fail("NOT IN compares one value", test.span, "Name a column before NOT IN, not a source.")
+        (operand,) = operands_of(test, self.scope)
+        self.joins += not_in(pairs, binder.bind(operand), self._alias())
+        return True
+
+    def _correlation(self, select: Select, outer: ExpressionBinder) -> Correlation:
+        inside = Scope() if select.source.sets is not None else self.sources(select)
+        return Correlation(inside, self.scope, outer, self.functions, self._alias())
+
+    def value(self, node: ScalarSelect | Quantified, outer: ExpressionBinder) -> Expression:
+        """The value of a SELECT, or the truth of a comparison with ALL or ANY of one; bound once.
+
+        Raises `UnsupportedQuery` for a SELECT over stored relations alone.
+        """
+        if node.span not in self.values:
+            if not self._changes(node.select):
+                refuse(
+                    "a SELECT as a value is of streams and relations that change",
+                    node.select.span,
+                    "JOIN the stored relation.",
+                )
+            correlation = self._correlation(node.select, outer)
+            if isinstance(node, Quantified):
+                join, value = quantified(node, outer, correlation, self.inner)
+            else:
+                join, value = scalar(node, correlation, self.inner)
+            self.joins.append(join)
+            self.values[node.span] = value
+        return self.values[node.span]
+
+    def bind(self, node: Subquery, outer: ExpressionBinder) -> Expression:
         """The column that holds the truth of a subquery.
 
         Raises `UserError` for unknown names, `UnsupportedQuery` for subqueries over anything but a relation.
         """
+        if isinstance(node, ScalarSelect | Quantified):
+            return self.value(node, outer)
         select = node.select
         if self._changes(select):
             self._refuse(node)
@@ -121,9 +199,10 @@ class Memberships:
 
     def _alias(self) -> str:
         """An unused name for the inner relation: FROM or another subquery may read it too."""
-        taken = {source.alias.lower() for source in self.scope.sources}
-        taken |= {item.right.alias for item in self.subqueries} | {item.alias for item in self.semijoins}
-        return next(f"in{index}" for index in range(len(taken) + 1) if f"in{index}" not in taken)
+        taken = {source.alias.lower() for source in self.scope.sources} | self.named
+        alias = next(f"in{index}" for index in range(len(taken) + 1) if f"in{index}" not in taken)
+        self.named.add(alias)
+        return alias
 
     def _changes(self, select: Select) -> bool:
         """True for a SELECT that reads more than stored relations; an unknown name counts as a stored relation."""
@@ -166,12 +245,6 @@ class Memberships:
         """Raises `UnsupportedQuery` for a subquery over a changing relation that is no semijoin."""
         message = "a SELECT over what changes is a condition of WHERE by itself, combined with others by AND"
         remedy = "Write WHERE … AND k IN (SELECT …); in place of OR register a query for each side."
-        if isinstance(node, Exists):
-            message = "EXISTS over what changes is not available"
-            remedy = "Write IN, which compares columns: k IN (SELECT k FROM s [RANGE 5 MINUTES])."
-        elif node.negated:
-            message = "NOT IN over what changes is not available: rows would have to be inserted again when their match is retracted"
-            remedy = "Write IN, or store the set in a relation: NOT IN (SELECT id FROM r)."
         refuse(message, node.select.span, remedy)
 
     def _no_aggregate(self, call: FunctionCall) -> Expression:
@@ -180,17 +253,6 @@ class Memberships:
             call.span,
             "Keep the aggregate in a relation of its own.",
         )
-
-
-def _conjuncts(node: Expr) -> Iterator[Expr]:
-    """The conditions that AND joins, in order."""
-    waiting = [node]
-    while waiting:
-        factor = waiting.pop()
-        if isinstance(factor, Chain) and factor.operator == "and":
-            waiting.extend(reversed(factor.operands))
-        else:
-            yield factor
 
 
 def _items(select: Select) -> list[Expr | None]:

@@ -59,7 +59,7 @@ def semijoin(
     Raises `UserError` where the values before IN and the columns of the SELECT differ in number, or cannot be compared;
     `UnsupportedQuery` for a SELECT that is no relation, or reads columns of the outer query.
     """
-    operands, query = operands_of(node, scope), _relation(node.select, scope, inner)
+    operands, query = operands_of(node, scope), relation_of(node.select, "IN", scope, inner)
     fields = query.schema.fields
     if len(operands) != len(fields):
         of_row = len(operands) != len(node.operands)
@@ -101,13 +101,16 @@ def _places(node: InSelect) -> list[Span] | None:
     return None if any(isinstance(item, AllColumns) for item in items) else [item.span for item in items]
 
 
-def _relation(select: Select, scope: Scope, inner: Callable[[Select], Query]) -> Query:
-    """The query of the SELECT of a condition, if it is a relation."""
+def relation_of(select: Select, what: str, scope: Scope, inner: Callable[[Select], Query]) -> Query:
+    """The query of the SELECT of a condition, `what`, if it is a relation; `scope` has the sources around it.
+
+    Raises `UnsupportedQuery` for a SELECT that is a stream.
+    """
     query = _bound(select, scope, inner)
     if query.emission != "relation":
-        what = "windows, each emitted when it ends" if query.emission == "windows" else "a stream of rows"
+        kind = "windows, each emitted when it ends" if query.emission == "windows" else "a stream of rows"
         refuse(
-            f"the SELECT of IN is {what}, and IN reads a relation at an instant",
+            f"the SELECT of {what} is {kind}, and {what} reads a relation at an instant",
             select.span,
             f"Write a window without SLIDE: {_INSTANT}."
             if select.emit is None
@@ -172,7 +175,7 @@ def with_semijoins(select: Select, sources: From) -> From:
         if source.sliding:
             where = "its SLIDE" if select.window is None else "it"
             refuse(
-                f"the window of '{source.alias}' slides, and IN over what changes reads a relation at an instant",
+                f"the window of '{source.alias}' slides, and a SELECT over what changes is read at an instant",
                 source.span if select.window is None else select.window.span,
                 f"Leave {where} out: {_INSTANT}.",
             )
@@ -182,15 +185,9 @@ def with_semijoins(select: Select, sources: From) -> From:
                 source.span,
                 "Select them by themselves, or use a stored relation.",
             )
-    if select.emit == "rstream":
-        refuse(
-            "RSTREAM is not available with IN over what changes",
-            sources.stream.span,
-            "Use ISTREAM, which emits a row at its first match.",
-        )
     if select.revisions is not None:
         refuse(
-            "WITH REVISIONS is not available with IN over what changes",
+            "WITH REVISIONS is not available with a SELECT over what changes",
             select.revisions.span,
             "Leave it out, or give the streams a SLACK that keeps their late rows.",
         )
@@ -200,7 +197,7 @@ def with_semijoins(select: Select, sources: From) -> From:
     upto = isinstance(begin, Ago) and end == Ago()
     if not upto or not isinstance(sources.stream.window, Unbounded | TimeRange):
         refuse(
-            "BEGIN … END with IN over what changes is an interval up to NOW, and allows no window but [RANGE d]",
+            "BEGIN … END with a SELECT over what changes is an interval up to NOW, and allows no window but [RANGE d]",
             select.bounds_span or sources.stream.span,
             "Write BEGIN NOW - INTERVAL d END NOW, or compare the stream's time column in WHERE.",
         )
@@ -213,7 +210,7 @@ def check_order(aggregates: Iterable[NamedAggregate], select: Select) -> None:
         names = frozenset[str]() if item.call.argument is None else columns_of(item.call.argument)
         if any(name.endswith((AT, POSITION)) for name in names):
             refuse(
-                f"{item.call.function.upper()} depends on the order of rows, and with IN over a changing relation they have none",
+                f"{item.call.function.upper()} depends on the order of rows, and with a SELECT over what changes they have none",
                 select.span,
                 "Use MIN, MAX or another aggregate that does not.",
             )

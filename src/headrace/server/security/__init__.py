@@ -1,0 +1,1 @@
+"""Who may do what over the network: roles, owners, paths, quotas, and the log of it."""

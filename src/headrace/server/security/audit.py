@@ -1,0 +1,94 @@
+"""Audit log: `audit.jsonl` in the home, a line for each request that changes something or is refused.
+
+A line has the time, owner, role, token, address, method, path, statement, status and message. Lines are appended and never changed;
+a full file is renamed `audit-NUMBER.jsonl`, and the newest `_RETAINED` of these are retained.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headrace.server.security.principal import Principal
+from headrace.time import Clock, render_instant
+
+NAME: Final = "audit.jsonl"
+_LARGEST: Final = 16 << 20
+_RETAINED: Final = 16
+_LONGEST: Final = 10_000
+"""Characters of a statement that a line has."""
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_REFUSED: Final = frozenset({401, 403, 429})
+
+
+class AuditLog:
+    """Appends whole lines, from any thread."""
+
+    def __init__(self, home: Path, largest: int = _LARGEST) -> None:
+        self._path, self._largest = home / NAME, largest
+        self._lock = threading.Lock()
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Append a line. Raises `OSError` when it cannot be written."""
+        text = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+        with self._lock:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(descriptor, text)
+                is_full = os.fstat(descriptor).st_size >= self._largest
+            finally:
+                os.close(descriptor)
+            if is_full:
+                self._rotate()
+
+    def _rotate(self) -> None:
+        older = sorted(self._path.parent.glob("audit-*.jsonl"))
+        number = int(older[-1].stem.partition("-")[2]) + 1 if older else 1
+        self._path.rename(self._path.with_name(f"audit-{number:06d}.jsonl"))
+        for path in older[: max(0, len(older) - _RETAINED + 1)]:
+            path.unlink()
+
+
+class Audited:
+    """An application whose changes and refusals are logged, before their response is sent."""
+
+    def __init__(self, app: ASGIApp, log: AuditLog, clock: Clock) -> None:
+        self._app, self._log, self._clock = app, log, clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def audited(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                is_push = scope["path"].endswith("/rows") and status < 300
+                if status in _REFUSED or (scope["method"] not in _READING and not is_push):
+                    self._log.write(self._line(scope, status))
+            await send(message)
+
+        await self._app(scope, receive, audited)
+
+    def _line(self, scope: Scope, status: int) -> dict[str, Any]:
+        state = scope.get("state", {})
+        principal: Principal | None = state.get("principal")
+        client = scope.get("client")
+        return {
+            "at": render_instant(self._clock()),
+            "owner": principal.owner if principal else None,
+            "role": principal.role if principal else None,
+            "token": principal.token if principal else None,
+            "address": client[0] if client else "local",
+            "method": scope["method"],
+            "path": scope["path"],
+            "statement": state.get("statement", "")[:_LONGEST] or None,
+            "status": status,
+            "message": state.get("message"),
+        }

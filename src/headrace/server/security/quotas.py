@@ -1,0 +1,66 @@
+"""Quotas of an owner: queries, pushed rows a second, and bytes of a body. Those who administer have none."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headrace.catalog.catalog import Catalog
+from headrace.server.bodies import LARGEST
+from headrace.server.problems import Refused
+from headrace.server.security.principal import Principal
+
+
+@dataclass(slots=True)
+class Quotas:
+    """Limits of each owner; None: none. Pushed rows fill a bucket that holds one second's rows (token bucket)."""
+
+    queries: int | None = None
+    rows_per_second: int | None = None
+    body_bytes: int = LARGEST
+    seconds: Callable[[], float] = time.monotonic
+    _buckets: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
+    """By owner: rows that may be pushed at once, and when that was so."""
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def require_query(self, catalog: Catalog, principal: Principal, further: int = 0) -> None:
+        """Raises `Refused` when the owner has as many queries as it may have, `further` ones included."""
+        if self.queries is None or not principal.is_limited:
+            return
+        count = sum(principal.sees(query.definition) for query in catalog.queries.values()) + further
+        if count >= self.queries:
+            raise Refused(
+                403,
+                f"'{principal.owner}' has {count:,} queries, and may have {self.queries:,}",
+                "Drop one, or ask the administrator for more (headrace serve --max-queries).",
+            )
+
+    def largest_body(self, principal: Principal) -> int:
+        """Bytes of the largest body of a request."""
+        return self.body_bytes if principal.is_limited else LARGEST
+
+    def take_rows(self, principal: Principal, rows: int) -> None:
+        """Count rows that are about to be pushed.
+
+        Raises `Refused` with the seconds to wait when they are too many now. More rows than those of a second wait until none are
+        owed, and are paid for afterwards.
+        """
+        limit = self.rows_per_second
+        if limit is None or not principal.is_limited:
+            return
+        owner, now = principal.owner or "", self.seconds()
+        with self._lock:
+            left, before = self._buckets.get(owner, (float(limit), now))
+            left = min(float(limit), left + (now - before) * limit)
+            if left < min(rows, limit):
+                wait = math.ceil((min(rows, limit) - left) / limit)
+                raise Refused(
+                    429,
+                    f"'{owner}' may push {limit:,} rows a second",
+                    f"Send these {rows:,} rows in {wait} s.",
+                    {"Retry-After": str(wait)},
+                )
+            self._buckets[owner] = (left - rows, now)

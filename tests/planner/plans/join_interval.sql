@@ -1,0 +1,7 @@
+-- Conditions on both times bound the state of bare streams.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+CREATE STREAM b (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT x.v, y.v AS w FROM a x, b y
+WHERE x.k = y.k AND x.at BETWEEN y.at - INTERVAL '2' SECOND AND y.at + INTERVAL '1' SECOND;

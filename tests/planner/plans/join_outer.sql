@@ -1,0 +1,6 @@
+-- A row without a pair is in the relation, with NULLs.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+CREATE STREAM b (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT x.k, x.v, y.v AS w FROM a x [RANGE 2 SECONDS] FULL JOIN b y [ROWS 3] ON x.k = y.k AND x.v <= y.v;
