@@ -351,6 +351,53 @@ def test_a_pattern_does_not_lead_out_of_a_root(tmp_path: Path) -> None:
         roots.require(str(tmp_path / "data" / "*" / ".." / ".." / "other"))
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "data/{.,x}{.,x}/other",
+        "data/{a,.{.,x}}/other",
+        "{data,other}/a.csv",
+        "{data/a" + ",other/b}",
+        "data/{h,{.,x}{.,x}/home/tokens/}*",
+    ],
+)
+def test_alternatives_of_a_pattern_do_not_lead_out_of_a_root(tmp_path: Path, path: str) -> None:
+    roots = Roots((tmp_path / "data",), tmp_path / "home")
+    roots.require(str(tmp_path / "data" / "{a,b{1,2}}" / "c.csv"))
+    with pytest.raises(Refused, match="path"):
+        roots.require(f"{tmp_path}/{path}")
+
+
+def test_an_absolute_alternative_does_not_lead_out_of_a_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    roots = Roots((tmp_path,), tmp_path / "home")
+    roots.require("{a,b}.csv")
+    with pytest.raises(Refused, match="/etc/passwd"):
+        roots.require("{/etc/passwd,/etc/passwd}")
+
+
+def test_a_pattern_of_very_many_alternatives_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="more than 100 alternatives"):
+        Roots((tmp_path,), tmp_path / "home").require(f"{tmp_path}/{'{a,b}' * 60}")
+
+
+def test_an_owner_pushes_no_repetition_of_what_another_has_pushed(both: tuple[Served, str, str]) -> None:
+    hub, ana, ben = both
+    push, row = (
+        ("-X", "POST", "-H", "Idempotency-Key: 1", "-d"),
+        '{{"k":"a","v":{},"at":"2024-01-01T00:00:01Z"}}',
+    )
+    for token, value in ((ana, 1), (ben, 2), (ana, 1)):
+        status, text = hub.curl("/v1/streams/s/rows", *push, row.format(value), token=token)
+        assert (status, text) == (200, '{"accepted":1,"rejected":0}')
+    path = "/v1/streams/s/rows"
+    numbered = ("-H", "Producer: action-0a17", "-H", "Sequence: 99", "-d", row.format(1))
+    assert hub.curl(path, *numbered, token=hub.token)[0] == 403
+    assert hub.curl(path, *numbered, token=ana)[0] == 200
+
+
 def test_the_home_is_no_root_even_where_it_is_below_one(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     roots = Roots((tmp_path,), tmp_path / "home")
