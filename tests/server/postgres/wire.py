@@ -24,7 +24,8 @@ CATEGORY = "CREATE STREAM tail (v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY 
 @contextmanager
 def with_rows(home: Path, *, auth: bool = False) -> Iterator[Served]:
     """A home with a stream of two rows, one closed window, and a total."""
-    with served(home, "--postgres-port", "0", auth=auth) as hub:
+    options = ("--postgres-port", "0", "--allow-root", str(home.parent.parent))
+    with served(home, *options, auth=auth) as hub:
         if not auth:
             status, outcomes = hub.post("/v1/statements", STREAM + TUMBLE + TOTAL + CATEGORY)
             assert status == 200, outcomes

@@ -26,7 +26,7 @@ from headrace.operators.joins.pair_counts import Occurrences, PairCounts
 from headrace.operators.output.changelog import Span
 from headrace.operators.rows.row_state import TIME
 from headrace.schema import Schema, to_arrow
-from headrace.time import FOREVER
+from headrace.time import FOREVER, Instant
 
 COUNTED: Final = ("left counts", "right counts")
 """The state sections with the numbers of rows and pairs of each side."""
@@ -95,6 +95,10 @@ class OuterJoin(RelationJoin):
         changelog += self.began(runs, deltas, state)
         return Step(state, pa.concat_tables(changelog) if changelog else None, failed)
 
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """Just after the first change of rows or pairs that is not settled: rows without a pair are then known."""
+        return min((at + 1 for at in waiting(runs, advance.punctuation)), default=FOREVER)
+
     def _counts(self, side: int) -> PairCounts:
         return PairCounts(self.spec.sides[side].stored.names, self.kind == "semi")
 
@@ -110,6 +114,15 @@ class OuterJoin(RelationJoin):
         if section not in COUNTED:
             return RelationJoin.compact(self, section, tables, advance)
         return self._counts(COUNTED.index(section)).added(tables, advance.emitted_to)
+
+
+def waiting(runs: Sequence[Sections], punctuation: Instant) -> Iterator[Instant]:
+    """The first change at or after the punctuation of each table of counts."""
+    for table in (run[section] for run in runs for section in COUNTED if section in run):
+        at = ints(table, TIME)
+        later = at[at >= punctuation]
+        if len(later):
+            yield int(later.min())
 
 
 def new_counts(counts: PairCounts, rows: pa.Table | None, pairs: pa.Table | None) -> list[pa.Table]:

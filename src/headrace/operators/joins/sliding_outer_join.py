@@ -31,7 +31,7 @@ from headrace.operators.joins.join_side import (
     passing,
     slots_and_hashes,
 )
-from headrace.operators.joins.outer_join import COUNTED, IN_WORDS, KEPT, new_counts, padded
+from headrace.operators.joins.outer_join import COUNTED, IN_WORDS, KEPT, new_counts, padded, waiting
 from headrace.operators.joins.pair_counts import Occurrences, PairCounts
 from headrace.operators.joins.stems import taken
 from headrace.operators.joins.window_join import Grid
@@ -160,6 +160,13 @@ class SlidingOuterJoin(JoinOperator):
         span = self._closing(advance.emitted_to, punctuation)
         shown = counts.occurrences(tables, span) if tables else None
         return [] if shown is None else self._in_windows(side, shown, span)
+
+    def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
+        """The next end of a window, while rows may be in one; with no punctuation yet the first end of all."""
+        first = min(waiting(runs, advance.punctuation), default=FOREVER)
+        if first == FOREVER or advance.punctuation == BEGINNING:
+            return first
+        return int(self._next_end(np.array([advance.punctuation]))[0])
 
     def _closing(self, emitted_to: Instant, punctuation: Instant) -> Span:
         """The ends that close: after `emitted_to`, up to punctuation."""
