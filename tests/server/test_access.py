@@ -15,8 +15,13 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect as connect_socket
 
 from headrace import connect as headrace_connect
+from headrace.errors import UnknownName
+from headrace.runtime.home.lru_cache import Recent
+from headrace.server.following import Feed
+from headrace.server.opening import open_hub
 from headrace.server.problems import Refused
 from headrace.server.security.audit import AuditLog
+from headrace.server.security.permissions import Limits
 from headrace.server.security.principal import Principal
 from headrace.server.security.quotas import Quotas
 from headrace.server.security.roots import Roots
@@ -228,6 +233,17 @@ def test_a_socket_of_another_owner_is_refused(both: tuple[Served, str, str]) -> 
             pass
     with connect_socket(url, additional_headers={"Authorization": f"Bearer {ana}"}):
         pass
+
+
+def test_a_follower_gets_nothing_of_a_query_that_is_another_owners_now(tmp_path: Path) -> None:
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(f"{STREAM} CREATE QUERY q OPTIONS (owner 'ana') AS SELECT k FROM s")
+        ana = Limits(Roots((), hub.path)).of(Principal("ana", "read"))
+        feed = Feed(hub, "q", "json", Recent(1), ana)
+        feed.read(0)
+        hub.execute("DROP QUERY q; CREATE QUERY q OPTIONS (owner 'ben') AS SELECT k, v FROM s")
+        with pytest.raises(UnknownName, match="there is no query 'q'"):
+            feed.read(0)
 
 
 def test_quotas_say_the_limit(tmp_path: Path) -> None:

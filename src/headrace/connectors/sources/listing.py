@@ -244,7 +244,7 @@ def _is_glob(path: str) -> bool:
 
 
 def written_out(path: str) -> Iterator[str]:
-    """The paths that `{a,b}` of a Hadoop glob stands for."""
+    """The paths that a Hadoop glob with `{a,b}` means."""
     matched = re.search(r"\{([^{}]*)\}", path)
     if matched is None:
         yield path

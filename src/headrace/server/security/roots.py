@@ -33,7 +33,7 @@ class Roots:
             self._require(path, text)
 
     def _require(self, path: str, text: str) -> None:
-        """Refuse one of the paths that `{a,b}` in a path stands for."""
+        """Refuse one of the paths that a path with `{a,b}` means."""
         parts = (Path.cwd() / Path(text).expanduser()).parts
         if ".." in parts:
             raise Refused(403, f"the path '{path}' has a '..'", "Over the network, write it without.")
