@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.time import SECOND
-from tests.laws.two_streams import check, opened, script, table
+from tests.laws.two_streams import Row, check, expected, opened, script, table
+from tests.runtime.rig import answer
 
 ROWS_OF_EACH = "a x [ROWS 2], b y [ROWS 3]"
 COUNTS = "(SELECT k, COUNT(*) AS n, MAX(v) AS m FROM a [RANGE 2 SECONDS] GROUP BY k) AS c"
+WINDOWS = "(SELECT k, COUNT(*) AS n FROM a [RANGE TUMBLING 2 SECONDS] GROUP BY k)"
 JOINS = {
     "pairs": f"SELECT x.k, x.v, y.v AS w FROM {ROWS_OF_EACH} WHERE x.k = y.k",
     "new pairs": f"SELECT ISTREAM(x.k, x.v, y.v AS w) FROM {ROWS_OF_EACH} WHERE x.k = y.k AND x.v > 0",
@@ -56,8 +58,11 @@ DERIVED = {
     # Rows of one instant have no order in a query's results: two of a partition by all columns are the same row.
     "of a stream": "SELECT t.w, b.v FROM (SELECT k, v * 2 AS w FROM a WHERE v > 0) AS t [PARTITION BY k, w ROWS 2], b [ROWS 1]"
     " WHERE t.k = b.k",
-    "of windows": "SELECT t.n, b.v FROM (SELECT k, COUNT(*) AS n FROM a [RANGE TUMBLING 2 SECONDS] GROUP BY k) AS t"
-    " [RANGE 4 SECONDS], b [RANGE 4 SECONDS] WHERE t.k = b.k",
+    "of windows": f"SELECT t.n, b.v FROM {WINDOWS} AS t [RANGE 4 SECONDS], b [RANGE 4 SECONDS] WHERE t.k = b.k",
+    "of windows of windows": f"SELECT t.n, b.v FROM (SELECT k, SUM(n) AS n FROM {WINDOWS} AS w [RANGE TUMBLING 4 SECONDS]"
+    " GROUP BY k) AS t [RANGE 4 SECONDS], b [RANGE 4 SECONDS] WHERE t.k = b.k",
+    "of a join of windows": f"SELECT n, COUNT(*) AS c FROM (SELECT t.n, b.v FROM {WINDOWS} AS t [RANGE 4 SECONDS],"
+    " b [RANGE 4 SECONDS] WHERE t.k = b.k) AS p GROUP BY n",
 }
 
 OFTEN = "(SELECT k FROM b [RANGE 3 SECONDS] GROUP BY k HAVING COUNT(*) > 1)"
@@ -83,8 +88,17 @@ SEMIJOINS = {
     "of a derived one": "SELECT v FROM a [ROWS 2] WHERE v IN (SELECT n FROM (SELECT k, COUNT(*) AS n FROM b [ROWS 4] GROUP BY k) AS c)",
     "derived": "SELECT k, COUNT(*) AS n FROM (SELECT k, v FROM a [ROWS 4] WHERE k IN (SELECT k FROM b [ROWS 2])) AS t GROUP BY k",
     "up to now": "SELECT k, v FROM a WHERE k IN (SELECT k FROM b [ROWS 2]) BEGIN NOW - INTERVAL 2 SECONDS END NOW",
+    "of windows": f"SELECT v FROM b [RANGE 4 SECONDS] WHERE k IN (SELECT k FROM {WINDOWS} AS t [RANGE 4 SECONDS])",
     "a constant": "SELECT k, v FROM a [ROWS 2] WHERE 1 IN (SELECT v FROM b [NOW])",
 }  # fmt: skip
+
+OVER_WINDOWS = (
+    DERIVED["of windows"],
+    DERIVED["of windows of windows"],
+    DERIVED["of a join of windows"],
+    SEMIJOINS["of windows"],
+)
+"""Relations of which the NOW is that of results of windows."""
 
 
 @settings(max_examples=30)
@@ -121,3 +135,32 @@ def test_windows_of_rows_over_results_of_one_instant_hold_any_of_them(tasks: int
         hub.push("a", table([row("c", 1), row("d", 2)]))
         hub.catch_up()
         assert [each["k"] for each in query.invoke().to_pylist()] == ["c", "d"]  # an order there is
+
+
+@pytest.mark.parametrize("at_the_end", ["live", "paused", "not there"])
+@pytest.mark.parametrize("text", OVER_WINDOWS)
+def test_relations_over_the_last_windows_hold_them_when_one_stream_ends_far_behind_the_other(
+    text: str, at_the_end: str
+) -> None:
+    """Results of the last window are later than all rows of `b`, whose slack has held the join back until the end."""
+    rows: list[Row] = [{"k": "c", "v": 1, "d": None, "at": 8 * SECOND}]
+    slacks = 0, 3 * SECOND
+    with tempfile.TemporaryDirectory() as folder, opened(folder, 3) as hub:
+        hub.execute(script(folder, slacks))
+        if at_the_end != "not there":
+            hub.register(text, "q")
+        for name in "ab":
+            hub.push(name, table(rows))
+        hub.catch_up()
+        if at_the_end == "paused":
+            hub.execute("PAUSE QUERY q")
+        hub.finish(seal=True)
+        if at_the_end == "paused":
+            hub.execute("RESUME QUERY q")
+        if at_the_end == "not there":
+            hub.register(text, "q")
+        hub.catch_up()
+        _, query = hub.operator_and_query("q")
+        found = answer(hub, "q", {})
+        assert found
+        assert found == expected(query, [(rows, rows)], slacks)

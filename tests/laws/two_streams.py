@@ -125,7 +125,13 @@ def check(queries: Mapping[str, str], data: st.DataObject, at_least: int = 1) ->
                     hub.execute(f"RESUME QUERY {name.replace(' ', '_')}")
             hub.catch_up()
             if data.draw(st.booleans(), "ended for good"):
+                paused = data.draw(st.lists(st.sampled_from(chosen), unique=True), "paused at the end")
+                for name in paused:
+                    hub.execute(f"PAUSE QUERY {name.replace(' ', '_')}")
                 hub.finish(seal=True)
+                for name in paused:
+                    hub.execute(f"RESUME QUERY {name.replace(' ', '_')}")
+                hub.catch_up()
             for name in chosen:
                 _, query = hub.operator_and_query(name.replace(" ", "_"))
                 found = answer(hub, name.replace(" ", "_"), {})

@@ -18,20 +18,23 @@ from headrace.catalog.definitions import (
     StreamDefinition,
     WindowDefinition,
 )
-from headrace.catalog.journal import from_json, settings_from_json
+from headrace.catalog.journal import from_json, settings_from_json, to_json
 from headrace.catalog.registry import Edit, Registry
 from headrace.errors import CorruptStore, UnknownName, did_you_mean
 
 _Value = TypeVar("_Value")
+LAYOUT: Final = 1
+"""The layout in which this version's operators store state. 0: joins had two sides each, with a key for each equality."""
 _OF_QUERIES: Final = frozenset({"put_query", "pause", "resume", "rename", "retain", "set"})
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogQuery:
-    """A registered query and the generation that names its state."""
+    """A registered query, the generation that names its state, and the layout of the version that registered it."""
 
     definition: QueryDefinition
     generation: int
+    layout: int = LAYOUT
 
     @property
     def operator_id(self) -> str:
@@ -192,6 +195,11 @@ def _without_key(values: Mapping[str, _Value], name: str) -> dict[str, _Value]:
     return {key: value for key, value in values.items() if key != name.lower()}
 
 
+def registration(definition: QueryDefinition) -> dict[str, Any]:
+    """The log entry that registers a query, or a new generation of it."""
+    return {"do": "put_query", "query": to_json(definition), "layout": LAYOUT}
+
+
 def is_of_query(entry: Mapping[str, Any]) -> bool:
     """Whether a log entry changes one query and nothing else."""
     return entry["do"] in _OF_QUERIES or (entry["do"] == "drop" and entry["kind"] == "query")
@@ -205,7 +213,7 @@ def _change(queries: Edit[CatalogQuery], ordinal: int, entry: Mapping[str, Any])
     kind = entry["do"]
     if kind == "put_query":
         query = from_json(QueryDefinition, entry["query"])
-        queries.put(query.name.lower(), CatalogQuery(query, ordinal))
+        queries.put(query.name.lower(), CatalogQuery(query, ordinal, entry.get("layout", 0)))
         return True
     name = entry["name"].lower()
     if name not in queries:

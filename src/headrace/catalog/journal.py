@@ -30,7 +30,16 @@ _Definition = TypeVar(
 )
 _LATER: Final = {
     StreamDefinition: {"keep", "latency", "time_expression"},
-    QueryDefinition: {"owner", "tags", "materialize", "zone", "sharing", "max_windows_per_row", "actions"},
+    QueryDefinition: {
+        "owner",
+        "tags",
+        "materialize",
+        "zone",
+        "sharing",
+        "max_windows_per_row",
+        "join",
+        "actions",
+    },
     FunctionDefinition: {"fingerprint"},
 }
 """Fields that are written unless they have their default."""

@@ -235,3 +235,26 @@ def test_windows_that_closed_leave_the_state() -> None:
     assert driven(sliding("full"), epochs, passed, compact_after=range(50)).state_rows == half
     gone = driven(sliding("full"), [*epochs, []], [*passed, FOREVER], compact_after=range(51))
     assert gone.state_rows == 0
+
+
+@pytest.mark.parametrize("operator", [join("full"), join("anti"), join("semi"), sliding("full", 12)])
+@pytest.mark.parametrize("merged", [0, 1, 99])
+def test_a_visit_when_a_row_without_a_pair_is_due_misses_none(
+    operator: OuterJoin | SlidingOuterJoin, merged: int
+) -> None:
+    """A row with a NULL key may be the only one of its task: then nothing but punctuation comes to it."""
+    arrived = {
+        2: [rows("x", (None, 3, 8))],
+        4: [rows("y", ("a", 7, 9), ("b", 8, 30))],
+        5: [rows("x", ("a", 1, 15))],
+    }
+    passed = range(1, 80)
+    epochs = [arrived.get(at, []) for at in passed]
+    how: dict[str, Any] = {"compact_after": dict.fromkeys(range(len(passed)), merged) if merged else ()}
+    always = driven(operator, epochs, passed, **how)
+    due = driven(operator, epochs, passed, when_due=True, **how)
+    names = operator.spec.shown.names
+    expected = sorted(plain(always.results, *names), key=repr)
+    assert sorted(plain(due.results, *names), key=repr) == expected != []
+    assert len(due.visits) < 20
+    assert due.due == FOREVER

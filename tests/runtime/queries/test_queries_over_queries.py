@@ -137,6 +137,26 @@ def test_streams_that_end_for_good_tell_what_they_would_tell_if_they_ended_here(
             ), name
 
 
+@pytest.mark.parametrize("at_rest", [("sums",), ("tops",), ("sums", "tops"), ()])
+def test_queries_over_one_that_is_paused_when_the_stream_ends_end_when_it_is_resumed(
+    hub: Hub, at_rest: tuple[str, ...]
+) -> None:
+    hub.register(TOPS, "tops")
+    hub.register("SELECT * FROM tops", "again")
+    hub.run_once()
+    for name in at_rest:
+        hub.execute(f"PAUSE QUERY {name}")
+    hub.finish(seal=True)
+    complete = hub.query("again").history().num_rows
+    assert (complete == len(EXPECTED)) == (not at_rest)
+    for name in at_rest:
+        hub.execute(f"RESUME QUERY {name}")
+        hub.catch_up()
+    for name in ("tops", "again"):
+        rows = hub.query(name).history().to_pylist()
+        assert [(row["top"], row["sums"]) for row in rows] == EXPECTED
+
+
 AT_ROWS = (
     "[ROWS 2 SLIDE 2]",
     "[ROWS 2 SLIDE 2 WATTR row_num]",

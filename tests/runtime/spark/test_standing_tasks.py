@@ -17,8 +17,10 @@ from pyspark.sql import SparkSession
 
 from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.errors import EpochFailed, UserError
+from headrace.runtime.epoch import task_orders
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.ingest.admission import packed
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.spark.given_session import GivenSession
 from headrace.runtime.spark.spark_executor import SparkExecutor
@@ -154,6 +156,7 @@ def test_several_scans_of_an_epoch_are_divided_and_exchanged_both_ways(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tasks: int
 ) -> None:
     monkeypatch.setattr(EpochWork, "tasks", lambda work, cores: max(1, len(work.splits)))
+    monkeypatch.setattr(task_orders, "balanced", lambda splits, cores, tasks: packed(splits, tasks))
     rig = Rig(tmp_path)
     rig.drop(*cut(ROWS, 12, 20, 41, 50))
     with Hub(rig.home, executor(spark), tasks=tasks) as hub:

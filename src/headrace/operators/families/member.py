@@ -94,6 +94,15 @@ class RowFamilyMember(FamilyMember):
         return self.rows.slot
 
     @property
+    def former_state(self) -> str | None:
+        """The family whose queries computed the ends of their rows by one expression."""
+        if self.family is None or not self.rows.ends_differ:
+            return None
+        of_one_end = replace(self.rows, ends_differ=False)
+        former: Operator = replace(cast("Any", self), rows=of_one_end).in_family()
+        return former.family_key
+
+    @property
     def family_rows(self) -> RowLayout | None:
         """What it stores of each row."""
         return None if self.family is None else self.rows

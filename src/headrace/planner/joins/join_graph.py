@@ -67,6 +67,14 @@ def groups_of(
     return groups
 
 
+def keys_by_equality(
+    columns: Sequence[frozenset[str]], factors: Sequence[Expression]
+) -> tuple[tuple[Expression, ...], ...]:
+    """The keys of two sources with these columns, one for each equality of them."""
+    keys = [dict(ends) for factor in factors if (ends := _ends(columns, factor)) is not None]
+    return tuple(tuple(key[source] for key in keys) for source in range(len(columns)))
+
+
 def _by_shared_key(
     units: Sequence[frozenset[str]], factors: Sequence[Expression], *, must: bool
 ) -> list[int]:

@@ -51,7 +51,14 @@ from headrace.operators.joins.changelog_join import RelationJoin
 from headrace.operators.joins.join_side import JoinOperator, JoinSpec, Side
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
 from headrace.operators.rows.row_pipeline import RowFilter
-from headrace.planner.joins.join_graph import Group, equalities, factors_of, groups_of, windows_of
+from headrace.planner.joins.join_graph import (
+    Group,
+    equalities,
+    factors_of,
+    groups_of,
+    keys_by_equality,
+    windows_of,
+)
 from headrace.planner.joins.join_stage import (
     Joined,
     JoinStage,
@@ -122,6 +129,14 @@ def signature_of(query: Query) -> str:
     _, _, parts, _ = _divided("", query)
     graph = graph_of(parts.windows, parts.factors)
     return "" if graph is None else graph.signature
+
+
+def joins_two_by_each_equality(query: Query) -> bool:
+    """Whether a query joins two streams, and each equality of them is a key: so did versions whose joins had two sides."""
+    _, _, parts, _ = _divided("", query)
+    columns = [frozenset(window.source.schema.names) for window in parts.windows]
+    groups = groups_of(columns, parts.factors, binary=True)
+    return len(columns) == 2 and groups[0].keys == keys_by_equality(columns, parts.factors)
 
 
 def _divided(name: str, query: Query) -> tuple[Node, frozenset[str], _Parts, Node]:

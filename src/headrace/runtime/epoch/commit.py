@@ -314,6 +314,10 @@ def _streams(
         is_read = work.operators.followers and name in work.min_punctuations
         if definition.using == derived_streams.USING and is_read and not committed.follows:
             committed = index.following(committed, definition)
+            if (
+                committed.punctuation == FOREVER
+            ):  # tasks need its NOW, and messages name no stream that follows
+                committed = replace(committed, producer="")
         streams[name] = committed
     return streams
 

@@ -111,7 +111,7 @@ class Engine:
         self.backfill_planner.due.clear()
         self.replan()
         if self.published.plan and not is_readable(self.home.store, self.published.plan):
-            self.manifest = under_current_names(self.home.store, self.manifest, self.plan)
+            self.manifest = under_current_names(self.home, self.manifest, self.plan)
             self._in_files()
             epoch = self.rounds.begin(self.manifest, EpochWork("tick"))
             epoch.take(epoch.work, (), "", self.rounds.planned_after(epoch, epoch.work, ()))

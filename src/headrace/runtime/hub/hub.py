@@ -42,6 +42,7 @@ from headrace.runtime.results.result_log import visible
 from headrace.runtime.spark import frames
 from headrace.runtime.statements.change_batch import Permit, as_written
 from headrace.runtime.statements.execute import Statements
+from headrace.runtime.statements.former_queries import plan_again
 from headrace.runtime.statements.outcome import Outcome
 from headrace.store.files.lock import HomeLock
 from headrace.store.maintenance.home_format import put_format
@@ -86,6 +87,7 @@ class Hub(Pipeline):
             self.actions = OpenActions(self, self._pushing.push, receivers)
             engine.retention.holds = self._held
             self._statements = Statements(self, self.frames.check, self.open_sinks.report, self.actions)
+            plan_again(self)
             self.actions.start()
             self._closing = opened.pop_all()
 

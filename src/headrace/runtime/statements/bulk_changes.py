@@ -10,7 +10,9 @@ from headrace.algebra.query import QueryScan, every_node
 from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.errors import UserError
 from headrace.language.statements.query_options import QuerySettings
+from headrace.runtime.backfill.former_states import is_former
 from headrace.runtime.plan.bound_queries import bound
+from headrace.runtime.statements.former_queries import registered_again
 from headrace.time import render_duration
 
 _FEW: Final = 3
@@ -26,12 +28,10 @@ def entries(
     if verb == "drop":
         _refuse_if_read(catalog, {query.definition.name.lower() for query in queries})
         return [{"do": "drop", "kind": "query", "name": query.definition.name} for query in queries]
-    pausing = verb == "pause"
-    return [
-        {"do": verb, "name": query.definition.name}
-        for query in queries
-        if query.definition.paused is not pausing
-    ]
+    changing = [query for query in queries if query.definition.paused is not (verb == "pause")]
+    former = [query for query in changing if verb == "resume" and is_former(catalog, query)]
+    change = [{"do": verb, "name": query.definition.name} for query in changing]
+    return [*change, *registered_again(catalog.apply_all(change), former)]
 
 
 def _refuse_if_read(catalog: Catalog, dropped: set[str]) -> None:
@@ -72,6 +72,7 @@ def done(verb: str, changes: Sequence[Mapping[str, Any]]) -> str:
     did = {"pause": "paused", "resume": "resumed, to catch up first", "drop": "dropped"}[verb]
     if not changes:
         return f"no query {did}"
-    few = ", ".join(change["name"] for change in changes[:_FEW])
-    more = f" and {len(changes) - _FEW:,} more" if len(changes) > _FEW else ""
-    return f"{len(changes):,} {'query' if len(changes) == 1 else 'queries'} {did}: {few}{more}"
+    names = [change["name"] for change in changes if change["do"] == verb]
+    few = ", ".join(names[:_FEW])
+    more = f" and {len(names) - _FEW:,} more" if len(names) > _FEW else ""
+    return f"{len(names):,} {'query' if len(names) == 1 else 'queries'} {did}: {few}{more}"

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.catalog.catalog import Catalog, CatalogQuery
+from headrace.catalog.catalog import Catalog, CatalogQuery, registration
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
 from headrace.catalog.journal import settings_to_json, to_json
 from headrace.connectors.records.options import settle
@@ -342,7 +342,7 @@ class Statements:
         operator = operator_of(catalog, CatalogQuery(chosen, catalog.position))
         self._action_rules.require(catalog, definition, query, operator, places)
         if definition != existing:
-            self._changes.log({"do": "put_query", "query": to_json(chosen)}, query=query)
+            self._changes.log(registration(chosen), query=query)
 
     def _alter(self, statement: stmt.AlterQuery) -> Outcome:
         existing = self._catalog.require_query(statement.name)
@@ -363,7 +363,7 @@ class Statements:
         definition = with_window(self._catalog, existing, statement)
         if definition != existing.definition:
             require_few_windows(definition, bind_text(self._catalog, definition.text, definition.zone))
-            self._changes.log({"do": "put_query", "query": to_json(definition)})
+            self._changes.log(registration(definition))
         return Outcome("alter", definition.name, f"query {definition.name} has the window {statement.window}")
 
     def _set_actions(self, statement: stmt.SetActions) -> Outcome:
@@ -452,10 +452,10 @@ class Statements:
         return Outcome("resume", name, f"query {name} resumed, it catches up first")
 
     def _set_paused(self, name: str, *, paused: bool) -> str:
-        definition = self._catalog.require_query(name).definition
-        if definition.paused is not paused:
-            self._changes.log({"do": "pause" if paused else "resume", "name": definition.name})
-        return definition.name
+        query = self._catalog.require_query(name)
+        if entries := bulk_changes.entries(self._catalog, "pause" if paused else "resume", [query]):
+            self._changes.log(*entries)
+        return query.definition.name
 
     def _all_queries(self, statement: stmt.AllQueries) -> Outcome:
         """Change all selected queries at once: a crash leaves all of them changed, or none."""

@@ -93,13 +93,18 @@ def _reasons(failures: Iterable[tuple[str, QueryFailure]]) -> dict[str, str]:
 
 
 def in_order(plan: EpochPlan, operators: Iterable[str]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Operators in the order in which they end, at least once: those that end together, and the streams that have ended."""
-    remaining = dict.fromkeys(operators)
+    """Operators in the order in which they end, at least once: those that end together, and the streams that have ended.
+
+    What reads another operator, for example one that is paused, does not end before it.
+    """
+    remaining, unfinished = tuple(operators), set(plan.operators)
+    ready = tuple(name for name in remaining if not _sources(plan, name) & unfinished)
     while True:
-        ready = tuple(name for name in remaining if not _sources(plan, name) & remaining.keys())
-        yield ready, tuple(name for name in plan.streams if not _producers_of(plan, name) & remaining.keys())
-        remaining = dict.fromkeys(name for name in remaining if name not in ready)
-        if not remaining:
+        yield ready, tuple(name for name in plan.streams if not _producers_of(plan, name) & unfinished)
+        unfinished.difference_update(ready)
+        remaining = tuple(name for name in remaining if name in unfinished)
+        ready = tuple(name for name in remaining if not _sources(plan, name) & unfinished)
+        if not ready:
             return
 
 
