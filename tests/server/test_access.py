@@ -15,8 +15,13 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect as connect_socket
 
 from headrace import connect as headrace_connect
+from headrace.errors import UnknownName
+from headrace.runtime.home.lru_cache import Recent
+from headrace.server.following import Feed
+from headrace.server.opening import open_hub
 from headrace.server.problems import Refused
 from headrace.server.security.audit import AuditLog
+from headrace.server.security.permissions import Limits
 from headrace.server.security.principal import Principal
 from headrace.server.security.quotas import Quotas
 from headrace.server.security.roots import Roots
@@ -230,6 +235,17 @@ def test_a_socket_of_another_owner_is_refused(both: tuple[Served, str, str]) -> 
         pass
 
 
+def test_a_follower_gets_nothing_of_a_query_that_is_another_owners_now(tmp_path: Path) -> None:
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(f"{STREAM} CREATE QUERY q OPTIONS (owner 'ana') AS SELECT k FROM s")
+        ana = Limits(Roots((), hub.path)).of(Principal("ana", "read"))
+        feed = Feed(hub, "q", "json", Recent(1), ana)
+        feed.read(0)
+        hub.execute("DROP QUERY q; CREATE QUERY q OPTIONS (owner 'ben') AS SELECT k, v FROM s")
+        with pytest.raises(UnknownName, match="there is no query 'q'"):
+            feed.read(0)
+
+
 def test_quotas_say_the_limit(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with served(home, "--max-queries", "2", "--max-rows", "10", "--max-body", "500", auth=True) as hub:
@@ -349,6 +365,53 @@ def test_a_pattern_does_not_lead_out_of_a_root(tmp_path: Path) -> None:
     roots.require(str(tmp_path / "data" / "*" / "a.csv"))
     with pytest.raises(Refused, match=r"has a '\.\.'"):
         roots.require(str(tmp_path / "data" / "*" / ".." / ".." / "other"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "data/{.,x}{.,x}/other",
+        "data/{a,.{.,x}}/other",
+        "{data,other}/a.csv",
+        "{data/a" + ",other/b}",
+        "data/{h,{.,x}{.,x}/home/tokens/}*",
+    ],
+)
+def test_alternatives_of_a_pattern_do_not_lead_out_of_a_root(tmp_path: Path, path: str) -> None:
+    roots = Roots((tmp_path / "data",), tmp_path / "home")
+    roots.require(str(tmp_path / "data" / "{a,b{1,2}}" / "c.csv"))
+    with pytest.raises(Refused, match="path"):
+        roots.require(f"{tmp_path}/{path}")
+
+
+def test_an_absolute_alternative_does_not_lead_out_of_a_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    roots = Roots((tmp_path,), tmp_path / "home")
+    roots.require("{a,b}.csv")
+    with pytest.raises(Refused, match="/etc/passwd"):
+        roots.require("{/etc/passwd,/etc/passwd}")
+
+
+def test_a_pattern_of_very_many_alternatives_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="more than 100 alternatives"):
+        Roots((tmp_path,), tmp_path / "home").require(f"{tmp_path}/{'{a,b}' * 60}")
+
+
+def test_an_owner_pushes_no_repetition_of_what_another_has_pushed(both: tuple[Served, str, str]) -> None:
+    hub, ana, ben = both
+    push, row = (
+        ("-X", "POST", "-H", "Idempotency-Key: 1", "-d"),
+        '{{"k":"a","v":{},"at":"2024-01-01T00:00:01Z"}}',
+    )
+    for token, value in ((ana, 1), (ben, 2), (ana, 1)):
+        status, text = hub.curl("/v1/streams/s/rows", *push, row.format(value), token=token)
+        assert (status, text) == (200, '{"accepted":1,"rejected":0}')
+    path = "/v1/streams/s/rows"
+    numbered = ("-H", "Producer: action-0a17", "-H", "Sequence: 99", "-d", row.format(1))
+    assert hub.curl(path, *numbered, token=hub.token)[0] == 403
+    assert hub.curl(path, *numbered, token=ana)[0] == 200
 
 
 def test_the_home_is_no_root_even_where_it_is_below_one(tmp_path: Path) -> None:

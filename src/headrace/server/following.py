@@ -18,6 +18,7 @@ from headrace.observation import EpochObservation
 from headrace.runtime.delivery.cursor import Due, due
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.hub.hub import Hub
+from headrace.server.security.permissions import Permissions
 from headrace.server.tables import table_text
 
 _BATCH: Final = 16
@@ -69,9 +70,14 @@ class Feed:
     form: str
     encoded: Recent[tuple[str, int, str], str]
     """The data of events of all queries, by operator, position and form."""
+    permissions: Permissions
 
     def read(self, position: int) -> tuple[list[Event], int]:
-        """Events of the next epochs from a position on, and the position after them."""
+        """Events of the next epochs from a position on, and the position after them.
+
+        Raises `UnknownName` once the query is dropped, or is another owner's, who may have registered one of its name.
+        """
+        self.permissions.require_seen(self.hub.catalog, self.query)
         operator, bound = self.hub.operator_and_query(self.query)
         home = self.hub.home
         manifest = home.latest()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import socket
 import struct
 import threading
@@ -116,6 +118,14 @@ def test_a_transaction_that_failed_refuses_statements_until_it_ends(hub: Served)
 def prepare(raw: Raw, text: str, *types: int, name: str = "") -> None:
     oids = b"".join(struct.pack("!I", oid) for oid in types)
     raw.send(b"P", f"{name}\0{text}\0".encode() + struct.pack("!h", len(types)) + oids)
+
+
+def test_the_number_of_a_parameter_is_limited(hub: Served) -> None:
+    with connected(hub.postgres) as raw:
+        prepare(raw, "SELECT $2000000000")
+        raw.send(b"S")
+        assert error(raw.until_ready())["C"] == "54023"
+        assert rows(raw.query("SELECT 1")) == [[b"1"]]
 
 
 def bind(raw: Raw, *values: bytes | None, forms: tuple[int, ...] = (), formats: tuple[int, ...] = ()) -> None:
@@ -453,3 +463,49 @@ def test_with_tokens_the_password_is_a_token(tmp_path: Path) -> None:
             raw.send(b"Q", b"SELECT 1\0")
             kind, body = raw.receive()
             assert (kind, error([(kind, body)])["C"]) == (b"E", "08P01")
+
+
+def test_a_revoked_token_ends_its_connection_with_the_next_statement(tmp_path: Path) -> None:
+    tokens = Tokens(LocalStore(tmp_path / "home"))
+    with with_rows(tmp_path / "home", auth=True) as hub:
+        token = tokens.make()
+        with connected(hub.postgres, token) as raw:
+            assert rows(raw.query("SELECT 1")) == [[b"1"]]
+            tokens.revoke(hashlib.sha256(token.encode()).hexdigest()[:12])
+            raw.send(b"Q", b"SELECT 1\0")
+            kind, body = raw.receive()
+            assert (kind, error([(kind, body)])["C"]) == (b"E", "28P01")
+            assert raw.socket.recv(1) == b""
+
+
+def test_changes_and_refusals_of_tools_are_in_the_audit_log(tmp_path: Path) -> None:
+    with with_rows(tmp_path / "home", auth=True) as hub:
+        assert hub.token is not None
+        with connected(hub.postgres, hub.token) as raw:
+            raw.query("SELECT 1; SHOW QUERIES")
+            raw.query("CREATE STREAM t (v BIGINT) USING push")
+            raw.query("SHOW STREAMS; DROP STREAM t")
+            raw.query("CREATE STREAM f (k STRING) USING csv OPTIONS (path '/etc/passwd')")
+        ana = Tokens(LocalStore(tmp_path / "home")).make("ana", "read")
+        for password in ("wrong", ana):
+            with socket.create_connection(("127.0.0.1", hub.postgres), timeout=30) as connection:
+                raw = Raw(connection)
+                connection.sendall(startup(user="anyone"))
+                raw.receive()
+                raw.send(b"p", password.encode() + b"\0")
+                raw.receive()
+    text = (tmp_path / "home" / "audit.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert [(line["method"], line["status"], line["owner"], line["role"]) for line in lines] == [
+        ("SQL", "00000", None, "administer"),
+        ("SQL", "00000", None, "administer"),
+        ("SQL", "42501", None, "administer"),
+        ("SQL", "28P01", None, None),
+        ("SQL", "28000", "ana", "read"),
+    ]
+    assert lines[0]["statement"] == "CREATE STREAM t (v BIGINT) USING push"
+    assert {line["address"] for line in lines} == {"127.0.0.1"}
+    assert lines[0]["token"] == hashlib.sha256(hub.token.encode()).hexdigest()[:12]
+    assert "/etc/passwd" in lines[2]["message"]
+    assert hub.token not in text
+    assert ana not in text

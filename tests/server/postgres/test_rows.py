@@ -188,6 +188,12 @@ def test_statements_end_at_semicolons_that_mean_it(text: str, pieces: list[str])
     assert all(text[piece.start :].startswith(piece.text) for piece in found)
 
 
+def test_many_comments_take_time_in_proportion() -> None:
+    """A copy of the rest of the text for each comment would be a hundred gigabytes here."""
+    text = "/**/ " * 200_000 + "SELECT 1"
+    assert [found.text for found in statements(text)] == ["SELECT 1"]
+
+
 def test_parameters_are_counted_and_replaced_outside_of_texts_alone() -> None:
     text = "SELECT $2, '$3', \"$4\", $1 -- $5"
     assert parameters(text) == 2

@@ -148,7 +148,7 @@ def _named(definition: StreamDefinition, path: str) -> Iterator[str]:
     """Candidate files: the path itself, the files of a folder, or the matches of a glob."""
     deep = flag(definition.options, "recursiveFileLookup")
     if _is_glob(path) and not Path(path).exists():
-        for pattern in _alternatives(path):
+        for pattern in written_out(path):
             _require_readable(pattern)
         for name in _matches(path):
             yield from _folder(name, deep=deep) if os.path.isdir(name) else _visible(name)  # noqa: PTH112
@@ -160,7 +160,7 @@ def _named(definition: StreamDefinition, path: str) -> Iterator[str]:
 
 
 def _matches(path: str) -> list[str]:
-    return sorted({name for part in _alternatives(path) for name in glob.glob(part, recursive=True)})  # noqa: PTH207
+    return sorted({name for part in written_out(path) for name in glob.glob(part, recursive=True)})  # noqa: PTH207
 
 
 def require_place(definition: StreamDefinition) -> None:
@@ -171,7 +171,7 @@ def require_place(definition: StreamDefinition) -> None:
     path = option(definition.options, "path", "")
     if definition.using.lower() not in FILES or not path or Path(path).exists():
         return
-    folders = [_fixed(part) for part in _alternatives(path)] if _is_glob(path) else [Path(path).parent]
+    folders = [_fixed(part) for part in written_out(path)] if _is_glob(path) else [Path(path).parent]
     if not any(folder.is_dir() for folder in folders):
         raise UserError(
             f"stream '{definition.name}': there is no '{path}', nor the folder '{folders[0]}' it would be in",
@@ -184,7 +184,7 @@ def not_there_yet(definition: StreamDefinition) -> str | None:
     path = option(definition.options, "path", "")
     if definition.using.lower() not in FILES or not path or Path(path).exists():
         return None
-    if _is_glob(path) and any(next(glob.iglob(part, recursive=True), None) for part in _alternatives(path)):  # noqa: PTH207
+    if _is_glob(path) and any(next(glob.iglob(part, recursive=True), None) for part in written_out(path)):  # noqa: PTH207
         return None
     what = f"nothing matches '{path}'" if _is_glob(path) else f"there is no '{path}'"
     return f"{definition.name}: {what} yet; the stream waits for it. If that is a slip, DROP STREAM and correct the path."
@@ -243,17 +243,14 @@ def _is_glob(path: str) -> bool:
     return any(symbol in path for symbol in "*?[{")
 
 
-def _alternatives(path: str) -> list[str]:
-    """`{a,b}` of a Hadoop glob, written out."""
+def written_out(path: str) -> Iterator[str]:
+    """The paths that a Hadoop glob with `{a,b}` means."""
     matched = re.search(r"\{([^{}]*)\}", path)
     if matched is None:
-        return [path]
-    pieces = matched[1].split(",")
-    return [
-        alternative
-        for piece in pieces
-        for alternative in _alternatives(path[: matched.start()] + piece + path[matched.end() :])
-    ]
+        yield path
+        return
+    for piece in matched[1].split(","):
+        yield from written_out(path[: matched.start()] + piece + path[matched.end() :])
 
 
 def _records(

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.errors import HeadraceError
-from headrace.server.access import Tokens
+from headrace.server.postgres.admission import Admission
 from headrace.server.postgres.copying import CopyIn, CopyOut
 from headrace.server.postgres.protocol import frames
 from headrace.server.postgres.protocol.frames import Body, Malformed
@@ -28,11 +28,18 @@ IDLE_SECONDS: Final = 3600.0
 """Until the next message, and for a client to take what is sent."""
 _ROWS: Final = 10_000
 _MOST_PREPARED: Final = 1_000
+_MOST_PARAMETERS: Final = 65_535
 _LARGEST_COPY: Final = 64 << 20
+_BEGINNING: Final = (b"Q", b"P", b"E")
+"""Messages that begin a statement."""
 
 
 class _Gone(Exception):
     """The client has closed the connection."""
+
+
+class _Revoked(Exception):
+    """The token of the connection is not valid any more."""
 
 
 class _Idle(Exception):
@@ -67,7 +74,7 @@ class Connection:
     session: Session
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    tokens: Tokens | None
+    admission: Admission
     key: tuple[int, int]
     cancel: Callable[[int, int], None]
     _prepared: dict[str, _Prepared] = field(default_factory=dict)
@@ -84,6 +91,8 @@ class Connection:
                 await self._messages()
         except Malformed as error:
             await self._fatal(Problem("08P01", str(error)))
+        except _Revoked:
+            await self._fatal(Problem("28P01", "terminating connection: the token was revoked"))
         except (_Idle, TimeoutError):
             await self._fatal(Problem("57P05", "terminating connection: it was idle for too long"))
         except (_Gone, asyncio.IncompleteReadError, ConnectionError):
@@ -132,24 +141,15 @@ class Connection:
         self.writer.write(frames.message(b"v", body))
 
     async def _refusal(self) -> Problem | None:
-        """Why the client is not admitted. SQL tools read the tables of all owners, so they need a token that may do that."""
-        if self.tokens is None:
+        """Why the client is not admitted."""
+        if not self.admission.needs_password:
             return None
         self.writer.write(frames.authentication(3))
         await self.writer.drain()
         kind, body = await frames.read_message(self.reader, frames.LARGEST_STARTUP)
         if kind != b"p":
             raise Malformed("a password was expected", lost=True)
-        principal = await asyncio.to_thread(self.tokens.admit, body.text())
-        if principal is None:
-            return Problem("28P01", "the password is no valid token of this hub", "headrace serve shows one.")
-        if principal.is_limited:
-            return Problem(
-                "28000",
-                f"the token's role is '{principal.role}', and SQL tools need 'administer'",
-                "They read the tables of all owners. Over HTTP the token gives access to those of its own.",
-            )
-        return None
+        return await self.admission.refusal(self.session, body.text())
 
     async def _greet(self, options: dict[str, str]) -> bool:
         session = self.session
@@ -195,6 +195,8 @@ class Connection:
             await self._handle(kind, handlers[kind], body)
 
     async def _handle(self, kind: bytes, handler: Callable[[Body], Awaitable[None]], body: Body) -> None:
+        if kind in _BEGINNING and not await self.admission.holds():
+            raise _Revoked
         try:
             with self.session.limited():
                 await handler(body)
@@ -357,8 +359,11 @@ class Connection:
             raise Failed("42P05", f'prepared statement "{name}" already exists')
         if len(self._prepared) >= _MOST_PREPARED:
             raise Failed("54000", f"there are {_MOST_PREPARED} prepared statements")
+        count = max(parameters(text), len(types))
+        if count > _MOST_PARAMETERS:
+            raise Failed("54023", f"a statement has at most {_MOST_PARAMETERS:,} parameters")
         casts = cast_parameters(Text(text))
-        for index in range(max(parameters(text), len(types))):
+        for index in range(count):
             if index == len(types):
                 types.append(0)
             if not types[index]:

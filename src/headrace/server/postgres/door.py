@@ -13,12 +13,14 @@ from typing import Final
 from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Tokens
 from headrace.server.following import Publications
+from headrace.server.postgres.admission import Admission
 from headrace.server.postgres.connection import Connection
 from headrace.server.postgres.protocol.frames import LARGEST_STARTUP
 from headrace.server.postgres.protocol.problems import Problem
 from headrace.server.postgres.session import Session
+from headrace.server.security.audit import AuditLog, of_tool
 from headrace.server.security.permissions import Limits
-from headrace.server.security.principal import OPEN
+from headrace.server.security.principal import OPEN, Principal
 
 MOST_CONNECTIONS: Final = 100
 _THREADS: Final = 16
@@ -30,7 +32,7 @@ class Door:
     """Serves connections from `run` until `should_exit` is set."""
 
     def __init__(self, hub: Hub, tokens: Tokens | None, publications: Publications, limits: Limits) -> None:
-        self._permissions = limits.of(OPEN)
+        self._limits, self._log = limits, AuditLog(hub.path)
         self._hub, self._tokens, self._publications = hub, tokens, publications
         self._sessions: dict[int, tuple[int, Session]] = {}
         """Each connection's number, with its secret."""
@@ -93,10 +95,22 @@ class Door:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._last += 1
         number, secret = self._last, secrets.randbits(32)
-        session = Session(self._hub, self._publications, self._permissions)
+        address = (writer.get_extra_info("peername") or ("local",))[0]
+
+        def audit(principal: Principal | None, **facts: str) -> None:
+            self._log.write(of_tool(self._hub.loop.engine.clock(), principal, address, **facts))
+
+        session = Session(self._hub, self._publications, self._limits.of(OPEN), audit)
         self._sessions[number] = secret, session
         try:
-            await Connection(session, reader, writer, self._tokens, (number, secret), self._cancel).serve()
+            await Connection(
+                session,
+                reader,
+                writer,
+                Admission(self._tokens, self._limits),
+                (number, secret),
+                self._cancel,
+            ).serve()
         finally:
             del self._sessions[number]
 

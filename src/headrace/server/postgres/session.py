@@ -20,10 +20,10 @@ from headrace.server.following import Publications
 from headrace.server.postgres import copying
 from headrace.server.postgres.copying import CopyIn, CopyOut
 from headrace.server.postgres.following import FollowingCursor
-from headrace.server.postgres.protocol.problems import Failed, Problem
+from headrace.server.postgres.protocol.problems import Failed, Problem, problem_of
 from headrace.server.postgres.tables.reader import AGAIN_SECONDS, Rows, TableReader
 from headrace.server.postgres.tables.system_tables import VERSION
-from headrace.server.postgres.tables.tokens import Text
+from headrace.server.postgres.tables.tokens import Text, statements
 from headrace.server.security.permissions import Permissions
 from headrace.zones import rules_of
 
@@ -91,6 +91,8 @@ class Session:
     hub: Hub
     publications: Publications
     permissions: Permissions
+    audit: Callable[..., None]
+    """Writes a line of the audit log: a principal, and the `statement`, `status` and `message` of `of_tool`."""
     settings: dict[str, str] = field(default_factory=lambda: dict(REPORTED))
     status: bytes = b"I"
     """I, T or E, as `ready` of `frames` describes it."""
@@ -132,6 +134,9 @@ class Session:
     def shows(self, text: Text) -> bool:
         """Whether a statement has rows and may be repeated: its columns can be found out by running it."""
         return _first(text) in _READS or _first(text) in _SHOWS
+
+    def _changes(self, text: Text) -> bool:
+        return any(_first(statement) not in _SHOWS for statement in statements(text.text))
 
     def columns(self, text: Text) -> pa.Schema | None:
         """The columns of a FETCH."""
@@ -200,9 +205,18 @@ class Session:
     # -- the hub -----------------------------------------------------------------------------------------------------
 
     def _of_hub(self, text: Text) -> list[Answer]:
-        outcomes = self.hub.execute_or_refuse(
-            text.text, zone=self.settings["TimeZone"], permit=self.permissions.permit
-        )
+        principal = self.permissions.principal
+        try:
+            outcomes = self.hub.execute_or_refuse(
+                text.text, zone=self.settings["TimeZone"], permit=self.permissions.permit
+            )
+        except Exception as error:
+            problem = problem_of(error)
+            if problem.code == "42501" or self._changes(text):
+                self.audit(principal, statement=text.text, status=problem.code, message=problem.message)
+            raise
+        if self._changes(text):
+            self.audit(principal, statement=text.text)
         return [self._answer(outcome) for outcome in outcomes]
 
     def _answer(self, outcome: Outcome) -> Answer:

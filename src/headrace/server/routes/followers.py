@@ -15,7 +15,7 @@ from headrace.errors import HeadraceError, UserError
 from headrace.runtime.hub.hub import Hub
 from headrace.server.following import Feed
 from headrace.server.problems import Refused, problem_of
-from headrace.server.security.permissions import needs_own_query, permissions_of
+from headrace.server.security.permissions import Permissions, needs_own_query, permissions_of
 
 router = APIRouter(prefix="/v1/queries", tags=["followers"], dependencies=[Depends(needs_own_query)])
 socket_router = APIRouter(prefix="/v1/queries")
@@ -42,7 +42,7 @@ def follow(
     """
     state = request.app.state
     start = _cursor(last_event_id) if last_event_id is not None else since
-    feed, position = _opened(state, name, client, start, tables)
+    feed, position = _opened(state, permissions_of(request), name, client, start, tables)
     return StreamingResponse(
         feed.server_sent(position, state.publications),
         media_type="text/event-stream",
@@ -65,8 +65,9 @@ async def follow_with_credits(
     state = socket.app.state
     try:
         state.access(socket)
-        permissions_of(socket).require_seen(state.hub.catalog, name)
-        feed, position = await run_in_threadpool(_opened, state, name, client, since, tables)
+        permissions = permissions_of(socket)
+        permissions.require_seen(state.hub.catalog, name)
+        feed, position = await run_in_threadpool(_opened, state, permissions, name, client, since, tables)
     except (Refused, HeadraceError) as error:
         await socket.close(_REFUSED, str(error)[:100])
         return
@@ -118,14 +119,16 @@ def acknowledge(
     return {"client": client, "cursor": cursor}
 
 
-def _opened(state: Any, name: str, client: str | None, start: int | None, tables: str) -> tuple[Feed, int]:
+def _opened(
+    state: Any, permissions: Permissions, name: str, client: str | None, start: int | None, tables: str
+) -> tuple[Feed, int]:
     """The feed of a query and the position that a follower begins at; what cannot be followed is refused now."""
     hub: Hub = state.hub
     if client is not None:
         start = max(hub.query(name).client(client).position, start or 0)
     elif start is None:
         start = hub.home.list_of(hub.home.latest(), "results").length
-    feed = Feed(hub, hub.catalog.require_query(name).definition.name, tables, state.encoded)
+    feed = Feed(hub, hub.catalog.require_query(name).definition.name, tables, state.encoded, permissions)
     feed.read(start)
     return feed, start
 

@@ -7,8 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Request
 from starlette.concurrency import run_in_threadpool
 
+from headrace.runtime.delivery.actions.writing import PRODUCER
 from headrace.runtime.hub.hub import Hub
 from headrace.server.bodies import body_of
+from headrace.server.problems import Refused
 from headrace.server.security.permissions import Permissions, needs_register, permissions_of
 from headrace.server.tables import pushed_rows
 
@@ -26,15 +28,30 @@ async def push(
 ) -> dict[str, Any]:
     """Push rows as JSON lines, CSV with a header or an Arrow stream; durable when answered.
 
-    Repeating a request with its `Idempotency-Key`, or with its `Producer` and `Sequence`, counts once.
+    Repeating a request with its `Idempotency-Key`, or with its `Producer` and `Sequence`, counts once. Each owner has producers of its own.
     """
     permissions = permissions_of(request)
     body = await body_of(request, permissions.largest_body)
     if idempotency_key is not None:
         producer, sequence = f"request-{idempotency_key}", 0
+    if producer is not None:
+        producer = _of_owner(permissions, producer)
     return await run_in_threadpool(
         _push, request.app.state.hub, permissions, name, content_type, body, producer, sequence
     )
+
+
+def _of_owner(permissions: Permissions, producer: str) -> str:
+    """The producer as the stream knows it: what one owner has pushed is no repetition of what another pushes.
+
+    Raises `Refused` for one of an action, whose rows would else count as pushed already.
+    """
+    principal = permissions.principal
+    if principal.is_limited:
+        return f"{(principal.owner or '').casefold()}/{producer}"
+    if principal.is_remote and producer.startswith(PRODUCER):
+        raise Refused(403, f"the producer '{producer}' is that of an action", "Choose another name.")
+    return producer
 
 
 def _push(

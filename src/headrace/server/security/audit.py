@@ -1,6 +1,7 @@
 """Audit log: `audit.jsonl` in the home, a line for each request that changes something or is refused.
 
-A line has the time, owner, role, token, address, method, path, statement, status and message. Lines are appended and never changed;
+A line has the time, owner, role, token, address, method, path, statement, status and message; of an SQL tool the method is `SQL`,
+and the status an SQLSTATE. Lines are appended and never changed;
 a full file is renamed `audit-NUMBER.jsonl`, and the newest `_RETAINED` of these are retained.
 """
 
@@ -15,7 +16,7 @@ from typing import Any, Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.server.security.principal import Principal
-from headrace.time import Clock, render_instant
+from headrace.time import Clock, Instant, render_instant
 
 NAME: Final = "audit.jsonl"
 _LARGEST: Final = 16 << 20
@@ -29,9 +30,11 @@ _REFUSED: Final = frozenset({401, 403, 429})
 class AuditLog:
     """Appends whole lines, from any thread."""
 
+    _lock = threading.Lock()
+    """Of all listeners of a process: each has a log, of the same file."""
+
     def __init__(self, home: Path, largest: int = _LARGEST) -> None:
         self._path, self._largest = home / NAME, largest
-        self._lock = threading.Lock()
 
     def write(self, line: dict[str, Any]) -> None:
         """Append a line. Raises `OSError` when it cannot be written."""
@@ -77,18 +80,44 @@ class Audited:
         await self._app(scope, receive, audited)
 
     def _line(self, scope: Scope, status: int) -> dict[str, Any]:
-        state = scope.get("state", {})
-        principal: Principal | None = state.get("principal")
-        client = scope.get("client")
+        state, client = scope.get("state", {}), scope.get("client")
         return {
             "at": render_instant(self._clock()),
-            "owner": principal.owner if principal else None,
-            "role": principal.role if principal else None,
-            "token": principal.token if principal else None,
-            "address": client[0] if client else "local",
+            **whose(state.get("principal"), client[0] if client else "local"),
             "method": scope["method"],
             "path": scope["path"],
             "statement": state.get("statement", "")[:_LONGEST] or None,
             "status": status,
             "message": state.get("message"),
         }
+
+
+def whose(principal: Principal | None, address: str) -> dict[str, str | None]:
+    """Who has made a request, and from where: a part of a line."""
+    return {
+        "owner": principal.owner if principal else None,
+        "role": principal.role if principal else None,
+        "token": principal.token if principal else None,
+        "address": address,
+    }
+
+
+def of_tool(
+    now: Instant,
+    principal: Principal | None,
+    address: str,
+    *,
+    statement: str = "",
+    status: str = "00000",
+    message: str | None = None,
+) -> dict[str, Any]:
+    """The line of a statement of an SQL tool; without a statement of a connection that was refused."""
+    return {
+        "at": render_instant(now),
+        **whose(principal, address),
+        "method": "SQL",
+        "path": None,
+        "statement": statement[:_LONGEST] or None,
+        "status": status,
+        "message": message,
+    }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from headrace.connectors.sources.listing import written_out
 from headrace.server.problems import Refused
 
 _PATTERN: Final = re.compile(r"[*?\[{]")
+_MOST_ALTERNATIVES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,16 @@ class Roots:
 
     def require(self, path: str) -> None:
         """Refuse a file, folder or glob that is not below a root, wherever symbolic links lead. Raises `Refused`."""
-        text = re.sub(r"^file:/*", "/", path)
+        alternatives = list(islice(written_out(re.sub(r"^file:/*", "/", path)), _MOST_ALTERNATIVES + 1))
+        if len(alternatives) > _MOST_ALTERNATIVES:
+            raise Refused(
+                403, f"the path '{path}' has more than {_MOST_ALTERNATIVES} alternatives", "Name a folder."
+            )
+        for text in alternatives:
+            self._require(path, text)
+
+    def _require(self, path: str, text: str) -> None:
+        """Refuse one of the paths that a path with `{a,b}` means."""
         parts = (Path.cwd() / Path(text).expanduser()).parts
         if ".." in parts:
             raise Refused(403, f"the path '{path}' has a '..'", "Over the network, write it without.")

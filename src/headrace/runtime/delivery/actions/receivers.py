@@ -7,13 +7,17 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from headrace.errors import UserError
 from headrace.runtime.delivery.actions.channel import Undelivered
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+_PUBLIC_V6: Final = ipaddress.IPv6Network("2000::/3")
+"""Global unicast addresses (RFC 4291); outside of it are `::127.0.0.1`, `64:ff9b::127.0.0.1` (NAT64), `fec0::` and multicast."""
+_FORMS_OF_V4: Final = (ipaddress.IPv6Network("2002::/16"), ipaddress.IPv6Network("2001::/32"))
+"""6to4 and Teredo: relays send to the IPv4 address inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class Receivers:
         actual = _unmapped(ipaddress.ip_address(address.partition("%")[0]))
         if self.names or self.networks:
             return any(actual in network for network in self.networks)
-        return actual.is_global and not actual.is_multicast
+        return is_public(actual)
 
     def require(self, host: str) -> None:
         """Refuse now, without resolving it, a host that may not be reached at any address.
@@ -80,6 +84,15 @@ class Receivers:
                 admitted = False
         if not admitted:
             raise UserError(refusal(host), remedy="headrace serve --allow-call names the hosts of actions.")
+
+
+def is_public(address: _Address) -> bool:
+    """Whether an address is one of the public network, and is no other form of one that is not."""
+    if isinstance(address, ipaddress.IPv6Address):
+        return (
+            address in _PUBLIC_V6 and address.is_global and not any(address in form for form in _FORMS_OF_V4)
+        )
+    return address.is_global and not (address.is_multicast or address.is_reserved)
 
 
 def refusal(host: str) -> str:

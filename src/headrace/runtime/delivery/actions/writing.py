@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -14,6 +14,8 @@ from headrace.runtime.delivery.actions.channel import Message, Undelivered
 
 Push = Callable[[str, Any, str | None, int | None], int]
 """Stream, rows, producer and number of a push; see `Pushing.push`."""
+PRODUCER: Final = "action-"
+"""How the producers of actions begin; the rest is the action's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class StreamWriter:
         """Push the rows. Raises `Undelivered` where the stream does not take them, `StoreError` where the disk does not."""
         try:
             await asyncio.to_thread(
-                self.push, self.stream, message.rows, f"action-{message.action}", message.epoch
+                self.push, self.stream, message.rows, f"{PRODUCER}{message.action}", message.epoch
             )
         except PushFailed as error:
             raise Undelivered(str(error.__cause__ or error)) from error

@@ -25,6 +25,7 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_COMMENT: Final = re.compile(r"/\*|\*/")
 
 
 class Token(NamedTuple):
@@ -59,10 +60,10 @@ def tokens(text: str) -> Iterator[Token]:
 
 def _after_comment(text: str, at: int) -> int:
     depth = 0
-    for sign in re.finditer(r"/\*|\*/", text[at:]):
+    for sign in _COMMENT.finditer(text, at):
         depth += 1 if sign[0] == "/*" else -1
         if not depth:
-            return at + sign.end()
+            return sign.end()
     return len(text)
 
 
