@@ -95,7 +95,7 @@ def _reasons(failures: Iterable[tuple[str, QueryFailure]]) -> dict[str, str]:
 def in_order(plan: EpochPlan, operators: Iterable[str]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Operators in the order in which they end, at least once: those that end together, and the streams that have ended.
 
-    What reads another operator, say one that is paused, does not end before it.
+    What reads another operator does not end before it: not while that one is paused.
     """
     remaining, unfinished = tuple(operators), set(plan.operators)
     ready = tuple(name for name in remaining if not _sources(plan, name) & unfinished)
