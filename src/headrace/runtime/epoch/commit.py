@@ -312,12 +312,13 @@ def _streams(
             facts |= {"next": max(work.taken[name]) + 1, "arrived": now, "taken": done.epoch}
         committed = replace(before, **facts)
         is_read = work.operators.followers and name in work.min_punctuations
-        if definition.using == derived_streams.USING and is_read and not committed.follows:
-            committed = index.following(committed, definition)
+        if definition.using == derived_streams.USING and is_read:
             if (
                 committed.punctuation == FOREVER
             ):  # tasks need its NOW, and messages name no stream that follows
                 committed = replace(committed, producer="")
+            elif not committed.follows:
+                committed = index.following(committed, definition)
         streams[name] = committed
     return streams
 
