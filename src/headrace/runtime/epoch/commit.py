@@ -313,9 +313,8 @@ def _streams(
         committed = replace(before, **facts)
         is_read = work.operators.followers and name in work.min_punctuations
         if definition.using == derived_streams.USING and is_read:
-            if (
-                committed.punctuation == FOREVER
-            ):  # tasks need its NOW, and messages name no stream that follows
+            if committed.punctuation == FOREVER:
+                # Tasks need its NOW, and messages name no stream that follows.
                 committed = replace(committed, producer="")
             elif not committed.follows:
                 committed = index.following(committed, definition)
