@@ -1,4 +1,4 @@
-"""Rows of one side of a join without a pair (or with one), from the numbers of rows and of pairs at every instant.
+"""Rows of one join side that have no pair (or have one), by instant: for outer, anti and semi joins.
 
 A change adds or removes occurrences of a row, or pairs of it. At an instant a row that occurs n times and has m pairs is
 shown n times if m = 0 (of rows with a pair: if m > 0). Equal rows have equal pairs, so a row is identified by its values.

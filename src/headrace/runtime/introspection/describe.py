@@ -1,6 +1,4 @@
-"""DESCRIBE EXTENDED: of a stream its progress clauses, its progress and its late rows; of a query how far it has answered, and
-since when its windows are complete.
-"""
+"""DESCRIBE EXTENDED: the properties and progress of a stream or query as a table; EXPLAIN's backfill lines."""
 
 from __future__ import annotations
 

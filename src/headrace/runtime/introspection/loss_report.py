@@ -1,4 +1,4 @@
-"""Loss report: late and rejected rows of a run, how many, where they are stored, and what would have avoided them."""
+"""Loss report, in sentences: late rows and what would have kept them; rejected rows, a reason and their folder."""
 
 from __future__ import annotations
 

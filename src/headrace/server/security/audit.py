@@ -1,4 +1,5 @@
-"""Audit log: `audit.jsonl` in the home, a line for each request that changes something or is refused.
+"""Audit log: `audit.jsonl` in the home, a line for each HTTP request that is refused (401, 403, 429) or is not
+GET, HEAD or OPTIONS (except accepted pushes of rows), and for statements and refusals of SQL tools.
 
 A line has the time, owner, role, token, address, method, path, statement, status and message; of an SQL tool the method is `SQL`,
 and the status an SQLSTATE. Lines are appended and never changed;

@@ -1,4 +1,4 @@
-"""Errors as messages of the protocol: severity, SQLSTATE, place and remedy; never a stack trace."""
+"""Errors and warnings as messages of the protocol: SQLSTATE, message, position and hint; never a stack trace."""
 
 from __future__ import annotations
 

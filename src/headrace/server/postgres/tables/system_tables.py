@@ -1,7 +1,7 @@
-"""`pg_catalog` and `information_schema`: what tools ask to list tables, columns and types, as views over a hub's catalog.
+"""PostgreSQL's system tables and functions, as an SQL script for the reader: views over a hub's catalog,
+tables without rows for what a hub does not have (indexes, constraints, …), and functions as macros.
 
-They are views of SQL, so that whatever a tool asks about them is answered by the reader of tables itself. What a hub does not have
-(indexes, constraints, functions, …) is a table without rows.
+They are views of SQL, so that whatever a tool asks about them is answered by the reader of tables itself.
 """
 
 from __future__ import annotations
