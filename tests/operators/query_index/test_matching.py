@@ -61,6 +61,16 @@ def test_rows_are_routed_to_the_queries_that_match_them(
     }
 
 
+def test_a_query_that_no_row_satisfies_and_that_fails_is_routed_nowhere() -> None:
+    written = ["s LIKE 'a%' AND i + 2147483647 > 5 AND FALSE", "s LIKE 'a%'", "i + 2147483647 > 5"]
+    index = QueryIndex().changed({f"q{n}": bound(text) for n, text in enumerate(written)})
+    columns = whole([2147483647, -5]) | {"s": pa.array(["ab", "b"])}
+    found, routed = match(index, columns, 2), route(index, columns, 2)
+    for row in range(2):
+        wanted = [slot for slot in found.slots.tolist() if found.rows_of(slot)[row]]
+        assert routed.of_row(row).tolist() == wanted
+
+
 def test_parts_without_tables_are_routed_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     index = QueryIndex().changed({f"q{n}": bound(f"i > {n} OR b = {n}") for n in range(70)})
     columns = whole([1, 5, 69, None, 200])

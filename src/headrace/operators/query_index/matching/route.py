@@ -92,6 +92,8 @@ def _correct(routed: Routed, batch: Prepared) -> None:
         np.bitwise_and(routed.words, mask, out=routed.words)
     for slot, (rows, true) in batch.patches.items():
         bits = np.flatnonzero(routed.slots == slot)
+        if not len(bits):  # a query that no row satisfies, such as one with AND FALSE
+            continue
         for bit in bits.tolist():
             routed.words[rows, bit >> 6] &= ~np.uint64(1 << (bit & 63))
         first = int(bits[0])

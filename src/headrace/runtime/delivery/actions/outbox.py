@@ -62,9 +62,15 @@ class Outbox:
         for message in self._messages(part.epoch, part.rows):
             await self._send(message)
             self._sent = message.number + 1
-        await asyncio.to_thread(self.cursor.write, part.position)
+        await asyncio.to_thread(self._store, part.position)
         self.position = part.position
         return True
+
+    def _store(self, position: int) -> None:
+        """Store the position, unless the action was removed: also while it was written."""
+        self.cursor.write(position)
+        if self.is_removed:
+            self.cursor.remove()
 
     def _next(self) -> Due | None:
         """The next epoch with rows; None where the query is dropped."""
