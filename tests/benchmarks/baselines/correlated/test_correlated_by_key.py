@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.baselines.correlated.correlated import AboveMean, NearMinimum
@@ -91,17 +91,18 @@ def parts(rows: int, at: list[float]) -> list[slice]:
     return [slice(low, high) for low, high in itertools.pairwise(places)]
 
 
-def nudged(y: Doubles) -> Doubles:
-    """The weights as they could be after other roundings."""
-    return y * (1 + 1e-13 * np.random.default_rng(0).standard_normal(len(y)))
+def roundings(y: Doubles) -> Iterator[Doubles]:
+    """The weights, and as they could be after other roundings.
 
-
-def hangs_on_no_last_bit(one_way: Doubles, other_way: Doubles) -> bool:
-    """Where two bounds are equal but for rounding, the plain way itself cuts now here, now there: it has no answer then."""
-    return np.allclose(one_way, other_way, rtol=1e-7, atol=1e-6)
+    Where two bounds are equal but for rounding, the plain way itself cuts now here, now there: each of its answers is right.
+    """
+    yield y
+    for seed in range(40):
+        yield y * (1 + 1e-13 * np.random.default_rng(seed).standard_normal(len(y)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@example(drawn(88, 193, 4, "MGCTY", "great first"), [], "wholesale uniform")
 @settings(max_examples=30)
 @given(streams, cuts, st.sampled_from(list(STRATEGIES)))
 def test_each_key_is_answered_as_by_the_plain_way_of_one_key(
@@ -113,12 +114,10 @@ def test_each_key_is_answered_as_by_the_plain_way_of_one_key(
     found = np.concatenate([together.follow(keys[p], x[p], y[p]) for p in parts(len(keys), at)])
     for key in range(7):
         mine = keys == key
-        expected = one(STRATEGIES[method]).add(x[mine], y[mine])
-        assume(hangs_on_no_last_bit(expected, one(STRATEGIES[method]).add(x[mine], nudged(y[mine]))))
-        assert found[mine] == pytest.approx(expected, rel=1e-6, abs=1e-5)
-        assert together.answer()[key] == pytest.approx(
-            expected[-1] if len(expected) else 0, rel=1e-6, abs=1e-5
-        )
+        plain = (one(STRATEGIES[method]).add(x[mine], weights) for weights in roundings(y[mine]))
+        assert any(found[mine] == pytest.approx(answer, rel=1e-6, abs=1e-5) for answer in plain)
+        last = found[mine][-1] if mine.any() else 0
+        assert together.answer()[key] == pytest.approx(last, rel=1e-6, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
