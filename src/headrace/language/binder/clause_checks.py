@@ -1,4 +1,6 @@
-"""Checks of which clauses of a SELECT can be combined."""
+"""Checks of a SELECT's clauses against its sources and each other: HAVING, EMIT EMPTY, RSTREAM, LIMIT, ORDER BY, and
+aggregates that depend on the order of rows; each is refused where it has no meaning.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The lower part of a query's tree: the order of FROM and WHERE."""
+"""The lower part of a query's algebra tree: scans, windows and joins of FROM, subqueries and filters of WHERE, with
+each condition of ON and WHERE put at the join or filter that tests it.
+"""
 
 from __future__ import annotations
 

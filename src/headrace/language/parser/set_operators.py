@@ -1,4 +1,5 @@
-"""The parser of set operators between SELECTs: `A UNION ALL B`, `A EXCEPT B`, `A INTERSECT B`.
+"""The parser of a whole query: one SELECT or several with UNION, EXCEPT or INTERSECT, in parentheses or ISTREAM(…);
+ORDER BY and LIMIT, and EMIT EMPTY, WITH REVISIONS and WITH SHEDDING at its end.
 
 As in Spark: INTERSECT binds before the others, which associate to the left; ORDER BY and LIMIT at the end apply to all.
 The result is a SELECT of everything, from a source of several SELECTs.

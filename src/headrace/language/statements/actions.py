@@ -1,4 +1,6 @@
-"""THEN: the parser of a query's actions, with the checks of their targets and options."""
+"""The parser of a query's actions, the THEN clauses (CALL a URL, NOTIFY by mail, WRITE TO a stream or folder), with
+checks of their targets and options.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The parser of CREATE STREAM and CREATE RELATION: columns, options and clauses, with their checks."""
+"""The parser of CREATE STREAM, CREATE RELATION and ALTER STREAM SET: columns, options and clauses, with their
+checks; and of lists of options and their values for other statements.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The parser of statements and scripts."""
+"""The parser of scripts: statement by statement, by its first words, from text to a record; SELECTs and most clauses
+are parsed by other modules.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Options of a query: the retention of its results, its owner, its tags and more."""
+"""The parser of a query's options (retain, owner, tags, materialize, sharing, maxWindowsPerRow, timeZone); and
+checks of owners and tags, also for callers in Python.
+"""
 
 from __future__ import annotations
 

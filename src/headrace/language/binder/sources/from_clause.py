@@ -1,4 +1,6 @@
-"""Binding of FROM: its scans, windows and joins."""
+"""Binding of FROM: each source as a scan under its window (that of GROUP BY too), the kinds and conditions of joins
+(ON, USING), and the scope of names.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Binding of `A UNION ALL B`, `A EXCEPT B` and `A INTERSECT B`: the changes of all inputs as one relation.
+"""Binding of UNION, UNION ALL, EXCEPT and INTERSECT between SELECTs: checks, common types of columns, and all inputs
+as one source; for EXCEPT and INTERSECT also the GROUP BY and HAVING over it.
 
 UNION is its distinct rows; for EXCEPT and INTERSECT equal rows are grouped and counted by input.
 """

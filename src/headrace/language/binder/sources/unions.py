@@ -1,4 +1,6 @@
-"""Binding of `FROM a UNION ALL b`: the streams, their names, and checks of their columns."""
+"""Binding of `FROM a UNION ALL b`: named streams with equal types of columns as one source; and checks of queries:
+none that FROM reads may revise its windows, none may have a column with a reserved name.
+"""
 
 from __future__ import annotations
 

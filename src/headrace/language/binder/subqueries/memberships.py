@@ -1,7 +1,8 @@
-"""Binding of the SELECTs inside expressions. Over a stored relation it is a column of truth: whether there is such a row.
+"""Binding of every SELECT inside the expressions of a query, collected by `Memberships`: over a stored relation a
+BOOLEAN column (whether it has such a row), over a changing relation a join.
 
-Over a changing relation it is a join: a semijoin (`semijoins`, `existence`), which must be a factor of WHERE, or an outer
-join with one row (`scalar_selects`).
+Such a join is a semijoin or antijoin (`semijoins`, `existence`), which must be a factor of WHERE, or an outer join with
+one row (`scalar_selects`).
 """
 
 from __future__ import annotations
