@@ -1,4 +1,7 @@
-"""Rules of the planner: the first rule of an ordered table that applies builds the operator, and EXPLAIN shows its name."""
+"""An entry of the planner's tables of rules (`Rule`: name, reason, condition, and what builds the operator), and the
+choice of the first that applies. The tables are in `lowering/lower.py`, `joins/join_stage.py` and
+`joins/outer_joins.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The work of an epoch as pieces, each with the operators that share it.
+"""The work of an epoch as pieces (reading a stream, filtering or aggregating its rows, a state), each with a label
+for EXPLAIN and the operators that share it.
 
 A stream is read once for all its operators; operators with equal groups aggregate its rows once; a family shares its panes.
 The rules are those of the tasks (`operators.sharing.scan_sharing`, `operators.families.family`), so EXPLAIN shows what runs.

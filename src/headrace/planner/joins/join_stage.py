@@ -1,4 +1,6 @@
-"""A stage of a join: an operator, the union of the streams that it reads, and what sources are there."""
+"""One stage of a planned join: its operator, and the union of streams that it reads; the table of rules that choose
+the operator; and functions on the sources of stages.
+"""
 
 from __future__ import annotations
 

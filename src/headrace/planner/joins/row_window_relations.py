@@ -1,4 +1,5 @@
-"""Joined windows of rows as separate queries.
+"""Rewriting of joins with windows of `[ROWS n]`: each such window becomes a query in FROM whose changelog is joined;
+and `logged`, for the operator of any relation that other queries read.
 
 Only later rows determine how long a row is among the last n: such a window becomes a query that emits a changelog, and
 the join is one of relations (`operators/joins/changelog_join.py`). Conditions on its columns alone are applied above it.

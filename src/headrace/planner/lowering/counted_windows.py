@@ -1,4 +1,6 @@
-"""Lowering of windows of a partition's rows: those that end at rows, frames, users' classes."""
+"""Operators of windows whose bounds depend on rows, as the rules of `lower.py` build them: `[ROWS n SLIDE m]`,
+`[RANGE r SLIDE n ROWS]`, DELTA, sessions and their revisions; and of windows of users' classes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""RSTREAM over [NOW] of one row for all: it has a result at every instant with a row, also when WHERE is false for all rows.
+"""Rewriting of RSTREAM over [NOW] with aggregates and no GROUP BY, which has a result at every instant with a row,
+even where WHERE is false for all of them.
 
 So conditions may not drop rows before the aggregates. They become the aggregates' own:
 `SELECT COUNT(*) FROM s [NOW] WHERE c` is `SELECT COUNT(*) FILTER (WHERE c) FROM s [NOW]`, and an inner join is a LEFT one

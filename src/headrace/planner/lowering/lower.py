@@ -1,4 +1,6 @@
-"""Lowering of a bound query to its operator: an ordered table of rules, of which the first that applies builds it."""
+"""Lowering of a bound query to its operator, by an ordered table of rules: the first that applies builds the
+operator. Joins of streams are decomposed before, in `planner/joins`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The input of the rules of `planner/lowering/lower.py`: a bound query and its clauses, as operators name them."""
+"""`Lowering`, the input of the rules of `planner/lowering/lower.py`: a bound query and its clauses in the names that
+operators use, with the columns to store of each row and the steps above the window.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Operators of windows of time, of every instant and of bare streams, as the rules of `lower.py` build them.
+"""Operators of windows of time, of relations at every instant and of bare streams, as the rules of `lower.py` build
+them.
 
 Rows in windows, rows or groups at every instant, and rows passed on; all but aggregates over panes. How long a row is valid
 follows from its window and BEGIN … END together.
