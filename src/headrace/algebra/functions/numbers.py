@@ -1,4 +1,6 @@
-"""Operators, choices and mathematics: the rows of the function table."""
+"""Rows of the function table (name, type rule, help text): operators (arithmetic, comparisons, logic, IN, LIKE, ||),
+choices such as COALESCE and IF, and mathematics.
+"""
 
 from __future__ import annotations
 

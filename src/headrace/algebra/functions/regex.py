@@ -1,4 +1,5 @@
-r"""Translation of Java's regular expressions into RE2's.
+r"""Translation of Java's regular expressions, and of replacement texts, into RE2's; and the check of escapes in LIKE
+patterns.
 
 Spark's patterns are Java's. Syntax with one meaning in both engines is translated; syntax that only Java has (look-around,
 back-references, possessive quantifiers, `\b`, flags, Unicode classes), or that differs, is refused.

@@ -1,6 +1,7 @@
-"""Resolution of functions: the function of a name and argument types, the casts of its arguments, and its result type.
+"""Resolution of functions: the function of a name and argument types, the casts of its arguments, and its result
+type; the table of all functions and operators, and users' registered functions (`UserFunction`).
 
-The rows are in `numbers`, `text`, `time`, `structs` and `regex`, the rules in `type_rules`, coercion in `coercion`. Operators are
+The rows are in `numbers`, `text`, `time` and `structs`, the rules in `type_rules`, coercion in `coercion`. Operators are
 functions of the same table. Implicit conversions of Spark appear as differing `Signature.arguments`: the binder
 inserts a `Cast` there.
 """

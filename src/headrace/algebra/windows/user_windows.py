@@ -1,4 +1,4 @@
-"""The contract of user-defined windows: the Python class of `[WINDOW name(args)]`.
+"""The base classes, and so the contract, of user-defined windows: the Python class of `[WINDOW name(args)]`.
 
 A kind of window is three functions, as in the window papers. All are functions of a row alone: the windows must not depend on
 other rows (such windows are *context free*, so a window can be emitted when punctuation has passed its end).
