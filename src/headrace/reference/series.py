@@ -1,4 +1,6 @@
-"""Statistics of a series, exact in fractions and rounded once at the end: regressions, shapes, exponentially weighted means."""
+"""Statistics of a series, exact in fractions and rounded once at the end: covariances and regressions, skewness and
+kurtosis, exponentially weighted means; and the first or last value.
+"""
 
 from __future__ import annotations
 

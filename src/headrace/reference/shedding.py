@@ -1,4 +1,5 @@
-"""Estimates over weighted rows and their errors, by the equations, term by term.
+"""Answers of queries WITH SHEDDING by their equations, term by term: estimates over weighted rows, their errors, and
+the share of rows that was used.
 
 Sums are exact and rounded once.
 """
