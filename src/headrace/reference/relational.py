@@ -1,4 +1,4 @@
-"""The rows of a query's relation at one moment: one short case per node, from scratch.
+"""The rows of a query's relation at one moment: one short case per node of the query's tree, from scratch.
 
 A `Moment` is an instant, or the closing of a sliding window with the rows that it holds. Rows on which an
 expression fails become failed rows in `Rejects`.

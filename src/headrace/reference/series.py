@@ -1,4 +1,6 @@
-"""Statistics of a series, exact in fractions and rounded once at the end: regressions, shapes, exponentially weighted means."""
+"""Aggregates of pairs and of ordered values, exact in fractions and rounded once at the end: covariance, correlation
+and regression, skewness and kurtosis, exponentially weighted mean; also the first and the last value.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Estimates over weighted rows and their errors, by the equations, term by term.
+"""Aggregates of queries WITH SHEDDING over weighted rows, by the equations, term by term: the estimate, its error, and
+the share of the rows that was used.
 
 Sums are exact and rounded once.
 """

@@ -1,4 +1,6 @@
-"""Equality and order of values: the rules of SQL's groups and sorts, for plain Python values."""
+"""Equality, order and output order of plain Python values and rows, by the rules of SQL's groups and sorts; and the
+difference of two bags of rows.
+"""
 
 from __future__ import annotations
 
