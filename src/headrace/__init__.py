@@ -1,4 +1,6 @@
-"""Headrace: thousands of standing queries over shared live streams and their archives, on Spark."""
+"""Headrace: standing queries over shared live streams and their archives, on Spark. This file has the package's public
+names (`open`, `connect`, `test`, `Hub`, `Client`, windows, errors), most of them imported when they are first used.
+"""
 
 from __future__ import annotations
 

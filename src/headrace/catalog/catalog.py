@@ -1,4 +1,5 @@
-"""The catalog: all definitions, as the fold of the query log.
+"""The catalog: all definitions (streams, relations, queries, functions, windows) by name, computed by applying the
+entries of the query log in order.
 
 A query is named by the user and, for its state and results, by its *generation*: the ordinal of the log entry with
 its present text. ALTER makes a new generation, RENAME and PAUSE keep it; a generation is never reused.

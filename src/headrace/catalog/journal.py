@@ -1,4 +1,5 @@
-"""The query log's entries as JSON, and back. The log is authoritative: the catalog is the fold of its entries.
+"""Definitions, and single settings of a query, as the JSON that entries of the query log hold, and back. The log is
+authoritative: the catalog is computed from its entries.
 
 A definition is an object of its fields. Fields that came later are written only where they have a value, so that the log of a
 definition without them stays as it was.

@@ -1,4 +1,4 @@
-"""An immutable mapping by name whose changed copy costs the change, for thousands of names.
+"""An immutable mapping by name, of which a changed copy costs only the change; for the catalog's thousands of queries.
 
 A copy shares a base mapping with the original, and stores changed values and removed names separately. When these are
 more than the square root of the base, both are merged: n changes of q names cost n times the root of q in any

@@ -1,4 +1,5 @@
-"""`headrace run`: a script of statements over its sources, once or until it is stopped.
+"""`headrace run`, up to the first statement: checks options and script, opens the home (a temporary one for `--once`
+without `--home`), and adds the script's name to errors in it. `script_run` executes the script.
 
 A mistake in the script is found before anything starts; then Java starts while the rest of the program is imported.
 """

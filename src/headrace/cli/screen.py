@@ -1,4 +1,6 @@
-"""Output of a command: answers to stdout, everything else to stderr, neither torn by the live line."""
+"""Output of a command: answers and plans on stdout (as a table, CSV or JSON), messages on stderr, neither mixed with
+the line of progress.
+"""
 
 from __future__ import annotations
 

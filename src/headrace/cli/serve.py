@@ -1,4 +1,6 @@
-"""`headrace serve`: a hub that others use over HTTP, until a signal ends it."""
+"""`headrace serve`: a hub that others use over HTTP, and over PostgreSQL's protocol where that is asked for, until a
+signal ends it. Also `headrace token`: create, list and revoke access tokens.
+"""
 
 from __future__ import annotations
 

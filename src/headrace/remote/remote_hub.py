@@ -1,4 +1,6 @@
-"""A running hub of another process, with the methods of one's own."""
+"""`RemoteHub`, a client of a hub that another process runs: most methods of `Hub`, as HTTP requests; and `connect_hub`,
+which finds the hub by its home or URL.
+"""
 
 from __future__ import annotations
 

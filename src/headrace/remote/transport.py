@@ -1,4 +1,6 @@
-"""Requests to a running hub, and its problems as the errors that the hub itself would raise."""
+"""HTTP requests to a running hub, over the socket in its home or to a URL: responses as JSON, text or Arrow tables, and
+error responses as the exceptions that the hub itself would raise.
+"""
 
 from __future__ import annotations
 

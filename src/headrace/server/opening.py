@@ -1,4 +1,6 @@
-"""`hr.open`: the hub of a home in this process, which others on this machine reach through the socket in the home."""
+"""`hr.open`: the hub of a home in this process, which other processes reach through the socket in the home.
+`hr.connect`: the hub of another process, or, with the name of a query, a client that reads that query's results.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Reader of Arrow IPC files and streams."""
+"""Reader of Arrow IPC files and streams: the rows of some record batches, with the columns that are asked for in the
+stream's types.
+"""
 
 from __future__ import annotations
 

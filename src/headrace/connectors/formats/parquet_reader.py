@@ -1,4 +1,6 @@
-"""Reader of Parquet row groups, at the speed of the Parquet library."""
+"""Reader of Parquet files: the rows of some row groups, in batches, with the columns that are asked for in the stream's
+types.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Writers of answers: csv, json, parquet and tables for people.
+"""Rendering of Arrow tables as CSV, JSON lines, Parquet, or aligned text for people; also their values as Python
+objects. Nothing is written to a file here.
 
 Timestamps `2023-11-14T22:13:20Z`, years after 9999 and before 0000 with a sign, doubles as Python's repr, NULL empty in
 CSV and null in JSON; UTF-8, LF.

@@ -1,4 +1,4 @@
-"""A byte range of a text file as blocks of whole lines.
+"""A byte range of a text file, decompressed and decoded to UTF-8, as blocks of whole lines.
 
 Law: a range owns the lines that start in it. So ranges that cover a file give each line once, whatever the cuts.
 """

@@ -1,4 +1,6 @@
-"""Typed columns of a file (Parquet, Arrow) as the stream's columns: matched by name, cast without loss."""
+"""Typed columns of a file (Parquet, Arrow) as the stream's columns: matched by name, cast without loss; rows with a
+value that does not fit are refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Rejected input of a format's reader: a record, or the rest of a file."""
+"""What a format's reader returns: `Chunk`, rows whose event times are not checked yet, with the records that it refused
+(`Refused`); and `WholeFile`, raised where the rest of a file cannot be read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The rate source: row n of a stream that has `rowsPerSecond` rows is (start + n/rowsPerSecond, n), always."""
+"""The rate source, which generates rows: row n has the timestamp start + n/`rowsPerSecond` and the value n. The ingest
+record of the rows that are due, and the rows of a record.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Segments: files of rows that the system itself wrote, for pushed rows and for Spark's streaming DataFrames.
+"""Writer of ingest segments: pushed rows (Arrow, pandas or dicts, checked against the stream's columns) and
+micro-batches of Spark's streaming DataFrames, as Arrow files with their ingest records.
 
 A segment is an Arrow stream, whole or absent, never rewritten. It is read like any other Arrow file.
 """

@@ -1,4 +1,5 @@
-"""Reading of a source in a task: from an ingest record to batches of accepted rows, and the rejected ones.
+"""Reading of rows by the reader of their format: from an ingest record to batches of accepted rows, with event times,
+and the rejected ones; also all files of a relation, rows in a request's body, and the check of a new stream.
 
 Law: the same record gives the same rows, numbers and rejects on every read, or `SourceChanged`.
 """

@@ -1,4 +1,6 @@
-"""One connection: its startup, its messages, and what is answered, until it ends."""
+"""PostgreSQL's wire protocol with one client: startup and password, simple queries, prepared statements and portals,
+and the transfer of COPY's rows. The statements themselves are executed by `session`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""COPY and INSERT: rows into streams, of which a statement pushes all or none, and rows of tables and followed queries out."""
+"""COPY and INSERT for PostgreSQL clients: parsing of these statements, and the push of their rows into a stream, all or
+none. Of COPY TO STDOUT only the statement is parsed: which SELECT or FOLLOW, and in which format.
+"""
 
 from __future__ import annotations
 

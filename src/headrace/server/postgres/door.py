@@ -1,4 +1,6 @@
-"""The server: connections of one listening socket, in one thread with one loop."""
+"""`Door`, the server of PostgreSQL's protocol: accepts connections (at most 100) in one thread with one event loop,
+makes a session for each, and cancels a session's statement when its client asks for it.
+"""
 
 from __future__ import annotations
 

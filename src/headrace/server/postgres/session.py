@@ -1,6 +1,8 @@
-"""A session: the statements of one connection, its settings and its cursors, without a word of the protocol.
+"""The session of one PostgreSQL client, without the wire protocol: executes its statements and keeps its settings,
+transaction state, cursors and time limits; a statement under way can be cancelled.
 
-SELECT is read by the reader of tables; cursors, settings and transactions are answered here; every other statement is the hub's.
+SELECT goes to the reader of tables (DuckDB), COPY and INSERT to `copying`; cursors, settings and transactions are answered here; every
+other statement is executed by the hub, and those that change something are written to the audit log.
 """
 
 from __future__ import annotations

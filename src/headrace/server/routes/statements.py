@@ -1,4 +1,6 @@
-"""`/v1/statements`: scripts of statements."""
+"""Route `POST /v1/statements`: executes a script of statements, each within its sender's permissions, and returns one
+outcome a statement; a repetition with the same `Idempotency-Key` gets the first response.
+"""
 
 from __future__ import annotations
 

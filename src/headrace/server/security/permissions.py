@@ -1,4 +1,7 @@
-"""Permissions: which statements a principal may run, and over which queries."""
+"""Permissions of a principal (an owner with a role): which statements it may execute, over which queries, files and
+secrets; checks of HTTP routes for a role. A statement that is not allowed is refused, one over many queries is limited
+to the principal's own.
+"""
 
 from __future__ import annotations
 

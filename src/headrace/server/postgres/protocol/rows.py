@@ -1,4 +1,5 @@
-"""Rows on the wire: columns of Arrow as DataRow messages, each cell as text or in binary.
+"""Arrow tables as messages of PostgreSQL's protocol: the description of the columns, rows with each cell as text or in
+binary, and the rows of COPY as CSV or text.
 
 Rows are not walked through: each column becomes a column of bytes, and all are joined row by row in Arrow.
 """

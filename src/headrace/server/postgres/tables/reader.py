@@ -1,4 +1,5 @@
-"""The reader of tables: SELECT of SQL tools over a hub's tables, by DuckDB in memory and shut in.
+"""The reader of tables: executes a client's SELECT over a hub's tables in a DuckDB that is in memory and has no access
+to files or the network; `Rows` has the result, which is read part by part.
 
 It opens no file and no network, has one thread and little memory, and holds no data: every table is a stream of Arrow
 batches that is read while the statement runs. Decision 33 gives the reasons why its dialect is PostgreSQL's, and not that of queries.

@@ -1,4 +1,6 @@
-"""Text of SQL tools: tokens, statements of a message, parameters, and names that PostgreSQL has and the reader of tables has not."""
+"""SQL text of PostgreSQL clients: its tokens, its single statements, its parameters replaced by constants, and a SELECT
+rewritten from PostgreSQL's dialect into DuckDB's, with places of errors translated back.
+"""
 
 from __future__ import annotations
 
