@@ -1,4 +1,5 @@
-"""Counts and sums within a bound at every instant: `[RANGE d]` with its rows in exponential histograms.
+"""Operator for approximate counts and sums at every instant, within an error bound: `[RANGE d]` without a slide, where
+a group's many counts below punctuation are merged into exponential histograms.
 
 A histogram is equivalent to a few counts that expire one by one (`Histograms.cells`), with the same error bound. So the
 exact operator answers, over these counts instead of rows. Rows at or above punctuation stay exact.

@@ -1,4 +1,5 @@
-"""The operator contract: what every operator does, and optional abilities with their defaults.
+"""Operator contract: the base class of all operators, with optional abilities and their defaults; the interface of
+scanners; and the records that operators take and return.
 
 An operator is an immutable value in the epoch plan. Its work has two halves: a *scanner* turns a task's rows into
 deltas, tables whose rows each belong to a slot; `advance` merges deltas with the operator's earlier runs, for the slots

@@ -1,4 +1,6 @@
-"""Repeated and numbered values, as whole arrays."""
+"""Helpers for arrays: a (row, window) pair for every window that each row is in, a bounded number at a time; and the
+rank of each row in its group by (time, position).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sort keys for ORDER BY: integers that sort as the values do in Spark; and tie-breaks of -0.0 before 0.0."""
+"""Sort keys (ORDER BY) of columns: integers that sort as the values do in Spark; and tie-breaks of -0.0 before 0.0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Families: queries that differ only in conditions, columns and extents of windows, and store their state together.
+This file names families and their state, adds and reads the query's number in state rows, and counts rows by query.
 
 A thousand alerts differ in their WHERE, their HAVING and their columns, hardly ever in their aggregates. Such queries are
 a *family*: one set of tables holds the rows of all of them, each with its query's number (of cells it is the first group

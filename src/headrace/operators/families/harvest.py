@@ -1,4 +1,6 @@
-"""Output of a scan task, with the deltas of a family's queries as one table."""
+"""Output of a scan task: the deltas of all operators by state table, of which the queries of a family have one; and for
+each operator its measurements, failed rows and number of delta rows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Base class of operators that may be in a family."""
+"""Base classes of operators that may share state with other queries of a family: one for all of them, one for those
+that store rows or fold what they store of them.
+"""
 
 from __future__ import annotations
 

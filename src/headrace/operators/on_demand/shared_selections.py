@@ -1,4 +1,5 @@
-"""Shared scan of many selections: rows matched with all conditions at once, into a container per selection.
+"""Shared scan of all selections (queries with BEGIN … END) over a stream: a batch is matched with the conditions of all
+at once, and the positions of the rows that each selects are stored, as bitmaps or lists.
 
 A batch is matched by one index of all conditions. Its rows are cut by chunk of positions, and the bitmaps of rows
 become bitmaps of positions: shifted by a few bits if the positions have no gap, which is nearly always so. Source:

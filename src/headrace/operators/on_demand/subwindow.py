@@ -1,4 +1,5 @@
-"""Shorter windows of a standing query, answered on INVOKE from the state of its own window.
+"""Check of INVOKE q [RANGE d]: the longest window that a standing query can be asked for, and a `UserError` if its
+state cannot answer one of length d. The answer is the operator's own (`answer_subwindow`).
 
 A window of panes contains every window that begins at one of its slides and ends where it does. A relation over the
 last d contains that over the last s <= d at any instant: changes since then are applied as if they all arrived now.

@@ -1,4 +1,5 @@
-"""Index of the conditions of thousands of queries over one stream, updated as queries are added and dropped.
+"""Cache of query indexes in a worker: for a set of queries, the index of their conditions and the slot of each query in
+it, derived from the index of a similar set by what was added and dropped.
 
 Compiling ten thousand conditions takes a second. So a worker caches the last indexes it made, and derives the next one
 from the nearest of them: new conditions are added, and those without a query are dropped. Queries are compared by

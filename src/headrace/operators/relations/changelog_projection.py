@@ -1,4 +1,5 @@
-"""Row-by-row SELECT over a changelog: each change is projected, and emitted changes are not stored.
+"""Operator for SELECT over a changelog, row by row: each insertion or retraction is projected, and emitted when
+punctuation passes it.
 
 Insertions and retractions of equal rows at one instant cancel out. Only changes at or above punctuation are stored.
 """

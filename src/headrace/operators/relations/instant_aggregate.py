@@ -1,4 +1,5 @@
-"""Aggregates of the instantaneous relation (CQL): groups at every instant, for windows that do not slide.
+"""Operator for aggregates of the instantaneous relation (CQL), for windows that do not slide: groups at every instant,
+emitted as a changelog, or as its ISTREAM, DSTREAM or RSTREAM.
 
 If a row's interval is known when it is scanned (`[RANGE r]`, UNBOUNDED) rows of one group and instant are folded then,
 and rows that never expire end up in one cell per group. The last emitted row of a group is stored, so that exactly that

@@ -1,4 +1,5 @@
-"""Instantaneous relation (CQL) without aggregates, for windows that do not slide.
+"""Operator for the instantaneous relation (CQL) of rows, without aggregates, for windows that do not slide; and
+`Validity`, how long a row holds, which aggregates at every instant use too.
 
 A row holds in an interval of instants: `[RANGE r]` from t to t + r, UNBOUNDED from t on, `[ROWS n]` until n more rows of its
 partition have arrived. The answer is a changelog (or its insertions, or its retractions) of the instants below punctuation.

@@ -1,4 +1,5 @@
-"""Blocks of cells of `[RANGE r]`, combined by intervals of time, for what holds throughout a span of instants.
+"""Blocks of aggregate state under `[RANGE r]`: cells of single instants combined by aligned intervals of time, so that
+an epoch reads few rows for all that holds throughout it; and when the next cell expires or block ends.
 
 From one epoch to the next few rows enter the window and few leave it; those between do neither. Their cells are combined in
 *blocks*: aligned intervals of r/256, r/64, r/16 and r/4, each made once, when punctuation has passed its end. So an epoch

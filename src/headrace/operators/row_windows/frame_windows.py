@@ -1,4 +1,5 @@
-"""Sessions and `[DELTA d ON x]`: windows that continue until a row begins the next one, with and without aggregates.
+"""Operator for sessions and `[DELTA d ON x]`, with and without aggregates: windows of a partition that last until a gap
+in time, or until a row is beyond the threshold and begins the next one.
 
 Rows wait until they are below punctuation; they are then cut into windows and folded, so that a window in progress is
 one cell per group (without aggregates its rows are stored).

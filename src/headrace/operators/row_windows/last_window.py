@@ -1,4 +1,5 @@
-"""The answer of the last window of each partition, stored for INVOKE, and for ISTREAM and DSTREAM of the next one.
+"""Answers of windows over a partition's rows: the result rows of windows that end, those of each partition's last
+window as state (for INVOKE), and the differences between successive windows (ISTREAM and DSTREAM).
 
 Queries with ISTREAM or DSTREAM also store what they emitted of it: that is what INVOKE returns. State rows: the result
 rows of that window, with its end and its partition. A window without result rows leaves a row of NULLs that is not

@@ -1,5 +1,6 @@
-"""Common parts of operators of windows over a partition's rows: `[ROWS n SLIDE m]`, `[RANGE r SLIDE n ROWS]`, frames,
-users' classes.
+"""Common parts of operators of windows over a partition's rows (`[ROWS n SLIDE m]`, `[RANGE r SLIDE n ROWS]`, frames,
+users' classes): their settings and base class, the fold of rows by partition and group, and the answers of windows that
+end.
 
 `PartitionedRows` defines what is stored of each row and the steps above the windows; an operator adds where its windows
 begin and end. Rows of a partition are in the slot of their partition, and so are their cells: rows folded by (block,

@@ -1,4 +1,5 @@
-"""Numbers of rows in their partition, and the rows that end a window.
+"""Numbering of the rows of each partition for `[RANGE r SLIDE n ROWS]`: the rows that end a window, every n-th, and the
+state that this needs.
 
 A number in order of arrival is known when the row arrives; a number in stream order when the row is below punctuation.
 State: a *mark* per row (or only per row that ends a window) until the row is below punctuation, and how many rows each

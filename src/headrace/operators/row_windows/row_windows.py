@@ -1,4 +1,5 @@
-"""`[ROWS n SLIDE m]` and its partitioned form: windows at every m-th row over the last n, with and without aggregates.
+"""Operator for `[ROWS n SLIDE m]` and its partitioned form, with and without aggregates: windows at every m-th row over
+the last n.
 
 Rows get dense ranks in their partition when they are below punctuation (decision D10), or, numbered by arrival, when
 they arrive; from then on a rank is to these windows what an instant is to time windows, and panes of ranks serve

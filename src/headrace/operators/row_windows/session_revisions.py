@@ -1,4 +1,5 @@
-"""Revisions of sessions: a late row extends a session or joins two; the old ones are retracted, the new one is inserted.
+"""Operator for sessions WITH REVISIONS: a late row extends a session or joins two; the old ones are retracted, the new
+one is inserted.
 
 A session is always emitted from all of its rows, in stream order: so a retraction equals the earlier insertion to the
 last bit. The cost is that rows are stored while a late row may still reach their session: a new row affects the

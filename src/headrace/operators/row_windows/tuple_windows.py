@@ -1,4 +1,5 @@
-"""`[RANGE r SLIDE n ROWS]`: windows that end at rows, so that a row's windows depend on later rows.
+"""Operator for `[RANGE r SLIDE n ROWS]`, with and without aggregates: time windows of length r that end at every n-th
+row of a partition.
 
 Rows are folded into cells by (partition, group, instant) when they arrive, in any order, and are not read again
 (without aggregates they are stored). When a row is below punctuation, its number determines whether a window ends

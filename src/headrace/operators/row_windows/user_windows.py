@@ -1,4 +1,4 @@
-"""`[WINDOW name(args)]`: windows of a user's class, with and without aggregates.
+"""Operator for `[WINDOW name(args)]`: windows of a user's class, with and without aggregates.
 
 The class is called once per batch, when rows are scanned: a row is added to the cell of each of its windows (WID)
 together with the window's bounds, so that no user code runs where state is. Rows on which the class fails, or which it

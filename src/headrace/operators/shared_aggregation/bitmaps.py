@@ -1,4 +1,5 @@
-"""Shared aggregation from bitmaps: every query's rows as words, aggregated without visiting single rows.
+"""Shared aggregation of a batch by bitmaps: the rows that each query selects are words of a bitmap, from which counts,
+sums and extremes are made without visiting single rows.
 
 The cost is queries times words, whatever the predicates; one pass over the batch, and one more for each further column
 with MIN or MAX (lanes are sorted by one column at a time).

@@ -1,4 +1,5 @@
-"""Bit-sliced sums and extremes of a column for every query at once, from bitmaps.
+"""Sums of a column for every query at once, from bitmaps of the rows that they select: of integers by bit slices, of
+doubles by matrix products; and the first and last row of each query, for extremes.
 
 The least value of each word of 64 rows is subtracted, and counted as often as a query selects a row of the word. The
 rest of an integer column is cut into bit slices, one bitmap per bit; its sum over the rows of a query is the sum of

@@ -1,4 +1,5 @@
-"""Scan of a family that stores rows: each distinct condition once, then all rows of all queries as one table.
+"""Scanner of a family whose operators store rows: each distinct condition is evaluated once, and the rows of all
+queries are returned as one table, with the number of the query in each row.
 
 Queries of a family store the same values of a row. Those with equal steps share one scanner, whose rows are repeated
 with the number of each query; many different first filters are found by one index, as in `routed_scans`.

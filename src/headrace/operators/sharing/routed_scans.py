@@ -1,4 +1,4 @@
-"""Routed scans: one index of the first filters of many operators, which finds the rows of each.
+"""Routed scans: one index of the first filters of many operators, which finds the rows of each for its own scanner.
 
 Operators that share nothing else, such as a thousand `SELECT … WHERE`, would each filter every row. Here one index of
 their first filters is probed, and each operator gets the rows that pass or fail its filter: it filters those once more,

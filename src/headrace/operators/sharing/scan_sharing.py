@@ -1,4 +1,4 @@
-"""Scan groups: which operators of a scan task fold their rows together, and how.
+"""Scan groups: which operators of a scan task fold or store their rows together, and the scanner of each group.
 
 Aggregates with the same joins and grouping are folded once for all their conditions and windows (`shared_aggregates`);
 those that count distinct values, once for all their windows (`shared_panes`). Everything else is unshared, on the rows

@@ -1,4 +1,5 @@
-"""Shared fold for many conditions: a thousand filters over the same groups cost one pass over the rows.
+"""Scanner of many time-window aggregates with different conditions, over the same joins and groups: a thousand filters
+cost one pass over the rows.
 
 The conditions of all queries are one query index. A batch is joined with the relations that all of them look up, then
 matched and folded for all of them at once, by the panes that their windows have in common. Each query's own panes are

@@ -1,4 +1,6 @@
-"""Plans of shared folds of thousands of aggregates with the same grouping, updated as queries are added and dropped."""
+"""Plans of `shared_aggregates`: the conditions, partials and panes of thousands of aggregates with the same grouping,
+updated as queries are added and dropped.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Windowed aggregation over panes: sliding, tumbling and landmark time windows, any range and slide.
+"""Operator for aggregation over time windows by panes: sliding, tumbling and landmark windows, any range and slide; and
+its scanner.
 
 Each row is folded once into the partials of its pane and group; windows are combined from closed panes only (Paned-WID,
 Li 2008, section 6.3, with the pane cut of `panes`). DISTINCT aggregates have an additional store whose groups include

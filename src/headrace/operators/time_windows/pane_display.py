@@ -1,4 +1,4 @@
-"""EXPLAIN lines of an aggregate over panes: its window and cost, its partials, its groups."""
+"""EXPLAIN lines of an aggregate over panes: its window and cost, its partials and groups, the size of its sketches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in sliding and landmark time windows, without aggregates: every row is in each window that holds it.
+"""Operator for rows in sliding and landmark time windows, without aggregates: a row is in each window that holds it.
 
 A row is stored once until its last window closes; it is repeated per window only when the window closes.
 """

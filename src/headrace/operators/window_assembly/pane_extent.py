@@ -1,4 +1,6 @@
-"""Extent of panes: the first and the last pane with rows in a task."""
+"""State table of the first and the last pane with rows, for queries with EMIT EMPTY, whose windows without rows are
+emitted too.
+"""
 
 from __future__ import annotations
 

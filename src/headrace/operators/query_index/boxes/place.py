@@ -1,4 +1,4 @@
-"""Ranks of a batch's rows among the cuts of an attribute."""
+"""Ranks of an attribute's values among its cuts: the sorted constants with which indexed conditions compare it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Preparation of a batch for matching: ranks, and the rows that only a predicate itself can decide.
+"""Preparation of a batch for matching: ranks of its values among the indexed constants, and the rows that only a
+predicate itself can decide, with their results.
 
 Boxes decide nearly all rows. The others are: residuals, evaluated once per distinct expression and only on rows that
 pass the boxes of a query that has it; and exceptional rows, where an attribute failed or NULL meets a residual that may

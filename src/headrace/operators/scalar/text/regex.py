@@ -1,4 +1,6 @@
-"""LIKE and regular expressions. Constant patterns become Arrow kernels once, when they are compiled."""
+"""LIKE, ILIKE, RLIKE, `regexp_extract` and `regexp_replace`. Constant patterns become Arrow kernels once, when they are
+compiled.
+"""
 
 from __future__ import annotations
 
