@@ -24,8 +24,12 @@ from headrace.catalog.registry import Edit, Registry
 from headrace.errors import CorruptStore, UnknownName, did_you_mean
 
 _Value = TypeVar("_Value")
-LAYOUT: Final = 1
-"""The layout in which this version's operators store state. 0: joins had two sides each, with a key for each equality."""
+OF_MANY_SIDES: Final = 1
+OF_SIDES: Final = 2
+LAYOUT: Final = OF_SIDES
+"""The layout in which this version's operators store state. Before `OF_MANY_SIDES`, joins had two sides each, with a key for
+each equality; before `OF_SIDES`, all aggregates over joins were of pairs.
+"""
 _OF_QUERIES: Final = frozenset({"put_query", "pause", "resume", "rename", "retain", "set"})
 
 

@@ -20,7 +20,7 @@ from headrace.operators.panes.adaptive_panes import SPARSE_OPEN
 from headrace.operators.panes.closed_panes import ClosedPanes
 from headrace.operators.panes.pane_keys import between, block_key, extent
 from headrace.operators.panes.pane_sealing import Sealed
-from headrace.operators.panes.panes import LOWEST
+from headrace.operators.panes.panes import LOWEST, Panes
 from headrace.operators.panes.window_lengths import WindowLengths
 from headrace.operators.window_assembly.assemble import closing, windows
 from headrace.operators.window_assembly.mixed_windows import mixed_windows
@@ -88,20 +88,12 @@ def close(
     present = extent(stores[0].closed.panes)
     if operator.answers_empty:
         present = extent([*arrived, *(run[SEEN] for run in runs if SEEN in run)])
-    open_tables = (part[name] for part in (*runs, *deltas) for name in ("open0", SPARSE_OPEN) if name in part)
-    opened = [table for table in open_tables if table.num_rows]
+    opened = _opened((*runs, *deltas))
     if advance.punctuation == BEGINNING or present is None:
         return ClosedWindows(
             state, open_windows=_open_windows(operator, present, opened, advance.punctuation)
         )
-    emitted = (
-        LOWEST if advance.emission_start == BEGINNING else operator.panes.last_closed(advance.emission_start)
-    )
-    last_due = operator.panes.last_closed(advance.punctuation)
-    if advance.final and operator.panes.back is None:
-        last_due = max(
-            emitted, operator.panes.first_window(operator.panes.of_instant(advance.max_event_time))
-        )
+    emitted, last_due = _emission(operator, advance)
     due = closing(operator.panes, emitted, last_due, present)
     if operator.answers_empty and not advance.final:
         due = range(due.start, max(due.stop, last_due + 1))
@@ -110,6 +102,49 @@ def close(
     return ClosedWindows(
         state, chunks, _open_windows(operator, present, opened, advance.punctuation), revised
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedCells:
+    """The same of closed windows as cells, before aggregates are computed."""
+
+    state: Sections
+    chunks: Iterable[WindowCells]
+    open_windows: int
+
+
+def closed_cells(
+    operator: PaneAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+) -> ClosedCells:
+    """`close` for an operator with one store, of windows that end, without revisions and answers for empty windows."""
+    store = operator.store.seal(operator.layouts[0], 0, runs, deltas, advance)
+    present = extent(store.closed.panes)
+    opened = _opened((*runs, *deltas))
+    open_windows = _open_windows(operator, present, opened, advance.punctuation)
+    if advance.punctuation == BEGINNING or present is None:
+        return ClosedCells(store.sections, (), open_windows)
+    due = closing(operator.panes, *_emission(operator, advance), present)
+    chunks = windows(operator.layouts[0], operator.panes, store.closed, due, operator.top_level)
+    return ClosedCells(store.sections, chunks, open_windows)
+
+
+def _emission(operator: PaneAggregate, advance: Advance) -> tuple[int, int]:
+    """The last window that was emitted, and the last one that is due."""
+    emitted = (
+        LOWEST if advance.emission_start == BEGINNING else operator.panes.last_closed(advance.emission_start)
+    )
+    last_due = operator.panes.last_closed(advance.punctuation)
+    if advance.final and operator.panes.back is None:
+        last_due = max(
+            emitted, operator.panes.first_window(operator.panes.of_instant(advance.max_event_time))
+        )
+    return emitted, last_due
+
+
+def _opened(sections: Sequence[Sections]) -> list[pa.Table]:
+    """The tables of open panes that have rows."""
+    tables = (part[name] for part in sections for name in ("open0", SPARSE_OPEN) if name in part)
+    return [table for table in tables if table.num_rows]
 
 
 def _revised(operator: PaneAggregate, deltas: Sequence[Sections], first: int, emitted: int) -> Windows:
@@ -175,15 +210,27 @@ def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> 
     distinct = [list(store_windows) for store_windows in others]
     for chunk in _with_empty(operator, plain, due):
         columns, failed = columns_of_cells(operator.grouped, chunk, distinct)
-        starts, ends = operator.panes.window_bounds(chunk.windows, _ranges(operator, chunk))
-        bounds = {"window_start": starts, "window_end": ends}
-        for name, values in bounds.items():
-            columns[f"{operator.window_alias}.{name}"] = pa.array(values).cast(STAMP)
-        if operator.range is None:
-            columns[f"{operator.window_alias}.window_start"] = pa.nulls(chunk.rows, STAMP)
-        columns[f"{operator.window_alias}.window_id"] = pa.array(chunk.windows)
+        bounds, ends = bounds_of(
+            operator.panes, _ranges(operator, chunk), operator.window_alias, chunk.windows
+        )
+        columns |= bounds
         held = int(chunk.answer.cells[operator.layouts[0].partial_columns[0]][0].sum())
         yield Chunk(columns, chunk.windows, ends, failed, held)
+
+
+def bounds_of(
+    panes: Panes, range_: Duration | Ints | None, alias: str, windows: Ints
+) -> tuple[dict[str, pa.Array], Ints]:
+    """The columns of the bounds of windows, with a range of all or of each, and their ends; landmark windows have no start."""
+    starts, ends = panes.window_bounds(windows, range_)
+    columns = {
+        f"{alias}.window_start": pa.nulls(len(windows), STAMP)
+        if range_ is None
+        else pa.array(starts).cast(STAMP),
+        f"{alias}.window_end": pa.array(ends).cast(STAMP),
+        f"{alias}.window_id": pa.array(windows),
+    }
+    return columns, ends
 
 
 def _ranges(operator: PaneAggregate, chunk: WindowCells) -> Duration | Ints | None:

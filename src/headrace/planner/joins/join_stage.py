@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from headrace.algebra.expressions.expression import Expression
 from headrace.algebra.query import QueryScan, StreamScan, UnionAll, Windowed
-from headrace.algebra.windows.window import CHANGE, TimeRange, TimeSlide, Window
+from headrace.algebra.windows.window import CHANGE, TimeRange, TimeSlide, Unbounded, Window
 from headrace.operators.joins.changelog_join import RelationJoin
 from headrace.operators.joins.join_side import JoinSpec
 from headrace.operators.joins.sliding_outer_join import SlidingOuterJoin
@@ -115,6 +115,11 @@ def title(window: Windowed) -> str:
 def hash_exactly(keys: Sequence[Sequence[Expression]]) -> bool:
     """Whether rows of one key hash have equal keys: the hash of one integer is a permutation."""
     return all(len(key) == 1 and key[0].type.is_integer for key in keys)
+
+
+def stored_for(window: Window) -> Duration | None:
+    """How long a row may be in new pairs; None without end."""
+    return window.needed if isinstance(window, Unbounded) else lookback(window)
 
 
 def lookback(window: Window) -> Duration | None:

@@ -1,8 +1,9 @@
 """Shared joins, one join operator for several queries: what queries must have in common for it (their graph), the
 operator, and each query's windows as conditions on its results.
 
-A graph is what queries have in common: streams, keys, and the size classes of their windows, under names that do not
-depend on their text. The shared join stores all columns of its sources, without conditions, under windows of the class. A
+A graph is what queries have in common: streams and keys, under names that do not depend on their text. The shared join
+stores all columns of its sources, without conditions, under windows of size classes: powers of two that are not smaller than
+its readers' windows; bare streams are stored as long as their conditions on time need them. The classes are in its name. A
 combination has its instant `at`, and the age of each of its rows at that instant: a reader's windows are conditions on
 ages, and the combination ends for it at `at + least(range - age)`. See decision 31.
 """
@@ -13,6 +14,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final, TypeAlias
 
 from headrace.algebra.expressions.expression import (
     Call,
@@ -37,11 +39,17 @@ from headrace.planner.joins.join_stage import (
     hash_exactly,
     inputs,
     lookback,
+    stored_for,
     title,
     union_stream,
 )
 from headrace.schema import BIGINT, BOOLEAN, Field, Schema
 from headrace.time import Duration
+
+SizeClasses: TypeAlias = tuple[int | None, ...]
+"""For each side the exponent of the power of two that is its range, in microseconds; None without end."""
+_APART: Final = "_"
+_ENDLESS: Final = "n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +64,19 @@ class Graph:
     """The keys of each window as the query names them."""
 
     @property
+    def classes(self) -> SizeClasses:
+        """Those of its windows."""
+        return tuple(size_class(stored_for(window.window)) for window in self.windows)
+
+    @property
     def signature(self) -> str:
-        """A name that is equal for queries that can read one join."""
+        """A name that is equal for queries that can read one join, whatever their ranges, and the size classes of its windows."""
         sides = [
-            (sources(window), key, self.columns(window), size_class(lookback(window.window)))
+            (sources(window), key, self.columns(window))
             for window, key in zip(self.windows, self.keys, strict=True)
         ]
-        return hashlib.blake2b(repr(sides).encode(), digest_size=9).hexdigest()
+        digest = hashlib.blake2b(repr(sides).encode(), digest_size=9).hexdigest()
+        return with_classes(digest, self.classes)
 
     def columns(self, window: Windowed) -> Schema:
         """The columns of a source under their shared names."""
@@ -79,9 +93,70 @@ def sources(window: Windowed) -> tuple[str, ...]:
     return tuple(name for name, _, _ in inputs(window))
 
 
-def size_class(range_: Duration | None) -> Duration | None:
-    """The range under which a shared join finds the combinations of a window: the next power of two."""
-    return None if range_ is None else 1 << max(range_ - 1, 0).bit_length()
+def size_class(range_: Duration | None) -> int | None:
+    """The class of the range under which a shared join finds the combinations of a window: the next power of two."""
+    return None if range_ is None else max(range_ - 1, 0).bit_length()
+
+
+def with_classes(name: str, classes: SizeClasses) -> str:
+    """A name, and the size classes of windows."""
+    return _APART.join([name, *(_ENDLESS if class_ is None else str(class_) for class_ in classes)])
+
+
+def classes_in(name: str) -> SizeClasses:
+    """The size classes in a name; earlier versions had shared joins without."""
+    _, *classes = name.split(_APART)
+    return tuple(None if class_ == _ENDLESS else int(class_) for class_ in classes)
+
+
+def read_under(signature: str, join: str) -> str:
+    """The signature of the join that a query with this one reads."""
+    return with_classes(_digest(signature), classes_in(join) or classes_in(signature))
+
+
+def covering(signature: str, known: Mapping[str, str]) -> tuple[str, str] | None:
+    """The join of the smallest classes that cover those of a signature and are at most twice as wide: its signature and its name.
+
+    `known` are the joins of all signatures, without a name those of single queries. With one of them of the same classes, or of
+    the next ones, the name is empty, and the signature that of a shared join for both. None without such a join.
+    """
+    own, digest = classes_in(signature), _digest(signature)
+    alike = [other for other in known if _digest(other) == digest]
+    shared = [
+        other
+        for other in alike
+        if known[other]
+        and (other == signature or (classes_in(known[other]) and _covers(classes_in(other), own)))
+    ]
+    if shared:
+        least = min(shared, key=lambda other: _width(classes_in(other)))
+        return least, known[least]
+    both = [widest for other in alike if (widest := _widest(classes_in(other), own)) is not None]
+    return (with_classes(digest, min(both, key=_width)), "") if both else None
+
+
+def _width(classes: SizeClasses) -> tuple[int, str]:
+    return sum(filter(None, classes)), str(classes)
+
+
+def _digest(signature: str) -> str:
+    return signature.partition(_APART)[0]
+
+
+def _covers(classes: SizeClasses, own: SizeClasses) -> bool:
+    return _widest(classes, own) == classes
+
+
+def _widest(classes: SizeClasses, own: SizeClasses) -> SizeClasses | None:
+    """The wider class of each side, where they are the same or next to each other."""
+    if any(
+        (one is None) != (other is None) or abs((one or 0) - (other or 0)) > 1
+        for one, other in zip(classes, own, strict=True)
+    ):
+        return None
+    return tuple(
+        None if one is None else max(one, other or 0) for one, other in zip(classes, own, strict=True)
+    )
 
 
 def graph_of(windows: Sequence[Windowed], factors: Sequence[Expression]) -> Graph | None:
@@ -132,12 +207,14 @@ def _renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
 
 
 def shared_stage(graph: Graph, join_id: str) -> JoinStage:
-    """The shared join of a graph."""
+    """The shared join of a graph, under windows of the size classes in its name."""
     sides: list[Side] = []
     streams: list[list[Input]] = []
     first = 0
+    classes = classes_in(join_id) or graph.classes
     for number, (window, keys) in enumerate(zip(graph.windows, graph.keys, strict=True)):
-        columns, range_ = graph.columns(window), size_class(lookback(window.window))
+        columns, class_ = graph.columns(window), classes[number]
+        range_ = None if class_ is None else 1 << class_
         streams.append(
             [
                 (name, columns, tuple((column, graph.names[shown]) for column, shown in pairs))
@@ -166,7 +243,7 @@ def shared_stage(graph: Graph, join_id: str) -> JoinStage:
         Schema((*fields, *ages, Field(AT_INSTANT, BIGINT))),
         slot_of_name(join_id),
         emits_first=True,
-        signature=graph.signature,
+        signature=read_under(graph.signature, join_id),
     )
     return JoinStage(built(Joined(spec, None, shared=True)), union)
 

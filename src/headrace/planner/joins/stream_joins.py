@@ -52,6 +52,7 @@ from headrace.operators.joins.changelog_join import RelationJoin
 from headrace.operators.joins.join_side import JoinOperator, JoinSpec, Side
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
 from headrace.operators.rows.row_pipeline import RowFilter
+from headrace.planner.joins.interval_joins import with_intervals
 from headrace.planner.joins.join_graph import (
     Group,
     equalities,
@@ -68,6 +69,7 @@ from headrace.planner.joins.join_stage import (
     hash_exactly,
     inputs,
     lookback,
+    stored_for,
     title,
     union_stream,
 )
@@ -127,7 +129,7 @@ def signature_of(query: Query) -> str:
     """The name of the query's graph, if its join can be shared with other queries; empty if not."""
     if not joins_streams(query) or query.revisions is not None or query.shedding:
         return ""
-    _, _, parts, _ = _divided("", query)
+    _, _, parts, _ = _divided("", with_intervals(query))
     graph = graph_of(parts.windows, parts.factors)
     return "" if graph is None else graph.signature
 
@@ -354,14 +356,9 @@ class _Parts:
         names = frozenset(window.source.schema.names)
         alone = [factor for factor in factors if columns_of(factor) and columns_of(factor) <= names]
         fields = tuple(field for field in window.source.schema if field.name in stored)
-        reach, keeps = _stored_for(window.window), (RowFilter(conjunction(alone)),) if alone else ()
+        reach, keeps = stored_for(window.window), (RowFilter(conjunction(alone)),) if alone else ()
         changes = f"{window.alias}.{CHANGE}" if isinstance(window.window, Changing) else None
         return Side((), Schema(fields), keeps, keys, reach, None, reach, changes, window.alias)
-
-
-def _stored_for(window: Window) -> Duration | None:
-    """How long a row may be in new pairs."""
-    return window.needed if isinstance(window, Unbounded) else lookback(window)
 
 
 def _shortest(reaches: Sequence[Duration | None]) -> Duration | None:

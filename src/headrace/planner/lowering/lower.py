@@ -26,11 +26,14 @@ from headrace.operators.approximate.approximate_windows import ApproximateWindow
 from headrace.operators.base.group_codes import slot_of_name
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.family import in_family
+from headrace.operators.joins.join_aggregate import JoinAggregate
+from headrace.operators.joins.window_join import WindowJoin
 from headrace.operators.panes.panes import Panes
 from headrace.operators.rows.row_pipeline import relations_of
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.joins.join_stage import JOINS
 from headrace.planner.joins.outer_joins import OUTER_JOINS
+from headrace.planner.joins.side_aggregates import join_aggregate, of_sides
 from headrace.planner.lowering import approximate
 from headrace.planner.lowering.correlated import check_correlated, has_correlated
 from headrace.planner.lowering.counted_windows import (
@@ -57,12 +60,13 @@ from headrace.planner.lowering.time_and_instant_operators import (
 from headrace.planner.rules import Rule, always, first_of
 
 
-def lower(name: str, query: Query, operator_id: str) -> Operator:
+def lower(name: str, query: Query, operator_id: str, pairs_of: WindowJoin | None = None) -> Operator:
     """The operator for a query registered under `name`; `operator_id` names its state.
 
+    `pairs_of` is the join whose pairs the query reads, if one join of its own makes them.
     Raises `UnsupportedQuery` with the reason for a query without an operator.
     """
-    lowering = Lowering(name, query, _meant(query), operator_id)
+    lowering = Lowering(name, query, _meant(query), operator_id, pairs_of=pairs_of)
     rule = first_of(LOWERINGS, lowering)
     return rule.build(replace(lowering, rule=rule.name)).in_family()
 
@@ -124,6 +128,25 @@ def _panes(lowering: Lowering) -> Operator:
 
 def _weighted_panes(lowering: Lowering) -> PaneAggregate:
     return replace(_pane_aggregate(replace(lowering, shape=weighted(lowering.shape))), sheds=True)
+
+
+def _is_of_sides(lowering: Lowering) -> bool:
+    """Whether the pairs that are aggregated need not be made."""
+    query, shape, join = lowering.query, lowering.shape, lowering.pairs_of
+    if join is None or lowering.grouped is None or shape.before or shape.where or shape.bounds is not None:
+        return False
+    if shape.joins or shape.semijoin_columns or shape.emits_changes:
+        return False
+    plain = not (query.emit_empty or query.shedding) and query.revisions is None
+    return plain and of_sides(join, lowering.grouped)
+
+
+def _of_sides(lowering: Lowering) -> JoinAggregate:
+    assert lowering.pairs_of is not None
+    assert lowering.grouped is not None
+    finish, alias = lowering.finish, lowering.shape.window_alias
+    operator = join_aggregate(lowering.id, lowering.name, lowering.pairs_of, lowering.grouped, finish, alias)
+    return replace(operator, rule=lowering.rule)
 
 
 def _approximate_windows(lowering: Lowering) -> ApproximateWindows:
@@ -288,6 +311,12 @@ LOWERINGS: Final[tuple[Rule[Lowering, Operator], ...]] = (
         "an aggregate compares rows with their group, so rows are kept and grouped when a window is known",
         when=lambda q: has_correlated(q.shape),
         build=_rows_and_groups,
+    ),
+    Rule(
+        "products of sides",
+        "a window holds all pairs of its rows of equal keys, so partials of each side are multiplied, and no pair is made",
+        when=_is_of_sides,
+        build=_of_sides,
     ),
     Rule(
         "panes",

@@ -24,6 +24,7 @@ from headrace.algebra.windows.window import (
 )
 from headrace.operators.aggregates.group_by import Grouped
 from headrace.operators.base.group_codes import slot_of_name
+from headrace.operators.joins.window_join import WindowJoin
 from headrace.operators.output.changelog import EmitMode
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.regrouping import Regroup
@@ -39,6 +40,7 @@ class Lowering:
     """A bound query and its clauses, by the names that operators use.
 
     `regroups`: rows are stored, and grouped when a window is closed. `rule`: the name of the rule that builds the operator.
+    `pairs_of`: the join whose pairs it reads, if they are read by it alone.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Lowering:
     id: str
     regroups: bool = False
     rule: str = ""
+    pairs_of: WindowJoin | None = None
 
     @property
     def prefix(self) -> str:

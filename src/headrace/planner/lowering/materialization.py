@@ -17,6 +17,7 @@ from headrace.algebra.query import Ago, Query, StreamScan
 from headrace.algebra.windows.window import Changing, Lasting, TimeRange, Unbounded
 from headrace.errors import UserError
 from headrace.operators.base.operator import Operator
+from headrace.operators.joins.window_join import WindowJoin
 from headrace.operators.on_demand.selection import ALWAYS, Answer, Selection, WindowClause
 from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.planner.lowering.approximate import exactly, has_approximate
@@ -32,10 +33,13 @@ _NUMBERED: Final = re.compile(r"q\d+")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The other inputs of the choice: the rows in the archive of its stream, and its retention."""
+    """The other inputs of the choice: the rows in the archive of its stream, and its retention; or the join of its own whose
+    pairs it reads.
+    """
 
     archived: bool
     retain: Duration | None = None
+    pairs_of: WindowJoin | None = None
 
 
 def materialized(
@@ -46,7 +50,7 @@ def materialized(
     Raises `UserError` where the user's choice is not possible for this query.
     """
     if materialize == "complete" or (materialize is None and query.emission != "relation"):
-        return lower(name, query, operator_id)
+        return lower(name, query, operator_id, source.pairs_of)
     shape = shape_of(query)
     obstacle = _obstacle(query, shape, operator_id, source)
     if materialize is None:

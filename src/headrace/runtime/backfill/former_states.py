@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.catalog.catalog import LAYOUT, Catalog, CatalogQuery
+from headrace.catalog.catalog import OF_MANY_SIDES, Catalog, CatalogQuery
 from headrace.operators.families.family import state_name
 from headrace.operators.families.harvest import gathered
 from headrace.planner.joins.stream_joins import joins_streams, joins_two_by_each_equality
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def is_former(catalog: Catalog, query: CatalogQuery) -> bool:
     """Whether an earlier version registered a query, and joined its streams in another way than this one does."""
-    if query.layout == LAYOUT:
+    if query.layout >= OF_MANY_SIDES:
         return False
     meanings = levels(query.definition.name, bound(catalog, query), query.operator_id)
     return any(joins_streams(level) and not joins_two_by_each_equality(level) for _, level in meanings)

@@ -140,7 +140,7 @@ def _titles(plan: EpochPlan, names: Mapping[str, str]) -> dict[str, str]:
             inner = "" if derived_streams.owner_of(maker) == maker else "the SELECT in FROM of "
             titles[stream] = f"results of {inner}{owner}"
     for operator in plan.operators.values():
-        if operator.makes_pairs:
+        if operator.makes_pairs or operator.join_signature:
             titles[operator.stream] = f"{_sides(operator)} of {operator.query} together"
     return titles | _together(plan, titles)
 

@@ -31,6 +31,7 @@ from headrace.algebra.query import (
 from headrace.algebra.windows.window import CHANGE
 from headrace.catalog.definitions import StreamDefinition
 from headrace.planner.joins.join_stage import JoinStage
+from headrace.planner.joins.shared_join import classes_in, with_classes
 from headrace.planner.joins.stream_joins import joins_streams
 from headrace.runtime.messages.epoch_plan import PlannedOperator, Retention
 from headrace.runtime.plan import union_streams
@@ -148,9 +149,10 @@ def inner_queries(operator: str, query: Query) -> dict[str, tuple[str, Query]]:
     }
 
 
-def shared_join_of(founder: str) -> str:
-    """A name for a shared join, unique if that of its founder is."""
-    return _SHARED_JOIN + hashlib.blake2b(founder.encode(), digest_size=9).hexdigest()
+def shared_join_of(founder: str, signature: str) -> str:
+    """A name for a shared join with the size classes of a signature, unique if that of its founder is."""
+    name = _SHARED_JOIN + hashlib.blake2b(founder.encode(), digest_size=9).hexdigest()
+    return with_classes(name, classes_in(signature))
 
 
 def is_shared_join(operator: str) -> bool:

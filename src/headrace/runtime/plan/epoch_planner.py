@@ -15,11 +15,12 @@ from typing import Any
 
 from headrace.algebra.query import Node, Query, QueryScan, StreamScan, UnionAll, find_window, walk
 from headrace.algebra.windows.window import Landmark, TimeSlide
-from headrace.catalog.catalog import Catalog, CatalogQuery, is_of_query
+from headrace.catalog.catalog import OF_SIDES, Catalog, CatalogQuery, is_of_query
 from headrace.catalog.definitions import (
     StreamDefinition,
 )
 from headrace.operators.base.operator import Operator
+from headrace.operators.joins.window_join import WindowJoin
 from headrace.planner.joins.interval_joins import with_intervals
 from headrace.planner.joins.join_stage import JoinStage
 from headrace.planner.joins.now_joins import with_pairs_of_now
@@ -192,14 +193,9 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
             if reads_queries:
                 query = _over_streams(catalog, catalog_query, operator_id, chain, streams)
                 nodes = walk(query.root)
+            join_stages: tuple[JoinStage, ...] = ()
             if joins_streams(query):
-                query = with_intervals(query)
-                names = (derived_streams.inner_of, derived_streams.name_of)
-                query, join_stages = (
-                    decompose_outer(name, query, operator_id, *names)
-                    if joins_changes(query)
-                    else decompose(name, query, operator_id, *names, catalog_query.definition.join)
-                )
+                query, join_stages = _decomposed(catalog_query, query, operator_id)
                 nodes = walk(query.root)
                 for join_stage in reversed(join_stages):
                     if join_stage.operator.id not in planned:
@@ -215,7 +211,16 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 if operator_id == catalog_query.operator_id
                 else "complete"
             )
-            operator = lowered(name, query, operator_id, materialize, source_of(streams, nodes))
+            source = replace(source_of(streams, nodes), pairs_of=_own_join(catalog_query, join_stages))
+            operator = lowered(name, query, operator_id, materialize, source)
+            for join_stage in join_stages:
+                if (
+                    operator.stream == join_stage.union.name
+                ):  # it reads the rows that are joined, and not their pairs
+                    del (
+                        planned[join_stage.operator.id],
+                        streams[derived_streams.name_of(join_stage.operator.id)],
+                    )
             if operator_id != catalog_query.operator_id and query.emission == "relation":
                 operator = logged(operator)
             channel = next(node.channel for node in nodes if isinstance(node, StreamScan))
@@ -233,6 +238,29 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
     for view in inlined_views & planned.keys():
         planned[view] = replace(planned[view], is_inlined_view=True)
     return replace(plan, planned=planned, streams=derived_streams.with_their_now(streams, planned))
+
+
+def _decomposed(
+    catalog_query: CatalogQuery, query: Query, operator_id: str
+) -> tuple[Query, tuple[JoinStage, ...]]:
+    """The query over the results of its joins of streams, and the joins."""
+    name, join = catalog_query.definition.name, catalog_query.definition.join
+    if (
+        not join or catalog_query.layout >= OF_SIDES
+    ):  # shared joins of earlier versions stored bare streams without end
+        query = with_intervals(query)
+    names = (derived_streams.inner_of, derived_streams.name_of)
+    if joins_changes(query):
+        return decompose_outer(name, query, operator_id, *names)
+    return decompose(name, query, operator_id, *names, join)
+
+
+def _own_join(catalog_query: CatalogQuery, join_stages: Sequence[JoinStage]) -> WindowJoin | None:
+    """The join whose pairs a query alone reads, if one operator makes them; earlier versions had stored them."""
+    if len(join_stages) != 1 or catalog_query.definition.join or catalog_query.layout < OF_SIDES:
+        return None
+    operator = join_stages[0].operator
+    return operator if isinstance(operator, WindowJoin) else None
 
 
 def _planned_join(join_stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> PlannedOperator:

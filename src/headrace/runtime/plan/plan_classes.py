@@ -19,6 +19,7 @@ from headrace.algebra.windows.user_code import Code
 from headrace.operators.approximate.approximate_instants import ApproximateInstants
 from headrace.operators.approximate.approximate_windows import ApproximateWindows
 from headrace.operators.joins.changelog_join import RelationJoin
+from headrace.operators.joins.join_aggregate import JoinAggregate
 from headrace.operators.joins.outer_join import OuterJoin
 from headrace.operators.joins.sliding_outer_join import SlidingOuterJoin
 from headrace.operators.joins.window_join import WindowJoin
@@ -49,7 +50,17 @@ from headrace.synopses.sketches.stable_sketch import StableSketch
 
 OPERATORS: Final[tuple[type, ...]] = (
     *(ApproximateInstants, ApproximateWindows, ChangingRows, FrameWindows, InstantAggregate, InstantRows),
-    *(OuterJoin, PaneAggregate, Passing, RelationJoin, Revising, RevisingSessions, RowSlides, Selection),
+    *(
+        JoinAggregate,
+        OuterJoin,
+        PaneAggregate,
+        Passing,
+        RelationJoin,
+        Revising,
+        RevisingSessions,
+        RowSlides,
+        Selection,
+    ),
     *(SlidingOuterJoin, TupleSlides, UserWindows, WindowChanges, WindowJoin, WindowRows),
 )
 PARTIALS: Final[tuple[type, ...]] = (

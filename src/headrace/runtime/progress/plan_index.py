@@ -90,6 +90,16 @@ class PlanIndex:
         return found
 
     @cached_property
+    def join_aggregates(self) -> Mapping[str, Sequence[str]]:
+        """Graph of joins → the operators that aggregate over a join of that graph without making its pairs."""
+        operators = self.plan.operators.values()
+        return _grouped(
+            (operator.join_signature, operator.id)
+            for operator in operators
+            if operator.join_signature and not operator.makes_pairs
+        )
+
+    @cached_property
     def owned_by(self) -> Mapping[str, Sequence[str]]:
         """The operator of a registered query → the operators of that query."""
         return _grouped((derived_streams.owner_of(id_), id_) for id_ in self.plan.operators)

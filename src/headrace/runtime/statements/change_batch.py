@@ -8,7 +8,7 @@ applied. Nothing here walks through the queries that are not changed, whatever t
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -20,6 +20,8 @@ from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import StoreError, UserError, outcome_unless_known
 from headrace.language.binder.sources.unions import check_names
 from headrace.language.statements import statement as stmt
+from headrace.operators.base.operator import Operator
+from headrace.planner.joins.shared_join import covering, read_under
 from headrace.planner.joins.stream_joins import signature_of
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.plan.derived_streams import shared_join_of
@@ -28,6 +30,8 @@ from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.statements import show
 
 _Result = TypeVar("_Result")
+_MOST_WITHOUT_PAIRS: Final = 8
+"""Queries of one graph, each of which aggregates the streams by itself, from which on further ones aggregate shared pairs."""
 _OF_QUERIES: Final = (
     stmt.CreateQuery,
     stmt.AlterQuery,
@@ -166,6 +170,8 @@ class CatalogChanges:
         """Whether all that wait has to be logged together."""
         self._joins: dict[str, str] = {}
         """Graphs of joins of waiting queries, each with the shared join; empty where one query has its own."""
+        self._without_pairs = Counter[str]()
+        """By graph, how many queries have waited that aggregate a join without making its pairs."""
 
     @property
     def catalog(self) -> Catalog:
@@ -193,19 +199,30 @@ class CatalogChanges:
         self._waiting += entries
         if query is not None:
             self._read |= names_read(query)
-            self._joins |= {signature_of(query): entry["query"].get("join", "") for entry in entries}
+            for join in (entry["query"].get("join", "") for entry in entries):
+                self._joins[read_under(signature_of(query), join)] = join
 
-    def join_for(self, definition: QueryDefinition, query: Query) -> str:
-        """The shared join that a query should read; empty where it gets its own: as the first of its graph, or for good."""
+    def join_for(self, definition: QueryDefinition, query: Query, alone: Operator) -> str:
+        """The shared join that a query should read; empty where it gets its own: as the first of its graph, or for good.
+
+        `alone` is its operator then. One that makes no pairs has its own unless pairs are made for others, or there are many.
+        """
         catalog = self.catalog
         streams = [catalog.stream(node.name) for node in walk(query.root) if isinstance(node, StreamScan)]
         archived = all(stream is not None and stream.archive != "none" for stream in streams)
         signature = signature_of(query) if archived and definition.sharing and not definition.from_now else ""
         if not signature:
             return ""
-        known = index_of(self._pipeline.loop.engine.plan).joins
-        join = self._joins.get(signature, known.get(signature))
-        return shared_join_of(f"{catalog.position} {definition.name}") if join == "" else join or ""
+        index = index_of(self._pipeline.loop.engine.plan)
+        found = covering(signature, {**index.joins, **self._joins})
+        if found is None or found[1]:
+            return "" if found is None else found[1]
+        if alone.join_signature:
+            others = len(index.join_aggregates.get(signature, ())) + self._without_pairs[signature]
+            if others < _MOST_WITHOUT_PAIRS:
+                self._without_pairs[signature] += 1
+                return ""
+        return shared_join_of(f"{catalog.position} {definition.name}", found[0])
 
     def flush(self) -> None:
         """Log the changes that wait."""
@@ -213,6 +230,7 @@ class CatalogChanges:
             waiting, self._waiting = self._waiting, []
             self._read.clear()
             self._joins.clear()
+            self._without_pairs.clear()
             self._pipeline.log(*waiting)
 
     @contextmanager

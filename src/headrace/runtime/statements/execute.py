@@ -338,8 +338,11 @@ class Statements:
         catalog = self._catalog
         refuse_unreadable(definition.name, query := bind_text(catalog, definition.text, definition.zone))
         require_few_windows(definition, query)
-        chosen = replace(definition, join=self._changes.join_for(definition, query))
+        chosen = replace(definition, join="")
         operator = operator_of(catalog, CatalogQuery(chosen, catalog.position))
+        if join := self._changes.join_for(definition, query, operator):
+            chosen = replace(definition, join=join)
+            operator = operator_of(catalog, CatalogQuery(chosen, catalog.position))
         self._action_rules.require(catalog, definition, query, operator, places)
         if definition != existing:
             self._changes.log(registration(chosen), query=query)

@@ -1,0 +1,140 @@
+"""Which aggregates over pairs can be made of partial aggregates of the sides of their join, and the operator for them.
+
+All conditions between sides must be equalities of keys, and each group key and aggregate must read one side; windows slide
+together, each side with its own range. Integers are summed as BIGINT: a side's sums are multiplied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from headrace.algebra.expressions.aggregates import NamedAggregate
+from headrace.algebra.expressions.expression import Cast, Expression, Named, columns_of, conjuncts
+from headrace.algebra.windows.window import TimeSlide
+from headrace.operators.aggregates.aggregate_calls import needs_values
+from headrace.operators.aggregates.group_by import Grouped
+from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
+from headrace.operators.base.group_codes import slot_of_name
+from headrace.operators.joins.join_aggregate import AggregatedSide, JoinAggregate
+from headrace.operators.joins.join_side import Side
+from headrace.operators.joins.partial_products import can_repeat
+from headrace.operators.joins.window_join import WindowJoin
+from headrace.operators.output.output_stage import Finish
+from headrace.operators.panes.panes import Panes
+from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+from headrace.planner.joins.join_graph import equalities
+from headrace.schema import BIGINT
+
+_SUMMED: Final = frozenset({"sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop"})
+
+
+def of_sides(join: WindowJoin, grouped: Grouped) -> bool:
+    """Whether these aggregates over the pairs of a join are made of those of its sides."""
+    sides = join.spec.sides
+    if join.grid is None or join.shows_ages or not sides[0].keys:
+        return False
+    if any(side.lookback is None or side.ends is not None or side.changes is not None for side in sides):
+        return False
+    keys = [side.keys for side in sides]
+    if any(len({key.type for key in same}) > 1 for same in zip(*keys, strict=True)):
+        return False
+    factors = [] if join.spec.condition is None else list(conjuncts(join.spec.condition))
+    if set(factors) - set(equalities(keys, factors)):
+        return False
+    read = [key.expression for key in grouped.keys]
+    for item in grouped.aggregates:
+        if needs_values(item.call) or item.call.against or item.call.within is not None:
+            return False
+        read += [part for part in (item.call.argument, item.call.condition) if part is not None]
+    if uses_synopses(grouped.aggregates) or not all(map(can_repeat, grouped.layouts[0].partial_columns)):
+        return False
+    calls = (_read_by(item) for item in grouped.aggregates)
+    return all(_owner(sides, columns) is not None for columns in (*map(columns_of, read), *calls))
+
+
+def join_aggregate(
+    id_: str, query: str, join: WindowJoin, grouped: Grouped, finish: Finish, window_alias: str
+) -> JoinAggregate:
+    """The operator for aggregates that are `of_sides`."""
+    assert join.grid is not None
+    sides, slide, anchor = join.spec.sides, join.grid.slide, join.grid.anchor
+    grouped = Grouped(grouped.keys, tuple(map(_summed_exactly, grouped.aggregates)))
+    own: list[list[Named]] = [
+        [Named(f"__join{place}", key) for place, key in enumerate(side.keys)] for side in sides
+    ]
+    places = tuple(_place(sides, own, key) for key in grouped.keys)
+    joined = len(sides[0].keys)
+    by_key = {key for _, key in places if key < joined} == set(range(joined))
+    alone = all(len(keys) == joined for keys in own)
+    slot = None if by_key and alone and not finish.needs_whole_window else slot_of_name(id_)
+    aggregated: list[AggregatedSide] = []
+    for number, (side, keys) in enumerate(zip(sides, own, strict=True)):
+        assert side.lookback is not None
+        items = tuple(item for item in grouped.aggregates if _owner(sides, _read_by(item)) == number)
+        panes = PaneAggregate(
+            id=id_,
+            query=query,
+            stream=join.spec.stream,
+            panes=Panes.of(TimeSlide(side.lookback, slide, anchor)),
+            range=side.lookback,
+            window_alias="",
+            keys=tuple(keys),
+            aggregates=items,
+            finish=Finish(()),
+            steps=side.filters,
+            single_slot=slot,
+            has_own_panes=True,
+        )
+        aggregated.append(AggregatedSide(side.inputs, panes, side.name))
+    layouts = [side.panes.layouts[0] for side in aggregated]
+    return JoinAggregate(
+        id=id_,
+        query=query,
+        stream=join.spec.stream,
+        sides=tuple(aggregated),
+        keys=joined,
+        grouped=grouped,
+        places=places,
+        owners=tuple(
+            next(number for number, layout in enumerate(layouts) if column in layout.partial_columns)
+            for column in grouped.layouts[0].partial_columns
+        ),
+        finish=finish,
+        window_alias=window_alias,
+        range=max(side.lookback or 0 for side in sides),
+        once=by_key and alone,
+        join_signature=join.spec.signature,
+    )
+
+
+def _owner(sides: Sequence[Side], columns: frozenset[str]) -> int | None:
+    """The side that has all of these columns; the first one for none."""
+    return next((number for number, side in enumerate(sides) if columns <= side.reads), None)
+
+
+def _read_by(item: NamedAggregate) -> frozenset[str]:
+    parts = (item.call.argument, item.call.condition)
+    return frozenset().union(*(columns_of(part) for part in parts if part is not None))
+
+
+def _place(sides: Sequence[Side], own: list[list[Named]], key: Named) -> tuple[int, int]:
+    """The side and the place of a group key among its keys, to which it is added where it is none of the join's."""
+    side = _owner(sides, columns_of(key.expression))
+    assert side is not None
+    expressions: list[Expression] = [known.expression for known in own[side]]
+    if key.expression not in expressions:
+        own[side].append(Named(f"__group{len(expressions)}", key.expression))
+        expressions.append(key.expression)
+    return side, expressions.index(key.expression)
+
+
+def _summed_exactly(item: NamedAggregate) -> NamedAggregate:
+    """The aggregate, of BIGINT where it sums shorter integers."""
+    argument = item.call.argument
+    if item.call.function not in _SUMMED or argument is None or not argument.type.is_integer:
+        return item
+    if argument.type == BIGINT:
+        return item
+    return replace(item, call=replace(item.call, argument=Cast(argument, BIGINT)))
