@@ -30,7 +30,7 @@ OF_SIDES = {
     "by a column": f"SELECT x.v, COUNT(*) AS n, SUM(y.v) AS s FROM {TWO} GROUP BY x.v",
     "by both columns": f"SELECT x.v, y.v AS w, COUNT(*) AS n, MAX(x.d) AS m FROM {SLIDING} GROUP BY x.v, y.v",
     "by key and column": f"SELECT y.k, x.v > 0 AS up, COUNT(*) AS n, MIN(y.d) AS m FROM {TWO} GROUP BY y.k, x.v > 0",
-    "by a constant": f"SELECT 7 AS seven, COUNT(*) AS n, SUM(2) AS twos FROM {TWO} GROUP BY 7",
+    "by a constant": f"SELECT 7 AS seven, COUNT(*) AS n, SUM(2) AS twos FROM {TWO} GROUP BY seven",
     "conditions": f"SELECT x.k, COUNT(*) AS n, COUNT(*) FILTER (WHERE y.v > 0) AS p, SUM(x.v) FILTER (WHERE x.d >= 0) AS s"
     f" FROM {TWO} WHERE x.v <> 2 AND y.v > -1 GROUP BY x.k HAVING COUNT(*) > 1",
     "spread": f"SELECT x.k, STDDEV(x.v) AS s, VAR_POP(y.v) AS v FROM {TWO} GROUP BY x.k",

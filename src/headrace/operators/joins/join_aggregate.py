@@ -52,7 +52,7 @@ class AggregatedSide:
 class JoinAggregate(BaseOperator):
     """`Finish(Aggregate(Join(Windowed(TimeSlide), …)))` of one query, of sides with `keys` equal keys.
 
-    `places`: for each group key the side and the key of it that it is. `owners`: the side of each partial. `range`: that of
+    `places`: for each group key the side and the key of it that it is. `side_of`: the side of each partial. `range`: that of
     the longest window. `once`: no two combinations of keys are of one group.
     """
 
@@ -63,7 +63,7 @@ class JoinAggregate(BaseOperator):
     keys: int
     grouped: Grouped
     places: tuple[tuple[int, int], ...]
-    owners: tuple[int, ...]
+    side_of: tuple[int, ...]
     finish: Finish
     window_alias: str
     range: Duration
@@ -129,7 +129,7 @@ class JoinAggregate(BaseOperator):
     def _multiplied(self, sides: Sequence[WindowCells]) -> WindowCells:
         """The cells of each window and group over all combinations of rows with equal keys."""
         found = combinations(sides, self.keys)
-        answer = products(self._layout, sides, found, self.owners)
+        answer = products(self._layout, sides, found, self.side_of)
         windows = sides[0].windows[found[0]]
         keys = [picked(sides[side].keys[key], found[side]) for side, key in self.places]
         if self.once:

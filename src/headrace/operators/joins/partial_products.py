@@ -95,15 +95,15 @@ def _pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
 
 
 def products(
-    layout: Layout, sides: Sequence[WindowCells], found: Sequence[Ints], owners: Sequence[int]
+    layout: Layout, sides: Sequence[WindowCells], found: Sequence[Ints], side_of: Sequence[int]
 ) -> Answer:
-    """The partials of each combination of cells; `owners` are the sides whose rows the partials aggregate."""
+    """The partials of each combination of cells; `side_of` are the sides whose rows the partials aggregate."""
     counts = [
         side.answer.cells[rows_partial()][0][numbers] for side, numbers in zip(sides, found, strict=True)
     ]
     cells: dict[PartialColumn, Cells] = {}
     dictionaries: dict[PartialColumn, pa.Array] = {}
-    for partial_column, owner in zip(layout.partial_columns, owners, strict=True):
+    for partial_column, owner in zip(layout.partial_columns, side_of, strict=True):
         answer = sides[owner].answer
         taken = tuple(part[found[owner]] for part in answer.cells[partial_column])
         others = [count for side, count in enumerate(counts) if side != owner]

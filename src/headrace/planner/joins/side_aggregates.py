@@ -97,7 +97,7 @@ def join_aggregate(
         keys=joined,
         grouped=grouped,
         places=places,
-        owners=tuple(
+        side_of=tuple(
             next(number for number, layout in enumerate(layouts) if column in layout.partial_columns)
             for column in grouped.layouts[0].partial_columns
         ),
