@@ -233,3 +233,104 @@ def test_rows_are_stored_and_matches_found_once_for_all_queries(hub: Hub) -> Non
         last = hub.status()["last_epoch"]["operators"][reads(hub, "of3_2")]
         seen.append((last["delta_rows"], last["candidates"], last["results"]))
     assert seen == [(61, 30, 31), (61, 30, 30)]  # with one that marks the beginning
+
+
+def within(seconds: int, v: int = 9) -> str:
+    return (
+        f"SELECT x.k, x.v, y.v AS w FROM a x, b y WHERE x.k = y.k AND x.v < {v}"
+        f" AND y.at BETWEEN x.at AND x.at + INTERVAL '{seconds}' SECOND"
+    )
+
+
+def test_a_shared_join_of_bare_streams_forgets_the_rows_that_no_interval_needs(hub: Hub) -> None:
+    """Ten rows of each stream every twenty seconds, of which pairs need five: merges leave those of a few epochs."""
+    for number, seconds in enumerate((5, 6, 7)):
+        hub.register(within(seconds, 9 - number), f"q{number}")
+    shared, rows = reads(hub, "q2"), []
+    for epoch in range(30):
+        for name in "ab":
+            push(hub, name, *((key, 1, 20 * epoch) for key in range(10)))
+        hub.catch_up()
+        rows.append(hub.status()["last_epoch"]["operators"][shared]["state_rows"])
+    assert reads(hub, "q1") == shared
+    assert max(rows) < 300
+    assert len(changes(hub, "q2")) == 300
+
+
+def test_intervals_of_other_classes_have_their_own_join(hub: Hub) -> None:
+    for number, seconds in enumerate((5, 6, 60, 61)):
+        hub.register(within(seconds), f"q{number}")
+    push(hub, "a", (1, 1, 10), (2, 1, 10))
+    push(hub, "b", (1, 5, 16), (2, 6, 70), (3, 7, 100))
+    hub.catch_up()
+    assert len(joins(hub)) == 4
+    assert [len(changes(hub, f"q{number}")) for number in range(4)] == [0, 1, 2, 2]
+
+
+def test_windows_on_both_sides_of_a_size_class_share_the_wider_join(hub: Hub) -> None:
+    """Classes end at 8.4 and at 16.8 seconds."""
+    for number, ranges in enumerate(((8, 7), (9, 8), (7, 9), (8, 8), (10, 11), (40, 8))):
+        hub.register(pairs(*ranges), f"q{number}")
+    push(hub, "a", (1, 1, 10), (2, 2, 2), (9, 9, 30))
+    push(hub, "b", (1, 5, 18), (1, 6, 20), (2, 7, 12), (9, 9, 30))
+    hub.catch_up()
+    assert {reads(hub, f"q{number}") for number in range(1, 5)} == {reads(hub, "q1")}
+    assert len(joins(hub)) == 3
+    found = [[(row[0], row[2]) for row in inserted(hub, f"q{number}")] for number in range(5)]
+    assert found == [[(1, 5)], [(1, 5)], [], [(1, 5)], [(1, 5), (1, 6), (2, 7)]]
+
+
+COUNTS = (
+    "SELECT x.k, COUNT(*) AS n, SUM(x.v) AS s FROM a x [RANGE TUMBLING 10 SECONDS] JOIN b y [RANGE TUMBLING 10 SECONDS]"
+    " ON x.k = y.k AND x.v < {v} GROUP BY x.k"
+)
+
+
+def test_some_aggregates_make_no_pairs_and_many_share_them(hub: Hub) -> None:
+    hub.register_many({f"q{number}": COUNTS.format(v=number) for number in range(20)})
+    assert len(joins(hub)) == 1
+    hub.register(COUNTS.format(v=30), "later")
+    assert {reads(hub, f"q{number}") for number in range(8, 20)} == {reads(hub, "later")} == set(joins(hub))
+    push(hub, "a", (1, 1, 1), (1, 5, 2), (2, 9, 3))
+    push(hub, "b", (1, 0, 4), (1, 0, 5), (2, 0, 6), (9, 9, 30))
+    push(hub, "a", (9, 9, 30))
+    hub.catch_up()
+    answers = {number: changes(hub, f"q{number}") for number in (2, 6, 8, 19)}
+    assert answers == {
+        2: [(1, 2, 2)],
+        6: [(1, 4, 12)],
+        8: [(1, 4, 12)],
+        19: [(1, 4, 12), (2, 1, 9)],
+    }
+
+
+def test_aggregates_read_pairs_that_are_made_for_others(hub: Hub) -> None:
+    for number in range(2):
+        hub.register(COUNTS.format(v=number).replace("x.v <", "y.v > x.v +"), f"q{number}")
+    hub.register(COUNTS.format(v=5), "sum")
+    assert reads(hub, "sum") == reads(hub, "q1")
+
+
+def test_an_aggregate_that_an_earlier_version_registered_keeps_its_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = opened(tmp_path)
+    hub.execute(SCRIPT)
+    with monkeypatch.context() as earlier:
+        earlier.setattr("headrace.catalog.catalog.LAYOUT", 1)
+        hub.register(COUNTS.format(v=30), "q")
+    push(hub, "a", (1, 1, 1), (1, 5, 2))
+    push(hub, "b", (1, 0, 4))
+    hub.catch_up()
+    hub.close()
+    again = opened(tmp_path)
+    push(again, "b", (1, 0, 5), (9, 9, 30))
+    push(again, "a", (9, 9, 30))
+    again.catch_up()
+    assert joins(again) == [reads(again, "q")]
+    assert changes(again, "q") == [(1, 4, 12)]
+    again.execute(f"ALTER QUERY q AS {COUNTS.format(v=3)}")
+    again.catch_up()
+    assert joins(again) == []
+    assert changes(again, "q") == [(1, 2, 2)]
+    again.close()

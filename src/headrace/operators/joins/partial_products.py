@@ -28,7 +28,7 @@ def can_repeat(partial_column: PartialColumn) -> bool:
 
 
 def repeated(partial_column: PartialColumn, cells: Cells, times: Sequence[Ints]) -> Cells:
-    """Cells whose rows occur as often as the product of `times` says, each of which is less than 2^31.
+    """Cells whose rows occur as often as the product of `times`, each of which is less than 2^31.
 
     Exact where integers are summed as limbs of 32 bits: a limb times a number of rows fits 64 bits.
     """

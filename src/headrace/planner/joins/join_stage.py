@@ -46,6 +46,12 @@ class JoinStage:
         )
 
 
+def only_window_join(join_stages: Sequence[JoinStage]) -> WindowJoin | None:
+    """The join of windows that makes all pairs by itself; None with several joins, or another."""
+    operators = [join_stage.operator for join_stage in join_stages]
+    return operators[0] if len(operators) == 1 and isinstance(operators[0], WindowJoin) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Joined:
     """A join of several sides, and the ends of sliding windows; `shared` by queries with windows of their own."""

@@ -117,8 +117,9 @@ def read_under(signature: str, join: str) -> str:
 def covering(signature: str, known: Mapping[str, str]) -> tuple[str, str] | None:
     """The join of the smallest classes that cover those of a signature and are at most twice as wide: its signature and its name.
 
-    `known` are the joins of all signatures, without a name those of single queries. With one of them of the same classes, or of
-    the next ones, the name is empty, and the signature that of a shared join for both. None without such a join.
+    `known` are the joins of all signatures, without a name those of single queries. Of one of these with the same classes the
+    name is empty, and the signature is that of a shared join to be founded; of one with neighbouring classes too, and the shared
+    join is for both. None without such a join.
     """
     own, digest = classes_in(signature), _digest(signature)
     alike = [other for other in known if _digest(other) == digest]
@@ -131,7 +132,9 @@ def covering(signature: str, known: Mapping[str, str]) -> tuple[str, str] | None
     if shared:
         least = min(shared, key=lambda other: _width(classes_in(other)))
         return least, known[least]
-    both = [widest for other in alike if (widest := _widest(classes_in(other), own)) is not None]
+    if any(classes_in(other) == own for other in alike):
+        return signature, ""
+    both = [wider for other in alike if (wider := _for_both(classes_in(other), own)) is not None]
     return (with_classes(digest, min(both, key=_width)), "") if both else None
 
 
@@ -144,19 +147,21 @@ def _digest(signature: str) -> str:
 
 
 def _covers(classes: SizeClasses, own: SizeClasses) -> bool:
-    return _widest(classes, own) == classes
-
-
-def _widest(classes: SizeClasses, own: SizeClasses) -> SizeClasses | None:
-    """The wider class of each side, where they are the same or next to each other."""
-    if any(
-        (one is None) != (other is None) or abs((one or 0) - (other or 0)) > 1
+    """Whether all classes are as wide as a query's own, or the next wider ones."""
+    return all(
+        one == other if one is None or other is None else 0 <= one - other <= 1
         for one, other in zip(classes, own, strict=True)
-    ):
-        return None
-    return tuple(
-        None if one is None else max(one, other or 0) for one, other in zip(classes, own, strict=True)
     )
+
+
+def _for_both(classes: SizeClasses, own: SizeClasses) -> SizeClasses | None:
+    """The next classes after the narrower ones of each side, where the others are no wider: for windows on both sides of a bound."""
+    narrow = [
+        None if one is None or other is None else min(one, other)
+        for one, other in zip(classes, own, strict=True)
+    ]
+    wider = tuple(None if one is None else one + 1 for one in narrow)
+    return wider if _covers(wider, classes) and _covers(wider, own) else None
 
 
 def graph_of(windows: Sequence[Windowed], factors: Sequence[Expression]) -> Graph | None:

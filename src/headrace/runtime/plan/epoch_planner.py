@@ -22,7 +22,7 @@ from headrace.catalog.definitions import (
 from headrace.operators.base.operator import Operator
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.planner.joins.interval_joins import with_intervals
-from headrace.planner.joins.join_stage import JoinStage
+from headrace.planner.joins.join_stage import JoinStage, only_window_join
 from headrace.planner.joins.now_joins import with_pairs_of_now
 from headrace.planner.joins.outer_joins import decompose_outer, joins_changes
 from headrace.planner.joins.row_window_relations import logged, with_relations
@@ -197,10 +197,7 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
             if joins_streams(query):
                 query, join_stages = _decomposed(catalog_query, query, operator_id)
                 nodes = walk(query.root)
-                for join_stage in reversed(join_stages):
-                    if join_stage.operator.id not in planned:
-                        streams |= derived_streams.of_pairs(join_stage, streams)
-                        planned[join_stage.operator.id] = _planned_join(join_stage, streams)
+                _add_joins(join_stages, planned, streams)
             streams |= {
                 node.name: union_streams.union_of(node, streams)
                 for node in nodes
@@ -213,14 +210,9 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
             )
             source = replace(source_of(streams, nodes), pairs_of=_own_join(catalog_query, join_stages))
             operator = lowered(name, query, operator_id, materialize, source)
-            for join_stage in join_stages:
-                if (
-                    operator.stream == join_stage.union.name
-                ):  # it reads the rows that are joined, and not their pairs
-                    del (
-                        planned[join_stage.operator.id],
-                        streams[derived_streams.name_of(join_stage.operator.id)],
-                    )
+            if join_stages and operator.stream == join_stages[0].union.name:  # it makes no pairs
+                del planned[join_stages[0].operator.id]
+                del streams[derived_streams.name_of(join_stages[0].operator.id)]
             if operator_id != catalog_query.operator_id and query.emission == "relation":
                 operator = logged(operator)
             channel = next(node.channel for node in nodes if isinstance(node, StreamScan))
@@ -255,12 +247,22 @@ def _decomposed(
     return decompose(name, query, operator_id, *names, join)
 
 
+def _add_joins(
+    join_stages: Sequence[JoinStage],
+    planned: dict[str, PlannedOperator],
+    streams: dict[str, StreamDefinition],
+) -> None:
+    """Add joins that are not planned yet, with the streams that they read and make."""
+    for join_stage in reversed(join_stages):
+        if join_stage.operator.id not in planned:
+            streams |= derived_streams.of_pairs(join_stage, streams)
+            planned[join_stage.operator.id] = _planned_join(join_stage, streams)
+
+
 def _own_join(catalog_query: CatalogQuery, join_stages: Sequence[JoinStage]) -> WindowJoin | None:
-    """The join whose pairs a query alone reads, if one operator makes them; earlier versions had stored them."""
-    if len(join_stages) != 1 or catalog_query.definition.join or catalog_query.layout < OF_SIDES:
-        return None
-    operator = join_stages[0].operator
-    return operator if isinstance(operator, WindowJoin) else None
+    """The join whose pairs a query alone reads, if one operator makes them; earlier versions had stored the pairs."""
+    is_shared = catalog_query.definition.join or catalog_query.layout < OF_SIDES
+    return None if is_shared else only_window_join(join_stages)
 
 
 def _planned_join(join_stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> PlannedOperator:

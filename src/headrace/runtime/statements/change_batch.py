@@ -215,13 +215,14 @@ class CatalogChanges:
             return ""
         index = index_of(self._pipeline.loop.engine.plan)
         found = covering(signature, {**index.joins, **self._joins})
-        if found is None or found[1]:
-            return "" if found is None else found[1]
-        if alone.join_signature:
-            others = len(index.join_aggregates.get(signature, ())) + self._without_pairs[signature]
-            if others < _MOST_WITHOUT_PAIRS:
-                self._without_pairs[signature] += 1
-                return ""
+        if found is not None and found[1]:
+            return found[1]
+        without_pairs = len(index.join_aggregates.get(signature, ())) + self._without_pairs[signature]
+        if alone.join_signature and without_pairs < _MOST_WITHOUT_PAIRS:
+            self._without_pairs[signature] += 1
+            return ""
+        if found is None:
+            return ""
         return shared_join_of(f"{catalog.position} {definition.name}", found[0])
 
     def flush(self) -> None:
