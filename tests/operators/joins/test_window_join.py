@@ -197,3 +197,19 @@ def test_a_row_is_kept_for_what_comes_at_the_very_instant_of_its_end(merged: boo
     assert driven.pairs == [(1, 7, 15, 15)]
     driven.compact((BEGINNING, 16))
     assert driven.kept()["left"] == []
+
+
+@pytest.mark.parametrize(("left", "right", "slide"), [(10, 10, 10), (20, 10, 10), (7, 4, 5)])
+def test_under_sliding_windows_only_rows_of_a_common_window_are_compared(
+    left: int, right: int, slide: int
+) -> None:
+    """Without the windows' ends, every row within the range before and after would be: twice the pairs of tumbling windows."""
+    driven = Driven(join(left, right, Grid(slide, 0)))
+    scanned = []
+    for member in (0, 1):
+        scanner = driven.operator.scanner({})
+        scanner.add(batch([("a", n, n) for n in range(100)], member))
+        scanned.append(scanner.finish().deltas)
+    step = driven.operator.advance([], scanned, Advance(BEGINNING, 0, 100, input_punctuations=(0, 0)))
+    assert step.results is not None
+    assert step.results.num_rows == step.probe_counts.candidates

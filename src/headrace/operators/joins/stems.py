@@ -29,6 +29,12 @@ HoldTogether: TypeAlias = Callable[[Ints, Ints], npt.NDArray[np.bool_]]
 """Whether a combination that holds in [at, until] is an answer, or part of one; once false, it stays so with more rows."""
 
 
+Partners: TypeAlias = Callable[[Ints, Ints], tuple[Ints, Ints]]
+"""For combinations that hold in [at, until]: a row that is part of an answer with them holds until the first at least, and
+begins at the second at most.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Combinations:
     """One row of each of some sides, by its number in the side's SteM; they hold together in [at, until]."""
@@ -72,11 +78,14 @@ class Stem:
         """The number of the first row of each piece, and of all rows."""
         return np.cumsum([0, *(piece.rows for piece in self.pieces)])
 
-    def extend(self, found: Combinations, hashes: Ints, side: int) -> Iterator[tuple[Combinations, int]]:
+    def extend(
+        self, found: Combinations, hashes: Ints, side: int, partners: Partners
+    ) -> Iterator[tuple[Combinations, int]]:
         """The combinations, of these key hashes, with each row of this SteM, of `side`, that holds with them, and how many
         rows were compared.
         """
-        ranges = (_overlapping(found, hashes, piece, self.longest) for piece in self.pieces)
+        bounds = partners(found.at, found.until)
+        ranges = (_overlapping(bounds, hashes, piece, self.longest) for piece in self.pieces)
         low, matches = zip(*ranges, strict=True)
         for start, stop in portions(sum(matches)):
             yield self._portion(found, low, matches, slice(start, stop), side)
@@ -120,6 +129,7 @@ class Probing:
 
     stems: Mapping[int, Stem]
     hold_together: HoldTogether
+    partners: Partners
     probes: int = 0
     """Combinations that were looked up in a SteM."""
     candidates: int = 0
@@ -140,7 +150,7 @@ class Probing:
         side, *rest = order
         self.probes += found.count
         of_found = hashes[found.rows[origin]] if len(found.rows) > 1 else hashes
-        for extended, candidates in self.stems[side].extend(found, of_found, side):
+        for extended, candidates in self.stems[side].extend(found, of_found, side, self.partners):
             self.candidates += candidates
             together = extended.where(self.hold_together(extended.at, extended.until))
             if together.count:
@@ -148,23 +158,26 @@ class Probing:
 
 
 def _overlapping(
-    found: Combinations, hashes: Ints, piece: Sorted, longest: Duration | None
+    bounds: tuple[Ints, Ints], hashes: Ints, piece: Sorted, longest: Duration | None
 ) -> tuple[Ints, Ints]:
-    """For each combination the first row of a piece that may hold with it, and the number of rows from there on."""
-    if found.count * _SPARSE >= piece.rows:
-        ranges = _by_rank(found, hashes, piece, longest)
+    """For each combination the first row of a piece that may hold with it, and the number of rows from there on; `bounds`
+    are those of its partners.
+    """
+    if len(hashes) * _SPARSE >= piece.rows:
+        ranges = _by_rank(bounds, hashes, piece, longest)
         if ranges is not None:
             return ranges
     first, last = (np.searchsorted(piece.hash, hashes, side) for side in ("left", "right"))
+    held, begun = bounds
     low = first
     if longest is not None:
-        low = bisected(piece.at, first, last, found.at - longest, after=False)
-    high = last if (found.until == FOREVER).all() else bisected(piece.at, low, last, found.until, after=True)
+        low = bisected(piece.at, first, last, held - longest, after=False)
+    high = last if (begun == FOREVER).all() else bisected(piece.at, low, last, begun, after=True)
     return low, np.maximum(high - low, 0)
 
 
 def _by_rank(
-    found: Combinations, hashes: Ints, piece: Sorted, longest: Duration | None
+    bounds: tuple[Ints, Ints], hashes: Ints, piece: Sorted, longest: Duration | None
 ) -> tuple[Ints, Ints] | None:
     """The same, where it pays to walk through the piece: (hash, time) of its rows become one ascending integer.
 
@@ -177,12 +190,12 @@ def _by_rank(
         return None
     keys = (np.cumsum(begins) - 1) * span + (piece.at - least)
     rank = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-    base = rank * span
+    base, (held, begun) = rank * span, bounds
     low = base
     if longest is not None:
-        low = base + np.clip(found.at - longest, least, most + 1) - least
+        low = base + np.clip(held - longest, least, most + 1) - least
     first = np.searchsorted(keys, low)
-    last = np.searchsorted(keys, base + np.minimum(found.until, most) - least, side="right")
+    last = np.searchsorted(keys, base + np.minimum(begun, most) - least, side="right")
     return first, np.where(known[rank] == hashes, np.maximum(last - first, 0), 0)
 
 

@@ -62,6 +62,10 @@ class Grid:
         ends: Ints = until - (until - self.anchor) % self.slide
         return ends
 
+    def first_end(self, at: Ints) -> Ints:
+        """The first end after each instant."""
+        return self.last_end(at) + self.slide
+
 
 @dataclass(frozen=True, slots=True)
 class WindowJoin(JoinOperator):
@@ -96,7 +100,7 @@ class WindowJoin(JoinOperator):
         for index, rows in enumerate(new):
             if rows is None:
                 continue
-            probing = Probing(stems, self._hold_together)
+            probing = Probing(stems, self._hold_together, self._partners)
             probed = {**stems, index: Stem((rows,), None)}
             for found in probing.combinations(rows, index, self._order(index, stems)):
                 table, failed = self._emitted(found, probed)
@@ -121,6 +125,10 @@ class WindowJoin(JoinOperator):
             return np.ones(len(at), bool)
         ends_in: npt.NDArray[np.bool_] = self.grid.last_end(until) > at
         return ends_in
+
+    def _partners(self, at: Ints, until: Ints) -> tuple[Ints, Ints]:
+        """With sliding windows, rows that hold at the end of a window in (at, until] and begin before it."""
+        return (at, until) if self.grid is None else (self.grid.first_end(at), self.grid.last_end(until) - 1)
 
     def _emitted(self, found: Combinations, stems: Mapping[int, Stem]) -> tuple[pa.Table, Rejected | None]:
         """The combinations on which the condition is true, as result rows; columns that it does not read are taken last."""
