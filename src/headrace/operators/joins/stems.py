@@ -189,7 +189,7 @@ def _by_rank(
     if len(known) * span >= _WIDEST:
         return None
     keys = (np.cumsum(begins) - 1) * span + (piece.at - least)
-    rank = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+    rank = np.minimum(_places(known, hashes), len(known) - 1)
     base, (held, begun) = rank * span, bounds
     low = base
     if longest is not None:
@@ -197,6 +197,13 @@ def _by_rank(
     first = np.searchsorted(keys, low)
     last = np.searchsorted(keys, base + np.minimum(begun, most) - least, side="right")
     return first, np.where(known[rank] == hashes, np.maximum(last - first, 0), 0)
+
+
+def _places(known: Ints, hashes: Ints) -> Ints:
+    """Where each hash is, or would be, in an ascending column; equal neighbours are searched once."""
+    changes = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
+    found: Ints = np.searchsorted(known, hashes[changes])
+    return found if len(found) == len(hashes) else found[np.cumsum(changes) - 1]
 
 
 def _together(parts: Sequence[Combinations], sides: Sequence[int]) -> Combinations:

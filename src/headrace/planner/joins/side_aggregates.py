@@ -33,13 +33,9 @@ _SUMMED: Final = frozenset({"sum", "avg", "var_samp", "var_pop", "stddev_samp", 
 def of_sides(join: WindowJoin, grouped: Grouped) -> bool:
     """Whether these aggregates over the pairs of a join are made of those of its sides."""
     sides = join.spec.sides
-    if join.grid is None or join.shows_ages or not sides[0].keys:
-        return False
-    if any(side.lookback is None or side.ends is not None or side.changes is not None for side in sides):
+    if join.grid is None or not sides[0].keys:
         return False
     keys = [side.keys for side in sides]
-    if any(len({key.type for key in same}) > 1 for same in zip(*keys, strict=True)):
-        return False
     factors = [] if join.spec.condition is None else list(conjuncts(join.spec.condition))
     if set(factors) - set(equalities(keys, factors)):
         return False

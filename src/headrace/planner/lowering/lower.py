@@ -132,13 +132,11 @@ def _weighted_panes(lowering: Lowering) -> PaneAggregate:
 
 def _is_of_sides(lowering: Lowering) -> bool:
     """Whether the pairs that are aggregated need not be made."""
-    query, shape, join = lowering.query, lowering.shape, lowering.pairs_of
-    if join is None or lowering.grouped is None or shape.before or shape.where or shape.bounds is not None:
+    shape, join = lowering.shape, lowering.pairs_of
+    if join is None or lowering.grouped is None or _bounds_beside_windows(lowering):
         return False
-    if shape.joins or shape.semijoin_columns or shape.emits_changes:
-        return False
-    plain = not (query.emit_empty or query.shedding) and query.revisions is None
-    return plain and of_sides(join, lowering.grouped)
+    steps = (*shape.before, *shape.where, *shape.joins, *shape.semijoin_columns)
+    return not steps and of_sides(join, lowering.grouped)
 
 
 def _of_sides(lowering: Lowering) -> JoinAggregate:

@@ -1,0 +1,146 @@
+"""Aggregates of join sides in the engine: numbers beyond 64 bits, bounded state, few windows at a time, and what is refused them; the
+laws of their answers are in tests/laws/test_join_aggregates.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.operators.base.batch import Batch
+from headrace.operators.base.operator import Advance
+from headrace.operators.base.union_positions import placed
+from headrace.operators.joins.join_aggregate import JoinAggregate
+from headrace.operators.panes.emission_limit import EmissionCap
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
+from headrace.time import BEGINNING, SECOND
+
+SCRIPT = """
+CREATE STREAM a (k BIGINT, v INT, at TIMESTAMP) USING push TIMESTAMP BY at;
+CREATE STREAM b (k BIGINT, v INT, at TIMESTAMP) USING push TIMESTAMP BY at"""
+TUMBLING = "[RANGE TUMBLING 10 SECONDS]"
+TWO = f"a x {TUMBLING} JOIN b y {TUMBLING} ON x.k = y.k"
+SLIDING = "a x [RANGE 20 SECONDS SLIDE 10 SECONDS] JOIN b y [RANGE 30 SECONDS SLIDE 10 SECONDS] ON x.k = y.k"
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    hub = Hub(tmp_path / "home", LocalExecutor(), tasks=2)
+    hub.execute(SCRIPT)
+    yield hub
+    hub.close()
+
+
+def push(hub: Hub, stream: str, k: np.ndarray, v: np.ndarray, at: np.ndarray) -> None:
+    """Times are seconds."""
+    times = pa.array(at * SECOND, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    hub.push(stream, pa.table({"k": pa.array(k, pa.int64()), "v": pa.array(v, pa.int32()), "at": times}))
+
+
+def one_key(hub: Hub, rows: int, value: int, at: int) -> None:
+    """Rows of one key in both streams."""
+    for name in "ab":
+        push(hub, name, np.full(rows, 1), np.full(rows, value), np.full(rows, at))
+
+
+def ended(hub: Hub) -> None:
+    """The windows below second 1000 close."""
+    one_key(hub, 1, 0, 1000)
+    hub.catch_up()
+
+
+def operator_of(hub: Hub, name: str) -> JoinAggregate:
+    operator, _ = hub.operator_and_query(name)
+    assert isinstance(operator, JoinAggregate)
+    return operator
+
+
+def test_billions_of_pairs_are_counted_and_averaged_exactly(hub: Hub) -> None:
+    """70,000 rows of one key on both sides: 4.9 billion pairs, whose sum is beyond a BIGINT, and is reported."""
+    hub.register(f"SELECT COUNT(*) AS n, AVG(x.v) AS m, MAX(y.v) AS t FROM {TWO}", "means")
+    hub.register(f"SELECT SUM(x.v) AS s FROM {TWO}", "total")
+    hub.register(f"SELECT SUM(x.v) AS s, SUM(-y.v) AS t FROM {TWO} WHERE x.v > 0", "small")
+    one_key(hub, 70_000, 2**31 - 1, 5)
+    one_key(hub, 1000, 7, 15)
+    ended(hub)
+    assert hub.query("means").history().to_pylist() == [
+        {"n": 70_000**2, "m": 2.0**31 - 1, "t": 2**31 - 1},
+        {"n": 1_000_000, "m": 7.0, "t": 7},
+    ]
+    assert hub.query("total").history().to_pylist() == [{"s": 7_000_000}]
+    assert hub.query("small").history().to_pylist() == [{"s": 7_000_000, "t": -7_000_000}]
+    assert list(hub.status()["rejected"].values()) == [1, 1]
+
+
+def test_state_holds_the_groups_of_open_windows_alone(hub: Hub) -> None:
+    """A hundred rows of each key an epoch, of ten keys; two and three panes of each side stay."""
+    hub.register(f"SELECT x.k, COUNT(*) AS n FROM {SLIDING} GROUP BY x.k", "q")
+    rows = []
+    for epoch in range(30):
+        for name in "ab":
+            push(hub, name, np.arange(1000) % 10, np.zeros(1000), np.full(1000, 10 * epoch))
+        hub.catch_up()
+        rows.append(hub.status()["last_epoch"]["operators"][operator_of(hub, "q").id]["state_rows"])
+    assert max(rows) < 400
+    assert hub.query("q").history().num_rows == 10 * 29
+
+
+def test_many_windows_are_emitted_a_few_at_a_time(hub: Hub) -> None:
+    hub.register(f"SELECT x.k, COUNT(*) AS n FROM {TWO} GROUP BY x.k", "q")
+    at = np.arange(100) * 10
+    for name in "ab":
+        push(hub, name, np.zeros(100), np.zeros(100), at)
+    operator = operator_of(hub, "q")
+    for name in "ab":
+        push(hub, name, np.zeros(1), np.zeros(1), np.array([1000]))
+    hub.catch_up()
+    assert hub.query("q").history().num_rows == 100
+    scanned = panes_of(operator, at)
+    advance = Advance(BEGINNING, 1000 * SECOND, 1000 * SECOND)
+    limit = operator.emission_limit([], [scanned], advance, EmissionCap(10, 10))
+    assert limit is not None
+    assert 0 < limit <= 200 * SECOND
+
+
+def panes_of(operator: JoinAggregate, at: np.ndarray) -> dict[str, pa.Table]:
+    """The deltas of a row of both sides at each of some seconds."""
+    scanner = operator.scanner({})
+    for number, name in enumerate("xy"):
+        columns = {f"{name}.k": pa.array(np.zeros(len(at), np.int64)), f"{name}.v": pa.array(at, pa.int32())}
+        scanner.add(Batch(columns, at * SECOND, placed(np.arange(len(at)), number)))
+    return dict(scanner.finish().deltas)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT COUNT(*) AS n FROM {TWO} WHERE x.v < y.v",
+        f"SELECT SUM(x.v * y.v) AS s FROM {TWO}",
+        f"SELECT COUNT(*) FILTER (WHERE x.v > y.v) AS n FROM {TWO}",
+        f"SELECT COUNT(DISTINCT x.v) AS n FROM {TWO}",
+        f"SELECT MEDIAN(x.v) AS m FROM {TWO}",
+        f"SELECT x.v + y.v AS w, COUNT(*) AS n FROM {TWO} GROUP BY x.v + y.v",
+        "SELECT x.k, COUNT(*) AS n FROM a x [RANGE 10 SECONDS] JOIN b y [RANGE 10 SECONDS] ON x.k = y.k GROUP BY x.k",
+        f"SELECT COUNT(*) AS n FROM {TWO.replace('x.k = y.k', 'x.k < y.k')}",
+        f"SELECT COUNT(*) AS n FROM {TWO} JOIN a z {TUMBLING} ON z.v = y.v",
+        f"SELECT COUNT(*) AS n FROM {TWO} WHERE 1 = 1",
+        f"SELECT name, COUNT(*) AS n FROM {TWO} JOIN names ON names.k = x.k GROUP BY name",
+        f"SELECT COUNT(*) AS n FROM {TWO} WHERE x.k IN (SELECT k FROM names)",
+        f"SELECT COUNT(*) FILTER (WHERE x.v > AVG(x.v)) AS n FROM {TWO}",
+        f"SELECT APPROX_COUNT_DISTINCT(x.v) AS n FROM {TWO}",
+        f"SELECT x.k, x.v FROM {TWO}",
+    ],
+)
+def test_what_needs_pairs_makes_them(hub: Hub, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "names.csv"
+    file.write_text("k,name\n1,one\n")
+    hub.execute(
+        f"CREATE RELATION names (k BIGINT, name STRING) USING csv OPTIONS (path '{file}', header 'true')"
+    )
+    hub.register(text, "q")
+    assert any(operator.makes_pairs for operator in hub.loop.engine.plan.operators.values())
