@@ -27,6 +27,7 @@ def test_a_sum_times_a_number_of_rows_is_exact(value: int, times: int) -> None:
     repeats = [np.array([times])]
     low, high = repeated(sum_partial(V), limbs(value), repeats)
     assert int(low[0]) + (int(high[0]) << 32) == value * times
+    assert 0 <= low[0] < 2**32, "many such limbs are summed"
 
 
 def test_sums_that_pass_64_bits_and_come_back_are_no_overflow() -> None:

@@ -77,6 +77,24 @@ def test_billions_of_pairs_are_counted_and_averaged_exactly(hub: Hub) -> None:
     assert list(hub.status()["rejected"].values()) == [1, 1]
 
 
+def test_groups_of_many_keys_are_one_row_whatever_task_has_the_keys(hub: Hub) -> None:
+    for name, text in {
+        "total": f"SELECT COUNT(*) AS n, SUM(x.v) AS s FROM {TWO}",
+        "by value": f"SELECT y.v, COUNT(*) AS n FROM {TWO} GROUP BY y.v",
+        "by key": f"SELECT y.k, COUNT(*) AS n FROM {TWO} GROUP BY y.k",
+        "most": f"SELECT x.k, COUNT(*) AS n FROM {TWO} GROUP BY x.k ORDER BY n DESC, k LIMIT 3",
+    }.items():
+        hub.register(text, name.replace(" ", "_"))
+    for name in "ab":
+        push(hub, name, np.arange(100), np.arange(100) % 2, np.full(100, 5))
+    ended(hub)
+    assert hub.query("total").history().to_pylist() == [{"n": 100, "s": 50}]
+    assert hub.query("by_value").history().to_pylist() == [{"v": 0, "n": 50}, {"v": 1, "n": 50}]
+    assert hub.query("by_key").history().num_rows == 100
+    assert operator_of(hub, "by_key").sides[0].panes.single_slot is None, "keys are spread over the tasks"
+    assert hub.query("most").history().to_pylist() == [{"k": key, "n": 1} for key in range(3)]
+
+
 def test_state_holds_the_groups_of_open_windows_alone(hub: Hub) -> None:
     """A hundred rows of each key an epoch, of ten keys; two and three panes of each side stay."""
     hub.register(f"SELECT x.k, COUNT(*) AS n FROM {SLIDING} GROUP BY x.k", "q")
