@@ -13,11 +13,12 @@ from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import did_you_mean
 from headrace.language.parser.durations import instant
 from headrace.language.parser.expressions import expression
-from headrace.language.parser.set_operators import select
+from headrace.language.parser.query import select
 from headrace.language.parser.subqueries import at_select
 from headrace.language.parser.windows import bracket, part_of_window
 from headrace.language.statements.actions import then_clauses
-from headrace.language.statements.definitions import checked_zone, relation, stream, stream_options
+from headrace.language.statements.definitions import relation, stream, stream_options
+from headrace.language.statements.options import checked_zone
 from headrace.language.statements.query_filter import selection
 from headrace.language.statements.query_options import query_options
 from headrace.language.statements.statement import (

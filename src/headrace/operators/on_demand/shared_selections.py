@@ -21,9 +21,9 @@ from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Scanned
 from headrace.operators.families.family import number_of
 from headrace.operators.on_demand.row_bitmaps import CHUNK, CHUNK_BITS, Bytes, contained, slots_of_owners
+from headrace.operators.query_index.index_cache import Conditions, Plans, none_yet
 from headrace.operators.query_index.matching.match import Matches, match
 from headrace.operators.query_index.matching.prepare import Failed
-from headrace.operators.query_index.predicate_index import Conditions, Plans, none_yet
 from headrace.operators.rows.row_pipeline import RowFilter
 
 BITS: Final = "bits"

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.catalog.catalog import Catalog, CatalogQuery, registration
+from headrace.catalog.definition_json import settings_to_json, to_json
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
-from headrace.catalog.journal import settings_to_json, to_json
 from headrace.connectors.records.options import settle
 from headrace.connectors.sources.listing import not_there_yet
 from headrace.connectors.sources.source_reader import read_all, require_usable
