@@ -1,4 +1,5 @@
-"""State that an earlier version of Headrace stored under other names, or that this one would misread.
+"""Conversion of the state runs that an earlier version of Headrace wrote: under the names of this version, and without the
+rows of joins that it would misread; and which queries have such joins.
 
 The name of a family is a hash of what its queries have in common, and versions differ in what that is.
 The first driver of this version that opens a home writes such runs again, before its first epoch: under the current names,

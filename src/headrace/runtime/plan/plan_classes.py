@@ -1,4 +1,5 @@
-"""The classes of which plans are made, by the names they have in files.
+"""The classes of which epoch plans are made, by the names they have in files, and the codec that writes and reads plans by
+these names.
 
 A class that is the type of a registered class's field is registered with it. Classes that fields name by a protocol only
 (an operator, a partial aggregate, a synopsis) are listed here: a new one gets a line. Modules are not stored, so classes

@@ -1,4 +1,6 @@
-"""Python functions of users: their code goes into the query log, so that they outlive the program that registered them."""
+"""Definitions of users' Python functions: made and checked from a callable, with their code, as an entry of the query log,
+so that they outlive the program that registered them; and made callable again for binding and for tasks.
+"""
 
 from __future__ import annotations
 

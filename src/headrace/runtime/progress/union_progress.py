@@ -1,4 +1,6 @@
-"""The progress of a union of streams."""
+"""The progress of a union of streams, whose punctuation is the minimum of its inputs', and the maximum event time (NOW) of
+every stream: of a union, of pairs and of a relation's changes that of the streams they are made of.
+"""
 
 from __future__ import annotations
 

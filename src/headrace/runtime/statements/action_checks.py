@@ -1,4 +1,6 @@
-"""Checks of a query's actions when they are defined, and their identity: what cannot be delivered is refused with a place."""
+"""Checks of a query's actions (THEN …) when they are defined: one that cannot be delivered is refused with its place. Also
+their ids and start positions, the log entry that changes them, and the streams that actions write to.
+"""
 
 from __future__ import annotations
 

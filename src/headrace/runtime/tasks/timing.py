@@ -1,4 +1,5 @@
-"""Measured time of shared work. The clock is read here, around the kernels, never in them.
+"""Measurement of shared work in tasks: time and rows of each scan group, with the failures of its operators, and of each
+state. The clock is read here, around the kernels, never in them.
 
 A reading of the clock costs a tenth of a microsecond, once a batch for each scan group and once an epoch for each state.
 """

@@ -1,4 +1,6 @@
-"""Dead letters: the rows that a receiver did not take after all attempts, as JSON lines with the reason."""
+"""Dead letters: the rows that a receiver did not take after all attempts, or refused permanently, as JSON lines with the
+reason.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One stream's share of a scan task."""
+"""One stream's share of a scan task: each batch is archived, and passed to the scan groups of operators that read its
+accepted, late, rejected or sampled rows; then deltas, counts and measurements are collected for the receipt.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Compaction of state runs: which runs are merged, and the merge of a state's sections.
+"""Compaction of state runs: which runs are merged, which are reviewed for obsolete rows, the level of a merged run, and the
+merge of a state's sections.
 
 The choice is size-tiered, so that a row is rewritten a logarithmic number of times.
 """

@@ -1,4 +1,6 @@
-"""Runs of earlier epochs as a state task reads them: its own slots, by state."""
+"""State runs of earlier epochs as a state task reads them: its own slots, by state and for the queries of a cohort, with
+their sizes.
+"""
 
 from __future__ import annotations
 

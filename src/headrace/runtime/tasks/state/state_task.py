@@ -1,4 +1,5 @@
-"""The state task: it merges an epoch's deltas with the runs of earlier ones, closes windows and writes results.
+"""The state task: it advances operators over an epoch's deltas and the state runs of earlier epochs, so that windows close,
+merges runs (compaction), and writes state, results and failed rows.
 
 It owns a range of slots. It runs every epoch, also without rows: punctuation alone can close windows. All files it writes
 are new; they count once the driver has published their names.
