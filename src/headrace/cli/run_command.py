@@ -15,7 +15,7 @@ from typing import Final
 from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts
 from headrace.errors import UserError
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.runtime.home.quick_start import importing, leave_pandas_out
 from headrace.runtime.hub import opening
 from headrace.server import open_or_connect

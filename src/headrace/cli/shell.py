@@ -19,7 +19,7 @@ from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts
 from headrace.errors import HeadraceError, UserError
 from headrace.language.statements import statement as stmt
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.language.syntax.lexer import tokens
 from headrace.remote.remote_hub import connect_hub
 from headrace.remote.sockets import is_listening

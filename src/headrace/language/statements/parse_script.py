@@ -1,5 +1,5 @@
-"""The parser of scripts: statement by statement, by its first words, from text to a record; SELECTs and most clauses
-are parsed by other modules.
+"""The parser of scripts: each statement is recognised by its first words, and becomes a record of `statement`
+(`CreateQuery`, `Drop`, `Invoke`, …). SELECTs and most clauses are parsed by other modules.
 """
 
 from __future__ import annotations
