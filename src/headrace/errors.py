@@ -1,7 +1,8 @@
-"""Errors and their messages.
+"""The package's common exceptions, each with the exit code of a command that it ends; also `Span`, the place of a
+mistake in a statement's text, and `did_you_mean`, the hint that lists similar names.
 
-Every error a user can cause is a `UserError` (exit code 2): what was expected, what was found, where, and what to do.
-Everything else derives from `HeadraceError` (exit code 1) and is a fault of Headrace or of the system.
+A mistake of the user's is a `UserError` (exit code 2): what was expected, what was found, where, and what to do. The others derive
+from `HeadraceError` (exit code 1, but for a home in use) and are mostly faults of Headrace or of the system.
 """
 
 from __future__ import annotations

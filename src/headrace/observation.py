@@ -1,4 +1,6 @@
-"""Measurements of one epoch: frozen facts that feed status, logs and the next plan."""
+"""Records of what one epoch measured (rows, bytes, lag, seconds; by stream, operator and piece of work), and of an
+attempt at an epoch that failed. Status, metrics, logs and EXPLAIN show them, and the runtime adapts to them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Instants and durations: the only door to "now".
+"""Instants and durations as whole microseconds: their types, units and limits, their rendering as text, and the wall
+clock (`now`).
 
 An instant is a number of microseconds since 1970-01-01T00:00:00Z, a duration a number of microseconds; both are plain
 `int` so that they travel in numpy arrays. Nothing below `runtime` asks a clock: time is an argument.

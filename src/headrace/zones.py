@@ -1,4 +1,6 @@
-"""Time zones and the offsets of their clocks from UTC, with Java's names and answers."""
+"""Time zones by the names that Java accepts (`Europe/Berlin`, `PST`, `+02:00`), and a zone's offset from UTC at an
+instant or at a time that its clocks show.
+"""
 
 from __future__ import annotations
 

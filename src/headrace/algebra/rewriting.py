@@ -1,4 +1,6 @@
-"""Rewriting of a query's tree: other expressions over an unchanged structure."""
+"""Rewriting of a query's tree: other expressions in its nodes, and other nodes in place of some; and the list of a
+node's expressions.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Archive of streams: runs, random blocks, resolutions, compaction and retention."""
+"""Archive of streams: the writer of its Parquet files, and the random blocks of their rows."""

@@ -1,4 +1,5 @@
-"""Random blocks of an archive run: equal parts, each a uniform random sample of the run's rows in time order.
+"""Random blocks of an archive run: the block of each row, by a hash of its position (also used to shed rows), and how
+many blocks hold a share of the rows. Each block is a uniform random sample of the run.
 
 The first n blocks of every run are one sample of the whole stream, n of all blocks large (OSCAR, "randomize, then sort").
 The paper draws a block for each row, which a task that runs again would draw differently; here a hash of the row's position,

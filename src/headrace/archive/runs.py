@@ -1,4 +1,5 @@
-"""Archive runs: every row of a stream, stored as plain Parquet in time order.
+"""Archive runs and their writer: the accepted and late rows of a stream as plain Parquet files, each in time order
+(with random blocks, each block is).
 
 A run has what one scan task read of one stream in one epoch: the stream's columns, and these. `__position` is the row's
 place in the stream's order of arrival, `__fate` is accepted (0) or late (1); `__at` is its event time in microseconds, where

@@ -1,1 +1,3 @@
-"""The catalog: definitions of streams, relations, queries, functions and windows, and the log of their changes."""
+"""The catalog: definitions of streams, relations, queries with their actions, functions and windows, and their form in
+the query log.
+"""

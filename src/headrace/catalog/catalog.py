@@ -1,4 +1,5 @@
-"""The catalog: all definitions, as the fold of the query log.
+"""The catalog: all definitions (streams, relations, queries, functions, windows) by name, computed by applying the
+entries of the query log in order.
 
 A query is named by the user and, for its state and results, by its *generation*: the ordinal of the log entry with
 its present text. ALTER makes a new generation, RENAME and PAUSE keep it; a generation is never reused.
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
+from headrace.catalog.definition_json import from_json, settings_from_json, to_json
 from headrace.catalog.definitions import (
     FunctionDefinition,
     QueryDefinition,
@@ -18,8 +20,7 @@ from headrace.catalog.definitions import (
     StreamDefinition,
     WindowDefinition,
 )
-from headrace.catalog.journal import from_json, settings_from_json, to_json
-from headrace.catalog.registry import Edit, Registry
+from headrace.catalog.immutable_mapping import Edit, ImmutableMapping
 from headrace.errors import CorruptStore, UnknownName, did_you_mean
 
 _Value = TypeVar("_Value")
@@ -57,7 +58,7 @@ class Catalog:
 
     streams: Mapping[str, StreamDefinition] = field(default_factory=dict)
     relations: Mapping[str, StoredRelation] = field(default_factory=dict)
-    queries: Registry[CatalogQuery] = field(default_factory=Registry)
+    queries: ImmutableMapping[CatalogQuery] = field(default_factory=ImmutableMapping)
     functions: Mapping[str, FunctionDefinition] = field(default_factory=dict)
     windows: Mapping[str, WindowDefinition] = field(default_factory=dict)
     position: int = 0

@@ -1,4 +1,6 @@
-"""Definitions in the catalog: streams, relations and queries, as the user wrote them."""
+"""Definitions as the catalog has them: streams, relations, queries with their actions, user-defined functions and
+windows; each a record of the clauses of its CREATE statement.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""`headrace fetch`: the results of a client's query, on a terminal.
+"""`headrace fetch`: what a query has emitted since a client's last acknowledgement, on standard output; each delivery
+is acknowledged once it was read.
 
-A delivery is acknowledged after the reader of the output has received it: rows that are still in a pipe are not shown.
+Rows that are still in a pipe are not yet read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Output of a command: answers to stdout, everything else to stderr, neither torn by the live line."""
+"""Output of a command: answers and plans on stdout (as a table, CSV or JSON), messages on stderr, neither mixed with
+the line of progress.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 import pyarrow as pa
 
 from headrace.cli.status_line import LiveLine
-from headrace.connectors.formats.result_writer import render, to_csv, to_text
+from headrace.connectors.formats.rendering import render, to_csv, to_text
 
 if TYPE_CHECKING:
     from headrace.language.statements.statement import Statement

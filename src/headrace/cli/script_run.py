@@ -1,4 +1,6 @@
-"""One run of a script in an open home: its statements, its epochs and its answers."""
+"""The execution of a script by `headrace run`, in an open home: its statements, then either all present input and the
+answers once, or its sources followed with new rows as they are committed; at the end warnings about lost rows.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from headrace.runtime.results.result_log import visible
 from headrace.runtime.statements.outcome import Outcome
 
 if TYPE_CHECKING:
-    from headrace.cli.run_script import RunOptions
+    from headrace.cli.run_command import RunOptions
 
 _LOOK_SECONDS: Final = 0.2
 _TABLES: Final = (

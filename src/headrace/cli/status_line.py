@@ -1,4 +1,6 @@
-"""Progress on one line of stderr: rewritten in place on a terminal, printed every few seconds elsewhere."""
+"""Progress of epochs on one line of stderr: rewritten in place on a terminal, printed every few seconds elsewhere;
+messages and warnings are lines of their own between.
+"""
 
 from __future__ import annotations
 

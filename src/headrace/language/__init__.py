@@ -1,1 +1,1 @@
-"""From text to the algebra, and back: lexer, parser, binder, renderer."""
+"""The SQL dialect: lexer and parser, binder (from syntax to the algebra), and statements."""

@@ -1,1 +1,3 @@
-"""The kernels: pure functions from Arrow and state to Arrow and state; one per file."""
+"""Operators, of which the plans of standing queries consist, and all that they compute with: functions from Arrow
+tables and state to Arrow tables and state.
+"""

@@ -1,1 +1,1 @@
-"""Overload: load shedding, and its correction in the answers."""
+"""Load shedding: which rows are sampled, and the weight of each."""

@@ -1,4 +1,5 @@
-"""Load shedding: a sample of a stream's rows, and the weight of each sampled row.
+"""Load shedding: which rows are in the sample of a rate, by hashes that the caller computes, and how many rows each
+sampled row represents.
 
 A row is sampled when its hash is below the sample rate. The hash is of the row's position and the stream alone: the same
 rows are sampled whatever the cuts, the tasks and the queries, and a sample at a quarter is part of one at a half.

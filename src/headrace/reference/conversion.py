@@ -1,4 +1,6 @@
-"""Conversions of values between types: Spark's ANSI casts, and the ranges of its number types."""
+"""Conversions of values between types, Spark's ANSI casts, with the ranges of its number types; and `RowError`, for
+an expression without a value.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The answer of a query over a recorded history, by which every operator is measured.
+"""The answer of a query over a recorded history, by which every operator is measured: its windows, revisions,
+relation at an instant, changelog, stream, or answer of INVOKE.
 
 Everything is computed from scratch: each window by itself, each relation again at every instant at which it may change.
 Answers are lists of (emission instant, row) in output order: instant, ORDER BY, group keys, columns left to right.

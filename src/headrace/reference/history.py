@@ -1,4 +1,5 @@
-"""Recorded histories: finite streams, each row with its time, position and fate, and stored relations.
+"""Recorded histories: stored relations and finite streams, each row with its time, position and fate (accepted, late
+or rejected); and the recording of a stream from epochs of rows.
 
 A row is late if its event time is below the punctuation after all *earlier* epochs; rows of its own epoch never
 make it late.

@@ -1,4 +1,5 @@
-"""The rows of a query's relation at one moment: one short case per node, from scratch.
+"""The rows of a query's relation at one moment, computed from scratch, node by node of its tree; and the rows of a
+stream below its window.
 
 A `Moment` is an instant, or the closing of a sliding window with the rows that it holds. Rows on which an
 expression fails become failed rows in `Rejects`.

@@ -1,4 +1,5 @@
-"""Estimates over weighted rows and their errors, by the equations, term by term.
+"""Answers of queries WITH SHEDDING by their equations, term by term: estimates over weighted rows, their errors, and
+the share of rows that was used.
 
 Sums are exact and rounded once.
 """
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.shedding_estimates import Z
-from headrace.reference.series import nearest
+from headrace.reference.statistical_aggregates import nearest
 
 
 class Weighed(NamedTuple):

@@ -1,4 +1,6 @@
-"""Equality and order of values: the rules of SQL's groups and sorts, for plain Python values."""
+"""Equality and order of plain Python values, by the rules of SQL's groups and sorts; and of rows: the order of
+output, and the difference of bags.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The windows of a sliding query: their closings, the order of closings, and the rows of each.
+"""The windows of a query whose windows slide, as a sequence: when each is emitted, its bounds, and the rows that it
+holds.
 
 Time and landmark windows of one FROM close together, at common ends; a window of rows closes at every
 slide-th row of its partition. Both give a sequence of `Closing`s, each with the one before it.

@@ -1,1 +1,3 @@
-"""A hub of another process, used like one's own: over the socket beside its home, or over HTTP."""
+"""Client of a hub that another process runs, over the socket in its home or over HTTP, with the methods of a hub in
+this process.
+"""

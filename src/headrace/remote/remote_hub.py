@@ -1,4 +1,6 @@
-"""A running hub of another process, with the methods of one's own."""
+"""`RemoteHub`, a client of a hub that another process runs: most methods of `Hub`, as HTTP requests; and `connect_hub`,
+which finds the hub by its home or URL.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,7 @@ class RemoteHub:
         )
 
     def close(self) -> None:
-        """Close the connections; the hub goes on."""
+        """Close the connections; the hub continues."""
         self._transport.close()
 
     def __enter__(self) -> Self:

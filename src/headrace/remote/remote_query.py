@@ -1,4 +1,6 @@
-"""A standing query of a running hub of another process."""
+"""`RemoteQuery`, a client of one standing query of a hub that another process runs: its answer, results, following of
+new results, plan and drop, as HTTP requests.
+"""
 
 from __future__ import annotations
 

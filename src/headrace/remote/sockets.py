@@ -1,4 +1,6 @@
-"""The socket in a home, on which the hub that runs there listens: for its user alone, by the permissions of files."""
+"""The Unix socket in a home, on which the hub that runs there listens: how it is opened, and whether a process listens
+on it; for its user alone, by the permissions of files.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Requests to a running hub, and its problems as the errors that the hub itself would raise."""
+"""HTTP requests to a running hub, over the socket in its home or to a URL: responses as JSON, text or Arrow tables, and
+error responses as the exceptions that the hub itself would raise.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ class Transport:
     def json(self, method: str, path: str, *, script: str | None = None, **request: Any) -> Any:
         """The JSON of a response. A `script` is the request's body, in which mistakes have their place.
 
-        Raises what the hub's problem says, and `HubGone` when there is no answer.
+        Raises the error of the hub's problem response, and `HubGone` when there is no response.
         """
         if script is not None:
             request["content"] = script.encode()

@@ -1,1 +1,3 @@
-"""A running hub from outside: HTTP over the socket in its home, and over TCP where that is asked for."""
+"""Servers of a running hub: HTTP over the socket in its home and, where that is asked for, HTTP and PostgreSQL's
+protocol over TCP.
+"""

@@ -1,4 +1,7 @@
-"""Access: who may use a hub over the network. Over its local socket the file system's permissions decide."""
+"""Authentication: the access tokens of a home (create, list, revoke), which are also the passwords of PostgreSQL
+clients, and the check of each HTTP request, which sets its principal (an owner and a role). Over the home's socket no
+token is needed: file permissions decide.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The application: every route of a hub, described by OpenAPI.
+"""The HTTP application of a hub, put together: routes, access check, error responses, audit log, metrics, and the pages
+of the web console. The routes are defined in `routes`.
 
 FastAPI, because it derives the description from the handlers' types, and Starlette below it streams without threads; both are
 maintained by many, and uvicorn serves them on sockets that are already open.

@@ -1,4 +1,4 @@
-"""Bodies of requests, read in parts up to a limit."""
+"""Bodies of HTTP requests, read in parts as bytes or as UTF-8 text; refused when larger than a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Following a query over HTTP: server-sent events from a position in its results, each epoch's rows encoded once for all.
+"""Following of a query's results: `Feed` reads the rows that were committed after a position, as events for server-sent
+events and WebSockets, each epoch encoded once for all followers; `Publications` wakes all followers after an epoch,
+those over PostgreSQL's protocol too.
 
 A follower reads committed results at its own pace and has no queue: one that is slow holds back nothing but its own
 connection, and resumes at the position of the last event that it has received.

@@ -1,4 +1,6 @@
-"""The listener of a hub: sockets, and behind them the HTTP server, in a thread of the hub's process.
+"""Listeners of a hub: listening sockets with a server behind them, in a thread of the hub's process; one for HTTP (with
+TLS where that is asked for) and one for PostgreSQL's protocol. Opening of a TCP socket and the check of a TLS
+certificate.
 
 Every hub listens on a socket of the file system in its home, for which permissions of files are the access control. The
 server's modules are loaded when the first connection comes, so that a program without connections pays nothing for them.
@@ -154,10 +156,10 @@ def tools_listener_of(hub: Hub, listening: socket.socket, tokens: Any, limits: A
 
     def make_server() -> Any:
         from headrace.server.following import Publications  # noqa: PLC0415 - with the first connection
-        from headrace.server.postgres.door import Door  # noqa: PLC0415
+        from headrace.server.postgres.postgres_server import PostgresServer  # noqa: PLC0415
 
         publications = Publications()
         before_stop.append(publications.end)
-        return Door(hub, tokens, publications, limits)
+        return PostgresServer(hub, tokens, publications, limits)
 
     return Listener(hub.path, [listening], make_server, before_stop)

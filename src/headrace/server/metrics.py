@@ -1,4 +1,5 @@
-"""Metrics for Prometheus: counters of committed facts, read from the home at each scrape, and times of epochs and requests.
+"""Metrics for Prometheus: counts of what is committed, read from the home at each scrape, and durations of epochs and
+HTTP requests; also the middleware that measures the requests.
 
 Labels are streams, stages, routes and statuses, whose number is bounded; queries are counted, not named.
 """

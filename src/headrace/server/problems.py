@@ -1,4 +1,6 @@
-"""Problems as responses: an error's message, place and remedy as JSON, under the status that fits; never a stack trace."""
+"""Errors as HTTP responses: message, place and remedy as JSON under the fitting status, never a stack trace; and
+`Refused`, the error of a request that is refused before it reaches the hub.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tables in responses and rows in requests: JSON for people and scripts, Arrow for programs that ask for it."""
+"""Tables in HTTP responses, as JSON or as an Arrow stream; and rows in the body of a push, read from JSON lines, CSV or
+an Arrow stream into a table and a list of refused rows.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import pyarrow as pa
 from fastapi import Request, Response
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.connectors.formats.result_writer import to_json
+from headrace.connectors.formats.rendering import to_json
 from headrace.connectors.sources.source_reader import read_bytes
 from headrace.errors import UserError
 from headrace.server.problems import Refused

@@ -1,1 +1,3 @@
-"""Durable files: write-once runs, manifests published by put-if-absent, garbage collection."""
+"""Durable files of a home: files that are written once, logs, manifests (published if absent), garbage collection and
+integrity check.
+"""

@@ -1,4 +1,4 @@
-"""Types of arrays."""
+"""`Ints`, the type of numpy arrays of 64-bit integers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Expressions, aggregates and their meaning."""
+"""Expressions, aggregate calls and punctuation patterns."""

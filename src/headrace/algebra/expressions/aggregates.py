@@ -1,4 +1,6 @@
-"""Aggregate functions of a query: the function, its argument, and the rows it reads."""
+"""Calls of aggregate functions: `AggregateCall` with its argument, FILTER and parameters; the names and kinds of all
+aggregate functions, and the types of their results.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The exact calls of approximate aggregates.
+"""Approximate aggregates: tests of whether a call is one, or is stored as a sketch, and the exact call that it
+approximates.
 
 An approximate answer is a value v and a bound b with |v - exact| <= b, so the exact answer with bound 0 is always correct.
 For counts and sums b <= within * exact (rounded down); docs/semantics.md defines `within` for the others.

@@ -1,4 +1,5 @@
-"""Correlated aggregates, which depend on others of their group: `COUNT(*) FILTER (WHERE x > AVG(x))`.
+"""Dependencies of correlated aggregates, whose FILTER reads others of their group: which aggregates a call reads,
+and the level that follows: `COUNT(*) FILTER (WHERE x > AVG(x))` has level 1.
 
 The condition of such a call reads columns of other aggregates of the same node, which precede it. Its level is 1 where
 they depend on rows alone, else one more than theirs.

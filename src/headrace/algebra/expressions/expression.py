@@ -1,4 +1,4 @@
-"""Scalar expressions, bound and typed.
+"""Scalar expressions, bound and typed: their node classes, and functions that walk, transform and split them.
 
 There are six node classes: a column, a constant, a list of constants, a function of the table, a cast, a choice. Operators
 such as `+` and `AND` are functions (`headrace.algebra.functions.resolve` has their table). Conversions that SQL makes implicitly are

@@ -1,4 +1,5 @@
-"""Patterns of punctuation: tests of columns, about whose rows a stream makes a promise.
+"""Patterns of punctuation: tests of columns, about whose rows a stream makes a promise; their text form, and the
+merging of promises.
 
 Each column has a wildcard, a constant, a list or a range (Tucker; Li 2008, section 2.1). A promise is a pattern and an instant:
 no later row that matches has an event time below it; without a condition on time, no row that matches follows at all. A

@@ -1,4 +1,5 @@
-"""Arguments of statistics of time series: two numbers at once, or a value with its place in the stream.
+"""Arguments of time-series aggregates as one structure (two numbers, or a value with its row's place in the stream),
+and the hidden columns with a row's event time and position.
 
 Both are one structure, so that conditions, panes and shared aggregation treat them as any other argument. The row's
 event time and position are columns that every row of a stream has and no query can name.

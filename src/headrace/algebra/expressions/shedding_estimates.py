@@ -1,4 +1,5 @@
-"""Estimates of a query WITH SHEDDING, their errors, and the share of rows that was used.
+"""Equations of the estimates and errors of a query WITH SHEDDING, and constants for what computes them: the hidden
+columns with weights of rows, and which aggregates have an estimate.
 
 Each row that is kept represents w = 1 / keep rows. COUNT, SUM and AVG are estimates over weighted rows (Horvitz and Thompson
 1952), unbiased but for AVG, a ratio; their error is half the width of a 95 % interval, from the variance of independent draws:

@@ -1,4 +1,5 @@
-"""Type coercion by Spark's ANSI rules: common types, and implicit casts.
+"""Type coercion by Spark's ANSI rules: common types, implicit casts, the existence of explicit casts, and sizes of
+DECIMALs.
 
 Spark's own names for these rules: `findWiderTypeForTwo`, `canANSIStoreAssign`, `Cast.canAnsiCast`, `DecimalType.adjustPrecisionScale`.
 """

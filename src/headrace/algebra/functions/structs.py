@@ -1,4 +1,4 @@
-"""Functions that combine several values: the rows of the function table."""
+"""The row of the function table for `named_struct`, with its type rule."""
 
 from __future__ import annotations
 

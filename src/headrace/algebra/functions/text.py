@@ -1,4 +1,4 @@
-"""Functions of texts: the rows of the function table."""
+"""Rows of the function table (name, type rule, help text): functions of texts, regular expressions included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of dates and timestamps: the rows of the function table."""
+"""Rows of the function table (name, type rule, help text): functions of dates and timestamps."""
 
 from __future__ import annotations
 

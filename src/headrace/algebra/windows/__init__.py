@@ -1,1 +1,1 @@
-"""Windows, and the rows that each of them holds."""
+"""Windows, the rows that each of them holds, and users' classes of windows."""

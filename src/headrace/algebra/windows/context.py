@@ -1,4 +1,5 @@
-"""The context that determines the windows of a row.
+"""Classes of windows by their context, the other rows that determine which windows hold a row: none, earlier ones,
+or later ones too.
 
 Backward context is earlier rows, forward context later rows. Source: Li 2008, section 6.1.
 """

@@ -1,4 +1,6 @@
-"""Check of the contract of a user's kind of window on sample rows; the first error has an example."""
+"""Check of the contract of a user's window class on sample rows, whose first error has an example; and calls of the
+class with a check of what it returns, as operators make them.
+"""
 
 from __future__ import annotations
 

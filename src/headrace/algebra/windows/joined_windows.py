@@ -1,4 +1,6 @@
-"""Windows of pairs of rows from joined windows of one slide: those that end while both rows are held."""
+"""The built-in window class of joined rows, where the joined windows share one slide: the windows that end while all
+rows of a combination are held.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Stored code of users: the only bytes in a home that run when they are loaded.
+"""Pickled Python code of users (functions and window classes), and its loading: the only bytes in a home that run
+when they are loaded.
 
 A function or a class of windows is pickled by value when it is registered. Everything else in a home is data. These bytes
 have a separate type, so that the places that hold them are visible.

@@ -1,4 +1,4 @@
-"""Windows: from a stream to a relation. `extent` defines the rows of each.
+"""Windows, from a stream to a relation: an immutable class for each kind (`TimeSlide`, `Rows`, `Session`, …).
 
 A window that slides gives a *sequence* of relations, one per window, each with bounds `[start, end)`; a window without a
 slide gives a relation at *every instant*. Instants and lengths are microseconds.

@@ -1,6 +1,7 @@
-"""Rows and windows: the numbers of windows, the rows of each (`extent`), and the windows of a row (`wids`).
+"""Definition of windows that slide, on a list of rows, for tests: the numbers of windows, the rows of each
+(`extent`), and the windows of a row (`wids`).
 
-`extent` is the definition; `wids` is the inverse by arithmetic, as operators use it. They agree: a row is in
+`extent` is the definition; `wids` is the inverse by arithmetic. They agree: a row is in
 extent(w) exactly when w is in wids(row). All are functions of the window and of the set of rows, never of the order of
 processing. Source: Li 2008, ch. 5, with floors, an explicit origin and sets of distinct ends.
 """

@@ -1,4 +1,6 @@
-"""Classes of kinds of windows: a built-in one by its name, a user's by its code."""
+"""The table of built-in window classes by name, and the construction of a window object, of a built-in or a user's
+class, from constants.
+"""
 
 from __future__ import annotations
 

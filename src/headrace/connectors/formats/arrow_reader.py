@@ -1,4 +1,6 @@
-"""Reader of Arrow IPC files and streams."""
+"""Reader of Arrow IPC files and streams: the rows of some record batches, with the columns that are asked for in the
+stream's types.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ import pyarrow as pa
 
 from headrace.connectors.formats.parquet_reader import BATCH, first_line
 from headrace.connectors.formats.typed_columns import fitted, matched
+from headrace.connectors.records.chunk import Chunk, WholeFile
 from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
-from headrace.connectors.records.rejected import Chunk, WholeFile
 from headrace.schema import Schema
 
 MAGIC: Final = b"ARROW1"

@@ -1,4 +1,6 @@
-"""Reader of Parquet row groups, at the speed of the Parquet library."""
+"""Reader of Parquet files: the rows of some row groups, in batches, with the columns that are asked for in the stream's
+types.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.connectors.formats.typed_columns import fitted, matched
+from headrace.connectors.records.chunk import Chunk, WholeFile
 from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
-from headrace.connectors.records.rejected import Chunk, WholeFile
 from headrace.schema import Schema
 
 BATCH: Final = 1 << 18

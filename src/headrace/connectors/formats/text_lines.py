@@ -1,4 +1,4 @@
-"""A byte range of a text file as blocks of whole lines.
+"""A byte range of a text file, decompressed and decoded to UTF-8, as blocks of whole lines.
 
 Law: a range owns the lines that start in it. So ranges that cover a file give each line once, whatever the cuts.
 """
@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
+from headrace.connectors.records.chunk import WholeFile
 from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
-from headrace.connectors.records.rejected import WholeFile
 
 BLOCK: Final = 8 << 20
 _BOM: Final = codecs.BOM_UTF8

@@ -1,4 +1,6 @@
-"""Typed columns of a file (Parquet, Arrow) as the stream's columns: matched by name, cast without loss."""
+"""Typed columns of a file (Parquet, Arrow) as the stream's columns: matched by name, cast without loss; rows with a
+value that does not fit are refused.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.connectors.records.rejected import Chunk, Refused, WholeFile
+from headrace.connectors.records.chunk import Chunk, Refused, WholeFile
 from headrace.schema import Field, Schema, Type, to_arrow
 
 

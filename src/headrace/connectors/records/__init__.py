@@ -1,1 +1,1 @@
-"""Ingest records, options of sources, and rejected input."""
+"""Ingest records, options of sources, producers of pushed batches, and what a format's reader returns."""

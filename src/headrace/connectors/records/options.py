@@ -1,4 +1,4 @@
-"""Options of sources: names, defaults and values, checked at CREATE.
+"""Options of sources in OPTIONS (…): their names, defaults and parsed values, and the check at CREATE.
 
 Names and defaults are Spark's for the same format. One default differs: a quote inside a quoted CSV cell is doubled
 (RFC 4180), not escaped with a backslash; `escape` brings the backslash back.

@@ -1,4 +1,6 @@
-"""Files that were listed before: what is recorded of each, and which of them have changed since."""
+"""Files of a source that were listed before: what is recorded of each, which of them have changed since, and the
+warning about that; also the end of the last whole line of a file that grows.
+"""
 
 from __future__ import annotations
 

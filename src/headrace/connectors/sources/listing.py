@@ -1,4 +1,5 @@
-"""Listing of a source on the driver: new files, their order, and their ranges.
+"""Listing of a stream's files on the driver: new files, and lines appended to known ones, in order, as ingest records;
+also globs in paths, and the checks that a path has something to read.
 
 The order is that of modification time, then name; cuts depend on a file's size (and its footer) alone.
 """

@@ -1,4 +1,5 @@
-"""Segments: files of rows that the system itself wrote, for pushed rows and for Spark's streaming DataFrames.
+"""Writer of ingest segments: pushed rows (Arrow, pandas or dicts, checked against the stream's columns) and
+micro-batches of Spark's streaming DataFrames, as Arrow files with their ingest records.
 
 A segment is an Arrow stream, whole or absent, never rewritten. It is read like any other Arrow file.
 """
@@ -18,8 +19,8 @@ import pyarrow.compute as pc
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.formats.text_values import day, moment
 from headrace.connectors.formats.typed_columns import fitted, matched
+from headrace.connectors.records.chunk import WholeFile
 from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
-from headrace.connectors.records.rejected import WholeFile
 from headrace.errors import UserError, did_you_mean
 from headrace.schema import INTEGERS, Field, to_arrow
 from headrace.store.files.filesystem import LocalStore

@@ -1,4 +1,5 @@
-"""Reading of a source in a task: from an ingest record to batches of accepted rows, and the rejected ones.
+"""Reading of rows by the reader of their format: from an ingest record to batches of accepted rows, with event times,
+and the rejected ones; also all files of a relation, rows in a request's body, and the check of a new stream.
 
 Law: the same record gives the same rows, numbers and rejects on every read, or `SourceChanged`.
 """
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
 from headrace.connectors.formats import arrow_reader, csv_reader, json_reader, parquet_reader
+from headrace.connectors.records.chunk import Chunk, Refused, WholeFile
 from headrace.connectors.records.ingest_record import (
     NO_REJECTS,
     REJECTS,
@@ -30,7 +32,6 @@ from headrace.connectors.records.ingest_record import (
     reject_table,
 )
 from headrace.connectors.records.options import option
-from headrace.connectors.records.rejected import Chunk, Refused, WholeFile
 from headrace.connectors.sources import rate_source
 from headrace.connectors.sources.event_time import event_times, time_columns
 from headrace.connectors.sources.listing import list_new, require_place

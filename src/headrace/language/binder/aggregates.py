@@ -1,4 +1,6 @@
-"""Binding of GROUP BY: keys, aggregates, and the columns that expressions above them may read."""
+"""Binding of GROUP BY and of aggregate functions: `Grouping` collects a query's keys and aggregate calls, checked
+and typed, each once, and rewrites the expressions above them to read their columns.
+"""
 
 from __future__ import annotations
 

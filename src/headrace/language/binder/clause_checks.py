@@ -1,4 +1,6 @@
-"""Checks of which clauses of a SELECT can be combined."""
+"""Checks of a SELECT's clauses against its sources and each other: HAVING, EMIT EMPTY, RSTREAM, LIMIT, ORDER BY, and
+aggregates that depend on the order of rows; each is refused where it has no meaning.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def check_clauses(
         check_order(aggregates, select)
     if select.emit == "rstream" and not (stream.sliding or is_of_now(sources.streams)):
         fail(
-            "RSTREAM needs a window with SLIDE, or [NOW]: over another window it would never stop speaking",
+            "RSTREAM needs a window with SLIDE, or [NOW]: over another window it would emit all its rows at every instant",
             stream.span,
             "Write for example FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE], or use ISTREAM.",
         )

@@ -1,4 +1,4 @@
-"""Checks and lateness of WITH REVISIONS."""
+"""Binding of WITH REVISIONS: how late a row may be, and a refusal of queries whose results late rows cannot revise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows of `GROUP BY session_window(t, gap), k`: the sessions of each group, over the rows of WHERE."""
+"""Binding of `GROUP BY session_window(t, gap), k`: the session window of the stream, partitioned by the other keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Checks of WITH SHEDDING, and the columns that it adds to an answer."""
+"""Binding of WITH SHEDDING: a refusal of queries whose answers cannot have an error bound; aggregates as estimates,
+each followed by a column with its error; the column `kept`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Binding of statistics of time series: aggregates of two numbers, of a number with its time, of the first or last row."""
+"""Binding of aggregates of time series: CORR, COVAR_… and REGR_… of two numbers, EWMA of a number with its time,
+FIRST and LAST, and the parts of ZSCORE.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The constants of a long IN, typed all at once: one Arrow array, no node or step of Python for each.
+"""The parser of the constants of a long IN, all at once, as one typed Arrow array: no syntax node or Python step for
+each.
 
 Types are those that `literals.number` gives the constants one by one, and their common type.
 """

@@ -1,4 +1,5 @@
-"""Values of written numbers, intervals, dates and timestamps.
+"""Conversion of the text of numbers, intervals, dates and timestamps to values; and of values to the text that Spark
+shows in names of columns.
 
 Numbers are typed as in Spark: 1 is INT or the next integer type that holds it, 1.5 DECIMAL, 1e3 DOUBLE. Zones default to
 UTC, the session's zone.

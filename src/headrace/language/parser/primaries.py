@@ -1,4 +1,6 @@
-"""The parser of operands: names, literals, function calls, CASE, CAST, parentheses."""
+"""The parser of an expression's operands: names, literals, function calls, CASE, CAST, parentheses, SELECTs as
+operands; and the list of reserved words.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and strings as a statement spells them: what is read back is the same."""
+"""Quoting of names (backticks) and strings for the text of a statement, so that the parser reads the same back."""
 
 from __future__ import annotations
 

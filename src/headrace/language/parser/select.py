@@ -1,4 +1,4 @@
-"""The parser of a SELECT: its list, its sources and its clauses."""
+"""The parser of one SELECT, from its select list and FROM to HAVING, and of the clauses ORDER BY and LIMIT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The parser of a SELECT inside a condition: `IN (SELECT y FROM r WHERE …)`, `EXISTS (SELECT 1 FROM r WHERE …)`."""
+"""The parser of a SELECT inside an expression, after its opening parenthesis; and tests of whether a SELECT, or one
+inside ISTREAM, DSTREAM or RSTREAM, begins at the cursor.
+"""
 
 from __future__ import annotations
 

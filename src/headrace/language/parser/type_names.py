@@ -1,4 +1,4 @@
-"""Column types of written type names."""
+"""The parser of types of columns, such as `DECIMAL(10, 2)`, and the table of Spark's type names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Options after RANGE, ROWS or LANDMARK in a bracket, in any order, with or without commas; and their contradictions."""
+"""The parser of a window's options in brackets (SLIDE, ORIGIN, WATTR, RATTR, SATTR, PA), in any order, with or
+without commas; options that contradict each other are refused.
+"""
 
 from __future__ import annotations
 

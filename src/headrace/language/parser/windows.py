@@ -1,4 +1,6 @@
-"""The parser of windows: brackets after a stream's name, TUMBLE, HOP and SESSION in FROM, `window(…)` in GROUP BY."""
+"""The parser of windows: brackets after a stream's name; TUMBLE, HOP, CUMULATE and SESSION in FROM; `window(…)` and
+`session_window(…)` in GROUP BY; `[RANGE d]` of INVOKE.
+"""
 
 from __future__ import annotations
 

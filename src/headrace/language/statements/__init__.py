@@ -1,1 +1,1 @@
-"""Statements and their parser."""
+"""Statements, such as CREATE and SHOW: the parser, a record for each statement, and the text of CREATE QUERY."""

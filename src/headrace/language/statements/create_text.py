@@ -1,4 +1,4 @@
-"""The CREATE QUERY statement of a definition: read back, it is the same definition."""
+"""Writer of the CREATE QUERY statement of a query's definition; parsed again, it is the same definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""TIMESTAMP BY: the column that holds event times, or the expression that computes them from the row."""
+"""Parser and binder of TIMESTAMP BY: the column that holds event times, or the expression that computes them from
+the row.
+"""
 
 from __future__ import annotations
 

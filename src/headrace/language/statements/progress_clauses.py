@@ -1,4 +1,5 @@
-"""The parser of the clauses of CREATE STREAM about progress: SLACK n ROWS, PROGRESS PER, HEARTBEAT, ….
+"""The parser of clauses of CREATE STREAM that determine its punctuation (SLACK n ROWS, PUNCTUATED EXTERNALLY or BY
+PATTERNS, PROGRESS PER and STEP, HEARTBEAT), and of DEDUPLICATE BY.
 
 Each clause promises that no later row has a smaller event time than some bound (Li 2008, section 4); the requirements of
 the promise are checked here.

@@ -1,4 +1,5 @@
-"""The queries of a statement: `LIKE 'pattern'` and `WHERE tag = 'night' AND owner = 'ana'`.
+"""Conditions of statements on many queries (SHOW, PAUSE, RESUME and DROP QUERIES): the parser of `LIKE 'pattern'`
+and `WHERE tag = 'night' AND owner = 'ana'`, and the test of a condition on values.
 
 A statement may apply to all queries of a team, or all of one kind. In a pattern % is any text and _ one character;
 names, owners and tags are compared without case.

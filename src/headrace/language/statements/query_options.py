@@ -1,4 +1,6 @@
-"""Options of a query: the retention of its results, its owner, its tags and more."""
+"""The parser of a query's options (retain, owner, tags, materialize, sharing, maxWindowsPerRow, timeZone); and
+checks of owners and tags, also for callers in Python.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Final, TypedDict
 from typing import Literal as Choice
 
 from headrace.errors import Span, UserError, did_you_mean
-from headrace.language.statements.definitions import checked_zone, interval_option, option_list, taken
+from headrace.language.statements.options import checked_zone, interval_option, option_list, taken
 from headrace.language.syntax.cursor import Cursor
 from headrace.time import Duration
 

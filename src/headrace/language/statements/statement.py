@@ -1,4 +1,6 @@
-"""The statements; `text` is the statement as written, `span` its place in the script."""
+"""Records of parsed statements, a class for each (`CreateStream`, `AlterQuery`, `Show`, …), with the text as written
+and its place in the script.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A stream defined by a Python call: its keywords are written as the clauses of CREATE STREAM and read like these.
+"""The definition of a stream from the keywords of `hub.create_stream`: they are written as the clauses of CREATE
+STREAM, and parsed as these are.
 
 So a call and a statement pass the same checks and make the same definition.
 """

@@ -1,1 +1,1 @@
-"""Tokens, the cursor over them, and the syntax tree."""
+"""Tokens, the cursor over them, the syntax tree, and errors at a place of the text."""

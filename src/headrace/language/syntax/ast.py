@@ -1,4 +1,6 @@
-"""The syntax tree: statements, selects and expressions with their places in the text, before names are resolved."""
+"""The syntax tree of SELECTs: sources, windows and expressions with their places in the text, before names are
+resolved.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class Infix:
-    """`a + b`; comparisons too. `<>` is written `!=`, `=` is written `==`."""
+    """`a + b`; comparisons too. The operator of `a != b` is `<>`, that of `a == b` is `=`."""
 
     operator: str
     left: Expr

@@ -1,4 +1,4 @@
-"""The parser's cursor over tokens, with its error messages."""
+"""The parser's cursor over the tokens of a text: tests and steps, errors at a token, and limits of nesting."""
 
 from __future__ import annotations
 

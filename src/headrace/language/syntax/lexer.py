@@ -1,4 +1,5 @@
-r"""Words, numbers, strings and signs of a text, with their places.
+r"""The lexer: the tokens of a text (words, numbers, strings, signs; the constants of a long IN as one) with their
+places; of a script, statement by statement.
 
 Literals follow Spark SQL: `'it''s'` and `'it\'s'`, strings in double quotes, raw strings `r'\d'`,
 identifiers in backticks, numbers with suffixes such as `1L`, `1.5D`, `2BD`.

@@ -1,4 +1,6 @@
-"""Mistakes at a place of a text. The errors get the text where it is bound, from `mistakes_in`."""
+"""Functions that raise an error at a place of the text: `fail` for a mistake, `refuse` for what is not available.
+The errors get the text where it is bound, from `mistakes_in`.
+"""
 
 from __future__ import annotations
 

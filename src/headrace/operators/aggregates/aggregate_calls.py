@@ -1,4 +1,6 @@
-"""Lowering of a query's aggregate calls to shared partials, and of partials to answers."""
+"""Aggregate calls (SUM, AVG, MIN, …) by partials: which partials the calls of a query need, each once; rows folded by
+group into cells, the numbers of a partial for one group; and the value of each call from its cells.
+"""
 
 from __future__ import annotations
 

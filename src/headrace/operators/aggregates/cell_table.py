@@ -1,4 +1,6 @@
-"""Tables of cells, one row per group and block, and their merging."""
+"""State tables of aggregates: their layout (a row per block of panes and group, with cells of partials, or plain rows),
+their loading into memory, and their merging to one row per block and group.
+"""
 
 from __future__ import annotations
 

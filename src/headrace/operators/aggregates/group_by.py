@@ -1,4 +1,5 @@
-"""GROUP BY with its aggregates: folding rows into cells, and turning cells into columns.
+"""GROUP BY with its aggregates: the state tables that it needs, rows folded into them by pane and group, and the key
+and aggregate columns of groups from their cells.
 
 Plain aggregates share one store of partials by group. Each argument of DISTINCT, of a percentile or of MODE has an
 additional store whose groups include the distinct value: the histogram of the argument.

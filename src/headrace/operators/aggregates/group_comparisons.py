@@ -1,4 +1,5 @@
-"""Counts of rows that compare with values of their own group, from synopses: `x > AVG(x)` in one pass over panes.
+"""COUNT, SUM and AVG over the rows that compare with an aggregate of their own group, such as `x > AVG(x)`: estimates
+and error bounds from rank sketches of each group, in one pass over panes.
 
 The values of the group (an average, an extreme) are exact; their rank among its rows is known up to the synopsis'
 error. The answer is the middle of the possible range.

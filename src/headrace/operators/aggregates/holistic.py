@@ -1,4 +1,5 @@
-"""Holistic aggregates: percentile, mode and heavy hitters, from histograms of distinct values.
+"""Exact holistic aggregates (percentile, mode, most frequent values, heavy hitters, norms of value counts), computed
+for all groups from histograms of their distinct values.
 
 Holistic aggregates (Li 2008, section 6.3) have no partial of constant size. Their state is a histogram: a pane stores
 every distinct value of a group once, with its count. Histograms combine by adding counts, so windows are made of panes

@@ -1,5 +1,6 @@
-"""Simplification of weighted sums before aggregation: a row's weight is never NULL, and rows read together often have one
-weight.
+"""Shortcuts for aggregates over weighted rows (WITH SHEDDING): the expression that is NULL where a weighted argument
+is, without its weights, which never are; and the weight that all rows of a batch share, so that a sum of weights is a
+count.
 
 A sum of weights and a sum of weighted values share one count of rows where possible. Weights that are all equal are
 added by counting rows.

@@ -1,4 +1,7 @@
-"""Synopses of approximate aggregates, and their answers from a synopsis."""
+"""Aggregates by sketches (`approx_distinct`, `approx_percentile`, `approx_top_k`, `l2_norm` within a bound, comparisons
+with the row's own group): which calls they are, the sketches of each, and (but for comparisons) its value or error
+bound.
+"""
 
 from __future__ import annotations
 

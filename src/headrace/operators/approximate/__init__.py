@@ -1,1 +1,1 @@
-"""Time windows and relations with approximate answers within a stated bound."""
+"""Operators for approximate counts and sums within a stated bound, over time windows and at every instant."""

@@ -1,4 +1,5 @@
-"""Counts and sums within a bound at every instant: `[RANGE d]` with its rows in exponential histograms.
+"""Operator for approximate counts and sums at every instant, within an error bound: `[RANGE d]` without a slide, where
+a group's many counts below punctuation are merged into exponential histograms.
 
 A histogram is equivalent to a few counts that expire one by one (`Histograms.cells`), with the same error bound. So the
 exact operator answers, over these counts instead of rows. Rows at or above punctuation stay exact.
@@ -83,8 +84,8 @@ class ApproximateInstants(Around):
             if form is not None
         )
         yield from histograms(in_histograms, f"every instant with a row: up to {16 * MANY:,}")
-        where = "by group" if self.exactly.rows.routing is not None else "one slot"
-        yield f"group by {keys(self.exactly.grouped.keys)} (routed to {where})"
+        where = "by group" if self.exactly.rows.routing is not None else "to one slot"
+        yield f"group by {keys(self.exactly.grouped.keys)} (routed {where})"
         yield from steps_up(self.row_steps)
 
     @property

@@ -1,4 +1,5 @@
-"""Time windows with approximate counts and sums: closed panes are in exponential histograms, not one by one.
+"""Operator for approximate counts and sums over time windows, within an error bound: the closed panes of a group, when
+they are many, are merged into exponential histograms.
 
 Pane numbers serve as instants, since windows begin and end where panes do. A window [start, end) counts the buckets at
 or after `start`, less half of the oldest; exact cells that are not in the histogram yet are added. Whether a group has

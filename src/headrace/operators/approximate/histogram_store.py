@@ -1,4 +1,5 @@
-"""Store of counts of closed panes: exact cells while they are few, exponential histograms when there are many.
+"""State tables of counts and sums for approximate operators: exact cells by group and pane (or instant) while they are
+few, exponential histograms by group when there are many; their loading, absorption of cells, and compaction.
 
 State rows are of two kinds. A *cell* is what one pane adds to one group, exact. A *histogram* is everything of a group
 below the pane `__key`: for each measure a count and the coded times of its buckets. A newer histogram of a group

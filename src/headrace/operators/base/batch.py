@@ -1,4 +1,6 @@
-"""Batch of rows in the row-wise part of a query."""
+"""Batch of rows in the row-wise part of a query (columns, event times, positions); and the record of rows on which an
+expression of the query failed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Dense codes of (block, group) pairs, in the order of blocks."""
+"""Dense codes (0, 1, …) of rows by (block, group) pair, in the order of blocks; a block is an integer such as a pane,
+an interval of panes, or an instant.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""When state settles: the least punctuation beyond an instant at which something is emitted, or stored differently."""
+"""The next punctuation at which waiting rows have an effect: one microsecond after the least of their instants that the
+present punctuation has not passed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Dense group codes of rows, for any key columns, and the stable slot of each group.
+"""Group codes (0, 1, …) of rows, for any key columns; stable hashes of values, and the slot of state that belongs to
+each group; and conversions of Arrow columns to numpy arrays.
 
 A group's identity is its key values: NULL is a value of its own, all NaN are one value, and -0.0 equals 0.0. Codes are
 local to one call. Slots (0..255) never change, since state files are found by them (decision D7).

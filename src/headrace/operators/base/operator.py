@@ -1,4 +1,5 @@
-"""The operator contract: what every operator does, and optional abilities with their defaults.
+"""Operator contract: the base class of all operators, with optional abilities and their defaults; the interface of
+scanners; and the records that operators take and return.
 
 An operator is an immutable value in the epoch plan. Its work has two halves: a *scanner* turns a task's rows into
 deltas, tables whose rows each belong to a slot; `advance` merges deltas with the operator's earlier runs, for the slots
@@ -297,7 +298,7 @@ class BaseOperator(StateOwner):
 
     @property
     def family_key(self) -> str | None:
-        """The name of its family, equal for all queries of its shape; None if it has its own state. See `FamilyMember`."""
+        """The name of its family, equal for all queries of its shape; None if it has its own state. See `FamilyOperator`."""
         return None
 
     @property
@@ -435,7 +436,7 @@ class BaseOperator(StateOwner):
         emitted_to: Instant,
         now: Instant,
     ) -> pa.Table | None:
-        """What it would answer if its window were `length` long, one of `subwindows`; see `subwindow.shorter`."""
+        """What it would answer if its window were `length` long, one of `subwindows`; None without such a window."""
         return None
 
     # EXPLAIN

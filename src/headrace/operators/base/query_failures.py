@@ -1,4 +1,5 @@
-"""Errors of one query: those of kernels and of users' code, not those of the disk or the home.
+"""Classification of errors: those of one query, from kernels and users' code, become the reason for which it failed;
+those of the store and the system are raised again.
 
 An error of a query's expressions, functions or results concerns that query alone. An error of the store or of the
 system concerns all, and fails the epoch, which is tried again.

@@ -1,4 +1,4 @@
-"""Positions of rows in a union of streams.
+"""Positions of rows in a union of streams: the number of the input and the position in it, as one integer.
 
 The highest bits are the number of the input, so that the order is (event time, input, position in it), whatever epoch
 each row arrived in.

@@ -1,4 +1,5 @@
-"""Wrapper of an operator: it forwards the name, the inputs, the scan and the row steps.
+"""Base class of operators that wrap another one, such as approximate or revised windows: they have the inner operator's
+name, inputs, scanner, steps above its windows, and EXPLAIN lines.
 
 Sharing and state are not forwarded. The outer operator stores more than the inner one, so it takes part in nothing that
 expects the inner one's state alone.

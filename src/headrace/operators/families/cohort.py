@@ -1,4 +1,6 @@
-"""Cohorts: the queries of a family that advance together."""
+"""Cohorts: the queries of a family that advance over the same interval of time together, and the selection and
+compaction of their rows in the family's state.
+"""
 
 from __future__ import annotations
 

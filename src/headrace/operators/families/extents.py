@@ -1,4 +1,6 @@
-"""Extents of the windows of queries that advance together: ranges and counts are data."""
+"""Extents (lengths or row counts) of the windows of a family's queries, as an array by query; and state rows selected
+by slot, or by an interval of keys for each query.
+"""
 
 from __future__ import annotations
 

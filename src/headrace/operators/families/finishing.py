@@ -1,4 +1,6 @@
-"""Finishing of rows of several queries: those with an equal plan are finished together, by query."""
+"""Output steps (HAVING, select list, ORDER BY, LIMIT) over rows of several queries of a family: queries with equal
+steps are finished together, and results and failed rows are separated by query.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Queries of a family over panes: their windows are closed in one step, and then finished by query."""
+"""Time-window aggregates of a family's queries as one operator: panes are closed and windows made for all queries in
+one step, then finished and separated by query.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Joins of two streams or relations."""
+"""Joins of streams under windows, and of changing relations."""

@@ -1,4 +1,4 @@
-"""Join of changing relations: a changelog of pairs from the changelogs of both sides.
+"""Operator for the inner join of two changing relations: a changelog of pairs from the changelogs of both sides.
 
 A relation is given by its changes: a row is inserted (+1) or retracted (-1) at an instant, and R(t) is the sum of those
 up to t. The pairs of two relations at t are then the sum of sign products over all changes of both sides that are not

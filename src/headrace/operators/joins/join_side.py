@@ -1,4 +1,6 @@
-"""Common parts of all joins: the rows that a side stores, the keys by which rows are joined, and the first row's instant.
+"""Common parts of all joins: the description of a join and its sides, the base class of join operators, the scanner
+that stores each side's rows by key hash, the join condition on pairs, EXPLAIN lines, and the instant of the first row
+of all.
 
 Each join defines what it stores of a row, and for how long: see `window_join` and `changelog_join`.
 """

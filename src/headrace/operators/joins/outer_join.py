@@ -1,4 +1,5 @@
-"""Outer joins, semijoins and antijoins of changing relations: rows with and without a pair, as changes.
+"""Operator for outer joins, semijoins and antijoins of two changing relations: a changelog of pairs, and of rows with
+or without a pair.
 
 The pairs are those of `RelationJoin`. A row without a pair is in the answer with NULLs: it is inserted at its instant,
 retracted when its first pair begins, and inserted again when its last pair has ended. Whether it has a pair at an instant

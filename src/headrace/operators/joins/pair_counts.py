@@ -1,4 +1,5 @@
-"""Rows of one join side that have no pair (or have one), by instant: for outer, anti and semi joins.
+"""Numbers of occurrences and pairs of each row of a join side, as state: the rows without a pair (or with one) by
+instant, for outer joins, antijoins and semijoins.
 
 A change adds or removes occurrences of a row, or pairs of it. At an instant a row that occurs n times and has m pairs is
 shown n times if m = 0 (of rows with a pair: if m > 0). Equal rows have equal pairs, so a row is identified by its values.

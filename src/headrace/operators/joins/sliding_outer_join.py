@@ -1,4 +1,5 @@
-"""Outer joins of sliding windows: the pairs of each window, and when it closes its rows without a pair.
+"""Operator for outer joins of two streams under sliding windows: pairs, when their second row arrives, and the rows
+without a pair of each window, when it closes.
 
 A row is in the windows that end in (time, time + RANGE], from its first end to its last. Over ends in place of instants
 that is a relation, so rows and pairs are counted as in `outer_join`: at an end a row has a pair if one is in the window

@@ -1,4 +1,5 @@
-"""SteMs: the sorted rows of each side of a join, and combinations of them, found hop by hop.
+"""SteMs: the sorted rows of each side of a join, and the search in one after the other for combinations of a row of
+each side.
 
 A SteM is one side's state: pieces (runs, and this epoch's rows) in order of (key hash, time), in which all other sides
 search. A combination is one row of each of some sides, of one key hash, with the instants at which all of them hold. New

@@ -1,4 +1,5 @@
-"""Join of any number of streams under windows: combinations of rows, and the last instant at which each holds.
+"""Operator for the inner join of any number of streams under windows: combinations of a row of each, with the last
+instant at which they hold together.
 
 A row holds from its time t to t + RANGE, a combination while all of its rows do: from `at`, the latest of the times, to
 `until`, the earliest of the ends. That is the relation of CQL at every instant. With sliding windows, a combination is in

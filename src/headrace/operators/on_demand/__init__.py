@@ -1,1 +1,1 @@
-"""State for INVOKE: selections as bitmaps, and shorter windows."""
+"""Queries answered on INVOKE: selections, whose rows are stored as bitmaps, and the check for shorter windows."""

@@ -1,4 +1,5 @@
-"""Containers of selected archive rows: bitmaps over positions, or lists of positions where these are smaller; never copies.
+"""State of selections (queries with BEGIN … END): which archived rows each has selected, as bitmaps over positions, or
+lists of positions where these are smaller; their encoding, reading and union.
 
 Positions are cut into *chunks* of 2^16. A query's selection in a chunk is one *container*: the bitmap of the chunk between
 the first and the last nonzero byte, or the positions themselves, two bytes each, if that is smaller. So a query that selects

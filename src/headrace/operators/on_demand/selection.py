@@ -1,4 +1,5 @@
-"""Selections: queries with BEGIN … END, whose window is applied on INVOKE, and what they store between two INVOKEs.
+"""Operator for selections, which are queries with BEGIN … END whose window is applied on INVOKE: the window at an
+instant, what is stored between two INVOKEs and when it expires, and the answer over the rows of a window.
 
 `none`: nothing; the archive has the rows, and INVOKE tests them. `partial`: which rows pass the conditions, as bitmaps
 over the archive, so that INVOKE tests nothing and only fetches. The third way, the answer of the present window itself

@@ -1,1 +1,3 @@
-"""Results from groups and rows: HAVING, ORDER BY, LIMIT, the select list and DISTINCT, and changelogs."""
+"""Output steps of queries: HAVING, ORDER BY, LIMIT, the select list, DISTINCT and changelogs; operators without
+windows; and EXPLAIN lines.
+"""

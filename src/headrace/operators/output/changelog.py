@@ -1,4 +1,5 @@
-"""Changelogs of relations from validity intervals.
+"""Emission of a relation from rows with intervals of validity, after HAVING, the select list, DISTINCT and LIMIT: as a
+changelog, or as its ISTREAM, DSTREAM or RSTREAM.
 
 An *item* is a row that holds from instant `begin` (inclusive) to `end` (exclusive). Changes below `Span.emitted_to`
 were emitted before; those from `Span.limit` on are not settled. Insertions and retractions of equal rows at one instant

@@ -1,4 +1,6 @@
-"""EXPLAIN lines of operators: settings, steps, finish."""
+"""EXPLAIN lines that operators have in common: settings, row steps, aggregation when a window closes, keys, and the
+size of exponential histograms.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The steps above a window in a query: HAVING, ORDER BY, LIMIT, the select list, DISTINCT.
+"""Output steps of a query, above its windows: HAVING, the select list with hidden sort columns, DISTINCT, and ORDER BY
+with LIMIT; before them, where a query needs it, aggregation of the window's rows (`regrouping`).
 
 Input are rows that each belong to a window (or instant), as columns; output are result rows. All steps are per window.
 """

@@ -1,4 +1,6 @@
-"""SELECT over a bare stream: rows are emitted when their epoch commits, in any order; no state."""
+"""Operator for SELECT over a bare stream, without a window: rows are emitted when their epoch commits, in any order,
+and nothing is stored.
+"""
 
 from __future__ import annotations
 

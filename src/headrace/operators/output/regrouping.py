@@ -1,4 +1,5 @@
-"""Aggregation of the rows of closed windows, for aggregates that compare each row with its own group.
+"""Aggregation of the rows of a window, all at once: when it closes, for aggregates that compare each row with its own
+group; on INVOKE, for all aggregates of a selection.
 
 `COUNT(*) FILTER (WHERE x > AVG(x))` takes two passes over a group, one per level: first the averages, then the rows
 compared with them. All groups of all windows that close together are one batch.

@@ -1,4 +1,6 @@
-"""Base class of operators that store rows, or aggregates of them, in one row layout."""
+"""Base class of operators that store rows, or aggregates of them: columns, scanner, row steps and EXPLAIN lines, from
+the layout of the stored rows.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Panes: how windows are made of them, and how their rows and groups are stored."""
+"""Panes of time windows: their arithmetic, state, sealing and costs, and the bound of what a step may emit."""

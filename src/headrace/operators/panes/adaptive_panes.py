@@ -1,4 +1,5 @@
-"""Choice of layout for each group of a pane: its rows, or a partial (AdaptWID with panes).
+"""Storage of each group of a pane either as its rows or as a partial, whichever is smaller (AdaptWID with panes): the
+choice, the fold of a batch into both layouts, and the merging of tables of both.
 
 A row has one value per argument, a partial often several numbers: COUNT, SUM, MIN, MAX and STDDEV of one column are
 nine. So a group with few rows in a pane is smaller as its rows (*lazy*) than folded (*eager*), and a flood of such

@@ -1,4 +1,6 @@
-"""Panes below punctuation, from which windows are made."""
+"""Record of the closed panes of an epoch, from which its windows are made: those that a later window may hold, expired
+ones, and their blocks (merged intervals of panes), which are built on first use.
+"""
 
 from __future__ import annotations
 

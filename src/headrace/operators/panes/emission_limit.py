@@ -1,4 +1,5 @@
-"""Emission limits: how far an operator may advance in one step, so that its answers stay a bounded number.
+"""Emission limits: the cap on what an operator emits in one step, and the instant up to which it may advance within the
+cap, computed from the windows that have rows.
 
 The number of non-empty windows is known before they are made: from the panes that have rows, or by arithmetic if
 windows without rows are emitted too. An operator with more to emit advances a part of the way, and the rest in later

@@ -1,4 +1,5 @@
-"""Late rows of a query WITH REVISIONS, which change closed panes and their blocks.
+"""Late rows of a query WITH REVISIONS in closed panes: the partials that they add to the stored blocks above each pane,
+and the instant from which windows can still change.
 
 A closed pane is in blocks of every level that was complete when it closed. A late row adds a partial to the pane and to
 each of those blocks: a delta of O(levels) cells, never a rewrite.

@@ -1,4 +1,5 @@
-"""State of windowed aggregates: partials of open panes, and of closed panes as an aligned dyadic tree.
+"""Keys of panes and of blocks of panes in the state of windowed aggregates: their encoding as sortable integers, the
+rows of a table between two keys, and the blocks that together cover an interval of panes.
 
 A *block* (level, j) covers the 2^level closed panes [j*2^level, (j+1)*2^level). Any run of panes is a union of at most
 two blocks per level, so a window costs O(log panes), needs no inverse, and blocks serve all windows (decision D11).

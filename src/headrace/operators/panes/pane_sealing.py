@@ -1,4 +1,5 @@
-"""Sealing of panes below punctuation: they are merged once, and their blocks are built.
+"""Sealing of panes below punctuation: they are merged once, and their blocks (merged intervals of panes) are built; and
+the closed panes and blocks that a later window may still hold.
 
 Sealed panes are written once, in the epoch in which they close: a delta, never a rewrite. Panes that no later window
 holds are needed for the answers of this epoch only. Rolling windows (`rolling_windows`) are made from unmerged panes as

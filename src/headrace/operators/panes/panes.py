@@ -1,4 +1,5 @@
-"""Panes: the largest intervals of which every window of a sequence is made.
+"""Panes: the largest intervals of which every window of a sequence is made; the arithmetic of instants, panes and
+windows.
 
 A window's bounds are on two combs, its starts and its ends. If the slide divides the range the combs coincide and there
 is one pane per slide; else there are two per slide, whatever the range is (paired windows, Krishnamurthy et al. 2006, a

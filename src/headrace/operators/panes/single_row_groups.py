@@ -1,4 +1,4 @@
-"""Rows of groups that have a single row, read from their cells.
+"""Recovery of the row of each group that has a single one, from the partials' cells into which it was folded.
 
 A sum or an extreme of one number is that number. So if every argument is a number that is summed or compared, rows of
 such groups are read from the cells they were folded into, without searching the input rows.

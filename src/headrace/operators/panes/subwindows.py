@@ -1,4 +1,4 @@
-"""Lengths of windows that INVOKE q [RANGE d] may read from an operator's state."""
+"""Lengths of windows that INVOKE q [RANGE d] may read from an operator's state, and the panes of a shortened window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Cost model of the ways to make windows of panes, and of whether panes pay.
+"""Cost model of the ways to make windows of panes, and the rows per group and window from which folding into panes
+pays.
 
 The model of Li 2008, section 6.3, for windows that are answered together, in cells read or combined per group: of equations
 6.1 to 6.3 the term of the window level, since only that differs between the ways. Corrected: the printed 6.1 and 6.2 charge

@@ -1,4 +1,5 @@
-"""Lengths of windows over the same panes, by query: what differs among the windows of a family.
+"""Lengths of windows over the same panes, by query of a family; the level of blocks that each length is worth; and the
+panes and blocks that a query still needs.
 
 Windows with equal slides, anchors and cuts are made of the same panes and end at the same instants, whatever their ranges.
 """

@@ -1,1 +1,1 @@
-"""Partial aggregates: lift, combine, lower, and their columns in state tables."""
+"""Partial aggregates: lift and combine, statistics from them, and their columns in state tables."""

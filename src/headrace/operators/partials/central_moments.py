@@ -1,4 +1,5 @@
-"""Partials of variances, shapes and regressions: means and sums of products of deviations, never sums of squares.
+"""Partials for variance, skewness, kurtosis, covariance and regression: counts, means and sums of products of
+deviations, never sums of squares.
 
 Cells hold deviations about their own mean. To combine cells, all are moved to one common mean first: a cell of n values
 whose mean is d away adds n·d² to its second moment, and so on (Chan, Golub, LeVeque 1979; Pébay 2008). Means are taken

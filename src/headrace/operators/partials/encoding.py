@@ -1,4 +1,5 @@
-"""Encodings of partials: the numpy columns of partial aggregates as Arrow columns of state tables.
+"""Partials and encodings by type: which partial an aggregate has over an expression of a type, batches of Arrow values
+as numpy arguments of partials, and cells as Arrow columns of state tables and back.
 
 Numbers are stored as they are. Values without arithmetic (strings, binaries, decimals) under MIN and MAX are compared
 through ranks, and a first or last value of any type is an index into a dictionary. Both are local to one `load`; the

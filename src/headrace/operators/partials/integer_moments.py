@@ -1,4 +1,4 @@
-"""Exact variances of integers and decimals, from sums of squares as limbs of 32 bits.
+"""Exact variances of integers and decimals, from sums of squares as limbs of 32 bits; and the arithmetic of such limbs.
 
 Deviations about a mean are rounded, and differently for each cut into panes, tasks and epochs. Of integers the count n,
 the sum S and the sum of squares Q are exact, and with them n·Q - S², which is n times the sum of squared deviations:

@@ -1,4 +1,4 @@
-"""Statistics from central moments: correlation, regression, skewness, kurtosis, with Spark's NULLs."""
+"""Statistics from central moments: covariance, correlation, regression, skewness, kurtosis, with Spark's NULLs."""
 
 from __future__ import annotations
 

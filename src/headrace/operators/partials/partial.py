@@ -1,4 +1,5 @@
-"""The algebra of partial aggregates: lift rows into cells, combine cells, lower them to an answer.
+"""The algebra of partial aggregates (lift rows into cells, combine cells): its interface, and the partials for counts,
+sums and extremes.
 
 A *partial* is a fixed set of numpy columns, one element per cell, with an identity and an associative, commutative
 combination, so that panes can be merged in any grouping (the bounded aggregates of Li 2008, section 6.3). An aggregate of

@@ -1,4 +1,4 @@
-"""Partials that are synopses: byte strings in cells, combined like any other partial."""
+"""Partial whose cells are sketches, as byte strings: lifted, combined and reduced like any other partial."""
 
 from __future__ import annotations
 

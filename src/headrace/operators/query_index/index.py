@@ -1,4 +1,5 @@
-"""Immutable index of the standing queries of one stream, which changes by small deltas.
+"""Query index of one stream: an immutable version, with the compiled conditions of all its standing queries and a slot
+for each, from which the next version is made by what is added and dropped.
 
 A change gives a new index and leaves the old version unchanged for its users. New queries are compiled into a side of
 their own; a side that outgrows a tenth of the one before it is merged into it, so a registration costs what is new, and

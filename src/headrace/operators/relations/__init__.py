@@ -1,1 +1,1 @@
-"""Relations at every instant, from intervals in which rows hold."""
+"""Operators for relations at every instant, from the intervals in which rows hold."""

@@ -1,4 +1,5 @@
-"""Aggregates of the instantaneous relation (CQL): groups at every instant, for windows that do not slide.
+"""Operator for aggregates of the instantaneous relation (CQL), for windows that do not slide: groups at every instant,
+emitted as a changelog, or as its ISTREAM, DSTREAM or RSTREAM.
 
 If a row's interval is known when it is scanned (`[RANGE r]`, UNBOUNDED) rows of one group and instant are folded then,
 and rows that never expire end up in one cell per group. The last emitted row of a group is stored, so that exactly that
@@ -24,8 +25,8 @@ from headrace.operators.base.operator import SLOT, Advance, FamilyStep, Operator
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents, only_slots
 from headrace.operators.families.family import joined, number_last, unnumbered
+from headrace.operators.families.family_operator import RowFamilyOperator
 from headrace.operators.families.finishing import NUMBER, emit_items
-from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
@@ -34,8 +35,8 @@ from headrace.operators.relations.instant_cells import arrived, folded, holding,
 from headrace.operators.relations.instant_rows import Validity, span_of, touched
 from headrace.operators.relations.instant_scanner import InstantScanner, instant_deltas
 from headrace.operators.relations.instant_subwindow import CELLS, FIRST, at_now
-from headrace.operators.relations.interval_buckets import SECTION as LIVE
-from headrace.operators.relations.interval_buckets import IntervalBlocks, next_expiry, store_of
+from headrace.operators.relations.interval_blocks import SECTION as LIVE
+from headrace.operators.relations.interval_blocks import IntervalBlocks, next_expiry, store_of
 from headrace.operators.relations.interval_groups import (
     Coded,
     Columns,
@@ -58,7 +59,7 @@ _EXPIRES: Final = "__expires"
 
 
 @dataclass(frozen=True, slots=True)
-class InstantAggregate(RowFamilyMember, RowOperator):
+class InstantAggregate(RowFamilyOperator, RowOperator):
     """`Finish(Aggregate(Windowed(TimeRange | Unbounded | Rows)))` of one query.
 
     `rows` defines how rows are scanned; its stored values are the inputs of `grouped`, routed by the group's keys or to

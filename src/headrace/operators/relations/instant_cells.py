@@ -1,4 +1,6 @@
-"""Cells of aggregates at every instant: what is stored of new rows, and those that an advance reads."""
+"""State of aggregates at every instant, as cells by instant and group: the cells that new rows add, those that have not
+expired, and those that an advance reads, with their intervals.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Instantaneous relation (CQL) without aggregates, for windows that do not slide.
+"""Operator for the instantaneous relation (CQL) of rows, without aggregates, for windows that do not slide; and
+`Validity`, how long a row holds, which aggregates at every instant use too.
 
 A row holds in an interval of instants: `[RANGE r]` from t to t + r, UNBOUNDED from t on, `[ROWS n]` until n more rows of its
 partition have arrived. The answer is a changelog (or its insertions, or its retractions) of the instants below punctuation.
@@ -17,13 +18,13 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Column
 from headrace.operators.base.due import settles
 from headrace.operators.base.group_codes import Ints, group
+from headrace.operators.base.group_ranks import dense_ranks
 from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sections, Step
-from headrace.operators.base.ranges import dense_ranks
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents
 from headrace.operators.families.family import joined
+from headrace.operators.families.family_operator import RowFamilyOperator
 from headrace.operators.families.finishing import emit_items
-from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit, unite
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
@@ -197,7 +198,7 @@ def span_of(advance: Advance, emit_mode: EmitMode) -> Span:
 
 
 @dataclass(frozen=True, slots=True)
-class InstantRows(RowFamilyMember, RowOperator):
+class InstantRows(RowFamilyOperator, RowOperator):
     """`Finish(Windowed(TimeRange | Unbounded | Rows))` of one query."""
 
     id: str

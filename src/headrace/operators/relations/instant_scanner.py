@@ -1,4 +1,6 @@
-"""Scanner of aggregates at every instant."""
+"""Scanner of aggregates at every instant: new rows as deltas, folded by instant and group where their intervals are
+known, and the first instant of all.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Groups over time: the intervals in which rows of a group hold, and the key and aggregate columns of each interval."""
+"""Groups of aggregates at every instant: common codes for their cells, distinct values and emitted rows; and the key
+and aggregate columns of each interval between two changes of a group, or of all groups at one moment.
+"""
 
 from __future__ import annotations
 

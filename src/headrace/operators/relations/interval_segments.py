@@ -1,4 +1,5 @@
-"""Elementary intervals of every group, and the cells of each, without inverses.
+"""Elementary intervals of every group, between two changes of its rows, and the cells of each from a segment tree,
+without inverses.
 
 Between two events of a group (an insertion, a retraction) its aggregate is constant: that is an elementary interval. A
 row covers a run of intervals; one segment tree over the intervals of all groups stores every row in O(log) nodes, then

@@ -1,1 +1,1 @@
-"""Windows whose bounds depend on rows."""
+"""Operators for windows over a partition's rows: counted rows, sessions, deltas and users' window classes."""

@@ -1,4 +1,5 @@
-"""Frames of partitions: which rows are in which frame, which frames end now, and the open frame of each partition.
+"""Division of a partition's rows into sessions or delta windows (*frames*): the frame of each row, the frames that end
+now, and the open frame of each partition as state.
 
 Delta windows and sessions are *frames*: the rows of a partition in stream order, cut where one of them begins a new window.
 The state of a partition is its *open frame*: the number of the window in progress, its first value, and the times of its

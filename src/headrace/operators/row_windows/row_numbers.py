@@ -1,4 +1,5 @@
-"""Numbers of rows in their partition, and the rows that end a window.
+"""Numbering of the rows of each partition for `[RANGE r SLIDE n ROWS]`: the rows that end a window, every n-th, and the
+state that this needs.
 
 A number in order of arrival is known when the row arrives; a number in stream order when the row is below punctuation.
 State: a *mark* per row (or only per row that ends a window) until the row is below punctuation, and how many rows each
@@ -16,8 +17,8 @@ import pyarrow as pa
 
 from headrace.algebra.windows.window import Numbering
 from headrace.operators.base.group_codes import Groups, flat, group, ints
+from headrace.operators.base.group_ranks import dense_ranks
 from headrace.operators.base.operator import SLOT, Sections
-from headrace.operators.base.ranges import dense_ranks
 from headrace.operators.families.family import number_last
 from headrace.operators.row_windows.window_bins import Ends
 from headrace.operators.rows.row_state import POSITION, TIME

@@ -1,4 +1,5 @@
-"""Revisions of sessions: a late row extends a session or joins two; the old ones are retracted, the new one is inserted.
+"""Operator for sessions WITH REVISIONS: a late row extends a session or joins two; the old ones are retracted, the new
+one is inserted.
 
 A session is always emitted from all of its rows, in stream order: so a retraction equals the earlier insertion to the
 last bit. The cost is that rows are stored while a late row may still reach their session: a new row affects the
@@ -22,7 +23,7 @@ from headrace.operators.base.operator import AT, SLOT, WINDOW, Advance, Sections
 from headrace.operators.base.wrapper import Around
 from headrace.operators.panes.late_panes import settled_at
 from headrace.operators.row_windows.frame_windows import FrameWindows
-from headrace.operators.row_windows.last_window import LAST, LIVE, PART, answers, newest
+from headrace.operators.row_windows.window_answers import LAST, LIVE, PART, answers, newest
 from headrace.operators.rows.row_state import ROWS, Held, hold
 from headrace.operators.time_windows.window_revisions import net, revised
 from headrace.time import BEGINNING, FOREVER, Duration, Instant

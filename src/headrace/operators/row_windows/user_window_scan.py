@@ -1,4 +1,6 @@
-"""Scanner of windows of a user's class: the windows of each row, computed batch by batch."""
+"""Scanner of `[WINDOW name(args)]`, windows of a user's class: the class is called for the windows of each row of a
+batch, rows on which it fails are rejected, and the others are folded (or stored) by window.
+"""
 
 from __future__ import annotations
 

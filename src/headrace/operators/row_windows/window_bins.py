@@ -1,4 +1,5 @@
-"""Bins: where the aggregate of windows that end at rows changes, for every group at once.
+"""Aggregates of windows that end at rows, for every group at once: the windows that hold each row, and *bins*, the
+intervals of successive windows in which a group's aggregate does not change.
 
 A cell at x counts in the windows that end in [x, x + range): it opens a bin at x and one at x + range. Between two
 neighbouring bins of a group every window has the same aggregate, that of the bin with the greatest id at or below its
@@ -18,7 +19,7 @@ import pyarrow as pa
 from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.aggregates.cell_table import Gathered, Layout, WindowCells, gather, select
 from headrace.operators.base.group_codes import Ints, flat, group
-from headrace.operators.base.ranges import repeated
+from headrace.operators.base.window_pairs import repeated
 from headrace.operators.relations.interval_segments import spread
 from headrace.time import Duration
 

@@ -1,4 +1,5 @@
-"""Join of a stream's rows with a stored relation: a hash index built once per version, probed by whole batches.
+"""Hash index of a stored relation's rows by their keys, for lookup joins and semijoins; it is probed with whole batches
+of a stream's rows, for the pairs of equal keys.
 
 NULL keys never match. A relation's key need not be unique: each row is joined with every match, in the relation's row order.
 """

@@ -1,4 +1,5 @@
-"""Row pipeline of a query, before any window state: filters and look-ups in stored relations.
+"""Row pipeline of a query, before any window state: filters, lookup joins and semijoins with stored relations, applied
+to batches of rows, and the evaluation of expressions on them.
 
 Rows on which an expression fails leave the query, and are reported as rejected; other queries are not affected.
 """

@@ -1,4 +1,5 @@
-"""Stored rows: what an operator that stores rows keeps of each, its slot, and the scanner that makes them.
+"""Stored rows: what an operator that stores rows keeps of each, the slot of each, the scanner that makes them, and
+their loading into memory.
 
 Expressions that need only the row are evaluated once, when it is scanned; their values are stored. Windows that count
 rows also count those that WHERE drops: such a row is stored as a *marker*, with NULLs and `__live` false.

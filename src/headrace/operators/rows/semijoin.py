@@ -1,8 +1,9 @@
-"""Semijoin: `x IN (SELECT y FROM r WHERE …)` and EXISTS over a stored relation, evaluated for each row of a stream.
+"""Semijoin: `x IN (SELECT y FROM r WHERE …)` and EXISTS over a stored relation, evaluated for each row of a stream as a
+column of truth values.
 
 SQL's three values: true if a row matches; else unknown if x is NULL and there is a candidate, or a candidate's y is
 NULL; else false. Candidates are the relation's rows that pass the subquery's WHERE. Hash indexes find them; what
-depends only on the relation's rows is computed once per version.
+depends only on the relation's rows is computed once for each scanner (`prepare`).
 """
 
 from __future__ import annotations

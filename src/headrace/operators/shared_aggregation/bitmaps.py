@@ -1,4 +1,5 @@
-"""Shared aggregation from bitmaps: every query's rows as words, aggregated without visiting single rows.
+"""Shared aggregation of a batch by bitmaps: the rows that each query selects are words of a bitmap, from which counts,
+sums and extremes are made without visiting single rows.
 
 The cost is queries times words, whatever the predicates; one pass over the batch, and one more for each further column
 with MIN or MAX (lanes are sorted by one column at a time).
@@ -18,8 +19,7 @@ from headrace.operators.partials.partial import Cells, Count, Extreme, Sum
 from headrace.operators.query_index.boxes.by_column import LANES, Tile, Words, tiles_of
 from headrace.operators.query_index.index import Compiled
 from headrace.operators.query_index.matching.prepare import Prepared, words_of
-from headrace.operators.shared_aggregation.lanes import Block, Lanes, blocks, laid_out
-from headrace.operators.shared_aggregation.planes import (
+from headrace.operators.shared_aggregation.bit_slices import (
     BitSlices,
     BlockBitSlices,
     Floats,
@@ -28,6 +28,7 @@ from headrace.operators.shared_aggregation.planes import (
     last_lanes,
     sums_of_doubles,
 )
+from headrace.operators.shared_aggregation.lanes import Block, Lanes, blocks, laid_out
 from headrace.operators.shared_aggregation.query_cells import FoldInput, occupied
 
 _CELLS: Final = 1 << 22

@@ -1,4 +1,5 @@
-"""Shared aggregation of queries of one attribute each: a histogram over ranks, its running sums, a look-up per query.
+"""Shared aggregation of a batch for queries with conditions on one attribute each: a histogram over the attribute's
+ranks, its running sums, and a look-up for each query.
 
 A query's rows are the XOR of nested sets "rank r or higher", so its count is an alternating sum of as many running sums
 as its domain has flips: one for a threshold, two for a range. A batch costs its rows once, whatever the number of

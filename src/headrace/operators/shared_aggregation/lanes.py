@@ -1,4 +1,5 @@
-"""Lane layout of rows, in which the rows of one cell are whole words of every query's bitmap.
+"""Lane layout of a batch for shared aggregation by bitmaps: rows are ordered so that those of one pane and group are
+whole words of 64 rows in every query's bitmap.
 
 Rows are sorted by cell, within the cell by the values of a column if there is one; each cell starts at a new word of 64
 lanes. Then a count is a sum of population counts over a run of words, whatever the query; the first and last lanes of a

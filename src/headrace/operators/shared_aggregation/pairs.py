@@ -1,4 +1,5 @@
-"""Shared aggregation from matching pairs: every (row, query) that matches is folded like a row.
+"""Shared aggregation from matching pairs: every (row, query) that matches is folded like a row. Other strategies use it
+for queries with rows that the index does not decide.
 
 The cost is the number of matches, so it is for selective queries, for many groups of few rows, and for partials that
 need the rows themselves. Pairs come from probing the sorted batch, or from bitmaps.

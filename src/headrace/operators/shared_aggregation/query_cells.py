@@ -1,4 +1,6 @@
-"""Input and output of a shared fold: the partials of every query, pane and group that has rows."""
+"""Input of a shared fold (rows by pane and group, and arguments of partials), and its output: the partials of every
+query, pane and group that has rows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Fold of one batch for all queries of an index, by the cheapest strategy for each part."""
+"""Shared aggregation of a batch for all queries of an index, by the strategy with the least estimated cost for each
+part of the index: bitmaps, histograms, pairs or signatures.
+"""
 
 from __future__ import annotations
 

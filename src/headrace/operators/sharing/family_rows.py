@@ -1,4 +1,5 @@
-"""Scan of a family that stores rows: each distinct condition once, then all rows of all queries as one table.
+"""Scanner of a family whose operators store rows: each distinct condition is evaluated once, and the rows of all
+queries are returned as one table, with the number of the query in each row.
 
 Queries of a family store the same values of a row. Those with equal steps share one scanner, whose rows are repeated
 with the number of each query; many different first filters are found by one index, as in `routed_scans`.
@@ -17,7 +18,7 @@ from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import QUERY_NUMBER, SLOT, Operator
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import number_of, state_name
-from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.rows.row_state import ROWS, RowLayout, RowScanner
 from headrace.operators.sharing.routed_scans import MOST_SEPARATE_FILTERS, RoutedRows, first_filter
 from headrace.time import FOREVER, Instant

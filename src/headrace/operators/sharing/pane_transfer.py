@@ -1,4 +1,5 @@
-"""Pane backfill: the panes of a new query, made from those of a running query.
+"""Pane backfill: the panes of a new query, made from those of a running query; and which running queries have such
+panes.
 
 A query that is registered while rows arrive has no history. If another query folds the same rows into panes that have
 all edges of the new query's panes, its cells are combined into the wider panes and over the keys that the new query

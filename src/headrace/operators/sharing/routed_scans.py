@@ -1,4 +1,4 @@
-"""Routed scans: one index of the first filters of many operators, which finds the rows of each.
+"""Routed scans: one index of the first filters of many operators, which finds the rows of each for its own scanner.
 
 Operators that share nothing else, such as a thousand `SELECT … WHERE`, would each filter every row. Here one index of
 their first filters is probed, and each operator gets the rows that pass or fail its filter: it filters those once more,
@@ -18,10 +18,10 @@ from headrace.algebra.expressions.expression import Expression
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Operator, Scanner
-from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.families.scan_output import ScanOutput
+from headrace.operators.query_index.index_cache import Conditions, Plans, none_yet
 from headrace.operators.query_index.matching.match import match
 from headrace.operators.query_index.matching.prepare import truths
-from headrace.operators.query_index.predicate_index import Conditions, Plans, none_yet
 from headrace.operators.rows.row_pipeline import RowFilter
 
 MOST_SEPARATE_FILTERS: Final = 12

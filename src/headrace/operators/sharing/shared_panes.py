@@ -1,4 +1,5 @@
-"""Shared fold for many windows: aggregates over the same rows and groups share the work of a scan task.
+"""Scanner of time-window aggregates with different windows, over the same rows and groups: rows are folded once, by the
+panes that all windows have in common; and the computation of these panes.
 
 Queries with the same rows and keys differ only in their windows and aggregates. Their rows are folded once, by the
 panes that all their windows have in common, into the union of their partials; each query's own panes are then made of
@@ -25,7 +26,7 @@ from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import Scanned, Scanner, Sections
 from headrace.operators.families.family import number_of, numbered
-from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.panes.panes import Panes
 from headrace.operators.rows.row_pipeline import RowPipeline

@@ -1,1 +1,1 @@
-"""Time windows over panes and rows."""
+"""Operators for sliding, tumbling and landmark time windows: aggregates over panes, rows, and their changes."""

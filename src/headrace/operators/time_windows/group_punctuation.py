@@ -1,4 +1,5 @@
-"""Group punctuation: windows of single groups that are emitted before the stream's punctuation passes them.
+"""Group punctuation: windows of single groups that an aggregate over panes emits before the stream's punctuation passes
+them, by promises on key columns; and removal of groups from state when they get no more rows.
 
 A promise for some groups (Li 2008, section 4.2) lets their windows be emitted as soon as it passes the windows' ends.
 The stream's own punctuation, when it passes these windows, emits the other groups.

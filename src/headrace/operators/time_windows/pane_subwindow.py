@@ -1,4 +1,5 @@
-"""Shorter windows, answered from the panes that an aggregate stores for its own window.
+"""INVOKE q [RANGE d] of an aggregate over time windows: the last window of the shorter length d, from the panes that
+are stored for its own window.
 
 A window of panes contains every window that begins at one of its slides and ends where it does.
 """

@@ -1,4 +1,5 @@
-"""ISTREAM and DSTREAM of sliding time windows: differences between each window's rows and those of the one before.
+"""Operator for ISTREAM and DSTREAM of sliding and landmark time windows: differences between each window's rows and
+those of the one before.
 
 Composes with any operator that answers windows: it stores the rows of the last window that closed, and emits bag
 differences. All rows of a window must be in one place, so the inner operator routes everything to one slot.

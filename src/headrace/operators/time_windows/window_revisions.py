@@ -1,4 +1,5 @@
-"""WITH REVISIONS: windows that a late row changes are emitted again, as retractions and insertions.
+"""Operator for time windows WITH REVISIONS: windows that a late row changes are emitted again, as retractions and
+insertions.
 
 Composes with an operator that can answer closed windows again (`Step.revised_windows`). It stores what it emitted of
 every window that may still change, and emits bag differences only; so a retraction equals the earlier insertion to the

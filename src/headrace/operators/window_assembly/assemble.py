@@ -1,4 +1,5 @@
-"""Assembly of windows from panes: every window that closes in one epoch, computed together.
+"""Assembly of windows of one range and slide (or landmark windows) from panes: all those that close in one epoch,
+computed together.
 
 Windows that close together overlap. What is common to all of them is combined once from dyadic blocks; what only the
 earlier ones hold is accumulated backwards, what only the later ones hold forwards; each window is then three cells per

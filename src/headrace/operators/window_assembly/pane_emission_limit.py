@@ -1,4 +1,6 @@
-"""Emission limit of an aggregate over panes, from the panes that have rows; see `emission_limit`."""
+"""Emission limit of an aggregate over panes: the instant up to which it answers in one step, so that its result rows
+stay a bounded number, from the panes that have rows; see `emission_limit`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Closing of windows over panes: sealing panes below punctuation, and combining the windows that ended."""
+"""Closing of an aggregate's windows over panes in one step: panes below punctuation are sealed, and windows that ended
+(or that late rows revise) are combined into key and aggregate columns, before HAVING and the select list.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attribution of the cost of shared work to queries.
+"""Attribution of the measured time of shared work to the operators that share it, and so to their queries.
 
 The time of a piece of work is split among the operators that share it. Each pays one part per epoch, and one more
 per row of its own: of the cells of an aggregation, those of its groups; of a state, its rows and its results. Reading

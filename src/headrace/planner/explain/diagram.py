@@ -1,4 +1,5 @@
-"""EXPLAIN as a picture: boxes from the streams to the queries, and lines for the rows between them.
+"""EXPLAIN's diagram: boxes from the streams to the queries, and lines for the rows between them, as a value and as
+text for Graphviz.
 
 Each column shows the costliest boxes; the rest, perhaps thousands, are one box.
 """

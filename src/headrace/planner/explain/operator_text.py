@@ -1,4 +1,6 @@
-"""EXPLAIN of an operator: its input, its state, its output, and the class of its window."""
+"""EXPLAIN's text of one operator: the rule that chose it, its own description, and the stream and columns that it
+reads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The graph of running work, its sharing and its cost, from which EXPLAIN's texts and pictures are made."""
+"""The running work of all queries with who shares it, its measurements and each query's cost (`Explained`), from
+which EXPLAIN's texts and diagrams are made; and the format of numbers in them.
+"""
 
 from __future__ import annotations
 

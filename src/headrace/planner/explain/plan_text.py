@@ -1,4 +1,5 @@
-"""EXPLAIN ALL and the shared half of EXPLAIN QUERY as text: readable for one query and for ten thousand.
+"""EXPLAIN ALL, and the part of EXPLAIN QUERY about shared work and its cost, as text: readable for one query and for
+ten thousand.
 
 Only the longest work is listed; the rest is summed up.
 """

@@ -1,4 +1,5 @@
-"""The work of an epoch as pieces, each with the operators that share it.
+"""The work of an epoch as pieces (reading a stream, filtering or aggregating its rows, a state), each with a label
+for EXPLAIN and the operators that share it.
 
 A stream is read once for all its operators; operators with equal groups aggregate its rows once; a family shares its panes.
 The rules are those of the tasks (`operators.sharing.scan_sharing`, `operators.families.family`), so EXPLAIN shows what runs.
@@ -15,7 +16,7 @@ from headrace.algebra.expressions.expression_text import show
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.family import state_name
 from headrace.operators.families.pane_queries import over_panes
-from headrace.operators.query_index.predicate_index import predicate_of
+from headrace.operators.query_index.index_cache import predicate_of
 from headrace.operators.rows.row_pipeline import RowFilter, joins_of
 from headrace.operators.sharing.routed_scans import first_filter
 from headrace.operators.sharing.scan_sharing import SharingKind, groups

@@ -1,1 +1,3 @@
-"""Operators of joins of streams and of relations."""
+"""Planning of joins of streams and changing relations: into which operators a query is decomposed, and what they
+share.
+"""

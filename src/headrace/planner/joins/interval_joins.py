@@ -1,4 +1,5 @@
-"""Bounded state of bare streams that are joined within a distance: `a.t BETWEEN b.t - INTERVAL … AND b.t + INTERVAL …`.
+"""Rewriting of a join of two bare streams within a distance, `a.t BETWEEN b.t - INTERVAL … AND b.t + INTERVAL …`:
+how long each side's rows are stored, derived from its conditions.
 
 The conditions on the difference of the two event times bound how much younger the rows are with which a row can still be
 joined. The answer is that of the join without a bound: the conditions are still tested.

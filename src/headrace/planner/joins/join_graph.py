@@ -1,4 +1,5 @@
-"""The graph of a join: its windows, its conditions, and which sources are joined together by one key.
+"""Analysis of a join's conditions: which sources one operator joins by a common key, in which order, and the keys of
+each.
 
 Sources that all equal one another (`a.k = b.k AND b.k = c.k`) are joined by one operator, whatever their number. Where
 conditions do not share a key, the largest set that does is joined first, and its combinations with the largest set that

@@ -1,4 +1,6 @@
-"""A stage of a join: an operator, the union of the streams that it reads, and what sources are there."""
+"""One stage of a planned join: its operator, and the union of streams that it reads; the table of rules that choose
+the operator; and functions on the sources of stages.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from headrace.operators.joins.changelog_join import RelationJoin
 from headrace.operators.joins.join_side import JoinSpec
 from headrace.operators.joins.sliding_outer_join import SlidingOuterJoin
 from headrace.operators.joins.window_join import Grid, WindowJoin
-from headrace.planner.rules import Rule, always, first_of
+from headrace.planner.rule import Rule, always, first_of
 from headrace.schema import Schema
 from headrace.time import Duration
 

@@ -1,4 +1,5 @@
-"""RSTREAM over `[NOW]` joined with relations that change: the pairs of each instant as a stream, read under `[NOW]`.
+"""Rewriting of RSTREAM over `[NOW]` joined with changing relations: the pairs of each instant become a stream of an
+inner query, read under `[NOW]`.
 
 A pair with a row of `[NOW]` holds at the time of that row alone. With that time among its columns it is inserted once and
 differs from equal pairs of other instants, so the insertions, at instants that all sources have passed, are the pairs of

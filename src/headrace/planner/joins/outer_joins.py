@@ -1,4 +1,6 @@
-"""Decomposition of a query with outer joins, semijoins or antijoins of relations that change: a chain of joins of two.
+"""Decomposition of a query with outer joins, semijoins or antijoins of windowed streams or changing relations: a
+chain of operators that each join two sides, and the query over the last one's results; with the rules that choose
+each operator.
 
 The joins are those of FROM and of the SELECTs in WHERE, in the order written. Each reads the changelog of the joins
 before it and the changes of one more source, and emits a changelog; the query above reads the last one as its only stream.
@@ -52,7 +54,7 @@ from headrace.planner.joins.join_stage import (
     union_stream,
 )
 from headrace.planner.joins.stream_joins import PAIRS
-from headrace.planner.rules import Rule, always, first_of
+from headrace.planner.rule import Rule, always, first_of
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE, INTERVAL, TIMESTAMP, TINYINT, Field, Schema
 
 _CHANGE: Final = Field(CHANGE, TINYINT)

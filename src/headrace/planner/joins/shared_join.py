@@ -1,4 +1,5 @@
-"""Shared joins: one join for all queries with the same graph, and each query as a query over its combinations.
+"""Shared joins, one join operator for several queries: what queries must have in common for it (their graph), the
+operator, and each query's windows as conditions on its results.
 
 A graph is what queries have in common: streams, keys, and the size classes of their windows, under names that do not
 depend on their text. The shared join stores all columns of its sources, without conditions, under windows of the class. A

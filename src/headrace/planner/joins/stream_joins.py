@@ -1,4 +1,5 @@
-"""Decomposition of a query over several streams with windows into joins of pairs, and a query over the pairs.
+"""Decomposition of a query with inner joins of streams into join operators, one for all windows that share a key,
+and a query over their results; or into a query over a shared join. For other joins see `outer_joins`.
 
 An operator joins all windows that share a key, and its results are a stream of pairs (or of combinations of more rows);
 where conditions do not share a key, the other windows are joined with that stream, and so on (`join_graph`). With windows

@@ -1,4 +1,5 @@
-"""The choice between synopses and exact answers for queries with approximate aggregates.
+"""The choice between synopses and exact answers for queries with approximate aggregates; the rewritten query, and
+the operators with synopses.
 
 The exact answer is chosen where it takes no more memory: windows of few panes, windows without a beginning, queries that need
 exact panes for another aggregate. An exact answer is within any bound, and its bound is 0. Sketches, whose size does not depend

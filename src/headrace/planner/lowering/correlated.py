@@ -1,4 +1,6 @@
-"""Lowering of correlated aggregates: rows are stored, and grouped when a window is closed."""
+"""Lowering of correlated aggregates, whose FILTER reads other aggregates of their group: the test for them, their
+checks, and the step that groups the stored rows of a window when it is closed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Approximate aggregates that compare rows with their group, over synopses of panes.
+"""Rewriting of an approximate aggregate that compares rows with aggregates of its group, so that synopses of panes
+answer it; none where they cannot.
 
 `COUNT(*) FILTER (WHERE x > AVG(x) AND y = 1) WITHIN 1 PERCENT`: one expression of rows compared with values of exact aggregates,
 with conditions on rows alone. Others are answered exactly, from rows.

@@ -1,4 +1,5 @@
-"""The materialization of a query between two INVOKEs: none, a bitmap of rows that satisfy its conditions, or the answer.
+"""The choice of what is stored of a query between two INVOKEs (nothing, a bitmap of the rows that satisfy its
+conditions, or the answer), and the operator for it.
 
 The user's choice applies, where it is possible; else the one that was measured to be best. A query whose window INVOKE can
 apply stores its selection as bitmaps (`partial`): an eighth of a byte per row and query, and no work as time advances.
@@ -21,7 +22,7 @@ from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.planner.lowering.approximate import exactly, has_approximate
 from headrace.planner.lowering.correlated import check_correlated, has_correlated
 from headrace.planner.lowering.lower import lower
-from headrace.planner.lowering.lowering import Lowering
+from headrace.planner.lowering.lowering_context import Lowering
 from headrace.planner.lowering.query_shape import Shape, shape_of
 from headrace.time import Duration
 

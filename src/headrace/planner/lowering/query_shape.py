@@ -1,4 +1,4 @@
-"""The clauses of a bound query.
+"""`Shape`, a bound query as a record of its clauses, read from its tree.
 
 The binder makes trees of one shape, bottom up: scan, filters under the window, window, joins with relations, memberships, WHERE,
 bounds, aggregation, HAVING, ORDER BY and LIMIT, select list, DISTINCT, relation-to-stream. `Shape` names each.

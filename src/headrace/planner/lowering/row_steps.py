@@ -1,4 +1,5 @@
-"""Row steps: the filters, look-ups and tests of membership of a query, applied row by row.
+"""Lowering of a query's filters, look-ups in stored relations and tests of membership to steps that are applied row
+by row.
 
 Names change here: a stream's column `alias.column` becomes `column`, so that equal expressions of different queries are
 equal values; columns of joined relations keep `alias.column`.

@@ -1,4 +1,5 @@
-"""Lowering of a query WITH SHEDDING: sums over the weights of rows, which panes aggregate like any others.
+"""Rewriting of the aggregates of a query WITH SHEDDING: estimates and errors as expressions over sums of weighted
+rows, which panes aggregate like any others.
 
 An estimate and its error are made of COUNT, SUM and AVG of the rows that are used, and of sums of their contributions
 to the estimate and to its variance: `headrace.algebra.expressions.shedding_estimates` has the equations. The mean square

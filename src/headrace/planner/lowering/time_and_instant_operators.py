@@ -1,4 +1,5 @@
-"""Operators of windows of time, of every instant and of bare streams, as the rules of `lower.py` build them.
+"""Operators of windows of time, of relations at every instant and of bare streams, as the rules of `lower.py` build
+them.
 
 Rows in windows, rows or groups at every instant, and rows passed on; all but aggregates over panes. How long a row is valid
 follows from its window and BEGIN … END together.
@@ -23,7 +24,7 @@ from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.operators.time_windows.window_changelog import WindowChanges
 from headrace.operators.time_windows.window_revisions import Revising
 from headrace.operators.time_windows.window_rows import WindowRows
-from headrace.planner.lowering.lowering import Lowering
+from headrace.planner.lowering.lowering_context import Lowering
 
 
 def passes(lowering: Lowering) -> bool:

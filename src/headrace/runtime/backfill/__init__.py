@@ -1,1 +1,3 @@
-"""Backfills of new queries from the archive, run between live epochs."""
+"""Backfills of new and resumed queries, between live epochs, from the archive or from panes of other queries: their
+schedule and their start; and readers of the archive and the completeness of queries.
+"""

@@ -1,4 +1,5 @@
-"""Entries of a stream's archive list: what one epoch read, with the punctuation before and after.
+"""Entries of a stream's archive list (what one epoch read, with the punctuation before and after): as JSON of the manifest,
+as splits that a backfill reads, and dropped from the list when they have expired.
 
 A backfill reads an entry's rows again, from its copy or in place of the source, with the punctuation that applied then, so that the
 same rows are late. Retention drops the oldest entries once every operator has folded them.

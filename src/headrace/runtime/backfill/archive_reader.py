@@ -1,4 +1,5 @@
-"""Rows of the archive in columns, decoded once and cached.
+"""Readers of a stream's archive, cached in the process: the columns of a run, decoded once, and the list of entries,
+searched by event time.
 
 An archive run is never rewritten, so decoded columns stay valid; the least recently used ones are evicted when the cache
 exceeds its bytes. The list of runs of a stream only grows, so a process reads each entry of it once.

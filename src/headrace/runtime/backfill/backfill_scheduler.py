@@ -1,4 +1,5 @@
-"""The schedule of live epochs and chunks of backfills.
+"""The schedule of backfills: when a chunk of a backfill runs between live epochs, how large it is, which operators read
+together in it, and how many archive entries it takes.
 
 A backfill runs in epochs like any other (decision 5). While the hub runs, live input goes first and backfills get the
 remaining time, in chunks so short that a live epoch waits about half as long as it takes itself. Where live input leaves no

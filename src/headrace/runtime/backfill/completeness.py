@@ -1,4 +1,5 @@
-"""Completeness of a query: whether it is live, and since when its answers have every row.
+"""Completeness of a query: its state (live, backfilling, paused, …), how much of the archive it has read, and since when
+its answers have every row.
 
 It is computed from a manifest alone, so that every process gets the same. An operator that begins with a part of the
 archive (FROM NOW, expired entries, a window resized at run time) has that in its `OperatorProgress.complete_since`.

@@ -1,4 +1,5 @@
-"""State that an earlier version of Headrace stored under other names, or that this one would misread.
+"""Conversion of the state runs that an earlier version of Headrace wrote: under the names of this version, and without the
+rows of joins that it would misread; and which queries have such joins.
 
 The name of a family is a hash of what its queries have in common, and versions differ in what that is.
 The first driver of this version that opens a home writes such runs again, before its first epoch: under the current names,
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from headrace.catalog.catalog import LAYOUT, Catalog, CatalogQuery
 from headrace.operators.families.family import state_name
-from headrace.operators.families.harvest import gathered
+from headrace.operators.families.scan_output import gathered
 from headrace.planner.joins.stream_joins import joins_streams, joins_two_by_each_equality
 from headrace.runtime.home import file_names
 from headrace.runtime.home.run_cache import open_run

@@ -1,4 +1,6 @@
-"""Initial progress of a new operator: at the start of its stream's archive, or FROM NOW at its end."""
+"""Initial progress of a new operator: at the start of its stream's archive, or FROM NOW (or without an archive) at its end;
+and since when it has every row.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Input of a backfill for a window that is changed at run time: panes of another query, the archive, or nothing.
+"""The start of new operators: the initial progress of each, and for a window that is changed at run time, or a stream
+without an archive, the input of its backfill: panes of another query (copied here), the archive, or nothing.
 
 A query whose window was changed emits the windows that end from then on, over all rows that are still stored: from panes of
 another query that cover its window, else from the archive, else from whichever covers more; its progress has since when

@@ -1,4 +1,5 @@
-"""Source operators of pane backfills: the operators of the published plan, by the rows that they fold.
+"""Index of the published plan's operators with panes, by the rows that they fold: a new operator over the same rows may
+copy their panes (pane backfill).
 
 The index follows the plan by its changes: a registration among ten thousand queries reads those over the same rows only.
 """

@@ -1,4 +1,6 @@
-"""The next chunk of a backfill: which entries of which archives operators read, and their progress after it."""
+"""The next chunk of a backfill, as the work of an epoch: which entries of which archives operators read, and their progress
+after it.
+"""
 
 from __future__ import annotations
 

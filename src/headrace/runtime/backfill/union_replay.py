@@ -1,4 +1,5 @@
-"""The archives of a union's inputs, read together by epoch.
+"""The archives of a union's inputs, read together epoch by epoch in a backfill, and the punctuation of the union when an
+archived epoch began.
 
 An operator that reads one stream has a position in that stream's archive list. One that reads a union has an epoch as its
 position, since rows that the inputs took in one epoch are folded together: it has folded all epochs before.

@@ -1,1 +1,1 @@
-"""Delivery of results to clients, sinks and files."""
+"""Delivery of committed results: to clients that fetch them, to sinks and output files, and by the actions of queries."""

@@ -1,4 +1,5 @@
-"""Durable cursors of sinks and clients: a position in the results as the name of a file, and the rows that are due from there.
+"""Durable cursors of sinks, actions and clients: a position in the results as the name of a file, and the rows that are due
+from there.
 
 A position counts entries of the results list, so it means the same in every later manifest; it does not depend on a query's
 text, and survives ALTER. Entries below it that retention has removed are counted by `missed_since` of `result_log`.

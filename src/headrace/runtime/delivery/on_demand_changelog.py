@@ -1,4 +1,5 @@
-"""Changelog of a query that stores only its selection, or nothing: recomputed from the archive for one reader.
+"""Changelog of a query that stores only its selection, or nothing: recomputed from the archive for one reader; and the
+refusal of sinks and clients for such a query.
 
 `history()` and `follow()` of a relation give its changes. A query whose window waits for INVOKE stores none; a reader
 runs the operator that emits them, over the same archive up to the same punctuation, in memory and for itself alone.

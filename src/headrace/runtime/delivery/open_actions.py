@@ -1,4 +1,6 @@
-"""Actions of a hub: made with the first query that has some, so that a hub without them loads and runs nothing for them."""
+"""The actions of a hub's queries: their dispatcher, made with the first query that has some, so that a hub without them
+loads and runs nothing for them; and the states of the actions of a home that is read without its hub.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Record of the files that a home has written outside of it, so that those of dropped queries can be deleted, and no others.
+"""Record of the files that `--output` has written outside of the home, and deletion of those whose queries were dropped,
+and of no others.
 
 `exports.json` in the home has for each folder of `--output` each file, its query, and the size and modification time it was
 left with. A file that was changed or replaced since is not removed.

@@ -1,4 +1,6 @@
-"""States of sinks: what each does, since when, why, and how much of its query's results it has not delivered."""
+"""States of sinks and actions: what each does, since when, why, how long it waits after failures, and how much of its
+query's results it has not delivered; and the sinks of a home that is read without its hub.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""One epoch of all queries: run, committed, and retried after a failure."""
+"""Epochs of all queries (cycles of reading, computing and committing): run, committed, and retried after a failure, in a
+loop; with the pushes of programs, retention and garbage collection.
+"""

@@ -1,4 +1,6 @@
-"""The next manifest, from an epoch's receipts: only files that successful tasks have named count."""
+"""The next manifest, from the work and the receipts of a round of an epoch: only files that successful tasks have named
+count. Also a manifest without dropped streams, and the files to make durable before it is published.
+"""
 
 from __future__ import annotations
 

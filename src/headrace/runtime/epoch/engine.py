@@ -1,4 +1,5 @@
-"""The engine: the one writer of a home, which runs epoch after epoch.
+"""The engine, the one writer of a home: it logs and plans changes of the catalog, chooses the work of the next epoch (live
+input, a chunk of a backfill, windows left to emit), has it run, and publishes its manifest.
 
 An epoch takes the next ingest records and the newest plan, runs one job, and publishes one manifest. Nothing counts before
 the manifest is published, which is atomic: a kill at any point leaves the home of the previous epoch. A backfill is an epoch
@@ -34,7 +35,7 @@ from headrace.runtime.epoch.task_orders import state_messages
 from headrace.runtime.home.home import BORN, Home
 from headrace.runtime.ingest import derived_input
 from headrace.runtime.ingest.admission import Admission, gathered_at
-from headrace.runtime.ingest.idle_sources import clock_punctuations
+from headrace.runtime.ingest.clock_punctuation import clock_punctuations
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork

@@ -1,4 +1,6 @@
-"""Executors of an epoch's tasks: in this process, or on Spark. Both run the same two functions."""
+"""The interface of executors, which run an epoch's scan and state tasks, and the executor that runs them in this process,
+without Spark; `spark_executor` has the other one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The observation of an epoch, from its receipts."""
+"""The measurements of an epoch (`EpochObservation`: rows, bytes, times, and work by stream and operator), added over the
+receipts of its tasks.
+"""
 
 from __future__ import annotations
 

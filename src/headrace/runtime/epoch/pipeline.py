@@ -1,4 +1,6 @@
-"""A pipeline: an open home and the loop of its epochs, for statements, sinks, frames and readers."""
+"""The base class of the hub: an open home and the loop of its epochs, as statements, sinks, DataFrames and readers use
+them.
+"""
 
 from __future__ import annotations
 

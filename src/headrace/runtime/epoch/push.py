@@ -1,4 +1,6 @@
-"""Pushes: rows that a program passes to streams made USING push."""
+"""Pushes: rows that a program passes to streams made USING push, each numbered batch of a producer counted once; and
+punctuation (a watermark) that a program declares for a stream.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""An epoch that runs: all levels in one execution, or in rounds level by level, and the manifest that they lead to.
+"""Execution of one epoch on an executor, up to its manifest: all levels of queries over queries at once, or in rounds level
+by level. It runs again without operators that failed, and with an earlier instant to stop at for those with too much to
+emit.
 
-Nothing of it counts before that is published.
+Nothing of it counts before the manifest is published.
 """
 
 from __future__ import annotations

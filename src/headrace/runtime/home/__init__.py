@@ -1,1 +1,3 @@
-"""The files of a home: their names, and what of them is in memory."""
+"""The home, the folder with everything that is durable: its logs and catalog, the names of its files and a cache of what
+was read; and helpers for caches, garbage collection, imports and the division of slots.
+"""

@@ -1,4 +1,7 @@
-"""Names of the files of a home: unique for each attempt, so that no file is ever written twice (decision D8)."""
+"""Names of the files of a home: runs, rejects and versions of relations are unique for each attempt, so that no file is
+written twice (decision D8), plans and users' code are named by content; and the check and encoding of users' names that
+become part of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Control of Python's cycle collector while thousands of values without cycles are made."""
+"""Control of Python's garbage collector: disabled in a block that makes thousands of values without cycles, and the
+imported modules of a process excluded from it (`gc.freeze`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The start of a short command: what is put off while its modules are imported, which is most of its time.
+"""Faster imports at the start of a short command: a block that imports without garbage collection, and a first use of Arrow
+that does not import pandas.
 
 Cycles are not collected: modules are no garbage. Arrow does not import pandas, which it would with the first array, to recognise
 series: it takes as long as numpy and Arrow together. numpy's library for matrices starts no threads, as in Spark's workers.

@@ -1,4 +1,6 @@
-"""Files of rejected rows and the reason of each."""
+"""Parquet files of rejected rows with the reason of each: those of a stream, written and read, and the rows on which a
+query's expressions failed, written.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Relations and runs of the home, opened once in each worker; plans are in `plan_files`."""
+"""The cache, in each process, of files that are never rewritten: versions of stored relations (also written here), state
+and result runs, and values computed from a run. State runs that are no longer live are closed. Plans have a cache in
+`plan_files`.
+"""
 
 from __future__ import annotations
 

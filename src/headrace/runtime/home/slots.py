@@ -1,4 +1,4 @@
-"""The slots of the state that each task holds."""
+"""The division of slots (parts of the key space) among state tasks: the range that each of a number of tasks owns."""
 
 from __future__ import annotations
 

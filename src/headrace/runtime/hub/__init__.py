@@ -1,1 +1,3 @@
-"""The hub: an open home and its queries, for a program."""
+"""The hub, by which a program uses a home and its queries: opening, query handles, the state budget, the check of a home,
+and `hr.test`.
+"""

@@ -1,4 +1,6 @@
-"""Handle of a standing query: follow it, invoke it, read its history, drop it."""
+"""Handle of a standing query for a program: its current answer, its history, its results as epochs commit them, its
+clients, its completeness, and its removal.
+"""
 
 from __future__ import annotations
 

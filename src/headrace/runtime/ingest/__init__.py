@@ -1,1 +1,3 @@
-"""Input that waits for an epoch."""
+"""Input before an epoch reads it: the queue of ingest records, its admission to an epoch, results of queries as input of
+others, and punctuation by the clock.
+"""

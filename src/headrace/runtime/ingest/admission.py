@@ -1,4 +1,6 @@
-"""The admission of waiting input to an epoch: per stream, by files, rows and bytes."""
+"""The admission of waiting input to an epoch, per stream, by files, rows, bytes and latency; and the division of an epoch's
+splits among scan tasks.
+"""
 
 from __future__ import annotations
 

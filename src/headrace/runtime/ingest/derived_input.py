@@ -1,4 +1,6 @@
-"""Committed results of queries, as input of the queries over them."""
+"""Committed runs of results as input of the queries over them: those that these have not read, and those that a backfill
+reads again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The queue of input: listings of sources, in the ingest log before any task reads them (decision D9).
+"""The queue of input: files and rates that are listed, rows that are pushed and micro-batches of Spark, recorded in the
+ingest log before any task reads them (decision D9); records wait here until an epoch has published them.
 
 Pushes append to it from their own threads while an epoch runs; those that arrive during an append are the next append.
 """

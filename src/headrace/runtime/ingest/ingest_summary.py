@@ -1,4 +1,5 @@
-"""Summary of dropped ingest records: listed files, batches of producers, and the progress of micro-batches and rates.
+"""Summaries, in a file, of ingest records that no epoch needs any more: listed files, batches of producers, and the
+progress of micro-batches and rates, by which the queue knows what was read before.
 
 The ingest log grows with every file and every push. Records that no epoch needs any more are summarised in a file that a
 manifest names; then their chunks are deleted. A summary is written when at least as many records were added since the last

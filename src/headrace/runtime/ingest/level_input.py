@@ -1,4 +1,5 @@
-"""Input of a level: results that an epoch has made, for the queries over them, which read them in the same epoch.
+"""Input of the queries over queries in an epoch, level by level: the results that it has made or that were left unread, as
+the work of further rounds; and whether a level has anything to do.
 
 An epoch runs in rounds, one for each level of queries over queries. A round reads the results of the levels below and
 advances the streams of its level; a level for which there are no results, and in which nothing is due, has no round.

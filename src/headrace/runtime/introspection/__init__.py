@@ -1,1 +1,3 @@
-"""EXPLAIN, DESCRIBE, status and the log of epochs."""
+"""EXPLAIN, DESCRIBE EXTENDED, `hub.status()`, the log of epochs with its metrics, and the report of late and rejected
+rows.
+"""

@@ -1,5 +1,5 @@
-"""The home's `epochs.jsonl`: a line of JSON for each epoch, each attempt that failed and each change of a sink's state, for
-people and their tools.
+"""The home's log `epochs.jsonl`, written and read: a line of JSON for each epoch, each attempt that failed and each change
+of a sink's or an action's state, for people and their tools.
 
 No epoch depends on it: an epoch counts by its manifest. So a log that cannot be written (a full disk) stops nothing; its
 lines wait for the next one.

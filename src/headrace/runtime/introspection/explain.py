@@ -1,4 +1,5 @@
-"""EXPLAIN: the plan in force, with the measurements of the newest epochs.
+"""EXPLAIN of one registered query or of all, as text, DOT or SVG: the plan in force, with the measurements of the newest
+epochs.
 
 Measurements come from the home's `epochs.jsonl`, so a reading process shows the same as the one that runs.
 """

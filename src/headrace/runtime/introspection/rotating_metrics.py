@@ -1,4 +1,5 @@
-"""Round-robin logging of operator metrics: a line of the epoch log has a bounded number of operators.
+"""Round-robin logging of operator metrics: a line of the epoch log has a bounded number of operators; and the sums of each
+operator from such lines.
 
 An operator is logged when it is first measured, and then in rotation, with the sums of all epochs since it was last
 logged. So a line does not grow with the number of operators, and no measurement is left out: as many lines as the rotation

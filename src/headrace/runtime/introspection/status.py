@@ -1,4 +1,6 @@
-"""`hub.status()`: progress of all streams and queries, and the newest epoch's measurements."""
+"""`hub.status()`: progress of all streams and queries, what failed, the states of sinks and actions, and the newest epoch's
+measurements, as plain values.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The current answer of a query, which INVOKE returns, from committed results, and for relations from state.
+"""The current answer of a query, which INVOKE returns: from committed results, from state, or, where the query stores no
+answer or not all of it yet, from the archive (by `deferred_window`).
 
 Sliding windows: the latest closed window; windows of rows: the last of each partition, from state. Streams: their rows.
 Relations: R(NOW), the committed changes and those that only wait for punctuation, which the operator computes from

@@ -1,4 +1,6 @@
-"""A home read without its writer's lock: INVOKE, SHOW and EXPLAIN from committed files alone."""
+"""A reader of a home without its writer's lock, from committed files alone: its catalog, a query's operator and algebra,
+and INVOKE.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The relation of a query over relations, or over pairs, at NOW, computed from its operators level by level.
+"""The changes of a query over relations, or over the pairs of a join, up to NOW and beyond what it has emitted, for INVOKE:
+computed from committed state through all operators that it reads, level by level.
 
 An operator's results are read by the next one only below punctuation; INVOKE returns an answer over all
 committed rows, up to the maximum event time. So every operator is advanced up to that, with the results of the others that

@@ -1,4 +1,6 @@
-"""The epoch plan: the operators that every epoch runs until the catalog changes, and what they read."""
+"""The epoch plan, a value: the operators that every epoch runs until the catalog changes, what an epoch has to know of each
+(which rows it reads, how long its results are kept), and the streams, relations and functions that they read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The work of the next epoch: a backfill from the archive or from state, arrived rows, or only a later punctuation."""
+"""The work of an epoch before it is cut into tasks: its kind (arrived rows, a backfill from the archive or from state, or
+only a later punctuation), the splits of its input, and the operators that take part.
+"""
 
 from __future__ import annotations
 

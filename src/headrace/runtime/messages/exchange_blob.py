@@ -1,4 +1,6 @@
-"""The blob that a scan task sends a state task: its receipt, its rejected rows, and the deltas for the task's slots."""
+"""The blob that a scan task sends a state task, packed to bytes and back: its receipt, its rejected rows, and the deltas
+for the task's slots, which are grouped by state here.
+"""
 
 from __future__ import annotations
 

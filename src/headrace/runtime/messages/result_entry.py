@@ -1,4 +1,5 @@
-"""The part of an entry of the results list that names the queries with rows in a run of results.
+"""Facts about the queries with rows in one run of results (number of rows, least and greatest emission instant): packed
+into the run's entry of the results list, or into a file that the entry names, and read from there.
 
 The newest entries of the list are in every manifest, so the facts of ten thousand queries are packed: queries whose names
 are only numbers (`q17`) are four columns, as differences, compressed; the few with other names are a mapping. Facts that are

@@ -1,4 +1,5 @@
-"""Progress of a stream and of each of its sources, as scan tasks report it, and the merge of two reports.
+"""Progress of a stream and of each of its sources: how a scan task computes it from batches and two reports are merged, the
+progress of the whole stream (punctuation, maximum event time, groups), and the sources that drive a stream (`Clock`).
 
 A source is a value of the columns of PROGRESS PER; without the clause a stream is one source, named by the empty text.
 The last n event times of each are stored: SLACK n ROWS promises the maximum of all but these (Li 2008, section 8.1).

@@ -1,4 +1,5 @@
-"""Messages between the driver and its tasks: small immutable values, pickled in flight and never stored.
+"""Messages between the driver and its scan and state tasks: the work of each task, with its splits and runs, and the
+receipt that it returns. They are small immutable values, pickled in flight and never stored.
 
 A message has everything that a task needs and that is not data. Time, names of files and punctuations are arguments, so
 that a task that runs twice does the same (decision D15).

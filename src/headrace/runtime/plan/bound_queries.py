@@ -1,4 +1,6 @@
-"""The catalog's queries, bound and lowered; each is cached while the names and functions it uses are unchanged."""
+"""Binding of a query's text (to the algebra, by the names of a catalog) and lowering to its operator, both with a cache: a
+query is bound again only when a name or function that it uses has changed.
+"""
 
 from __future__ import annotations
 

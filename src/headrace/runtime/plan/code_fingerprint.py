@@ -1,4 +1,4 @@
-"""Fingerprints of classes and functions: equal for the same code, of which pickles differ."""
+"""Fingerprints (hashes) of users' classes and functions: equal for the same code, also where its pickles differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Streams of query results, which other queries read.
+"""Streams of results, which other queries read: of registered queries, of SELECTs in FROM and of joins. Their names,
+definitions and punctuation, the ids of the operators that make them, and a query with its scans of queries replaced by
+scans of such streams.
 
 Rows that a query emits are input of its readers in the same epoch, in a later round. A window result has the event time
 window_end - 1 microsecond, any other row its instant. The stream's punctuation is the instant up to which the query has

@@ -1,7 +1,9 @@
-"""The epoch plan of a catalog: every query bound and lowered, with the streams and relations it reads.
+"""The making of the epoch plan: the operators of every query of a catalog (bound, its joins divided into stages, lowered),
+with the streams and relations that they read; and of the plan after further entries of the query log, mostly at the cost of
+what these change.
 
-A query is registered by its text; its meaning depends on the definitions it names. So a bound query is cached with those,
-and bound again only when one of them changes: a registration costs as much as it adds, not as much as there is.
+A query is registered by its text; its meaning depends on the definitions it names. So a bound query is cached with those
+(`bound_queries`), and bound again only when one of them changes: a registration costs as much as it adds, not as much as there is.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from headrace.planner.joins.interval_joins import with_intervals
 from headrace.planner.joins.join_stage import JoinStage
 from headrace.planner.joins.now_joins import with_pairs_of_now
 from headrace.planner.joins.outer_joins import decompose_outer, joins_changes
-from headrace.planner.joins.row_window_relations import logged, with_relations
+from headrace.planner.joins.row_window_relations import with_relations
 from headrace.planner.joins.stream_joins import decompose, joins_streams
+from headrace.planner.lowering.lower import logged
 from headrace.planner.lowering.materialization import Source
 from headrace.runtime.messages.epoch_plan import EpochPlan, PlannedOperator, Retention
 from headrace.runtime.plan import derived_streams, union_streams

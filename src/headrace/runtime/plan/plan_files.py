@@ -1,4 +1,5 @@
-"""Files of an epoch plan of thousands of queries, of which one is added or dropped at a time.
+"""Files of an epoch plan, written and read: a change of one query among thousands writes only what it adds, and each
+process reads a file once (cache).
 
 A plan is a small *head* and *segments*, which hold the operators. New operators are written to a new segment; segments of
 similar size are merged, so a registration writes what it adds and, now and then, what was added recently. All are named

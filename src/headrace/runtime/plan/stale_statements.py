@@ -1,4 +1,5 @@
-"""Statements that the query log has overtaken: the catalog by which they were checked has changed meanwhile.
+"""Refusal of statements that the query log has overtaken: a name of theirs was redefined after they were checked, or they
+would change nothing any more.
 
 A statement is checked by the catalog and then logged. Earlier entries in the log (the last one of a replaced driver, or one of
 this driver whose outcome was unknown) may be about the same names. Then the statement is not logged.

@@ -1,4 +1,5 @@
-"""Unions: several streams read as one, their inputs and the names of their columns.
+"""Definitions of unions, several streams that the plan has as one: made of a UNION ALL or of the inputs of a join, and from
+such a definition its input streams with the names of their columns.
 
 The plan has a union as a stream, under a name that no user can write. Nothing of it is stored: rows and archives
 are its inputs'. Its punctuation is the minimum of theirs (Li 2008, section 8.2: Meld).

@@ -1,4 +1,6 @@
-"""The code of a function or class, by value: it outlives the program that registers it, and its module."""
+"""Pickling of a user's function or class by value (cloudpickle), so that its code outlives the program that registers it,
+and its module.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Python functions of users: their code goes into the query log, so that they outlive the program that registered them."""
+"""Definitions of users' Python functions: made and checked from a callable, with their code, as an entry of the query log,
+so that they outlive the program that registered them; and made callable again for binding and for tasks.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from typing import Any
 
 from headrace.algebra.functions.resolve import UserFunction, canonical
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.definition_json import to_json
 from headrace.catalog.definitions import FunctionDefinition
-from headrace.catalog.journal import to_json
 from headrace.errors import UserError
 from headrace.language.parser.type_names import column_type
 from headrace.language.syntax.cursor import Cursor

@@ -1,4 +1,6 @@
-"""User-defined windows: the code of their classes is in the query log, so that it outlives the program that defined them."""
+"""Definitions of user-defined windows: made and checked from a class, with its code, so that they outlive the program that
+defined them; another class of a name is refused while a query uses it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Progress of a stream from its committed form, and back."""
+"""Conversion of a stream's progress from the form that a manifest stores (`CommittedStream`) to that of tasks
+(`StreamProgress`), and back.
+"""
 
 from __future__ import annotations
 

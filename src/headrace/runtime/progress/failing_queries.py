@@ -1,4 +1,5 @@
-"""Operators that fail in an epoch: left out of it, tried again, and suspended if they fail again.
+"""Decisions on operators that fail in an epoch: they are isolated and tried again, then left out of it, and after several
+such epochs their queries are suspended.
 
 Operators that fail together are isolated and tried again, on small batches, in the same epoch. One that fails in isolation
 is left out: its progress does not change, and it reads the missed rows from the archive, by itself. After `ATTEMPTS`

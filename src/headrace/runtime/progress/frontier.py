@@ -1,4 +1,5 @@
-"""The frontier of an epoch: the punctuation of every stream, from those of the sources and of operators that lag.
+"""The frontier of an epoch: the punctuation and maximum event time of every stream, and the instant up to which every
+operator has emitted, computed from those of the sources and of operators that lag.
 
 The progress of an internal stream follows: the punctuation of a union is the least of its inputs', that of results what their
 operator has emitted up to, and a live operator emits up to that of its stream. It is computed for the streams that are read.

@@ -1,4 +1,6 @@
-"""Group punctuation of an operator: groups that advance beyond its stream, by the stream's promises for single groups."""
+"""Group punctuation of an operator: which of its groups advance beyond the punctuation of its stream, by the stream's
+promises for single groups or patterns, and up to which instant they have emitted after an epoch.
+"""
 
 from __future__ import annotations
 

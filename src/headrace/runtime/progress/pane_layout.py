@@ -1,4 +1,5 @@
-"""The layout of panes by state: whether small groups are stored as rows, and whether rows are folded at all when they arrive.
+"""The choice of the layout in which each state stores its panes: whether small groups are stored as rows, and whether rows
+are folded at all when they arrive.
 
 It is decided after every epoch from its measurements, for the next one, and is a fact of the manifest: an epoch that is run
 again, after a failure or a restart, folds its rows in the same way. Results do not depend on it.

@@ -1,4 +1,6 @@
-"""Participants of a round: the operators that are not paused, backfilling or left out. Those that follow are not named."""
+"""The operators that take part in a round of an epoch, which serves one level of queries over queries: those that are not
+paused, backfilling or left out. Also the operators of paused queries, and those that are backfilling.
+"""
 
 from __future__ import annotations
 

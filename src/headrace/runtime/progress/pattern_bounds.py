@@ -1,4 +1,5 @@
-"""Punctuation of each row's group by promises that are patterns: no later row of the group is below it.
+"""The punctuation of each row's group where promises are patterns of column values: the latest instant promised for it; and
+which rows match a pattern.
 
 A promise applies to a row's group if all columns that it tests are available and match; a promise about other columns does
 not apply to the groups (Li 2008, section 8.1, as repaired: it is dropped, not widened).

@@ -1,4 +1,5 @@
-"""The punctuation of a stream after an epoch.
+"""The punctuation (watermark) of streams after an epoch, with the rest of their progress (maximum event time, sources,
+groups): computed from the progress before it and the receipts of its scan tasks.
 
 Punctuation v promises that no later row has an event time below v (Li 2008, section 4). It never decreases. The stream
 defines its source: slack in time or rows, promises of its rows, its slowest source, the clock, or a program.

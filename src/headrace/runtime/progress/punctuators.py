@@ -1,4 +1,5 @@
-"""Punctuation carried by rows: PUNCTUATED BY and its forms.
+"""Punctuation carried by rows, PUNCTUATED BY and its forms: the clause is bound, and the promises are computed from the
+rows of a batch or from the text of a pattern.
 
 A row for which the clause's boolean expression is true promises that no later row has an earlier event time. A row with a
 pattern promises that no later row matches it.

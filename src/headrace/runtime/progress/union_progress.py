@@ -1,4 +1,6 @@
-"""The progress of a union of streams."""
+"""The progress of streams that are made of others: the punctuation of a union is the minimum of its inputs'; NOW (the
+maximum event time) of a union, of joined pairs and of a relation's changes is that of the streams they are made of.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The log of results, and their order."""
+"""Reading of committed results from manifests and result runs, in the order of emission."""

@@ -1,4 +1,5 @@
-"""Reading results from manifests and result runs; any process may.
+"""Reading of a query's committed results from manifests and result runs, by any process: by epoch or by emission instant,
+without what retention has removed, in the order of the contract, and with changelogs added up to net rows.
 
 A results run holds the rows of all queries of one state task in one epoch. The manifest's results list has the queries
 and emission instants of each run, so a reader opens only the runs it needs.

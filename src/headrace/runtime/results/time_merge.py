@@ -1,4 +1,4 @@
-"""Merge of parts that are ordered by instant, in batches.
+"""Merge of the parts of a query's results by emission instant, in batches whose instants ascend.
 
 A query's history may be as large as memory, so only the rows of the current batch are in memory, and each batch is read into
 the memory of the previous one: touching new memory costs more than the reading.

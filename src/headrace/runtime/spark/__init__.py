@@ -1,1 +1,3 @@
-"""The only folder that imports Spark: its session, jobs and DataFrames."""
+"""The only folder that imports Spark (but for cloudpickle in `plan`): its JVM, session, jobs, standing tasks and
+DataFrames.
+"""

@@ -1,4 +1,5 @@
-"""Spark DataFrames as input and output: streaming frames as sources, archives as frames.
+"""Spark DataFrames as input and output of a hub: streaming DataFrames, and Spark sources by name (kafka, …), as streams
+that are started and stopped; and a stream's archive as a DataFrame.
 
 The module is imported without Spark, and uses Spark objects only when it is given some.
 """

@@ -1,4 +1,6 @@
-"""The one place where a Spark session is made and ended. Sessions of users are used as they are."""
+"""The begin and the end of a Spark session in a launched JVM: its context, the warm-up of its workers, the session for
+DataFrames, and an end that Ctrl-C cannot cut short.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Epochs on Spark: a small one in standing tasks, any other as a job of its own (decision 22).
+"""The executor that runs epochs on Spark: a small one in standing tasks, any other as a job of its own (decision 22).
 
 The job has scan tasks, one exchange of Arrow blobs by state task, and state tasks. Only names, small messages and blobs pass through
 Spark; rows are read, and files written, inside the Python tasks. What fails for a reason that is not Headrace's is retried by Spark.

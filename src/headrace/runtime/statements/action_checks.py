@@ -1,4 +1,6 @@
-"""Checks of a query's actions when they are defined, and their identity: what cannot be delivered is refused with a place."""
+"""Checks of a query's actions (THEN …) when they are defined: one that cannot be delivered is refused with its place. Also
+their ids and start positions, the log entry that changes them, and the streams that actions write to.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from urllib.parse import urlsplit
 
 from headrace.algebra.query import Query, QueryScan, StreamScan, every_node
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.definition_json import settings_to_json
 from headrace.catalog.definitions import ActionDefinition, QueryDefinition
-from headrace.catalog.journal import settings_to_json
 from headrace.connectors.sources.segment_files import as_rows
 from headrace.errors import Span, UserError
 from headrace.language.statements.statement import SetActions

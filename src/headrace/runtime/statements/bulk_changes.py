@@ -1,4 +1,6 @@
-"""Changes to many queries at once, as entries of the query log: logged together, they are in force together."""
+"""Entries of the query log that pause, resume or drop one or many queries, logged together and in force together; and
+sentences that report such changes and those of ALTER QUERY … SET.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Batches of changes of queries: ten thousand in one script are one entry of the log, at the cost of what each changes.
+"""Batches of changes of the catalog, logged and planned together: those of a script, ten thousand at the cost of what each
+changes, and those of several threads (group commit). Meanwhile the catalog is shown with them, a new query gets its shared
+join, and one that reads itself is refused.
 
 Changes that follow one another wait, and are logged and planned together. Until then readers of `catalog` see them
 applied. Nothing here walks through the queries that are not changed, whatever their number.
@@ -16,7 +18,7 @@ from headrace.algebra.query import Query, QueryScan, StreamScan, UnionAll, every
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import StoreError, UserError, outcome_unless_known
-from headrace.language.binder.sources.unions import check_names
+from headrace.language.binder.sources.query_checks import check_names
 from headrace.language.statements import statement as stmt
 from headrace.planner.joins.stream_joins import signature_of
 from headrace.runtime.epoch.pipeline import Pipeline

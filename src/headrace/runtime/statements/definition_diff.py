@@ -1,4 +1,5 @@
-"""Differences between a CREATE and an existing definition of its name, as a sentence with both sides of each.
+"""Differences between a CREATE and an existing definition of its name, as a sentence with both sides of each; and the
+refusal of a name that is taken, or of other columns while queries read them.
 
 Equal means equal as parsed: spacing, comments, the case of words and options, and the spelling of a length do not matter.
 """

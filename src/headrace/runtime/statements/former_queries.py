@@ -1,4 +1,5 @@
-"""Queries that an earlier version registered, and whose state this version would misread: they are planned again.
+"""Queries that an earlier version registered, and whose state this version would misread: when a home is opened they are
+planned again with their readers, or suspended.
 
 Earlier versions joined two streams at a time, and stored the pairs of two as rows to join with a third (decision 31). When a home
 is opened, a query with such state becomes a new generation, with all that read it, and is computed from the archive like a new query.

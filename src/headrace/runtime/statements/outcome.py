@@ -1,4 +1,6 @@
-"""Outcome of a statement."""
+"""The outcome of a statement: a message, a table, a warning; and an error in a query's text, moved to its place in the
+script.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""SHOW, DESCRIBE and EXPLAIN: tables and texts of the catalog and of all progress."""
+"""Execution of SHOW, DESCRIBE and EXPLAIN: tables of the catalog with states and progress, and texts of plans; and the
+names of the queries that read a given stream, relation or query.
+"""
 
 from __future__ import annotations
 

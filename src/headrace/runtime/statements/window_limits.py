@@ -1,4 +1,6 @@
-"""Windows that would hold one row too often: a slip in a unit may make gigabytes of three rows."""
+"""The limit on how many windows of a query may hold one row: a query above it is refused, since a slip in a unit may make
+gigabytes of three rows.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The tasks of an epoch, as a worker runs them."""
+"""The scan tasks and state tasks of an epoch, as a worker runs them."""

@@ -1,4 +1,5 @@
-"""The state tasks of one process, level by level: queries over queries read what the levels below have made in memory.
+"""Execution of the state tasks of one process, level by level: queries over queries read what the levels below have made in
+memory.
 
 Where one process has all slots, the results of a level are scanned there, without a file, a message or the driver; each task
 writes its state and its results once, after the last level. Otherwise an epoch runs in rounds, one for each level.

@@ -1,4 +1,5 @@
-"""Measured time of shared work. The clock is read here, around the kernels, never in them.
+"""Measurement of shared work in tasks: time and rows of each scan group, with the failures of its operators, and of each
+state. The clock is read here, around the kernels, never in them.
 
 A reading of the clock costs a tenth of a microsecond, once a batch for each scan group and once an epoch for each state.
 """
@@ -17,7 +18,7 @@ from headrace.observation import WorkObservation
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Operator
 from headrace.operators.base.query_failures import QueryFailure, of_query
-from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.sharing.scan_sharing import ScanGroup, SharingKind, groups, scan_group_of
 
 _SMALL_BATCH: Final = 1 << 12

@@ -1,1 +1,1 @@
-"""The door of SQL tools: the wire protocol of PostgreSQL (version 3), for psql, JDBC, psycopg, Grafana and their like."""
+"""Server for SQL tools: the wire protocol of PostgreSQL (version 3), for psql, JDBC, psycopg, Grafana and others."""

@@ -1,4 +1,6 @@
-"""Admission of SQL tools: the password is a token, read again with each statement, so that a revoked one ends its connection."""
+"""Authentication of one PostgreSQL connection: the password is an access token of the role administer, checked again
+with each statement, so that a revoked token ends its connection.
+"""
 
 from __future__ import annotations
 

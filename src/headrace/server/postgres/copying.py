@@ -1,4 +1,6 @@
-"""COPY and INSERT: rows into streams, of which a statement pushes all or none, and rows of tables and followed queries out."""
+"""COPY and INSERT for PostgreSQL clients: parsing of these statements, and the push of their rows into a stream, all or
+none. Of COPY TO STDOUT only the statement is parsed: which SELECT or FOLLOW, and in which format.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from headrace.operators.base.group_codes import flat
 from headrace.runtime.hub.hub import Hub
 from headrace.schema import Type, to_arrow
 from headrace.server.postgres.protocol.problems import Failed
-from headrace.server.postgres.tables.tokens import Text
+from headrace.server.postgres.tables.sql_text import Text
 from headrace.server.tables import pushed_rows
 
 _OPTIONS: Final = {

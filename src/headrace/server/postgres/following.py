@@ -1,4 +1,6 @@
-"""Cursors that follow a query: `DECLARE c CURSOR FOR FOLLOW query [CLIENT 'name']`, and `FETCH` that waits for new rows.
+"""The cursor behind `FOLLOW query [CLIENT 'name']` in DECLARE and COPY: the rows of a query that are committed after
+its position, and their acknowledgement for a named client. Statements are parsed, and new rows waited for, in
+`session`.
 
 A cursor reads committed results from its position on, and holds no more than some epochs of them. With a client's name it begins
 after what that client has acknowledged; rows that were fetched are acknowledged by the next FETCH, by CLOSE or by

@@ -1,6 +1,8 @@
-"""A session: the statements of one connection, its settings and its cursors, without a word of the protocol.
+"""The session of one PostgreSQL client, without the wire protocol: executes its statements and keeps its settings,
+transaction state, cursors and time limits; a statement under way can be cancelled.
 
-SELECT is read by the reader of tables; cursors, settings and transactions are answered here; every other statement is the hub's.
+SELECT goes to the reader of tables (DuckDB), COPY and INSERT to `copying`; cursors, settings and transactions are answered here; every
+other statement is executed by the hub, and those that change something are written to the audit log.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from headrace.server.postgres.copying import CopyIn, CopyOut
 from headrace.server.postgres.following import FollowingCursor
 from headrace.server.postgres.protocol.problems import Failed, Problem, problem_of
 from headrace.server.postgres.tables.reader import AGAIN_SECONDS, Rows, TableReader
+from headrace.server.postgres.tables.sql_text import Text, statements
 from headrace.server.postgres.tables.system_tables import VERSION
-from headrace.server.postgres.tables.tokens import Text, statements
 from headrace.server.security.permissions import Permissions
 from headrace.zones import rules_of
 

@@ -1,1 +1,1 @@
-"""The routes of the server, by what they are about."""
+"""Handlers of the HTTP routes, one module for each part of the API."""

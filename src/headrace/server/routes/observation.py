@@ -1,4 +1,6 @@
-"""Status, EXPLAIN, health and readiness."""
+"""Routes for operation: `/v1/status`, `/v1/explain` (the plan of all queries), `/metrics` for Prometheus, `/healthz`
+and `/readyz`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`/v1/queries`: the catalog of standing queries, their answers, results and followers."""
+"""Routes under `/v1/queries`: list, register, describe, drop, pause and resume standing queries; their current answers,
+pages of their committed results, and their plans. Following of results is in `followers`.
+"""
 
 from __future__ import annotations
 

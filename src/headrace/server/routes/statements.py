@@ -1,4 +1,6 @@
-"""`/v1/statements`: scripts of statements."""
+"""Route `POST /v1/statements`: executes a script of statements, each within its sender's permissions, and returns one
+outcome a statement; a repetition with the same `Idempotency-Key` gets the first response.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.statements.outcome import Outcome
 from headrace.server.bodies import text_of

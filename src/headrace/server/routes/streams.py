@@ -1,4 +1,6 @@
-"""`/v1/streams`: rows pushed to streams."""
+"""Route `POST /v1/streams/NAME/rows`: pushes the rows of the body (JSON lines, CSV or Arrow) into a stream; a
+repetition with the same `Idempotency-Key`, or `Producer` and `Sequence`, counts once.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""Who may do what over the network: roles, owners, paths, quotas, and the log of it."""
+"""Permissions over the network: principals with roles, owners of queries, folders that statements may use, quotas, and
+the audit log.
+"""

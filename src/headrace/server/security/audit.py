@@ -1,5 +1,6 @@
-"""Audit log: `audit.jsonl` in the home, a line for each HTTP request that is refused (401, 403, 429) or is not
-GET, HEAD or OPTIONS (except accepted pushes of rows), and for statements and refusals of SQL tools.
+"""Audit log (`audit.jsonl` in the home), and the middleware that writes a line for each HTTP request that is refused
+(401, 403, 429) or is not GET, HEAD or OPTIONS (except accepted pushes of rows). PostgreSQL clients have lines for
+refusals and for statements that change definitions.
 
 A line has the time, owner, role, token, address, method, path, statement, status and message; of an SQL tool the method is `SQL`,
 and the status an SQLSTATE. Lines are appended and never changed;

@@ -1,4 +1,7 @@
-"""Permissions: which statements a principal may run, and over which queries."""
+"""Permissions of a principal (an owner with a role): which statements it may execute, over which queries, files and
+secrets; checks of HTTP routes for a role. A statement that is not allowed is refused, one over many queries is limited
+to the principal's own.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from starlette.requests import HTTPConnection, Request
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import ActionDefinition, QueryDefinition
 from headrace.errors import UnknownName
-from headrace.language.parser.set_operators import parse_select
+from headrace.language.parser.query import parse_select
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.actions import ENVIRONMENT
 from headrace.language.statements.query_filter import Condition

@@ -1,4 +1,4 @@
-"""Principals: on whose behalf a request is made."""
+"""`Principal`, on whose behalf a request is made: an owner with one of the roles read, register and administer."""
 
 from __future__ import annotations
 

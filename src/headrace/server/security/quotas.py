@@ -1,4 +1,6 @@
-"""Quotas of an owner: queries, pushed rows a second, and bytes of a body. Those who administer have none."""
+"""Quotas of an owner over the network, and their checks: number of queries, pushed rows a second, and bytes of a
+request's body. A principal with the role administer has none.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Roots: the folders that statements over the network may read and write."""
+"""Check of file paths in statements that arrive over the network: they must be below one of the allowed folders
+(roots), and never in the hub's home.
+"""
 
 from __future__ import annotations
 

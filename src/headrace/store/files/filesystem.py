@@ -1,4 +1,5 @@
-"""File system of a home: immutable files, written, published, read and listed by name.
+"""Files of a home: `Store`, the interface, and `LocalStore`, which has them in a local folder. Files are immutable, and
+are written, published, made durable, read, listed and deleted by name.
 
 `write_once` makes a file under a name that is unique per attempt. `put_if_absent` publishes: of all writers of one name
 exactly one succeeds.

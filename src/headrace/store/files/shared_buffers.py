@@ -1,4 +1,5 @@
-"""Columns of a table that share one buffer: written once, and shared again when they are read.
+"""Columns of an Arrow table that share one buffer in memory: which do, the table without the repeated ones (which is
+what `container` writes), and with them again; also a filter that keeps the sharing.
 
 Counts of rows and of values that are never NULL, or the end of a window and its emission time, are made as one array under
 several names.

@@ -1,4 +1,5 @@
-"""Codec of immutable values: a table of rows, one for each different value, that is read without running code.
+"""Codec between immutable Python values (registered dataclasses and enumerations, tuples, sets, mappings, scalars) and
+JSON: a table of rows, one for each different value, read without running stored code.
 
 A row is a JSON text, number, truth or null, or a list. A list of numbers is a record, a tuple, a set or a mapping, whose parts
 are the rows of these numbers, all of them earlier. Its first number is the kind, in a table of the records' stored names and

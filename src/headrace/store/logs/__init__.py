@@ -1,1 +1,1 @@
-"""Logs of records, manifests, and lists that are cheap to publish."""
+"""The two logs of a home, manifests and pins, and lists whose size in a manifest stays small."""

@@ -1,4 +1,5 @@
-"""Records at rest: the progress of streams and operators that follow others, and the lists that such streams rarely extend.
+"""Manifest entries that rarely change ("at rest"), and their encoding: streams and operators whose progress is computed
+from that of others, the lists of internal streams, and lists of failures.
 
 They are in a file that many manifests name, the *base*, so that ten thousand queries that wait add nothing to a manifest.
 """

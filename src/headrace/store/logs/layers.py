@@ -1,4 +1,5 @@
-"""Layered mapping: thousands of records of which few change in an epoch, so that a manifest's size follows what changes.
+"""Immutable mapping of thousands of records, of which few change in an epoch, so that what a manifest stores follows
+the changes; and the decision when the unchanged part is written again.
 
 Records at rest are in a *base*, a file that many manifests name, and an *overlay* of those that changed after it. Records
 that are not at rest are in every manifest. The value is immutable; a changed one shares the base.

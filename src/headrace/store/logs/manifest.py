@@ -1,4 +1,5 @@
-"""Manifests: what each epoch committed, and the fence between drivers.
+"""Manifests: what is committed after each epoch, as a value with its encoding; and their log: read, publish, take over
+from another driver (which can publish no more), and delete old ones.
 
 A manifest is the only checkpoint: a small value that names immutable files. Manifest n is published if absent, so of two
 drivers that try epoch n one succeeds. A driver first publishes a takeover; from then on every earlier driver fails.

@@ -1,4 +1,5 @@
-"""Files numbered 0, 1, 2, … with exactly one writer each, and a fast search for the last.
+"""A folder of JSON files numbered 0, 1, 2, …: each number is published once, by exactly one writer; a fast search for
+the last, and deletion from the lowest upwards.
 
 Law: the numbers of a folder are always one unbroken range, but for files below a gap that a power cut has brought back or a
 superseded writer has left. They are published one after the other, and dropped from the lowest upwards. So a file that is absent above a present one was never published, and the last is found by galloping,

@@ -1,4 +1,5 @@
-"""Pins: small files that protect an old manifest from garbage collection while it is needed.
+"""Pins: small files, each of which protects an old manifest, and the files that it names, from garbage collection; put,
+removed and listed here.
 
 Backfills, cursors and readers pin the epoch they started from. A pin names its owner, so that the pins of a dead process
 can be ignored, and may expire.

@@ -1,4 +1,5 @@
-"""Append-only list of JSON entries whose size in a manifest follows only what is new.
+"""A list of JSON entries, appended at the end and dropped at the front, as a tree of immutable files; its value in a
+manifest has the newest entries and a few names of files, and so stays small.
 
 The newest entries (fewer than `FANOUT`) are in the value itself; every `FANOUT` entries become a sealed file, every
 `FANOUT` sealed files are named by one more file, and so forth. The value is immutable and small; an older manifest's value

@@ -1,1 +1,1 @@
-"""Checks, garbage collection and retention in a home."""
+"""Garbage collection, integrity check, classes of retention, and the format number of a home."""

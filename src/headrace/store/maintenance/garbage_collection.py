@@ -1,4 +1,5 @@
-"""Garbage collection: files in the data folders that no live manifest names and that are older than a grace.
+"""Garbage collection of a home: deletes old manifests, and the data files that neither the other manifests nor the two
+logs name and that are older than a grace period; also the names that a manifest needs (`LiveNames`).
 
 The grace protects what a running attempt has written and not published yet. The file of an abandoned attempt is named by
 nothing and is deleted once it is old enough. The driver that publishes collects between two epochs.

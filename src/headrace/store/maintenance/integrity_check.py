@@ -1,4 +1,6 @@
-"""Integrity check of a home: reads everything the live manifests name and reports damage, without changing anything."""
+"""Integrity check of a home: reads its manifests, all files that they name, both logs and the pins, and reports damage,
+gaps and files that nothing names, without changing anything.
+"""
 
 from __future__ import annotations
 

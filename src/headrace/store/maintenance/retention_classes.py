@@ -1,4 +1,6 @@
-"""Retention classes of list entries: lists are dropped from the front only, but their entries may expire at different ages.
+"""Classes of retention in a manifest's lists: of each class of entries the index up to which they are expired, read
+from and stored in the manifest's facts. Lists are dropped from the front only, but their entries may expire at
+different ages.
 
 The manifest's fact `forgotten` maps a list, class by class, to the index up to which its entries are expired. An entry
 names its class under `class`.

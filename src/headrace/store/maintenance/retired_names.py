@@ -1,4 +1,5 @@
-"""Names that one manifest has and the next does not: what an epoch makes garbage, at the cost of that garbage.
+"""Names of files that one manifest needs and a later one does not: what an epoch makes garbage, found from what differs
+between the two instead of by listing all files.
 
 Of folders in which a name is used once, in one place of a manifest; others are left to the full collection.
 """

@@ -1,1 +1,1 @@
-"""Counts and sums over sliding windows from a few buckets."""
+"""Approximate counts and sums over sliding windows from a few buckets."""

@@ -1,4 +1,5 @@
-"""Exponential histograms: counts of ones in the last S instants, for many keys at once, each in a few hundred numbers.
+"""Exponential histograms: approximate counts of ones in the last S instants, with an error bound, for many keys at
+once, each in a few hundred numbers.
 
 The ones of a key are in buckets whose sizes are powers of two, the newest the smallest. A bucket stores the time of its
 newest one; sizes follow from the count (`canonical_form`). A window that begins inside a bucket counts half of it.

@@ -1,4 +1,6 @@
-"""Ranks as bytes: a cell's weight below a value, within an error relative to its total."""
+"""A sketch of ranks, one per cell: how the summaries of `rank_summary` (quantiles and the weight below a value, with an
+error bound) are made of rows, merged, and stored as bytes.
+"""
 
 from __future__ import annotations
 

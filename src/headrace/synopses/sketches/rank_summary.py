@@ -1,4 +1,5 @@
-"""Ranks: the weight below a value, for many keys at once, each in a few points, within an error relative to the total.
+"""Summaries of ranks for many keys at once: the weight below a value, and quantiles, from a few points per key, within
+an error relative to the total weight.
 
 A point is a value v with an upper bound of the weight below v and a lower bound of the weight at or below it. Two summaries are
 merged by adding these bounds, which is correct however they were made; a point may be dropped while the uncertainty between its

@@ -1,4 +1,5 @@
-"""The contract of synopses that are strings of bytes: made of rows, merged; the empty string is the empty synopsis.
+"""The interface of sketches that are strings of bytes, one per cell: made of rows, merged; the empty string is the
+empty sketch. Also helpers that merging shares.
 
 Synopses of many cells are one numpy column of objects, `b""` for a cell without rows. Merging is associative and commutative up to
 the bound of the synopsis; the same batches in the same order give the same bytes.

@@ -1,4 +1,5 @@
-"""L2 norms of value counts: sums of pseudo-random noise that depends on the hash of each value.
+"""Approximate norms (L2, or L_p with p from 1 to 2) of the counts of values, one sketch per cell: sums of pseudo-random
+draws that depend on the hash of each value.
 
 Each register adds, for every row, a number from a p-stable distribution, drawn by the hash of the row's value; the sum is then
 distributed as the L_p norm times one draw. The estimate is the median of the registers' sizes over the median of one draw's.

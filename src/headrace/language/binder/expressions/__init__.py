@@ -1,1 +1,3 @@
-"""Names, functions and constants of an expression."""
+"""Binding of expressions: columns, functions and types; time zones, names of unaliased columns, punctuation
+patterns.
+"""

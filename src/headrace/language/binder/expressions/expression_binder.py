@@ -1,4 +1,6 @@
-"""The binder of expressions: names become columns, operators functions, implicit conversions casts."""
+"""The binder of expressions, from the syntax tree to the typed algebra: names become columns, operators become
+functions, implicit conversions become casts. Aggregates and inner SELECTs are passed to callbacks.
+"""
 
 from __future__ import annotations
 

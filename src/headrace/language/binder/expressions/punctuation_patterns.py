@@ -1,4 +1,5 @@
-"""Binding of punctuation patterns: `auction IN (17, 18) AND at < TIMESTAMP '…'`.
+"""Parser and binder of the text of a punctuation pattern, such as `auction IN (17, 18) AND at < TIMESTAMP '…'`:
+tests of columns, and the event time below which no later row matches them.
 
 Each column of the stream's PATTERNS OF may be compared with constants, event time only from above: a promise about time
 holds from the beginning.

@@ -1,4 +1,6 @@
-"""Names in an expression of a query, and the columns they mean."""
+"""Resolution of names: the sources of FROM (`BoundSource`, `Scope`), the column that a name in an expression means,
+and the interface by which the binder reads the catalog (`Names`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Time zones of expressions: a query of a zone, rewritten as a query in UTC.
+"""Rewriting of a bound query, or of one expression, for its time zone: timestamps stay in UTC, and conversions are
+added where the local time matters.
 
 Fields, text, day and truncation of a time are those of the zone's local time; texts and days are read as local time.
 Windows are in UTC, as in Spark.

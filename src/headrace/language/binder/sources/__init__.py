@@ -1,1 +1,1 @@
-"""The sources of FROM: streams, relations, queries, their windows, joins and unions."""
+"""Binding of FROM: streams, relations and queries, their windows, joins, unions and set operators; BEGIN … END."""

@@ -1,4 +1,6 @@
-"""Bounds `BEGIN b END e` of joined streams, and of a window that slides or counts rows (docs/semantics.md, Bounds)."""
+"""Bounds `BEGIN b END e` as conditions on event time, to be added to WHERE: for joined streams and for windows that
+slide or count rows; NOW is refused over such windows (docs/semantics.md, Bounds).
+"""
 
 from __future__ import annotations
 

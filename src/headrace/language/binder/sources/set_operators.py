@@ -1,4 +1,5 @@
-"""Binding of `A UNION ALL B`, `A EXCEPT B` and `A INTERSECT B`: the changes of all inputs as one relation.
+"""Binding of UNION, UNION ALL, EXCEPT and INTERSECT between SELECTs: checks, common types of columns, and all inputs
+as one source; for EXCEPT and INTERSECT also the GROUP BY and HAVING over it.
 
 UNION is its distinct rows; for EXCEPT and INTERSECT equal rows are grouped and counted by input.
 """
@@ -29,7 +30,8 @@ from headrace.algebra.windows.window import CHANGE, Changing, Unbounded
 from headrace.errors import Span, UserError
 from headrace.language.binder.expressions.expression_binder import cast, located
 from headrace.language.binder.expressions.scope import BoundSource
-from headrace.language.binder.sources.unions import MAX_INPUTS, check_names, check_read
+from headrace.language.binder.sources.query_checks import check_names, check_read
+from headrace.language.binder.sources.unions import MAX_INPUTS
 from headrace.language.syntax.ast import (
     AllColumns,
     Chain,

@@ -1,4 +1,6 @@
-"""Checks of joins of streams: their streams, their windows, and the clauses over their pairs."""
+"""Checks of joins of streams: which sources, windows, outer joins and clauses go together; and the window that
+`BEGIN NOW - INTERVAL d END NOW` is for a joined stream.
+"""
 
 from __future__ import annotations
 

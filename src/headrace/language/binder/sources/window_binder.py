@@ -1,4 +1,6 @@
-"""The binder of windows: a window clause becomes a window of the algebra over columns of the stream."""
+"""The binder of windows written in FROM: a window clause becomes a window of the algebra over columns of the stream;
+a window over any time but the stream's event time is refused.
+"""
 
 from __future__ import annotations
 

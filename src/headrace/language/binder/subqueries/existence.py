@@ -1,4 +1,5 @@
-"""Binding of EXISTS, NOT EXISTS and NOT IN over a changing relation: joins that keep rows with, or without, a pair.
+"""Binding of EXISTS, NOT EXISTS and NOT IN over a changing relation: semijoins and antijoins; and of conditions
+inside a SELECT that read columns of the query around it (`Correlation`), also for SELECTs as values.
 
 The relation is that of the inner SELECT's distinct values of the columns that the condition compares. Conditions of its
 WHERE that read columns of the query around it become those of the join.

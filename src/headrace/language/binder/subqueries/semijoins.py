@@ -1,4 +1,5 @@
-"""Binding of `x IN (SELECT …)` over a changing relation: a semijoin with the relation at every instant.
+"""Binding of `x IN (SELECT …)` over a changing relation: a semijoin with the relation at every instant; and checks
+of the query around such a SELECT: its windows, BEGIN … END, and aggregates.
 
 The relation of the SELECT is joined as distinct rows, so that an outer row matches at most one.
 """

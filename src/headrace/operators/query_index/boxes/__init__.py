@@ -1,1 +1,1 @@
-"""Boxes of constants, and the search for those that contain a value."""
+"""Compiled conditions of many queries as boxes, one set of values per attribute, and the matching of rows with them."""

@@ -1,4 +1,5 @@
-"""Layout of the boxes of many queries, so that a batch is matched with all of them at once.
+"""Compiled boxes of many queries, as arrays by attribute, so that a batch is matched with all of them at once. A box is
+a conjunction of conditions: one set of values for each attribute.
 
 Per attribute, all flips of all boxes are sorted into cuts; the *rank* of a value is how many cuts are at or below it.
 "The rows of rank r or higher" is one bitmap, and the rows in a domain are the XOR of a few of those: one for `>=`, two

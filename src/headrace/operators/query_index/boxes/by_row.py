@@ -1,4 +1,5 @@
-"""Row-major matching: one bitmap of boxes per row, the AND of one table row per attribute.
+"""Row-major matching of rows with many queries: one bitmap per row of the boxes (conjunctions of a query) that contain
+it, the AND of one table row per attribute.
 
 The table of an attribute has for each rank the boxes that accept it. Tables grow with cuts times boxes, so they are for
 constants that repeat; `fits` decides. For delivery and routing row by row, small batches, and signatures.

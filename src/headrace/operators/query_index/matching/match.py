@@ -1,4 +1,4 @@
-"""Matching of a batch with all standing queries, as bitmaps, by the kernel that suits the batch."""
+"""Matching of a batch with all queries of an index: one bitmap of rows per query, by the fastest kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Matching pairs (row, query): the batch sorted by each attribute, every box probing with its narrowest range.
+"""Matching pairs (row, query) by search: the batch is sorted by each attribute, and every box (conjunction of a query)
+visits only the rows in its narrowest range.
 
 The range of the attribute that keeps the fewest rows of this batch is the access predicate of a box: only its rows are
 visited, and the other attributes are tested on them. The cost is that of the candidates, so it is for many selective

@@ -1,4 +1,4 @@
-"""Row-major routing: one bitmap of queries per row, for delivery row by row."""
+"""Row-major matching of a batch with all queries of an index: for each row, one bitmap of the queries."""
 
 from __future__ import annotations
 

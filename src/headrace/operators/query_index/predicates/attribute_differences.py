@@ -1,4 +1,4 @@
-"""Comparisons of two attributes as conditions on their difference.
+"""Comparisons of two integer attributes, rewritten as conditions on their difference for the query index.
 
 `bid > ask + 5` is `bid - ask > 5`: a condition on one attribute, which an index finds among thousands. For integers the two
 are equivalent except for overflow, which fails: where `bid - ask` fails only the predicate decides, and *guards* are

@@ -1,4 +1,5 @@
-"""Keys that order the values of a column exactly as Spark does.
+"""Keys of the values of a column, integers or bytes that are in order as the values are in Spark; and the cuts that a
+constant makes among them, for comparisons.
 
 Every value has a *key*: an integer of 64 bits, or bytes. Keys are ordered as Spark orders values (NaN above every
 number, equal to itself; -0.0 equal to 0.0), and a comparison with a constant becomes a comparison with one of two

@@ -1,4 +1,5 @@
-"""Domains: sets of keys as the points where membership changes.
+"""Domains: the sets of values for which conditions on one attribute are true, as the keys where membership changes; and
+AND, OR and NOT of such sets.
 
 A union of ranges is stored as its *flips*: with ascending keys, membership begins as `starts` and changes at each flip.
 So a value belongs iff `starts` XOR (number of flips at or below it) is odd. Indexes need this form; in it the

@@ -1,4 +1,6 @@
-"""CAST between types by Spark's ANSI rules: what does not fit is an error of its row. Texts are read in `parse_values`."""
+"""CAST between types by Spark's ANSI rules: what does not fit is an error of its row. Texts are read in `parse_values`
+and written in `format_values`.
+"""
 
 from __future__ import annotations
 

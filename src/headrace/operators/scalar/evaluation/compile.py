@@ -1,4 +1,5 @@
-"""Compilation of an expression to the steps that compute it, each distinct subexpression once.
+"""Compilation of an expression to the steps that compute it, each distinct subexpression once; and the execution of
+these steps on a batch.
 
 Equal subexpressions, also of different queries, share one node, so that a batch computes them once. Constants are
 computed here; a constant that fails is an error of each row that needs it.

@@ -1,4 +1,4 @@
-"""`value IN (constants)` for long lists.
+"""`value IN (constants)` for long lists: by a hash table of the list, or by a search among its sorted hashes.
 
 `pyarrow.compute.is_in` makes a hash table of the list for every batch: the fastest way for a list that is not much longer than the
 batch. For longer ones a search among sorted hashes, made once for a list, costs the same for each row, however long the list.

@@ -1,4 +1,6 @@
-"""A node that failed on a whole batch, computed by halves until the rows that fail are found."""
+"""Search for the rows on which a step of an expression fails: a step that failed on a whole batch is computed by
+halves, until those rows are found, and has values for all others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Kernels of functions: one factory per canonical name, called once when an expression is compiled."""
+"""Table of functions and operators of SQL: for each canonical name a factory, which makes the kernel for the types and
+constants of a call, once when an expression is compiled. AND, OR, CASE and the like are in `branching`.
+"""
 
 from __future__ import annotations
 

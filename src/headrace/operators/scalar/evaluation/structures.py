@@ -1,4 +1,4 @@
-"""Structures of several values of a row: arguments of statistics that take more than one."""
+"""Structures of several values of a row, such as pairs (y, x): arguments of aggregates that take more than one."""
 
 from __future__ import annotations
 

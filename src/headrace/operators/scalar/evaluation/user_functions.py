@@ -1,4 +1,6 @@
-"""Calls of registered Python functions. Contract and types: `headrace.algebra.functions.resolve.UserFunction`."""
+"""Calls of registered Python functions on a batch, by row or by array, with an error for each row that fails; and the
+functions registered for a block of code. Contract and types: `headrace.algebra.functions.resolve.UserFunction`.
+"""
 
 from __future__ import annotations
 

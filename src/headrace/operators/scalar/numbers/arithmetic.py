@@ -1,4 +1,6 @@
-"""Sums, products, quotients and remainders of integers and floating numbers, with an error for each row that overflows."""
+"""Arithmetic of integers and floating numbers (`+ - * /`, `div`, `%`, `pmod`, negation, absolute values), with an error
+for each row that overflows or divides by zero.
+"""
 
 from __future__ import annotations
 

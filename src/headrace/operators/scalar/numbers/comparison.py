@@ -1,4 +1,6 @@
-"""Comparisons as Spark orders values: NaN equals NaN and is greater than every number, -0.0 equals 0.0."""
+"""Comparisons (`=` to `>=`, `<=>`, `greatest`, `least`) as Spark orders values: NaN equals NaN and is greater than
+every number, -0.0 equals 0.0.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""DECIMAL arithmetic on unscaled integers: int64 where the digits fit, else Python's integers in object arrays.
+"""DECIMAL arithmetic and rounding on unscaled integers (int64 where the digits fit, else Python's integers in object
+arrays), and their conversion from and to Arrow columns.
 
 Spark computes every result exactly, rounds half away from zero to the result's scale, and fails when its precision is
 exceeded; so do these kernels.

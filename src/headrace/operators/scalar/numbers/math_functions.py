@@ -1,4 +1,6 @@
-"""Real functions and rounding. Results are Java's up to the last digit for exp, logarithms and powers, else exactly."""
+"""Real functions (roots, powers, logarithms, sign), rounding, `isnan` and `nanvl`. Results are Java's up to the last
+digit for exp, logarithms and powers, else exactly.
+"""
 
 from __future__ import annotations
 

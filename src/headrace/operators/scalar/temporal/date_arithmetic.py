@@ -1,4 +1,4 @@
-"""Arithmetic of points in time and durations."""
+"""The operators `+ - * /` on dates, timestamps and durations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Parts of dates and timestamps, their truncation, and counting of days and seconds, in UTC."""
+"""Parts of dates and timestamps (in UTC), their truncation (in any zone), dates moved by days, and timestamps as counts
+of seconds, milliseconds or microseconds since 1970 and back.
+"""
 
 from __future__ import annotations
 

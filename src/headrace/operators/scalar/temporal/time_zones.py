@@ -1,4 +1,5 @@
-"""Time zones: local time at an instant, and the instant of a local time, with Java's answers at clock changes.
+"""Time zones: local time at an instant, the instant of a local time, and truncation of local times, with Java's answers
+at clock changes.
 
 A local time that the clocks skip is read with the offset before the change; one that occurs twice is its first occurrence.
 """

@@ -1,4 +1,4 @@
-"""CAST AS STRING: numbers as Java writes them, timestamps without zone and without trailing zeros."""
+"""CAST AS STRING of all types: numbers as Java writes them, timestamps without zone and without trailing zeros."""
 
 from __future__ import annotations
 

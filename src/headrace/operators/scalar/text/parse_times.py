@@ -1,4 +1,4 @@
-"""Texts of dates and timestamps in unusual forms: short fields, far years, zones."""
+"""Parsing of one text as a date or a timestamp, in every form that is accepted: short fields, far years, zones."""
 
 from __future__ import annotations
 

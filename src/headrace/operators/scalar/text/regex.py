@@ -1,4 +1,6 @@
-"""LIKE and regular expressions. Constant patterns become Arrow kernels once, when they are compiled."""
+"""LIKE, ILIKE, RLIKE, `regexp_extract` and `regexp_replace`. Constant patterns become Arrow kernels once, when they are
+compiled.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.algebra.functions.regex import translated, translated_replacement
+from headrace.algebra.functions.java_regex import translated, translated_replacement
 from headrace.operators.scalar.text.text_functions import KERNELS as TEXTS
 from headrace.operators.scalar.values.datum import Datum, Failure, Kernel, Outcome, all_valid, column, rows_of
 

@@ -1,4 +1,5 @@
-"""Functions of texts: constant patterns and lengths in Arrow kernels, the rest by Python calls.
+"""Functions of texts (case, trimming, padding, slices, search, replacement, joining): constant patterns and lengths in
+Arrow kernels, the rest by Python calls.
 
 Where Arrow differs from Spark, and for arguments that vary by row, there is one Python call for each distinct combination.
 """

@@ -1,4 +1,6 @@
-"""Result of one node: values, and errors on the rows without one."""
+"""Interface of the steps of a compiled expression: the batch that they read (`Frame`), and the result of each (values,
+and errors on the rows without one).
+"""
 
 from __future__ import annotations
 

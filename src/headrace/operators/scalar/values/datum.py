@@ -1,4 +1,5 @@
-"""Arrow access for kernels: a datum is a column of a batch or one constant for all its rows.
+"""Interface of kernels (arguments, values, failed rows), and their access to Arrow memory as numpy. A datum is a column
+of a batch, or one constant for all its rows.
 
 Raw views ignore validity: values under a NULL are undefined. Constants have one row in raw views and broadcast.
 """

@@ -1,4 +1,6 @@
-"""Channels: where an action sends rows, and how a channel reports that a receiver did not take them."""
+"""The interface of channels, by each of which an action sends messages to one receiver; the message, which has rows of one
+epoch, and the error of one that was not taken.
+"""
 
 from __future__ import annotations
 

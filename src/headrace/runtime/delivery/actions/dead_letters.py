@@ -1,4 +1,6 @@
-"""Dead letters: the rows that a receiver did not take after all attempts, as JSON lines with the reason."""
+"""Dead letters: the rows that a receiver did not take after all attempts, or refused permanently, as JSON lines with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.connectors.formats.result_writer import to_json
+from headrace.connectors.formats.rendering import to_json
 from headrace.runtime.delivery.actions.channel import Message
 from headrace.store.files.filesystem import Store
 from headrace.time import Instant, render_instant

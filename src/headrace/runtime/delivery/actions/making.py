@@ -1,4 +1,6 @@
-"""From an action's definition to its channel and its outbox, with the defaults of its options."""
+"""The factory of outboxes: from an action's definition, its channel (webhook, mail, stream or folder) and its outbox, with
+the defaults of its options.
+"""
 
 from __future__ import annotations
 

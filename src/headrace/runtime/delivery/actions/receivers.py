@@ -1,4 +1,6 @@
-"""Receivers that actions may reach: all, public ones, or those of a list; checked for the address that is then connected to."""
+"""The hosts that webhooks and mails of actions may reach: those with public addresses, or those of a list of names and
+networks; checked for the address that is then connected to.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Writing of rows to a stream of the hub or to a folder: exactly once, since a batch of rows is named by its epoch."""
+"""The channels of actions that write rows to a stream of the hub or to a folder: exactly once, since a batch of rows is
+named by its epoch.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""Scan tasks: reading, archiving, folding."""
+"""Scan tasks: rows are read, checked against promises and repetitions, archived, and folded into deltas of operators'
+state.
+"""

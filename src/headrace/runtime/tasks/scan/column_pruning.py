@@ -1,4 +1,6 @@
-"""The columns of a stream that a scan task reads."""
+"""The columns of a stream that a scan task reads: all where it archives the rows, else those that operators and the
+stream's progress need.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A rehearsal of a scan: a few rows that no source has, read and folded by a worker that has nothing to do yet.
+"""A rehearsal of a scan, which warms up a worker that has nothing to do yet: a few rows that no source has are encoded,
+read and folded.
 
 A process that was just forked shares its memory with others, and copies each page when it first writes to it; Arrow and numpy find their
 functions when they are first called. Both took a tenth of a second of a worker's first scan.

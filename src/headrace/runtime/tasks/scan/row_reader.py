@@ -1,6 +1,6 @@
-"""Rows of a scan task: from ingest records, or from the archive in a backfill.
+"""The reader of a scan task's rows: from ingest records, from results of other queries, or from the archive in a backfill.
 
-Both are batches of `Arrival`: the stream's columns, event time and position of each row, and which are late. A row is late
+All are batches of `Arrival`: the stream's columns, event time and position of each row, and which are late. A row is late
 if its event time is below the punctuation with which its epoch began; the archive stores that.
 """
 

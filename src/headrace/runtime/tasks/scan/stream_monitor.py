@@ -1,4 +1,6 @@
-"""Progress of a stream in a scan task: promises of its rows and groups, its sources, and repeated rows."""
+"""The monitor of one stream's rows in a scan task, before operators read them: it collects the punctuation that they
+promise for the stream, its groups and its sources, marks rows that are late for their group, and removes repeated rows.
+"""
 
 from __future__ import annotations
 

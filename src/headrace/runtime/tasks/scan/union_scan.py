@@ -1,4 +1,6 @@
-"""The rows of a stream as input of the unions that have it."""
+"""The rows of one stream passed to the readers of a union that has it as input, with the union's column names and
+positions.
+"""
 
 from __future__ import annotations
 

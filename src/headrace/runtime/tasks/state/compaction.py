@@ -1,4 +1,5 @@
-"""Compaction of state runs: which runs are merged, and the merge of a state's sections.
+"""Compaction of state runs: which runs are merged, which are reviewed for obsolete rows, the level of a merged run, and the
+merge of a state's sections.
 
 The choice is size-tiered, so that a row is rewritten a logarithmic number of times.
 """
@@ -14,7 +15,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from headrace.operators.base.operator import Advance, StateOwner
-from headrace.operators.families.harvest import gathered
+from headrace.operators.families.scan_output import gathered
 from headrace.runtime.messages.task_messages import RunRef
 
 Owners: TypeAlias = Sequence[tuple[StateOwner, Advance]]

@@ -1,4 +1,6 @@
-"""Results of operators at an instant, from their state; nothing is written."""
+"""The outcome of a state task without writing it: results, failed rows and failures of operators at an instant, last
+windows, and emission limits.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The provisional end of a run: the results of every query if the streams ended here. Nothing is written.
+"""Provisional results: what every query would emit if the streams ended now, computed from committed state and stored
+nowhere; and the order in which operators end.
 
 Queries over queries read the closing results of others, so operators close level by level.
 """

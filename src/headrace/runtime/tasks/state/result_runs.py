@@ -1,4 +1,6 @@
-"""Runs of results of a state task: one for each retention, named and numbered when it first gets rows."""
+"""Runs (files) of results of a state task: one for each retention, named and numbered when it first gets rows, and written
+with the facts of its queries.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Progress in one round of an epoch, as a state task computes it: who takes part, and the advance of each operator."""
+"""Progress in one round of an epoch, as a state task computes it from its message: which operators take part, and from
+which to which instant each advances.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The state task: it merges an epoch's deltas with the runs of earlier ones, closes windows and writes results.
+"""The state task: it advances operators over an epoch's deltas and the state runs of earlier epochs, so that windows close,
+merges runs (compaction), and writes state, results and failed rows.
 
 It owns a range of slots. It runs every epoch, also without rows: punctuation alone can close windows. All files it writes
 are new; they count once the driver has published their names.
@@ -19,7 +20,7 @@ from headrace.operators.base.operator import Advance, Operator, Sections, Step
 from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.cohort import cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
-from headrace.operators.families.harvest import gathered
+from headrace.operators.families.scan_output import gathered
 from headrace.operators.on_demand.selection import arrived
 from headrace.operators.on_demand.shared_selections import BITS
 from headrace.operators.scalar.evaluation.user_functions import registered

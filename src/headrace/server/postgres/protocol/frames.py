@@ -1,4 +1,5 @@
-"""Messages of the protocol as bytes: reading those of a client within limits, writing those of a server.
+"""Messages of PostgreSQL's protocol as bytes: reading those of a client within limits, writing those of the server,
+except rows (`rows`).
 
 PostgreSQL documentation, part "Frontend/Backend Protocol": a message is its type, a length that counts itself, and a body.
 """

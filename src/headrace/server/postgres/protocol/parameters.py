@@ -1,4 +1,6 @@
-"""Parameters of a statement as SQL: what a client sends, in text or in binary, as constants in place of `$n`."""
+"""Values that a client binds to the parameters of a statement, in text or binary format, as SQL constants; also the
+elements of an array's text (`{1,2}`). `tables.sql_text` puts the constants in place of `$n`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Errors and warnings as messages of the protocol: SQLSTATE, message, position and hint; never a stack trace."""
+"""Errors and warnings for PostgreSQL clients: exceptions of Headrace and of DuckDB as SQLSTATE, message, position and
+hint, and these as protocol messages; never a stack trace.
+"""
 
 from __future__ import annotations
 

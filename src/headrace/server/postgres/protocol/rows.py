@@ -1,4 +1,5 @@
-"""Rows on the wire: columns of Arrow as DataRow messages, each cell as text or in binary.
+"""Arrow tables as messages of PostgreSQL's protocol: the description of the columns, rows with each cell as text or in
+binary, and the rows of COPY as CSV or text.
 
 Rows are not walked through: each column becomes a column of bytes, and all are joined row by row in Arrow.
 """
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.connectors.formats.result_writer import to_json
+from headrace.connectors.formats.rendering import to_json
 from headrace.operators.base.group_codes import flat
 from headrace.server.postgres.protocol import frames
 from headrace.server.postgres.protocol.types import (

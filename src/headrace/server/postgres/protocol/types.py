@@ -1,4 +1,4 @@
-"""PostgreSQL's types: those of Arrow's columns, and those that clients give parameters."""
+"""PostgreSQL's data types with their numbers (OIDs) and names, and the one that clients see for each Arrow type."""
 
 from __future__ import annotations
 

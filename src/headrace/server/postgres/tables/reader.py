@@ -1,4 +1,5 @@
-"""The reader of tables: SELECT of SQL tools over a hub's tables, by DuckDB in memory and shut in.
+"""The reader of tables: executes a client's SELECT over a hub's tables in a DuckDB that is in memory and has no access
+to files or the network; `Rows` has the result, which is read part by part.
 
 It opens no file and no network, has one thread and little memory, and holds no data: every table is a stream of Arrow
 batches that is read while the statement runs. Decision 33 gives the reasons why its dialect is PostgreSQL's, and not that of queries.
@@ -20,8 +21,8 @@ import pyarrow as pa
 from headrace.runtime.hub.hub import Hub
 from headrace.server.postgres.protocol.problems import Failed, problem_of
 from headrace.server.postgres.tables.sources import ANSWERS, PUBLIC, table_of
+from headrace.server.postgres.tables.sql_text import Edited, for_reader, tokens
 from headrace.server.postgres.tables.system_tables import SystemTables, script
-from headrace.server.postgres.tables.tokens import Edited, for_reader, tokens
 
 AGAIN_SECONDS: Final = 0.05
 """Between two interruptions of a statement that should end."""

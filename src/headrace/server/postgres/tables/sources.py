@@ -1,4 +1,6 @@
-"""The tables that SQL tools see: a query's committed results, its current answer, a stream's archive, a relation's rows."""
+"""The tables that PostgreSQL clients see, each as columns and batches of rows for DuckDB: a query's committed results
+and its current answer, a stream's archive, a relation's rows.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""PostgreSQL's system tables and functions, as an SQL script for the reader: views over a hub's catalog,
-tables without rows for what a hub does not have (indexes, constraints, …), and functions as macros.
+"""PostgreSQL's system tables and functions, as an SQL script for the reader of tables (DuckDB): views over a hub's
+catalog, tables without rows for what a hub does not have (indexes, constraints, …), and functions as macros.
 
 They are views of SQL, so that whatever a tool asks about them is answered by the reader of tables itself.
 """

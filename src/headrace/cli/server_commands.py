@@ -1,0 +1,167 @@
+"""`headrace serve`: a hub that others use over HTTP, and over PostgreSQL's protocol where that is asked for, until a
+signal ends it. Also `headrace token`: create, list and revoke access tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from socket import socket
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.cli.screen import Screen
+from headrace.cli.signals import Interrupts, let_arrow_finish
+from headrace.connectors.formats.rendering import to_text
+from headrace.errors import HeadraceError, UserError
+from headrace.runtime.delivery.actions.receivers import Receivers
+from headrace.runtime.home.home import Home
+from headrace.runtime.hub.hub import Hub
+from headrace.server.access import Tokens, is_loopback
+from headrace.server.bodies import LARGEST
+from headrace.server.listener import Certificate, listener_of, network_socket, tools_listener_of
+from headrace.server.open_or_connect import open_hub
+from headrace.server.security.permissions import Limits
+from headrace.server.security.principal import Role
+from headrace.server.security.quotas import Quotas
+from headrace.server.security.roots import Roots
+
+_LOOK_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """Options of the command."""
+
+    home: Path
+    script: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 8474
+    postgres_port: int | None = None
+    no_auth: bool = False
+    cores: int | None = None
+    local: bool = False
+    certificate: tuple[Path | None, Path | None] = (None, None)
+    """The files of a certificate and its key; None twice: no encryption."""
+    roots: tuple[Path, ...] = ()
+    allowed_calls: tuple[str, ...] = ()
+    limits: tuple[int | None, int | None, int | None] = (None, None, None)
+    """Of an owner: queries, pushed rows a second, bytes of a body."""
+
+    @property
+    def tls(self) -> Certificate | None:
+        """The certificate.
+
+        Raises `UserError` when it cannot be used.
+        """
+        certificate, key = self.certificate
+        if certificate is None and key is None:
+            return None
+        if certificate is None or key is None:
+            raise UserError("--tls-cert and --tls-key belong together", remedy="Name both files.")
+        found = Certificate(certificate, key)
+        found.require()
+        return found
+
+    @property
+    def receivers(self) -> Receivers | None:
+        """The hosts that actions may reach; None: all.
+
+        Raises `UserError` for one that is none.
+        """
+        return None if self.no_auth and not self.allowed_calls else Receivers.of(self.allowed_calls)
+
+    def limits_of(self, home: Path) -> Limits:
+        """The limits of clients over the network."""
+        queries, rows, body = self.limits
+        return Limits(Roots(self.roots or (Path.cwd(),), home), Quotas(queries, rows, body or LARGEST))
+
+
+def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
+    """Serve a home until `stop` is asked for; the exit code.
+
+    Raises `UserError` for an address that cannot be used, or a mistake in the script.
+    """
+    if options.no_auth and not is_loopback(options.host):
+        raise UserError(
+            f"--no-auth is for this machine only, and {options.host} is not",
+            remedy="Leave --no-auth out: clients then send the token that is shown at the first start.",
+        )
+    tls, receivers = options.tls, options.receivers
+    with stop.giving_up(screen.line.warning), ExitStack() as opened:
+        ports = [options.port] if options.postgres_port is None else [options.port, options.postgres_port]
+        listening, *for_tools = [opened.enter_context(network_socket(options.host, port)) for port in ports]
+        let_arrow_finish()
+        with open_hub(options.home, cores=options.cores, local=options.local, receivers=receivers) as hub:
+            stop.when_requested(hub.give_up_start)
+            hub.on_failure(screen.line.failed)
+            if options.script is not None:
+                hub.execute(options.script.read_text(encoding="utf-8-sig"))
+            hub.start()
+            tokens = None if options.no_auth else Tokens(hub.home.store)
+            limits = options.limits_of(hub.path)
+            listener = listener_of(hub, [listening], tokens=tokens, limits=limits, tls=tls, eager=True)
+            listener.start()
+            hub.on_close(listener.stop)
+            for tools in for_tools:
+                tools_listener = tools_listener_of(hub, tools, tokens, limits)
+                tools_listener.start()
+                hub.on_close(tools_listener.stop)
+            _announce(screen, listening, for_tools, tokens, is_encrypted=tls is not None)
+            return _wait(hub, stop)
+    return 0
+
+
+def _announce(
+    screen: Screen,
+    http: socket,
+    for_tools: Sequence[socket],
+    tokens: Tokens | None,
+    *,
+    is_encrypted: bool,
+) -> None:
+    lines = [f"listening on {'https' if is_encrypted else 'http'}://{_address(http)}"]
+    if not is_encrypted and not is_loopback(http.getsockname()[0]):
+        screen.line.warning(
+            "tokens and rows are sent without encryption; --tls-cert and --tls-key encrypt them"
+        )
+    if tokens is not None and not tokens.any():
+        lines.append(
+            f"token {tokens.make()}   (shown only now: clients send it as 'Authorization: Bearer …')"
+        )
+    lines += [f"listening on postgresql://{_address(tools)}/headrace" for tools in for_tools]
+    screen.out.write("".join(f"{line}\n" for line in lines))
+    screen.out.flush()
+
+
+def _address(listening: socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _wait(hub: Hub, stop: Interrupts) -> int:
+    while not stop.wait(_LOOK_SECONDS):
+        if hub.loop.failure is not None and not stop.stop:
+            raise HeadraceError(f"the epochs ended: {hub.loop.failure}") from hub.loop.failure
+    return 0
+
+
+def token_line(home: Path, verb: str, name: str | None, owner: str | None, role: Role) -> str:
+    """Create, list or revoke tokens of a home, also while its hub runs: each is a file, read when it is used.
+
+    Raises `UserError` for a token that is not there, and for a limited one without an owner.
+    """
+    if not home.is_dir():
+        raise UserError(f"there is no home {home}", remedy="headrace serve --home makes one.")
+    tokens = Tokens(Home.at(home).store)
+    if verb == "create":
+        return f"token {tokens.make((owner or '').strip() or None, role)}   (shown only now)"
+    if verb == "revoke":
+        revoked = tokens.revoke(name or "")
+        return f"token {revoked.token} of {revoked.owner or 'no owner'} revoked"
+    rows = [{"token": each.token, "owner": each.owner, "role": each.role} for each in tokens.all()]
+    columns = pa.schema([(column, pa.string()) for column in ("token", "owner", "role")])
+    return to_text(pa.Table.from_pylist(rows, columns)).rstrip()

@@ -1,0 +1,64 @@
+"""Output of a scan task: the deltas of all operators by state table, of which the queries of a family have one; and for
+each operator its measurements, failed rows and number of delta rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.aggregates.cell_table import KEY
+from headrace.operators.base.group_codes import ints
+from headrace.operators.base.operator import Operator, Scanned
+from headrace.operators.families.family import QueryRowCounts, state_name
+
+
+@dataclass(slots=True)
+class ScanOutput:
+    """What a scan task made of its rows: deltas by `state/section`, and measurements and rejects by operator."""
+
+    sections: dict[str, list[pa.Table]] = field(default_factory=dict)
+    scanned: dict[str, Scanned] = field(default_factory=dict)
+    delta_rows: dict[str, int] = field(default_factory=dict)
+
+    def add(self, operator: Operator, scanned: Scanned) -> None:
+        """Add what one operator's scanner made."""
+        rows = 0
+        if scanned.deltas:
+            for section, table in operator.for_family(scanned.deltas).items():
+                self.sections.setdefault(f"{state_name(operator)}/{section}", []).append(table)
+            rows = sum(table.num_rows for table in scanned.deltas.values())
+        self.delta_rows[operator.id] = self.delta_rows.get(operator.id, 0) + rows
+        self.scanned[operator.id] = scanned
+
+    def put(self, section: str, table: pa.Table) -> None:
+        """Add rows of several queries of a family."""
+        self.sections.setdefault(section, []).append(table)
+        query_row_counts = QueryRowCounts.of(table)
+        for number, rows in zip(
+            query_row_counts.numbers.tolist(), query_row_counts.rows.tolist(), strict=True
+        ):
+            self.delta_rows[f"q{number}"] = self.delta_rows.get(f"q{number}", 0) + rows
+
+    def join(self, other: ScanOutput) -> None:
+        """Add what scanners of other operators made."""
+        for section, tables in other.sections.items():
+            self.sections.setdefault(section, []).extend(tables)
+        self.scanned |= other.scanned
+        self.delta_rows |= other.delta_rows
+
+
+def gathered(tables: Sequence[pa.Table]) -> pa.Table:
+    """Rows of several queries as one table, cells in the order of blocks."""
+    if len(tables) == 1:
+        return tables[0]
+    whole = pa.concat_tables(tables)
+    if KEY not in whole.column_names:
+        return whole
+    keys = ints(whole, KEY)
+    if not (np.diff(keys) < 0).any():
+        return whole
+    return whole.take(pa.array(np.argsort(keys, kind="stable")))

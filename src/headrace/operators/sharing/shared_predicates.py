@@ -1,0 +1,208 @@
+"""Scanner of many time-window aggregates with different conditions, over the same joins and groups: a thousand filters
+cost one pass over the rows.
+
+The conditions of all queries are one query index. A batch is joined with the relations that all of them look up, then
+matched and folded for all of them at once, by the panes that their windows have in common. Each query's own panes are
+then made of those cells, a family at a time.
+Source: PSoup and CACQ (grouped filters); the kernels are `query_index` and `shared_aggregation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.aggregates.cell_table import (
+    Gathered,
+    Layout,
+    fresh_slots,
+    gather,
+    merge_gathered,
+    select,
+)
+from headrace.operators.base.batch import Batch, Rejected
+from headrace.operators.base.block_codes import by_block_and_group
+from headrace.operators.base.group_codes import Groups, Ints, compact, group
+from headrace.operators.base.operator import Scanned
+from headrace.operators.families.pane_queries import together
+from headrace.operators.families.scan_output import ScanOutput
+from headrace.operators.panes.pane_keys import pane_keys
+from headrace.operators.query_index.matching.prepare import Failed
+from headrace.operators.rows.row_pipeline import RowPipeline, joins_of
+from headrace.operators.scalar import Evaluation
+from headrace.operators.shared_aggregation.strategy import fold
+from headrace.operators.sharing.shared_panes import LazyScanners, common_panes
+from headrace.operators.sharing.shared_plan import SharedPlan, plan_of
+from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+
+FOLDED_AT_ONCE: Final = 1 << 20
+"""Rows that are matched and folded together: the more rows per cell, the less it costs to fold one."""
+_MOST_BYTES: Final = 1 << 28
+"""Held bytes from which rows are folded earlier, for long texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A batch that waits to be folded, with the values of keys and arguments."""
+
+    batch: Batch
+    values: tuple[pa.Array, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.batch.rows
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the columns."""
+        return sum(column.nbytes for column in self.batch.columns.values())
+
+
+@dataclass(slots=True)
+class SharedPredicates:
+    """The scanner of several pane aggregates with the same joins and grouping."""
+
+    plan: SharedPlan
+    joins: RowPipeline
+    scanners: LazyScanners
+    """Each query's scanner: for batches on which a join, a key or an argument fails, which may concern only some queries."""
+    tables: list[pa.Table] = field(default_factory=list)
+    rejected: dict[int, list[Rejected]] = field(default_factory=dict)
+    rows_in: int = 0
+    held: list[_Held] = field(default_factory=list)
+
+    @staticmethod
+    def of(queries: tuple[PaneAggregate, ...], relations: Mapping[str, pa.Table]) -> SharedPredicates:
+        """A scan of all these queries, whose keys are equal and whose steps are the same joins, and filters."""
+        scanners = LazyScanners({query.id: query for query in queries}, relations)
+        return SharedPredicates(
+            plan_of(queries), RowPipeline.of(joins_of(queries[0].steps), relations), scanners
+        )
+
+    @property
+    def representative(self) -> str:
+        """The first query's id."""
+        return self.plan.queries[0].id
+
+    def add(self, batch: Batch) -> None:
+        """Add a batch; it is folded once for all queries when there are enough rows."""
+        joined = self.joins.apply(batch)
+        evaluation = Evaluation(joined.readable, joined.rows)
+        values = tuple(evaluation.values(input_) for input_ in self.plan.inputs)
+        if self.joins.rejected or evaluation.errors is not None:
+            self.joins.rejected.clear()
+            for query in self.plan.queries:
+                self.scanners[query.id].add(batch)
+            return
+        self.rows_in += batch.rows
+        if not joined.rows:
+            return
+        self.held.append(_Held(joined, values))
+        rows, size = (sum(getattr(input_, of) for input_ in self.held) for of in ("rows", "bytes"))
+        if rows >= FOLDED_AT_ONCE or size >= _MOST_BYTES:
+            self._fold()
+
+    def _fold(self) -> None:
+        """Fold the held batches."""
+        held, self.held = self.held, []
+        if not held:
+            return
+        at, position = (
+            np.concatenate([getattr(waiting.batch, of) for waiting in held]) for of in ("at", "position")
+        )
+        batch = Batch(_Joined([waiting.batch.columns for waiting in held]), at, position)
+        values = [_joined(parts) for parts in zip(*(waiting.values for waiting in held), strict=True)]
+        keys = values[: len(self.plan.layout.keys) - 1]
+        arguments = dict(zip(self.plan.arguments, values[len(keys) :], strict=True))
+        pane_indices, starts = common_panes(self.plan.combs, batch.at)
+        groups = group(keys, batch.rows)
+        codes, count, pair_panes, owner, _ = by_block_and_group(pane_indices, groups)
+        folded = fold(
+            self.plan.index, batch.columns, self.plan.layout.partial_columns, arguments, codes, count
+        )
+        self._note(batch, folded.failed)
+        cells = folded.cells
+        picked = [key.take(pa.array(owner[cells.codes])) for key in groups.keys]
+        slots = fresh_slots(groups.keys, groups.count, None)[owner[cells.codes]]
+        table = self.plan.layout.table(
+            starts[pair_panes[cells.codes]], [pa.array(cells.slots), *picked], slots, cells.answer
+        )
+        self.tables.append(table)
+
+    def _note(self, batch: Batch, failed: Mapping[int, Failed]) -> None:
+        for slot, rows in failed.items():
+            rejects = Rejected(batch.at[rows.rows], batch.position[rows.rows], rows.reasons)
+            self.rejected.setdefault(slot, []).append(rejects)
+
+    def finish(self) -> ScanOutput:
+        """Each query's deltas, as it would have made them alone."""
+        self._fold()
+        plan, output = self.plan, ScanOutput()
+        cells = gather(plan.layout, self.tables)
+        slot_of_row = cells.groups.keys[0].to_numpy()[cells.groups.codes] if cells.rows else np.empty(0, int)
+        order = np.argsort(slot_of_row, kind="stable")
+        edges = np.searchsorted(slot_of_row[order], np.arange(plan.index.next_slot + 1))
+        rows_by_slot = np.bincount(slot_of_row, _row_counts(plan.layout, cells), plan.index.next_slot)
+        for family, indices in plan.families.items():
+            if cells.rows:
+                output.put(f"{family}/open0", self._family(indices, cells, order, edges))
+        rows = rows_by_slot[plan.slots].astype(np.int64).tolist()
+        for query, slot, rows_kept in zip(plan.queries, plan.slots.tolist(), rows, strict=True):
+            rejected = tuple(self.rejected.get(slot, ()))
+            shared = Scanned({}, rejected, self.rows_in, rows_kept)
+            output.add(query, self.scanners.joined(query.id, shared))
+        return output
+
+    def _family(self, indices: Ints, cells: Gathered, order: Ints, edges: Ints) -> pa.Table:
+        """The cells of one family's queries, as rows of their own panes."""
+        example, count = self.plan.queries[indices[0]], len(indices)
+        slots = self.plan.slots[indices]
+        first, counts = edges[slots], edges[slots + 1] - edges[slots]
+        owner = np.repeat(np.arange(count), counts)
+        rows = order[np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts) + first[owner]]
+        codes, live = compact(
+            owner * cells.groups.count + cells.groups.codes[rows], count * cells.groups.count
+        )
+        query_index, code = np.divmod(live, cells.groups.count)
+        numbers = self.plan.numbers[indices]
+        keys = (pa.array(numbers[query_index]), *(key.take(pa.array(code)) for key in cells.groups.keys[1:]))
+        at_rest = cells.slots[rows]
+        routed = self.plan.routed[indices]
+        at_rest = np.where(routed[owner] >= 0, routed[owner], at_rest)
+        blocks = pane_keys(example.panes.of_instants(cells.blocks[rows]))
+        layout = together((example,)).layouts[0]
+        return merge_gathered(
+            layout, Gathered(blocks, at_rest, Groups(codes, len(live), keys), select(cells.answer, rows))
+        )
+
+
+def _row_counts(layout: Layout, cells: Gathered) -> Ints:
+    counts: Ints = cells.answer.cells[layout.partial_columns[0]][0]
+    return counts
+
+
+class _Joined(Mapping[str, pa.Array]):
+    """The columns of several batches as those of one; each is concatenated on first use."""
+
+    def __init__(self, batches: Sequence[Mapping[str, pa.Array]]) -> None:
+        self._batches, self._joined = batches, dict[str, pa.Array]()
+
+    def __getitem__(self, name: str) -> pa.Array:
+        if name not in self._joined:
+            self._joined[name] = _joined([batch[name] for batch in self._batches])
+        return self._joined[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._batches[0])
+
+    def __len__(self) -> int:
+        return len(self._batches[0])
+
+
+def _joined(parts: Sequence[pa.Array]) -> pa.Array:
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
