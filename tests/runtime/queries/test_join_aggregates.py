@@ -82,7 +82,7 @@ def test_groups_of_many_keys_are_one_row_whatever_task_has_the_keys(hub: Hub) ->
         "total": f"SELECT COUNT(*) AS n, SUM(x.v) AS s FROM {TWO}",
         "by value": f"SELECT y.v, COUNT(*) AS n FROM {TWO} GROUP BY y.v",
         "by key": f"SELECT y.k, COUNT(*) AS n FROM {TWO} GROUP BY y.k",
-        "most": f"SELECT x.k, COUNT(*) AS n FROM {TWO} GROUP BY x.k ORDER BY n DESC, k LIMIT 3",
+        "most": f"SELECT x.k, COUNT(*) AS n FROM {TWO} GROUP BY x.k ORDER BY n DESC, x.k LIMIT 3",
     }.items():
         hub.register(text, name.replace(" ", "_"))
     for name in "ab":

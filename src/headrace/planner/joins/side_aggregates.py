@@ -15,7 +15,6 @@ from headrace.algebra.expressions.expression import Cast, Expression, Named, col
 from headrace.algebra.windows.window import TimeSlide
 from headrace.operators.aggregates.aggregate_calls import needs_values
 from headrace.operators.aggregates.group_by import Grouped
-from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.group_codes import slot_of_name
 from headrace.operators.joins.join_aggregate import AggregatedSide, JoinAggregate
 from headrace.operators.joins.join_side import Side
@@ -39,15 +38,13 @@ def of_sides(join: WindowJoin, grouped: Grouped) -> bool:
     factors = [] if join.spec.condition is None else list(conjuncts(join.spec.condition))
     if set(factors) - set(equalities(keys, factors)):
         return False
-    read = [key.expression for key in grouped.keys]
-    for item in grouped.aggregates:
-        if needs_values(item.call) or item.call.against or item.call.within is not None:
-            return False
-        read += [part for part in (item.call.argument, item.call.condition) if part is not None]
-    if uses_synopses(grouped.aggregates) or not all(map(can_repeat, grouped.layouts[0].partial_columns)):
+    if any(needs_values(item.call) for item in grouped.aggregates):
         return False
-    calls = (_read_by(item) for item in grouped.aggregates)
-    return all(_owner(sides, columns) is not None for columns in (*map(columns_of, read), *calls))
+    if not all(map(can_repeat, grouped.layouts[0].partial_columns)):
+        return False
+    read = [columns_of(key.expression) for key in grouped.keys]
+    read += [_read_by(item) for item in grouped.aggregates]
+    return all(_owner(sides, columns) is not None for columns in read)
 
 
 def join_aggregate(

@@ -146,7 +146,7 @@ def _weighted_panes(lowering: Lowering) -> PaneAggregate:
 def _is_of_sides(lowering: Lowering) -> bool:
     """Whether the pairs that are aggregated need not be made."""
     shape, join = lowering.shape, lowering.pairs_of
-    if join is None or lowering.grouped is None or _bounds_beside_windows(lowering):
+    if join is None or lowering.grouped is None:
         return False
     steps = (*shape.before, *shape.where, *shape.joins, *shape.semijoin_columns)
     return not steps and of_sides(join, lowering.grouped)
