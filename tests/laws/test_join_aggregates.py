@@ -62,7 +62,7 @@ def test_pairs_are_made_for_none(name: str, tmp_path: Path) -> None:
         assert not any(operator.makes_pairs for operator in operators)
 
 
-@settings(max_examples=40)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_aggregates_of_sides_answer_as_the_reference(data: st.DataObject) -> None:
     check(OF_SIDES, data)

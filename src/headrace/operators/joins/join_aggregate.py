@@ -34,7 +34,7 @@ from headrace.operators.partials.encoding import rows_partial
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate, PaneScanner
 from headrace.operators.time_windows.pane_display import partials, window
 from headrace.operators.window_assembly.window_closing import bounds_of, closed_cells
-from headrace.time import FOREVER, Duration, Instant
+from headrace.time import FOREVER, Instant
 
 _SIDE: Final = "side"
 
@@ -52,8 +52,8 @@ class AggregatedSide:
 class JoinAggregate(BaseOperator):
     """`Finish(Aggregate(Join(Windowed(TimeSlide), …)))` of one query, of sides with `keys` equal keys.
 
-    `places`: for each group key the side and the key of it that it is. `side_of`: the side of each partial. `range`: that of
-    the longest window. `once`: no two combinations of keys are of one group.
+    `places`: for each group key the side and the key of it that it is. `side_of`: the side of each partial. `once`:
+    no two combinations of keys are of one group. The bounds are those of the first side's windows.
     """
 
     id: str
@@ -66,7 +66,6 @@ class JoinAggregate(BaseOperator):
     side_of: tuple[int, ...]
     finish: Finish
     window_alias: str
-    range: Duration
     once: bool
     relations: tuple[str, ...] = ()
     join_signature: str = ""
@@ -120,7 +119,8 @@ class JoinAggregate(BaseOperator):
             return Step(state, open_windows=open_windows)
         chunk = self._multiplied(sides)
         columns, failed = columns_of_cells(self.grouped, chunk, [])
-        bounds, ends = bounds_of(self.emission_windows, self.range, self.window_alias, chunk.windows)
+        first = self.sides[0].panes
+        bounds, ends = bounds_of(first.panes, first.range, self.window_alias, chunk.windows)
         results, rejected = finish(self.finish, {**columns, **bounds}, chunk.windows, ends, failed)
         held = sum(int(side.answer.cells[rows_partial()][0].sum()) for side in sides)
         counts = EmittedCounts().plus(chunk.rows, held)

@@ -96,7 +96,6 @@ def join_aggregate(
         ),
         finish=finish,
         window_alias=window_alias,
-        range=max(side.lookback or 0 for side in sides),
         once=by_key and alone,
         join_signature=join.spec.signature,
     )

@@ -238,9 +238,8 @@ def _decomposed(
 ) -> tuple[Query, tuple[JoinStage, ...]]:
     """The query over the results of its joins of streams, and the joins."""
     name, join = catalog_query.definition.name, catalog_query.definition.join
-    if (
-        not join or catalog_query.layout >= OF_SIDES
-    ):  # shared joins of earlier versions stored bare streams without end
+    stored_without_end = join and catalog_query.layout < OF_SIDES  # as earlier versions planned shared joins
+    if not stored_without_end:
         query = with_intervals(query)
     names = (derived_streams.inner_of, derived_streams.name_of)
     if joins_changes(query):
