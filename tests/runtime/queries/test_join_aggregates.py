@@ -95,15 +95,6 @@ def test_groups_of_many_keys_are_one_row_whatever_task_has_the_keys(hub: Hub) ->
     assert hub.query("most").history().to_pylist() == [{"k": key, "n": 1} for key in range(3)]
 
 
-def test_windows_end_by_rows_that_the_query_drops(hub: Hub) -> None:
-    hub.register(f"SELECT COUNT(*) AS n FROM {TWO} WHERE x.v > 0 AND y.v > 0", "q")
-    one_key(hub, 3, 1, 5)
-    hub.catch_up()
-    assert hub.query("q").history().num_rows == 0
-    ended(hub)
-    assert hub.query("q").history().to_pylist() == [{"n": 9}]
-
-
 def test_state_holds_the_groups_of_open_windows_alone(hub: Hub) -> None:
     """A hundred rows of each key an epoch, of ten keys; two and three panes of each side stay."""
     hub.register(f"SELECT x.k, COUNT(*) AS n FROM {SLIDING} GROUP BY x.k", "q")
