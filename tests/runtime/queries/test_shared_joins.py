@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from headrace.catalog.catalog import registration
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.plan.epoch_planner import make_plan
 from headrace.time import SECOND
 
 SCRIPT = """
@@ -242,7 +245,7 @@ def within(seconds: int, v: int = 9) -> str:
     )
 
 
-def test_a_shared_join_of_bare_streams_forgets_the_rows_that_no_interval_needs(hub: Hub) -> None:
+def test_a_shared_join_of_bare_streams_expires_the_rows_that_no_interval_needs(hub: Hub) -> None:
     """Ten rows of each stream every twenty seconds, of which pairs need five: merges leave those of a few epochs."""
     for number, seconds in enumerate((5, 6, 7)):
         hub.register(within(seconds, 9 - number), f"q{number}")
@@ -271,13 +274,13 @@ def test_windows_on_both_sides_of_a_size_class_share_the_wider_join(hub: Hub) ->
     """Classes end at 8.4 and at 16.8 seconds."""
     for number, ranges in enumerate(((8, 7), (9, 8), (7, 9), (8, 8), (10, 11), (40, 8))):
         hub.register(pairs(*ranges), f"q{number}")
-    push(hub, "a", (1, 1, 10), (2, 2, 2), (9, 9, 30))
-    push(hub, "b", (1, 5, 18), (1, 6, 20), (2, 7, 12), (9, 9, 30))
+    push(hub, "a", (1, 1, 10), (2, 2, 2), (3, 3, 20), (9, 9, 30))
+    push(hub, "b", (1, 5, 18), (1, 6, 20), (2, 7, 12), (3, 8, 10), (9, 9, 30))
     hub.catch_up()
     assert {reads(hub, f"q{number}") for number in range(1, 5)} == {reads(hub, "q1")}
     assert len(joins(hub)) == 3
     found = [[(row[0], row[2]) for row in inserted(hub, f"q{number}")] for number in range(5)]
-    assert found == [[(1, 5)], [(1, 5)], [], [(1, 5)], [(1, 5), (1, 6), (2, 7)]]
+    assert found == [[(1, 5)], [(1, 5)], [], [(1, 5)], [(1, 5), (1, 6), (2, 7), (3, 8)]]
 
 
 COUNTS = (
@@ -289,6 +292,7 @@ COUNTS = (
 def test_some_aggregates_make_no_pairs_and_many_share_them(hub: Hub) -> None:
     hub.register_many({f"q{number}": COUNTS.format(v=number) for number in range(20)})
     assert len(joins(hub)) == 1
+    assert not {reads(hub, f"q{number}") for number in range(8)} & set(joins(hub))
     hub.register(COUNTS.format(v=30), "later")
     assert {reads(hub, f"q{number}") for number in range(8, 20)} == {reads(hub, "later")} == set(joins(hub))
     push(hub, "a", (1, 1, 1), (1, 5, 2), (2, 9, 3))
@@ -334,3 +338,16 @@ def test_an_aggregate_that_an_earlier_version_registered_keeps_its_pairs(
     assert joins(again) == []
     assert changes(again, "q") == [(1, 2, 2)]
     again.close()
+
+
+def test_shared_joins_of_an_earlier_version_store_what_all_their_readers_need(hub: Hub) -> None:
+    """Intervals of any length read one join of bare streams, whose name had no size classes."""
+    for number, seconds in enumerate((5, 60)):
+        hub.register(within(seconds), f"q{number}")
+    definitions = [hub.catalog.queries[f"q{number}"].definition for number in range(2)]
+    entries = [
+        {**registration(replace(definition, join="jearlier")), "layout": 1} for definition in definitions
+    ]
+    join = make_plan(hub.catalog.apply_all(entries)).operators["jearlier"]
+    assert isinstance(join, WindowJoin)
+    assert [side.lookback for side in join.spec.sides] == [None, None]
