@@ -351,3 +351,10 @@ def test_shared_joins_of_an_earlier_version_store_what_all_their_readers_need(hu
     join = make_plan(hub.catalog.apply_all(entries)).operators["jearlier"]
     assert isinstance(join, WindowJoin)
     assert [side.lookback for side in join.spec.sides] == [None, None]
+
+
+def test_short_windows_do_not_read_the_join_of_much_longer_ones(hub: Hub) -> None:
+    for number in range(2):
+        hub.register(pairs(40, 40, number), f"q{number}")
+    hub.register(pairs(5, 6), "short")
+    assert reads(hub, "short") != reads(hub, "q1")
