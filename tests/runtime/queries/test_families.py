@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.operators.families.family import QueryRowCounts, number_of
+from headrace.operators.families.family import QueryRowCounts
 from headrace.operators.families.family_operator import FamilyOperator
+from headrace.operators.families.numbering import number_of
 from headrace.operators.sharing import scan_sharing
 from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.hub.hub import Hub

@@ -14,6 +14,7 @@ from headrace.operators.aggregates.cell_table import KEY
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import Operator, Scanned
 from headrace.operators.families.family import QueryRowCounts, state_name
+from headrace.operators.families.numbering import id_of
 
 
 @dataclass(slots=True)
@@ -41,7 +42,8 @@ class ScanOutput:
         for number, rows in zip(
             query_row_counts.numbers.tolist(), query_row_counts.rows.tolist(), strict=True
         ):
-            self.delta_rows[f"q{number}"] = self.delta_rows.get(f"q{number}", 0) + rows
+            query = id_of(number)
+            self.delta_rows[query] = self.delta_rows.get(query, 0) + rows
 
     def join(self, other: ScanOutput) -> None:
         """Add what scanners of other operators made."""

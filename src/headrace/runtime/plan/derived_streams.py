@@ -97,6 +97,12 @@ def _ends_at_rows(query: Query) -> bool:
     return windowed is not None and per_row_window(windowed.window)
 
 
+def results_of_family(family: str, stream: StreamDefinition) -> str:
+    """A name for the results of all queries of a family; `stream` are those of one."""
+    options = (stream.options["shift"], stream.options["behind"], CHANGE in stream.schema.names)
+    return f"@{family}{options}"
+
+
 def behind(stream: StreamDefinition) -> Duration:
     """How far the punctuation of a query's results is below the instant up to which it has emitted."""
     return int(stream.options.get("behind", "0"))

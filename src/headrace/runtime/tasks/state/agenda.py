@@ -77,7 +77,7 @@ class Agenda:
                 self._queue(state, at)
 
     def _queue(self, state: str, at: Instant) -> None:
-        clock = self.index.clock_of(self.index.by_state[state][0].stream)  # all of a state read one stream
+        clock = self.index.clock_of(self.index.by_state[state][0].stream)  # their streams have one clock
         self.queued[state] = clock, at
         heappush(self.heaps.setdefault(clock, []), (at, state))
 
