@@ -311,7 +311,7 @@ class BaseOperator(StateOwner):
         return self
 
     def among_readers_of(self, results: str) -> Operator:
-        """The operator in the family of those that read the results of one family, which have this name, if it has a family."""
+        """The operator in the family of those that read results with one clock, if it has a family; `results` names the clock."""
         return self
 
     def without_family(self) -> Operator:

@@ -49,7 +49,7 @@ class FamilyOperator(BaseOperator):
         return self.with_family(family_name((type(self).__name__, *shape)))
 
     def among_readers_of(self, results: str) -> Operator:
-        """The operator in the family of those that read the results of one family: each reads a stream of its own."""
+        """The operator in the family of those that read results with one clock, each those of another query."""
         return self if self.family is None else self.with_family(self.reading(results).in_family().family_key)
 
     def reading(self, stream: str) -> Operator:

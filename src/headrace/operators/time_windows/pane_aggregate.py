@@ -155,7 +155,7 @@ class PaneAggregate(FamilyOperator):
         return replace(self, family=None, has_own_panes=True)
 
     def among_readers_of(self, results: str) -> PaneAggregate:
-        """The operator in the family of those that read the results of one family, if it has a family."""
+        """The operator in the family of those that read results with one clock, if it has a family."""
         return self if self.family is None else replace(in_family(self.reading(results)), stream=self.stream)
 
     def reading(self, stream: str) -> PaneAggregate:

@@ -31,6 +31,7 @@ from headrace.planner.lowering.materialization import Source
 from headrace.runtime.messages.epoch_plan import EpochPlan, PlannedOperator, Retention
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.bound_queries import bound, lowered
+from headrace.runtime.plan.derived_streams import Clocks
 from headrace.time import Duration
 
 
@@ -231,27 +232,25 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 query.revisions,
                 _retention(catalog_query.definition.retain, operator_id, meaning),
             )
-        for operator_id in reversed(chain):  # a SELECT in FROM before its reader
-            planned[operator_id] = _among_readers(planned[operator_id], planned, streams)
+    clocks = derived_streams.clocks_of(streams, planned)
+    for operator_id in islice(planned, len(plan.planned), None):
+        planned[operator_id] = _among_readers(planned[operator_id], clocks, streams)
     for view in inlined_views & planned.keys():
         planned[view] = replace(planned[view], is_inlined_view=True)
     return replace(plan, planned=planned, streams=derived_streams.with_their_now(streams, planned))
 
 
 def _among_readers(
-    reader: PlannedOperator, planned: Mapping[str, PlannedOperator], streams: Mapping[str, StreamDefinition]
+    reader: PlannedOperator, clocks: Clocks, streams: Mapping[str, StreamDefinition]
 ) -> PlannedOperator:
-    """The reader, in the family of those whose SELECTs in FROM are of one family.
-
-    Their streams have one clock, and their rows one meaning, so that only the number of the query tells them apart.
+    """The reader of results, in the family of those that read results with this clock: the number of the query tells their
+    rows apart.
     """
     stream = streams.get(reader.operator.stream)
     if stream is None or stream.using != derived_streams.USING:
         return reader
-    maker = planned.get(derived_streams.operator_of(stream))
-    if maker is None or maker.operator.family_key is None or maker.operator.query != reader.operator.query:
-        return reader
-    results = derived_streams.results_of_family(maker.operator.family_key, stream)
+    clock, behind = clocks.of(stream.name)
+    results = f"@{clock.level} {' '.join(clock.sources)} {behind}"
     return replace(reader, operator=reader.operator.among_readers_of(results))
 
 

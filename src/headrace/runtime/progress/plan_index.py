@@ -18,6 +18,7 @@ from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.plan import derived_streams, union_streams
+from headrace.runtime.plan.derived_streams import Clocks
 from headrace.runtime.plan.union_streams import NOW_OF, UnionInput, inputs_of
 from headrace.store.logs.committed import CommittedStream
 from headrace.time import Duration
@@ -105,36 +106,16 @@ class PlanIndex:
         )
 
     @cached_property
-    def _clocks(self) -> dict[str, tuple[Clock, Duration]]:
-        return {}
+    def _clocks(self) -> Clocks:
+        return derived_streams.clocks_of(self.plan.streams, self.plan.planned)
 
     def clock_of(self, stream: str) -> Clock:
         """What drives a stream."""
-        return self._clock(stream)[0]
+        return self._clocks.of(stream)[0]
 
     def behind(self, stream: str) -> Duration:
         """How far a stream's punctuation is below that of its sources, at least."""
-        return self._clock(stream)[1]
-
-    def _clock(self, name: str) -> tuple[Clock, Duration]:
-        known = self._clocks.get(name)
-        if known is None:
-            known = self._clocks[name] = self._clock_by(self.plan.streams[name])
-        return known
-
-    def _clock_by(self, stream: StreamDefinition) -> tuple[Clock, Duration]:
-        if stream.using == union_streams.USING:
-            inputs = [self._clock(union_input.stream) for union_input in inputs_of(stream)]
-            sources = sorted({source for clock, _ in inputs for source in clock.sources})
-            level = max(clock.level for clock, _ in inputs)
-            return Clock(level, tuple(sources)), min(behind for _, behind in inputs)
-        if stream.using != derived_streams.USING:
-            return Clock(0, (stream.name,)), 0
-        producer = self.plan.operators.get(derived_streams.operator_of(stream))
-        if producer is None:
-            return Clock(1, ()), 0
-        clock, behind = self._clock(producer.stream)
-        return Clock(clock.level + 1, clock.sources), behind + derived_streams.behind(stream)
+        return self._clocks.of(stream)[1]
 
     @cached_property
     def levels(self) -> int:
