@@ -62,6 +62,12 @@ class FamilyOperator(BaseOperator):
         named: Operator = replace(cast("Any", self), family=family)
         return named
 
+    @property
+    def former_states(self) -> tuple[str, ...]:
+        """The family whose queries read one stream."""
+        of_one_stream = None if self.family is None else self.in_family().family_key
+        return () if of_one_stream is None or of_one_stream == self.family else (of_one_stream,)
+
     def without_family(self) -> Operator:
         """The operator with its own state."""
         return self.with_family(None)
@@ -107,15 +113,12 @@ class RowFamilyOperator(FamilyOperator):
 
     @property
     def former_states(self) -> tuple[str, ...]:
-        """The families whose queries read one stream, and whose queries computed the ends of their rows by one expression."""
-        if self.family is None:
-            return ()
-        of_one_stream = self.in_family().family_key
-        former = [of_one_stream] if of_one_stream != self.family else []
-        if self.rows.ends_differ:
-            of_one_end: Operator = replace(cast("Any", self), rows=replace(self.rows, ends_differ=False))
-            former.append(of_one_end.in_family().family_key)
-        return tuple(name for name in former if name is not None)
+        """Also the family whose queries computed the ends of their rows by one expression."""
+        former = super().former_states
+        if self.family is None or not self.rows.ends_differ:
+            return former
+        of_one_end: Operator = replace(cast("Any", self), rows=replace(self.rows, ends_differ=False))
+        return (*former, str(of_one_end.in_family().family_key))
 
     @property
     def family_rows(self) -> RowLayout | None:

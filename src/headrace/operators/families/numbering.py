@@ -17,6 +17,7 @@ _DIGIT_BITS: Final = 6
 _MOST_STEPS: Final = 5
 _ID: Final = re.compile(r"q([1-9]\d{0,8}|0)((?:\.inner(?:[1-9]\d?)?)*)")
 _KNOWN: Final = 100_000
+_WORD: Final = (1 << 64) - 1
 
 
 @lru_cache(_KNOWN)
@@ -44,6 +45,15 @@ def number_of(operator_id: str) -> int:
     if number is None:
         raise ValueError(f"{operator_id} has no number")
     return number
+
+
+def mixed_bits(number: int) -> int:
+    """A permutation of 64-bit integers that changes about half of the bits of neighbours. Source: splitmix64 (Steele et al.)."""
+    bits = (number + 0x9E3779B97F4A7C15) & _WORD
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = ((bits ^ (bits >> shift)) * factor) & _WORD
+    bits ^= bits >> 31
+    return bits - (1 << 64) if bits >> 63 else bits
 
 
 def id_of(number: int) -> str:

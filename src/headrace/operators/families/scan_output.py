@@ -15,6 +15,7 @@ from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import Operator, Scanned
 from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.numbering import id_of
+from headrace.operators.rows.sorted_rows import HASH, in_order
 
 
 @dataclass(slots=True)
@@ -54,9 +55,11 @@ class ScanOutput:
 
 
 def gathered(tables: Sequence[pa.Table]) -> pa.Table:
-    """Rows of several queries as one table, cells in the order of blocks."""
+    """Rows of several queries as one table: cells in the order of blocks, rows of joins in that of their hashes."""
     if len(tables) == 1:
         return tables[0]
+    if HASH in tables[0].column_names:
+        return in_order(tables)
     whole = pa.concat_tables(tables)
     if KEY not in whole.column_names:
         return whole

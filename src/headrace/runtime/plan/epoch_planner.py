@@ -247,7 +247,7 @@ def _among_readers(
     rows apart.
     """
     stream = streams.get(reader.operator.stream)
-    if stream is None or stream.using != derived_streams.USING:
+    if stream is None or stream.using not in (derived_streams.USING, union_streams.USING):
         return reader
     clock, behind = clocks.of(stream.name)
     results = f"@{clock.level} {' '.join(clock.sources)} {behind}"
@@ -256,7 +256,9 @@ def _among_readers(
 
 def _planned_join(join_stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> PlannedOperator:
     retain = streams[derived_streams.name_of(join_stage.operator.id)].retain
-    return PlannedOperator(join_stage.operator, retention=None if retain is None else Retention(retain))
+    return PlannedOperator(
+        join_stage.operator.in_family(), retention=None if retain is None else Retention(retain)
+    )
 
 
 def _inlined_views(chain: Iterable[Query]) -> set[str]:
