@@ -20,6 +20,7 @@ from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.derived_streams import Clocks
 from headrace.runtime.plan.union_streams import NOW_OF, UnionInput, inputs_of
+from headrace.runtime.progress.union_progress import made_of
 from headrace.store.logs.committed import CommittedStream
 from headrace.time import Duration
 
@@ -116,6 +117,33 @@ class PlanIndex:
     def behind(self, stream: str) -> Duration:
         """How far a stream's punctuation is below that of its sources, at least."""
         return self._clocks.of(stream)[1]
+
+    @cached_property
+    def _drivers(self) -> tuple[dict[str, int], dict[object, int]]:
+        return {}, {}
+
+    def driver_of(self, stream: str) -> int:
+        """A number that is equal for streams that follow the same sources in the same way, through whatever operators.
+
+        Their progress is equal, unless operators on the way have progress of their own.
+        """
+        known, numbers = self._drivers
+        number = known.get(stream)
+        if number is None:
+            kind = self._way_to(self.plan.streams[stream])
+            number = known[stream] = numbers.setdefault(kind, len(numbers))
+        return number
+
+    def _way_to(self, stream: StreamDefinition) -> object:
+        now = tuple(self.driver_of(name) for name in made_of(stream))
+        if stream.using == union_streams.USING:
+            return "union", tuple(self.driver_of(part.stream) for part in inputs_of(stream)), now
+        if stream.using != derived_streams.USING:
+            return stream.name
+        producer = self.plan.operators.get(derived_streams.operator_of(stream))
+        if producer is None:
+            return stream.name
+        return self.driver_of(producer.stream), derived_streams.behind(stream), now
 
     @cached_property
     def levels(self) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from headrace.operators.base.operator import Advance, Operator
 from headrace.runtime.messages.stream_progress import Clock, StreamProgress
 from headrace.runtime.messages.task_messages import StateMessage, StreamReceipt
-from headrace.runtime.plan import union_streams
+from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.progress.frontier import Frontier
 from headrace.runtime.progress.plan_index import PlanIndex
 from headrace.runtime.progress.punctuation import after_scans
@@ -28,10 +28,10 @@ class RoundProgress:
     before: Frontier
     sources: Frontier
     """The frontier after the first level of the execution."""
-    _advances: dict[tuple[str, Instant, Instant | None, Instant | None], Advance] = field(
-        default_factory=dict
-    )
-    """By stream, progress, new punctuation and provisional progress: thousands of operators share one."""
+    by_itself: frozenset[str] = frozenset()
+    """The streams of which progress depends on that of operators with their own."""
+    _advances: dict[tuple[object, ...], Advance] = field(default_factory=dict)
+    """By what they depend on: thousands of operators share one."""
 
     @staticmethod
     def of(index: PlanIndex, message: StateMessage, after: Mapping[str, StreamProgress]) -> RoundProgress:
@@ -44,7 +44,8 @@ class RoundProgress:
             streams = {name: StreamProgress(at) for name, at in origin.streams.items()}
             before = Frontier(index, streams, origin.operators)
         now = Frontier(index, after, operators)
-        return RoundProgress(index, message, now, before, now)
+        by_itself = index.downstream((*operators, *before.operators))
+        return RoundProgress(index, message, now, before, now, frozenset(by_itself))
 
     def next_level(self, seen: Mapping[str, StreamReceipt]) -> RoundProgress:
         """The progress of the level above, which has read these streams of results."""
@@ -62,7 +63,7 @@ class RoundProgress:
                 if made_of(streams[name]):
                     after[name] = replace(after[name], max_event_time=self.sources.now(name))
             now = Frontier(self.index, {**now.streams, **after}, now.operators)
-        return RoundProgress(self.index, message, now, self.before, self.sources)
+        return RoundProgress(self.index, message, now, self.before, self.sources, self.by_itself)
 
     def takes_part(self, operator: str) -> bool:
         """Whether an operator takes part."""
@@ -87,13 +88,14 @@ class RoundProgress:
 
     def advance(self, operator: Operator) -> Advance:
         """The advance of an operator that takes part."""
-        message = self.message
-        stream, emitted_to = operator.stream, self.emitted_to(operator)
+        message, stream = self.message, operator.stream
         punctuation = message.punctuation.get(operator.id)
         provisional = message.provisionally_emitted_to.get(operator.id)
-        key = (stream, emitted_to, punctuation, provisional)
+        own = message.emitted_to.get(operator.id, message.resting.get(operator.id))
+        key = (self._driver_of(stream), own, punctuation, provisional)
         advance = self._advances.get(key)
         if advance is None:
+            emitted_to = self.emitted_to(operator)
             inputs = self._inputs(stream) if punctuation is None and not message.final else ()
             if punctuation is None:
                 punctuation = FOREVER if message.final else self.punctuation(stream)
@@ -103,6 +105,24 @@ class RoundProgress:
             advance = Advance(emitted_to, punctuation, max_event_time, ends, inputs, provisional)
             self._advances[key] = advance
         return advance
+
+    def _driver_of(self, stream: str) -> object:
+        """What determines the progress of a stream: equal for streams with equal progress."""
+        read = self.now.streams.get(stream)
+        definition = self.index.plan.streams[stream]
+        parts = union_streams.inputs_of(definition) if definition.using == union_streams.USING else ()
+        if (
+            stream in self.by_itself
+            or stream in self.before.streams
+            or any(part.stream in self.now.streams and self._is_made(part.stream) for part in parts)
+        ):
+            return stream
+        driver = self.index.driver_of(stream)
+        return driver if read is None else (driver, read.punctuation, read.max_event_time)
+
+    def _is_made(self, stream: str) -> bool:
+        """Whether a stream is results of queries or a union."""
+        return self.index.plan.streams[stream].using in (derived_streams.USING, union_streams.USING)
 
     def _inputs(self, stream: str) -> tuple[Instant, ...]:
         """The punctuation of each input of a union; none for other streams."""
