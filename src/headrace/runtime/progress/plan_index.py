@@ -41,9 +41,18 @@ class PlanIndex:
         return _grouped((state_name(operator), operator) for operator in self.plan.operators.values())
 
     @cached_property
-    def expiring(self) -> Sequence[str]:
-        """The states of which rows expire between two visits."""
-        return [name for name, owners in self.by_state.items() if owners[0].expires_unvisited]
+    def expiring(self) -> Mapping[str, tuple[str, ...]]:
+        """The states of which rows expire between two visits, with the sources by which they do."""
+        return {
+            name: self.clock_of(owners[0].stream).sources
+            for name, owners in self.by_state.items()
+            if owners[0].expires_unvisited
+        }
+
+    @cached_property
+    def expiring_by(self) -> frozenset[str]:
+        """The sources by which rows expire between two visits."""
+        return frozenset[str]().union(*self.expiring.values())
 
     @cached_property
     def _order(self) -> Mapping[str, int]:
@@ -117,6 +126,11 @@ class PlanIndex:
     def behind(self, stream: str) -> Duration:
         """How far a stream's punctuation is below that of its sources, at least."""
         return self._clocks.of(stream)[1]
+
+    def is_made(self, stream: str) -> bool:
+        """Whether a stream is the results of a query, or a union."""
+        made = (derived_streams.USING, union_streams.USING)
+        return stream in self.plan.streams and self.plan.streams[stream].using in made
 
     @cached_property
     def _drivers(self) -> tuple[dict[str, int], dict[object, int]]:

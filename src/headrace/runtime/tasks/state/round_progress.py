@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from headrace.operators.base.operator import Advance, Operator
 from headrace.runtime.messages.stream_progress import Clock, StreamProgress
 from headrace.runtime.messages.task_messages import StateMessage, StreamReceipt
-from headrace.runtime.plan import derived_streams, union_streams
+from headrace.runtime.plan import union_streams
 from headrace.runtime.progress.frontier import Frontier
 from headrace.runtime.progress.plan_index import PlanIndex
 from headrace.runtime.progress.punctuation import after_scans
@@ -28,10 +28,14 @@ class RoundProgress:
     before: Frontier
     sources: Frontier
     """The frontier after the first level of the execution."""
+    follows: bool = False
+    """Whether the progress of all results and unions is only that of the sources."""
     by_itself: frozenset[str] = frozenset()
     """The streams of which progress depends on that of operators with their own."""
     _advances: dict[tuple[object, ...], Advance] = field(default_factory=dict)
     """By what they depend on: thousands of operators share one."""
+    _afters: dict[object, Advance] = field(default_factory=dict)
+    """The same of the advances by which rows expire."""
 
     @staticmethod
     def of(index: PlanIndex, message: StateMessage, after: Mapping[str, StreamProgress]) -> RoundProgress:
@@ -45,7 +49,8 @@ class RoundProgress:
             before = Frontier(index, streams, origin.operators)
         now = Frontier(index, after, operators)
         by_itself = index.downstream((*operators, *before.operators))
-        return RoundProgress(index, message, now, before, now, frozenset(by_itself))
+        follows = not by_itself and not any(map(index.is_made, (*now.streams, *before.streams)))
+        return RoundProgress(index, message, now, before, now, follows, frozenset(by_itself))
 
     def next_level(self, seen: Mapping[str, StreamReceipt]) -> RoundProgress:
         """The progress of the level above, which has read these streams of results."""
@@ -63,7 +68,9 @@ class RoundProgress:
                 if made_of(streams[name]):
                     after[name] = replace(after[name], max_event_time=self.sources.now(name))
             now = Frontier(self.index, {**now.streams, **after}, now.operators)
-        return RoundProgress(self.index, message, now, self.before, self.sources, self.by_itself)
+        return RoundProgress(
+            self.index, message, now, self.before, self.sources, self.follows and not seen, self.by_itself
+        )
 
     def takes_part(self, operator: str) -> bool:
         """Whether an operator takes part."""
@@ -106,23 +113,50 @@ class RoundProgress:
             self._advances[key] = advance
         return advance
 
+    def after(self, operator: Operator) -> Advance:
+        """The advance by which an operator's rows expire: up to the instant up to which it has emitted."""
+        key = self._shared_with(operator)
+        if key is None:
+            return self._after_alone(operator)
+        after = self._afters.get(key)
+        if after is None:
+            after = self._afters[key] = self._after_alone(operator)
+        return after
+
+    def _after_alone(self, operator: Operator) -> Advance:
+        if self.takes_part(operator.id):
+            advance = self.advance(operator)
+            return Advance(
+                advance.punctuation,
+                advance.punctuation,
+                advance.max_event_time,
+                input_punctuations=advance.input_punctuations,
+            )
+        emitted_to = self.emitted_to(operator)
+        return Advance(emitted_to, emitted_to, self.now.progress(operator.stream).max_event_time)
+
+    def _shared_with(self, operator: Operator) -> object | None:
+        """A key that operators with the same advance have; None for an operator whose own facts decide it."""
+        message = self.message
+        if message.emitted_to or message.resting or message.punctuation or message.provisionally_emitted_to:
+            return None
+        return self._driver_of(operator.stream) if message.followers else None
+
     def _driver_of(self, stream: str) -> object:
         """What determines the progress of a stream: equal for streams with equal progress."""
+        if self.follows and self.index.is_made(stream):
+            return self.index.driver_of(stream)
         read = self.now.streams.get(stream)
         definition = self.index.plan.streams[stream]
         parts = union_streams.inputs_of(definition) if definition.using == union_streams.USING else ()
         if (
             stream in self.by_itself
             or stream in self.before.streams
-            or any(part.stream in self.now.streams and self._is_made(part.stream) for part in parts)
+            or any(part.stream in self.now.streams and self.index.is_made(part.stream) for part in parts)
         ):
             return stream
         driver = self.index.driver_of(stream)
         return driver if read is None else (driver, read.punctuation, read.max_event_time)
-
-    def _is_made(self, stream: str) -> bool:
-        """Whether a stream is results of queries or a union."""
-        return self.index.plan.streams[stream].using in (derived_streams.USING, union_streams.USING)
 
     def _inputs(self, stream: str) -> tuple[Instant, ...]:
         """The punctuation of each input of a union; none for other streams."""
