@@ -33,6 +33,7 @@ SHAPES = (
     "SELECT k, MIN(x) AS n, SUM(x) AS total FROM s {where} GROUP BY k {rest}",
     "SELECT k, x AS n, g AS total FROM s [ROWS {extent}] {where}",
     "SELECT DISTINCT k, g FROM s [RANGE {extent} SECONDS] {where}",
+    "SELECT k, x AS n, g AS total FROM s [RANGE {extent} SECONDS] {where}",
     (
         "SELECT MAX(c.n) AS n, SUM(c.total) AS total FROM (SELECT k, COUNT(*) AS n, SUM(x) AS total"
         " FROM s [RANGE {extent} SECONDS] {where} GROUP BY k) AS c"
@@ -53,9 +54,9 @@ WINDOWS = (
     ["LANDMARK SLIDE 5 SECONDS", "RANGE 5 SECONDS SLIDE 5 SECONDS", "RANGE 10 SECONDS SLIDE 5 SECONDS"],
 )
 """Windows over the same panes, and a landmark."""
-OVER_RESULTS = range(11, len(SHAPES))
+OVER_RESULTS = range(12, len(SHAPES))
 """Those over SELECTs."""
-AT_INSTANTS = range(4, 11)
+AT_INSTANTS = range(4, 12)
 EXTENTS = (1, 2, 3, 5, 8, 9, 30)
 WHERE = ("", "WHERE x > 0", "WHERE x BETWEEN -2 AND 6", "WHERE k = 'a'", "WHERE g IS NULL OR y < 0")
 REST = ("", "HAVING SUM(x) > 3", "HAVING 6 / SUM(x) > 1", "ORDER BY total DESC, n LIMIT 2")
@@ -195,13 +196,16 @@ def test_a_query_of_another_range_joins_the_family_and_is_filled_from_its_panes(
             assert found == [row for row in whole if row[0] > begun.get(name, row[0] - 1)], name
 
 
-@pytest.mark.parametrize("shape", [*AT_INSTANTS, *OVER_RESULTS])
+@pytest.mark.parametrize(
+    ("shape", "extents"),
+    [(shape, EXTENTS) for shape in (*AT_INSTANTS, *OVER_RESULTS)] + [(OVER_RESULTS[-1], EXTENTS[-1:])],
+)
 def test_a_home_whose_queries_stored_their_rows_apart_goes_on_with_them_together(
-    shape: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shape: int, extents: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = cut(made_rows(4, 60, disorder=3 * SECOND), 20, 40)
     rig = Rig(tmp_path, ONE_FILE)
-    texts = {f"m{extent}": text(shape, "", "", extent) for extent in EXTENTS}
+    texts = {f"m{extent}": text(shape, "", "", extent) for extent in extents}
     bound_queries._lowered.clear()
     with monkeypatch.context() as before, rig.hub(2, {}) as hub:
         before.setattr(FamilyOperator, "in_family", lambda operator: operator)
@@ -213,7 +217,7 @@ def test_a_home_whose_queries_stored_their_rows_apart_goes_on_with_them_together
     for file, tasks in zip(files[1:], (2, 3), strict=True):
         rig.drop(file)
         with rig.hub(tasks) as hub:
-            assert all(len(queries) == len(EXTENTS) for queries in families(hub).values())
+            assert all(len(queries) == len(extents) for queries in families(hub).values())
             assert "None" not in families(hub)
             assert_each_as_alone(hub, files[: files.index(file) + 1])
             assert not faults_once_tidy(hub)

@@ -48,6 +48,7 @@ from headrace.operators.joins.join_side import (
     slots_and_hashes,
 )
 from headrace.operators.joins.stems import taken
+from headrace.operators.output.display import SHARES_STATE
 from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import HASH, in_order, of_one_hash
 from headrace.time import BEGINNING, FOREVER
@@ -120,7 +121,9 @@ class RelationJoin(FamilyOperator, JoinOperator):
 
     def display(self) -> Iterator[str]:
         """The join condition, the key by which changes are joined, and how long they are stored."""
-        return join_lines(self, changes=True)
+        yield from join_lines(self, changes=True)
+        if self.family is not None:
+            yield f"  {SHARES_STATE}"
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit the pairs of new changes with stored ones and with each other."""

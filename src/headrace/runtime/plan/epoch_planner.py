@@ -206,7 +206,9 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 for join_stage in reversed(join_stages):
                     if join_stage.operator.id not in planned:
                         streams |= derived_streams.of_pairs(join_stage, streams)
-                        planned[join_stage.operator.id] = _planned_join(join_stage, streams)
+                        planned[join_stage.operator.id] = _planned_join(
+                            join_stage, streams, shares=catalog_query.definition.sharing
+                        )
             streams |= {
                 node.name: union_streams.union_of(node, streams)
                 for node in nodes
@@ -254,11 +256,12 @@ def _among_readers(
     return replace(reader, operator=reader.operator.among_readers_of(results))
 
 
-def _planned_join(join_stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> PlannedOperator:
+def _planned_join(
+    join_stage: JoinStage, streams: Mapping[str, StreamDefinition], *, shares: bool
+) -> PlannedOperator:
     retain = streams[derived_streams.name_of(join_stage.operator.id)].retain
-    return PlannedOperator(
-        join_stage.operator.in_family(), retention=None if retain is None else Retention(retain)
-    )
+    operator = join_stage.operator.in_family() if shares else join_stage.operator
+    return PlannedOperator(operator, retention=None if retain is None else Retention(retain))
 
 
 def _inlined_views(chain: Iterable[Query]) -> set[str]:
