@@ -155,3 +155,46 @@ def test_bits_are_mixed_by_a_permutation() -> None:
     assert len(mixed) == 10_000
     assert all(-(1 << 63) <= bits < 1 << 63 for bits in mixed)
     assert len({bits >> 48 for bits in mixed}) > 9000
+
+
+def test_readers_of_a_paused_query_wait_and_others_of_their_family_do_not(tmp_path: Path) -> None:
+    answered = []
+    for pauses in (False, True):
+        with Hub(tmp_path / f"pauses {pauses}", LocalExecutor(), tasks=1) as hub:
+            streams = "CREATE STREAM s (k BIGINT, x BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at"
+            hub.execute(streams)
+            for number in range(4):
+                below = (
+                    "SELECT k, COUNT(*) AS n FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS]"
+                    f" WHERE x > {number} GROUP BY k"
+                )
+                hub.execute(f"CREATE QUERY below{number} AS {below}")
+                window = "[RANGE 8 SECONDS SLIDE 4 SECONDS]"
+                above = f"SELECT b.k, SUM(b.n) AS n FROM below{number} {window} AS b GROUP BY b.k"
+                hub.execute(f"CREATE QUERY above{number} AS {above}")
+            found = {hub.operator_and_query(f"above{number}")[0].family_key for number in range(4)}
+            assert len(found) == 1
+            for second in range(1, 40):
+                if pauses and second in (9, 23):
+                    hub.execute("PAUSE QUERY below0" if second == 9 else "RESUME QUERY below0")
+                push(hub, second, "s")
+                if pauses and second == 22:
+                    seen = [hub.query(f"above{number}").history().num_rows for number in range(4)]
+                    assert 0 < seen[0] < seen[1]
+            hub.catch_up()
+            answered.append(
+                [sorted(hub.query(f"above{n}").history().to_pylist(), key=repr) for n in range(4)]
+            )
+    assert answered[0] == answered[1]
+
+
+def test_a_select_in_from_is_not_of_the_family_of_its_text_as_a_query(tmp_path: Path) -> None:
+    """Their readers have another NOW: see `logged`."""
+    text = "SELECT k, COUNT(*) AS n FROM s [RANGE 5 SECONDS] GROUP BY k"
+    with hub_of(tmp_path, "nested", 2) as hub:
+        hub.execute(f"CREATE QUERY plain AS {text}")
+        operators = hub.loop.engine.plan.operators
+        plain = hub.operator_and_query("plain")[0].family_key
+        inner = {operator.family_key for name, operator in operators.items() if ".inner" in name}
+        assert len(inner) == 1
+        assert plain not in inner | {None}

@@ -1,5 +1,5 @@
-"""Numbers of operators, by which the rows of a family's queries are told apart: that of a registered query, with the path
-of a SELECT in its FROM in the upper bits.
+"""Numbers of operators, by which the rows of a family's queries are distinguished: that of a registered query, with the
+path of a SELECT in its FROM in the upper bits.
 
 The id of a registered query is `q` and the number of its generation, which is never reused. A SELECT in its FROM is
 `q5.inner` or `q5.inner2`, one in the FROM of that `q5.inner2.inner`: the upper bits have a digit of base 64 for each step.

@@ -31,7 +31,6 @@ from headrace.planner.lowering.materialization import Source
 from headrace.runtime.messages.epoch_plan import EpochPlan, PlannedOperator, Retention
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.bound_queries import bound, lowered
-from headrace.runtime.plan.derived_streams import Clocks
 from headrace.time import Duration
 
 
@@ -206,9 +205,8 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 for join_stage in reversed(join_stages):
                     if join_stage.operator.id not in planned:
                         streams |= derived_streams.of_pairs(join_stage, streams)
-                        planned[join_stage.operator.id] = _planned_join(
-                            join_stage, streams, shares=catalog_query.definition.sharing
-                        )
+                        join = _planned_join(join_stage, streams, catalog_query)
+                        planned[join.operator.id] = join
             streams |= {
                 node.name: union_streams.union_of(node, streams)
                 for node in nodes
@@ -234,33 +232,38 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 query.revisions,
                 _retention(catalog_query.definition.retain, operator_id, meaning),
             )
-    clocks = derived_streams.clocks_of(streams, planned)
-    for operator_id in islice(planned, len(plan.planned), None):
-        planned[operator_id] = _among_readers(planned[operator_id], clocks, streams)
+    planned |= _with_readers_together(islice(planned.values(), len(plan.planned), None), planned, streams)
     for view in inlined_views & planned.keys():
         planned[view] = replace(planned[view], is_inlined_view=True)
     return replace(plan, planned=planned, streams=derived_streams.with_their_now(streams, planned))
 
 
-def _among_readers(
-    reader: PlannedOperator, clocks: Clocks, streams: Mapping[str, StreamDefinition]
-) -> PlannedOperator:
-    """The reader of results, in the family of those that read results with this clock: the number of the query tells their
-    rows apart.
+def _with_readers_together(
+    added: Iterable[PlannedOperator],
+    planned: Mapping[str, PlannedOperator],
+    streams: Mapping[str, StreamDefinition],
+) -> dict[str, PlannedOperator]:
+    """Those of the added operators that read results, by id, each in the family of readers of results with the same clock.
+
+    The number of the query distinguishes their rows.
     """
-    stream = streams.get(reader.operator.stream)
-    if stream is None or stream.using not in (derived_streams.USING, union_streams.USING):
-        return reader
-    clock, behind = clocks.of(stream.name)
-    results = f"@{clock.level} {' '.join(clock.sources)} {behind}"
-    return replace(reader, operator=reader.operator.among_readers_of(results))
+    clocks = derived_streams.clocks_of(streams, planned)
+    readers = {}
+    for reader in added:
+        stream = streams.get(reader.operator.stream)
+        if stream is not None and stream.using in (derived_streams.USING, union_streams.USING):
+            clock, behind = clocks.of(stream.name)
+            results = f"@{clock.level} {' '.join(clock.sources)} {behind}"
+            operator = reader.operator.among_readers_of(results)
+            readers[operator.id] = replace(reader, operator=operator)
+    return readers
 
 
 def _planned_join(
-    join_stage: JoinStage, streams: Mapping[str, StreamDefinition], *, shares: bool
+    join_stage: JoinStage, streams: Mapping[str, StreamDefinition], catalog_query: CatalogQuery
 ) -> PlannedOperator:
     retain = streams[derived_streams.name_of(join_stage.operator.id)].retain
-    operator = join_stage.operator.in_family() if shares else join_stage.operator
+    operator = join_stage.operator.in_family() if catalog_query.definition.sharing else join_stage.operator
     return PlannedOperator(operator, retention=None if retain is None else Retention(retain))
 
 
