@@ -41,7 +41,7 @@ def spec(kind: JoinKind, last: str, reach: int) -> JoinSpec:
 
 def join(kind: JoinKind = "left", reach: int = 10) -> OuterJoin:
     """`x [RANGE reach] … JOIN y [RANGE reach] ON x.k = y.k`."""
-    return OuterJoin(spec(kind, CHANGE, reach), kind)
+    return OuterJoin(spec(kind, CHANGE, reach), kind=kind)
 
 
 def rows(name: str, *given: tuple[str | None, int, int]) -> Batch:

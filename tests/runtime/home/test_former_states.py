@@ -26,7 +26,7 @@ def formerly(operator: PaneAggregate) -> PaneAggregate:
     """The operator with the name of its family by an earlier version."""
     named = in_family(operator)
     return PaneAggregate(
-        **{name: getattr(named, name) for name in named.__slots__} | {"family": named.former_state}
+        **{name: getattr(named, name) for name in named.__slots__} | {"family": named.former_states[0]}
     )
 
 

@@ -302,12 +302,16 @@ class BaseOperator(StateOwner):
         return None
 
     @property
-    def former_state(self) -> str | None:
-        """Its state's name in an earlier version; None if that was the same."""
-        return None
+    def former_states(self) -> tuple[str, ...]:
+        """Its state's names in earlier versions, where they were others."""
+        return ()
 
     def in_family(self) -> Operator:
         """The operator with the name of its family, if its query can have one."""
+        return self
+
+    def among_readers_of(self, results: str) -> Operator:
+        """The operator in the family of those that read results with one clock, if it has a family; `results` names the clock."""
         return self
 
     def without_family(self) -> Operator:

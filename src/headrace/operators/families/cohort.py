@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sections, StateOwner
-from headrace.operators.families.family import QueryRowCounts, number_of, numbers_in
+from headrace.operators.families.family import QueryRowCounts, numbers_in
+from headrace.operators.families.numbering import number_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ by `numbered`. All else, such as cohorts, expiry and deltas, follows, and caller
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -32,6 +31,7 @@ from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY
 from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import QUERY_NUMBER, Operator
+from headrace.operators.families.numbering import is_numbered
 from headrace.operators.panes.panes import Panes
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 ROW_LAYOUT_SUFFIX: Final = "/rows"
 """Suffix of a state's name in `row_layout_states`: all its rows are stored as rows as they arrive, without folding."""
-
-_NUMBERED: Final = re.compile(r"q(\d+)")
 
 
 def in_family(operator: PaneAggregate) -> PaneAggregate:
@@ -76,11 +74,6 @@ def joined(queries: Sequence[Operator], join: Callable[[], _Joined]) -> _Joined:
         known = _joined[key] = tuple(queries), join()
     made: _Joined = known[1]
     return made
-
-
-def is_numbered(operator_id: str) -> bool:
-    """Whether it is the id of a registered query, which has a number."""
-    return _NUMBERED.fullmatch(operator_id) is not None
 
 
 def family_name(shape: object) -> str:
@@ -124,11 +117,6 @@ def _with_shared_parts(operator: PaneAggregate) -> PaneAggregate:
         aggregates=by_family.aggregates,
         finish=by_finish.finish,
     )
-
-
-def number_of(operator_id: str) -> int:
-    """A query's number: that of its generation, which is never reused, so old rows cannot be mistaken for its own."""
-    return int(operator_id.removeprefix("q"))
 
 
 def with_stored_layout(operator: Operator, row_layout_states: Collection[str]) -> Operator:

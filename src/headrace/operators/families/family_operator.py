@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from headrace.operators.base.operator import Advance, BaseOperator, Operator, Sections, StateOwner
 from headrace.operators.families.cohort import Cohort, cohorts
-from headrace.operators.families.family import family_name, is_numbered, number_of, numbered
+from headrace.operators.families.family import family_name, numbered
+from headrace.operators.families.numbering import is_numbered, number_of
 from headrace.operators.rows.row_state import ROWS, RowLayout
 from headrace.time import Instant
 
@@ -47,10 +48,25 @@ class FamilyOperator(BaseOperator):
             return self
         return self.with_family(family_name((type(self).__name__, *shape)))
 
+    def among_readers_of(self, results: str) -> Operator:
+        """The operator in the family of those that read results with one clock, each those of another query."""
+        return self if self.family is None else self.with_family(self.reading(results).in_family().family_key)
+
+    def reading(self, stream: str) -> Operator:
+        """The operator over another stream."""
+        other: Operator = replace(cast("Any", self), stream=stream)
+        return other
+
     def with_family(self, family: str | None) -> Operator:
         """The operator with the name of a family, or without one."""
         named: Operator = replace(cast("Any", self), family=family)
         return named
+
+    @property
+    def former_states(self) -> tuple[str, ...]:
+        """The family whose queries read one stream."""
+        of_one_stream = None if self.family is None else self.in_family().family_key
+        return () if of_one_stream is None or of_one_stream == self.family else (of_one_stream,)
 
     def without_family(self) -> Operator:
         """The operator with its own state."""
@@ -96,13 +112,13 @@ class RowFamilyOperator(FamilyOperator):
         return self.rows.slot
 
     @property
-    def former_state(self) -> str | None:
-        """The family whose queries computed the ends of their rows by one expression."""
+    def former_states(self) -> tuple[str, ...]:
+        """Also the family whose queries computed the ends of their rows by one expression."""
+        former = super().former_states
         if self.family is None or not self.rows.ends_differ:
-            return None
-        of_one_end = replace(self.rows, ends_differ=False)
-        former: Operator = replace(cast("Any", self), rows=of_one_end).in_family()
-        return former.family_key
+            return former
+        of_one_end: Operator = replace(cast("Any", self), rows=replace(self.rows, ends_differ=False))
+        return (*former, str(of_one_end.in_family().family_key))
 
     @property
     def family_rows(self) -> RowLayout | None:

@@ -24,8 +24,9 @@ from headrace.operators.base.operator import (
     Step,
 )
 from headrace.operators.families.cohort import Cohort
-from headrace.operators.families.family import joined, number_of
+from headrace.operators.families.family import joined
 from headrace.operators.families.finishing import NUMBER, by_query, plans_of
+from headrace.operators.families.numbering import number_of
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.panes.window_lengths import WindowLengths
 from headrace.operators.window_assembly.window_closing import Chunk, ClosedWindows, close

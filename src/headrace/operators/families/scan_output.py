@@ -14,6 +14,8 @@ from headrace.operators.aggregates.cell_table import KEY
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import Operator, Scanned
 from headrace.operators.families.family import QueryRowCounts, state_name
+from headrace.operators.families.numbering import id_of
+from headrace.operators.rows.sorted_rows import HASH, in_order
 
 
 @dataclass(slots=True)
@@ -41,7 +43,8 @@ class ScanOutput:
         for number, rows in zip(
             query_row_counts.numbers.tolist(), query_row_counts.rows.tolist(), strict=True
         ):
-            self.delta_rows[f"q{number}"] = self.delta_rows.get(f"q{number}", 0) + rows
+            query = id_of(number)
+            self.delta_rows[query] = self.delta_rows.get(query, 0) + rows
 
     def join(self, other: ScanOutput) -> None:
         """Add what scanners of other operators made."""
@@ -52,9 +55,11 @@ class ScanOutput:
 
 
 def gathered(tables: Sequence[pa.Table]) -> pa.Table:
-    """Rows of several queries as one table, cells in the order of blocks."""
+    """Rows of several queries as one table: cells in the order of blocks, rows of joins in that of their hashes."""
     if len(tables) == 1:
         return tables[0]
+    if HASH in tables[0].column_names:
+        return in_order(tables)
     whole = pa.concat_tables(tables)
     if KEY not in whole.column_names:
         return whole

@@ -15,7 +15,7 @@ batches.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -23,7 +23,21 @@ import pyarrow as pa
 
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints, flat, group, ints
-from headrace.operators.base.operator import AT, SLOT, Advance, Sections, Step
+from headrace.operators.base.operator import (
+    AT,
+    QUERY_NUMBER,
+    SLOT,
+    Advance,
+    FamilyStep,
+    Operator,
+    Sections,
+    Step,
+)
+from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.family import numbered
+from headrace.operators.families.family_operator import FamilyOperator
+from headrace.operators.families.finishing import by_query
+from headrace.operators.families.numbering import mixed_bits, number_of
 from headrace.operators.joins.join_side import (
     JoinOperator,
     JoinSpec,
@@ -34,6 +48,7 @@ from headrace.operators.joins.join_side import (
     slots_and_hashes,
 )
 from headrace.operators.joins.stems import taken
+from headrace.operators.output.display import SHARES_STATE
 from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import HASH, in_order, of_one_hash
 from headrace.time import BEGINNING, FOREVER
@@ -44,10 +59,46 @@ _REASON: Final = "__reason"
 
 
 @dataclass(frozen=True, slots=True)
-class RelationJoin(JoinOperator):
-    """Pairs of rows of two sides, as changes."""
+class RelationJoin(FamilyOperator, JoinOperator):
+    """Pairs of rows of two sides, as changes.
+
+    In a family's state the hash of a row is that of its key with the bits of the query's number changed, so that a search
+    finds rows of one query; hashes of one query are as different as those of the keys.
+    """
 
     spec: JoinSpec
+    family: str | None = None
+    """The name of the state it shares with queries of its shape."""
+    by_query: bool = False
+    """Whether its rows are those of several queries, with their numbers."""
+
+    @property
+    def shape(self) -> tuple[object, ...] | None:
+        """All but the conditions of single sides, how long their rows hold, and where rows without a key are."""
+        spec = self.spec
+        if spec.emits_first:
+            return None
+        sides = tuple((side.inputs, side.stored, side.keys, side.changes) for side in spec.sides)
+        return spec.stream, sides, spec.condition, spec.shown
+
+    def reading(self, stream: str) -> RelationJoin:
+        """The operator over another stream."""
+        return replace(self, spec=replace(self.spec, stream=stream))
+
+    def together(self, queries: Sequence[Operator]) -> RelationJoin:  # noqa: ARG002
+        """One operator for all queries of its family."""
+        return self if self.family is None else replace(self, family=None, by_query=True)
+
+    def for_family(self, sections: Sections) -> Sections:
+        """Its rows with its number, in order of their hashes in the family's state."""
+        if self.family is None:
+            return sections
+        return {name: _of_family(table, number_of(self.id)) for name, table in sections.items()}
+
+    @property
+    def query_names(self) -> tuple[str, ...]:
+        """The name of the column of the query's number, if there is one."""
+        return (QUERY_NUMBER,) if self.by_query else ()
 
     def at_rest(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> pa.Table:
         """The changes that the rows are; with a time window, the insertion and the retraction of each row."""
@@ -70,7 +121,9 @@ class RelationJoin(JoinOperator):
 
     def display(self) -> Iterator[str]:
         """The join condition, the key by which changes are joined, and how long they are stored."""
-        return join_lines(self, changes=True)
+        yield from join_lines(self, changes=True)
+        if self.family is not None:
+            yield f"  {SHARES_STATE}"
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit the pairs of new changes with stored ones and with each other."""
@@ -79,11 +132,30 @@ class RelationJoin(JoinOperator):
         state = self.new_state(new_changes, advance)
         changelog = [self.changelog(pa.concat_tables(tables))] if tables else []
         changelog += self.began(runs, deltas, state)
-        return Step(state, pa.concat_tables(changelog) if changelog else None, failed)
+        return Step(state, pa.concat_tables(changelog) if changelog else None, failures_of(failed))
+
+    def advance_family(
+        self, cohort: Cohort, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> FamilyStep:
+        """The same for the changes of all queries, whose pairs are then separated by query."""
+        together = self.together(cohort.queries)
+        new_changes = together.arrived(deltas)
+        tables, failed = together.pair_changes(runs, new_changes)
+        state = together.new_state(new_changes, advance)
+        pairs = dict(by_query(together.changelog(pa.concat_tables(tables)))) if tables else {}
+        failures = {
+            number: failures_of([rows])
+            for number, rows in (by_query(pa.concat_tables(failed)) if failed else ())
+        }
+        numbers = zip(cohort.queries, cohort.numbers.tolist(), strict=True)
+        return FamilyStep(
+            state,
+            {query.id: Step({}, pairs.get(number), failures.get(number, ())) for query, number in numbers},
+        )
 
     def pair_changes(
         self, runs: Sequence[Sections], new_changes: Sequence[pa.Table | None]
-    ) -> tuple[list[pa.Table], tuple[Rejected, ...]]:
+    ) -> tuple[list[pa.Table], list[pa.Table]]:
         """Changes of pairs that are not made yet, each with its columns, instant and multiplicity; and failed pairs."""
         tables: list[pa.Table] = []
         failing: list[pa.Table] = []
@@ -92,7 +164,7 @@ class RelationJoin(JoinOperator):
                 table, failed = self._changed_pairs(left, right, left_rows, right_rows)
                 tables += [table] if table.num_rows else []
                 failing += [] if failed is None else [failed]
-        return tables, _failed(failing)
+        return tables, failing
 
     @property
     def pair_columns(self) -> tuple[str, ...]:
@@ -116,15 +188,18 @@ class RelationJoin(JoinOperator):
         self, left: _Changes, right: _Changes, left_rows: Ints, right_rows: Ints
     ) -> tuple[pa.Table, pa.Table | None]:
         """Pairs of changes: their columns, instant and multiplicity; and pairs on which the condition failed."""
+        if self.by_query:
+            same = ints(left.table, QUERY_NUMBER)[left_rows] == ints(right.table, QUERY_NUMBER)[right_rows]
+            left_rows, right_rows = left_rows[same], right_rows[same]
         at = np.maximum(left.at[left_rows], right.at[right_rows])
         weight = left.weight[left_rows] * right.weight[right_rows]
         left_side, right_side = self.spec.sides
         rows = {
-            **taken(left.table, (SLOT, *left_side.stored.names), left_rows),
+            **taken(left.table, (SLOT, *self.query_names, *left_side.stored.names), left_rows),
             **taken(right.table, right_side.stored.names, right_rows),
         }
         keep, bad, reasons = passing(self.spec.condition, rows, len(at))
-        names = self.pair_columns
+        names = (*self.pair_columns, *self.query_names)
         shown = [*(rows[name] for name in names), pa.array(at), pa.array(weight)]
         table = pa.table(shown, names=[*names, AT, WEIGHT])
         failed = None
@@ -136,14 +211,15 @@ class RelationJoin(JoinOperator):
 
     def changelog(self, pairs: pa.Table) -> pa.Table:
         """The net changes, each row repeated by its multiplicity at the instant."""
-        names = self.spec.shown.names[:-1]
+        names = (*self.spec.shown.names[:-1], *self.query_names)
         weight = ints(pairs, WEIGHT)
         if (weight < 0).any():
             pairs, weight = _net(pairs, [*names, AT], weight)
         copies = pa.array(np.repeat(np.arange(pairs.num_rows), np.abs(weight)))
         pairs, sign = pairs.take(copies), np.repeat(np.sign(weight), np.abs(weight))
         rows = {name: flat(pairs.column(name)) for name in names}
-        return self.pairs(rows, ints(pairs, AT), pa.array(sign, pa.int8()))
+        table = self.pairs(rows, ints(pairs, AT), pa.array(sign, pa.int8()))
+        return table.append_column(QUERY_NUMBER, rows[QUERY_NUMBER]) if self.by_query else table
 
     def needed(self, rows: pa.Table, index: int, advance: Advance) -> pa.Table:
         """The changes of a side; those below the other side's punctuation are summed per row."""
@@ -154,7 +230,8 @@ class RelationJoin(JoinOperator):
         if not done.any():
             return rows
         settled = rows.filter(pa.array(done))
-        kinds = (HASH, *self.spec.sides[index].stored.names)  # the key may be in the hash alone
+        names = (*self.query_names, *self.spec.sides[index].stored.names)
+        kinds = (HASH, *names)  # the key may be in the hash alone
         held, weight = _net(settled, kinds, ints(settled, WEIGHT))
         for name, values in ((TIME, np.full(held.num_rows, BEGINNING)), (WEIGHT, weight)):
             held = held.set_column(held.column_names.index(name), name, pa.array(values))
@@ -183,7 +260,14 @@ def _matches(left: _Changes, right: _Changes) -> Iterator[tuple[Ints, Ints]]:
     return ((left_rows, right_rows) for right_rows, left_rows in of_one_hash(right.hash, left.hash))
 
 
-def _failed(failing: Sequence[pa.Table]) -> tuple[Rejected, ...]:
+def _of_family(table: pa.Table, number: int) -> pa.Table:
+    """A query's rows as rows of its family's."""
+    mixed = ints(table, HASH) ^ np.int64(mixed_bits(number))
+    place = table.column_names.index(HASH)
+    return in_order([numbered(table.set_column(place, HASH, pa.array(mixed)), number)])
+
+
+def failures_of(failing: Sequence[pa.Table]) -> tuple[Rejected, ...]:
     """Pairs on which the condition failed at insertion; failures of retracted pairs cancel out."""
     if not failing:
         return ()

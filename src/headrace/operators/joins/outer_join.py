@@ -21,7 +21,7 @@ from headrace.algebra.query import JoinKind
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints, flat, ints
 from headrace.operators.base.operator import AT, SLOT, Advance, Sections, Step
-from headrace.operators.joins.changelog_join import WEIGHT, RelationJoin
+from headrace.operators.joins.changelog_join import WEIGHT, RelationJoin, failures_of
 from headrace.operators.joins.join_side import JoinSpec, Side, join_lines
 from headrace.operators.joins.pair_counts import Occurrences, PairCounts
 from headrace.operators.output.changelog import Span
@@ -54,6 +54,11 @@ class OuterJoin(RelationJoin):
     """Pairs of rows of two sides and rows of the sides that `kind` keeps, as changes."""
 
     kind: JoinKind = "left"
+
+    @property
+    def shape(self) -> None:
+        """None: it has no family."""
+        return
 
     @property
     def shows_pairs(self) -> bool:
@@ -94,7 +99,7 @@ class OuterJoin(RelationJoin):
             shown = counts.changed([*stored, *new], span)
             changelog += [] if shown is None else [self._kept(side, shown, span)]
         changelog += self.began(runs, deltas, state)
-        return Step(state, pa.concat_tables(changelog) if changelog else None, failed)
+        return Step(state, pa.concat_tables(changelog) if changelog else None, failures_of(failed))
 
     def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
         """Just after the first change of rows or pairs that is not settled: rows without a pair are then known."""

@@ -31,7 +31,8 @@ from headrace.operators.base.operator import (
     StateOwner,
     Step,
 )
-from headrace.operators.families.family import QueryRowCounts, number_of
+from headrace.operators.families.family import QueryRowCounts
+from headrace.operators.families.numbering import number_of
 from headrace.operators.on_demand.row_bitmaps import Containers, united
 from headrace.operators.on_demand.shared_selections import BITS, SharedSelections
 from headrace.operators.output.display import keys, steps_up

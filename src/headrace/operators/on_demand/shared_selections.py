@@ -20,7 +20,7 @@ import pyarrow as pa
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Scanned
-from headrace.operators.families.family import number_of
+from headrace.operators.families.numbering import number_of
 from headrace.operators.on_demand.row_bitmaps import CHUNK, CHUNK_BITS, Bytes, contained, slots_of_owners
 from headrace.operators.query_index.index_cache import Conditions, Plans, none_yet
 from headrace.operators.query_index.matching.match import Matches, match

@@ -39,6 +39,9 @@ _ELSEWHERE: Final = frozenset(
     )
 )
 """Fields that other lines show, or none."""
+SHARES_STATE: Final = (
+    "stores its state with queries that differ only in conditions, columns and the window's extent"
+)
 _EMIT_MODES: Final = {
     "changes": "insertions and retractions at each instant",
     "log": "insertions and retractions at each instant, for the query that reads it",
@@ -73,7 +76,7 @@ def _setting(name: str, value: Any) -> Iterator[str]:
         case _ if name == "emit_mode":
             yield f"emits {_EMIT_MODES.get(value, value)}"
         case _ if name == "family":
-            yield "stores its state with queries that differ only in conditions, columns and the window's extent"
+            yield SHARES_STATE
         case _ if name in ("range", "gap"):
             yield f"{words}: {render_duration(value)}"
         case True:

@@ -117,11 +117,12 @@ class Validity:
         self, layout: RowLayout, runs: Sequence[Sections], queries: Extents, punctuation: Instant
     ) -> Instant:
         """When the first row that waits settles, or the first row expires whose end is known since it arrived."""
-        held = hold(layout, [run[ROWS] for run in runs if ROWS in run])
-        due = settles(held.at, punctuation)
-        if self.length is None and not self.ends_given:
-            return due
-        return min(due, settles(self.ends(held, layout, queries), punctuation))
+        due, knows_ends = FOREVER, self.length is not None or self.ends_given
+        for held in (hold(layout, [run[ROWS]]) for run in runs if ROWS in run):
+            due = min(due, settles(held.at, punctuation))
+            if knows_ends:
+                due = min(due, settles(self.ends(held, layout, queries), punctuation))
+        return due
 
     def partition_columns(self, layout: RowLayout, keys: Sequence[str], *, routed: bool) -> tuple[str, ...]:
         """Stored values that separate rows: changes to rows of one value do not affect rows of another.
@@ -262,7 +263,10 @@ class InstantRows(RowFamilyOperator, RowOperator):
         span = span_of(advance, self.emit_mode)
         if span.limit <= span.emitted_to:
             return state, None, span
-        held = hold(self.rows, [*(run[ROWS] for run in runs if ROWS in run), *arrived])
+        stored = [*(run[ROWS] for run in runs if ROWS in run), *arrived]
+        if self._emits_each_row:
+            stored = [self._changing(table, span) for table in stored]
+        held = hold(self.rows, stored)
         held = held.where(held.at < span.limit)
         held = touched(held, self._partition_columns(), span.emitted_to)
         end = self._ends(held)
@@ -270,6 +274,18 @@ class InstantRows(RowFamilyOperator, RowOperator):
         shown = held.where(live)
         names = [*self.rows.names, *self.rows.query_names]
         return state, Items({name: shown.column(name) for name in names}, shown.at, end[live]), span
+
+    @property
+    def _emits_each_row(self) -> bool:
+        """Whether a row is emitted when it begins to hold and when it expires, whatever other rows there are."""
+        knows_ends = self.validity.known_at_once or self.validity.ends_given
+        return knows_ends and self.finish.is_row_by_row and not self.finish.distinct
+
+    def _changing(self, table: pa.Table, span: Span) -> pa.Table:
+        """The stored rows that begin to hold or expire in the span; only their times are read of the others."""
+        held = hold(self.rows, [table])
+        changing = span.holds(held.at) | span.holds(self._ends(held))
+        return held.where(changing).table
 
     def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
         """When the first row begins to hold, or expires."""

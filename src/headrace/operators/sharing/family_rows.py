@@ -17,7 +17,8 @@ import pyarrow as pa
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import QUERY_NUMBER, SLOT, Operator
 from headrace.operators.families.cohort import Cohort
-from headrace.operators.families.family import number_of, state_name
+from headrace.operators.families.family import state_name
+from headrace.operators.families.numbering import number_of
 from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.rows.row_state import ROWS, RowLayout, RowScanner
 from headrace.operators.sharing.routed_scans import MOST_SEPARATE_FILTERS, RoutedRows, first_filter

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from headrace.operators.aggregates.cell_table import KEY, SLOT, Layout, fresh_slots, gather, merge_gathered
 from headrace.operators.base.group_codes import flat, ints
 from headrace.operators.base.operator import Sections
-from headrace.operators.families.family import number_of
+from headrace.operators.families.numbering import number_of
 from headrace.operators.families.pane_queries import together
 from headrace.operators.panes.adaptive_panes import SPARSE_OPEN, SPARSE_SEALED
 from headrace.operators.panes.pane_keys import between, block_key, pane_keys

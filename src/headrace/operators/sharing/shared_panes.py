@@ -25,7 +25,8 @@ from headrace.operators.aggregates.group_by import Grouped, fold
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import Scanned, Scanner, Sections
-from headrace.operators.families.family import number_of, numbered
+from headrace.operators.families.family import numbered
+from headrace.operators.families.numbering import number_of
 from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.panes.panes import Panes

@@ -13,7 +13,7 @@ import numpy as np
 from headrace.algebra.expressions.expression import Column, Expression, Named
 from headrace.operators.aggregates.cell_table import Layout
 from headrace.operators.base.group_codes import Ints
-from headrace.operators.families.family import number_of
+from headrace.operators.families.numbering import number_of
 from headrace.operators.panes.panes import Panes
 from headrace.operators.query_index.index_cache import Conditions, Plans, none_yet
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate

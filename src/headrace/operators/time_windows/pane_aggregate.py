@@ -34,7 +34,7 @@ from headrace.operators.base.operator import (
 )
 from headrace.operators.families import pane_queries
 from headrace.operators.families.cohort import Cohort
-from headrace.operators.families.family import family_name
+from headrace.operators.families.family import family_name, in_family
 from headrace.operators.families.family_operator import FamilyOperator
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.panes.adaptive_panes import (
@@ -154,13 +154,23 @@ class PaneAggregate(FamilyOperator):
         """The operator that folds and stores its panes by itself."""
         return replace(self, family=None, has_own_panes=True)
 
+    def among_readers_of(self, results: str) -> PaneAggregate:
+        """The operator in the family of those that read results with one clock, if it has a family."""
+        return self if self.family is None else replace(in_family(self.reading(results)), stream=self.stream)
+
+    def reading(self, stream: str) -> PaneAggregate:
+        """The operator over another stream."""
+        return replace(self, stream=stream)
+
     @property
-    def former_state(self) -> str | None:
-        """The family whose queries had windows of one range."""
+    def former_states(self) -> tuple[str, ...]:
+        """The families whose queries read one stream, and whose queries had windows of one range."""
         if self.family is None:
-            return None
+            return ()
         window = (self.stream, self.panes, self.range, self.window_alias)
-        return family_name((window, self.keys, self.aggregates))
+        of_one_range = family_name((window, self.keys, self.aggregates))
+        of_one_stream = in_family(self).family
+        return (of_one_range, *({of_one_stream or ""} - {"", self.family}))
 
     def together(self, queries: Sequence[Operator]) -> PaneAggregate:
         """One aggregate for all queries of its family, grouped by query first."""

@@ -93,7 +93,7 @@ OUTER_JOINS: Final[tuple[Rule[Paired, RelationJoin | SlidingOuterJoin], ...]] = 
         "rows without a pair",
         "rows and their pairs are counted, since a row without a pair is inserted and retracted as its pairs end and begin",
         when=always,
-        build=lambda paired: OuterJoin(paired.spec, paired.join.kind),
+        build=lambda paired: OuterJoin(paired.spec, kind=paired.join.kind),
     ),
 )
 

@@ -78,7 +78,7 @@ def lower(name: str, query: Query, operator_id: str, pairs_of: WindowJoin | None
 def logged(operator: Operator) -> Operator:
     """The operator of a relation that other queries read; they may read it at an instant after its own NOW."""
     if isinstance(operator, InstantRows | InstantAggregate | ChangingRows):
-        return replace(operator, emit_mode="log")
+        return replace(operator, emit_mode="log").in_family()
     if isinstance(operator, ApproximateInstants):
         return replace(operator, exactly=replace(operator.exactly, emit_mode="log"))
     raise AssertionError(f"{type(operator).__name__} holds no relation")

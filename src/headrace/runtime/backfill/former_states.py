@@ -58,7 +58,7 @@ def under_current_names(home: Home, manifest: Manifest, plan: EpochPlan) -> Mani
     current = {
         former: state_name(operator)
         for operator in plan.operators.values()
-        if (former := operator.former_state) is not None
+        for former in operator.former_states
     }
     misread, store = former_joins(home.catalog, plan), home.store
     state = []

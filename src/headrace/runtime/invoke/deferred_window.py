@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import conjuncts
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints
-from headrace.operators.families.family import number_of
+from headrace.operators.families.numbering import number_of
 from headrace.operators.on_demand.row_bitmaps import BITMAP, CHUNK_BYTES, Bytes, Containers
 from headrace.operators.on_demand.selection import Selection
 from headrace.operators.on_demand.shared_selections import BITS

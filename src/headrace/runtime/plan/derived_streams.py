@@ -12,8 +12,8 @@ punctuation is a microsecond lower.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.algebra.query import (
@@ -34,6 +34,7 @@ from headrace.planner.joins.join_stage import JoinStage
 from headrace.planner.joins.shared_join import classes_in, with_classes
 from headrace.planner.joins.stream_joins import joins_streams
 from headrace.runtime.messages.epoch_plan import PlannedOperator, Retention
+from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.plan import union_streams
 from headrace.schema import TINYINT, Field, Schema
 from headrace.time import BEGINNING, DAY, FOREVER, Duration, Instant
@@ -106,6 +107,49 @@ def behind(stream: StreamDefinition) -> Duration:
 def result_punctuation(stream: StreamDefinition, emitted_to: Instant) -> Instant:
     """The punctuation of a query's results when it has emitted up to `emitted_to`."""
     return emitted_to if emitted_to in (BEGINNING, FOREVER) else emitted_to - behind(stream)
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """What drives the streams of a plan, and how far the punctuation of each is at least below that of its sources.
+
+    `read_by` gives the stream that an operator reads, None if there is no such operator.
+    """
+
+    streams: Mapping[str, StreamDefinition]
+    read_by: Callable[[str], str | None]
+    _known: dict[str, tuple[Clock, Duration]] = field(default_factory=dict)
+
+    def of(self, stream: str) -> tuple[Clock, Duration]:
+        """The clock of a stream, and its distance."""
+        known = self._known.get(stream)
+        if known is None:
+            known = self._known[stream] = self._made_of(self.streams[stream])
+        return known
+
+    def _made_of(self, stream: StreamDefinition) -> tuple[Clock, Duration]:
+        if stream.using == union_streams.USING:
+            inputs = [self.of(union_input.stream) for union_input in union_streams.inputs_of(stream)]
+            sources = sorted({source for clock, _ in inputs for source in clock.sources})
+            level = max(clock.level for clock, _ in inputs)
+            return Clock(level, tuple(sources)), min(distance for _, distance in inputs)
+        if stream.using != USING:
+            return Clock(0, (stream.name,)), 0
+        made_of = self.read_by(operator_of(stream))
+        if made_of is None:
+            return Clock(1, ()), 0
+        clock, distance = self.of(made_of)
+        return Clock(clock.level + 1, clock.sources), distance + behind(stream)
+
+
+def clocks_of(streams: Mapping[str, StreamDefinition], planned: Mapping[str, PlannedOperator]) -> Clocks:
+    """The clocks of the streams that these operators read."""
+
+    def read_by(operator: str) -> str | None:
+        found = planned.get(operator)
+        return None if found is None else found.operator.stream
+
+    return Clocks(streams, read_by)
 
 
 def of_pairs(join_stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> dict[str, StreamDefinition]:

@@ -198,7 +198,7 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
             if joins_streams(query):
                 query, join_stages = _decomposed(catalog_query, query, operator_id)
                 nodes = walk(query.root)
-                _add_joins(join_stages, planned, streams)
+                _add_joins(join_stages, planned, streams, catalog_query)
             streams |= {
                 node.name: union_streams.union_of(node, streams)
                 for node in nodes
@@ -228,6 +228,7 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 query.revisions,
                 _retention(catalog_query.definition.retain, operator_id, meaning),
             )
+    planned |= _with_readers_together(islice(planned.values(), len(plan.planned), None), planned, streams)
     for view in inlined_views & planned.keys():
         planned[view] = replace(planned[view], is_inlined_view=True)
     return replace(plan, planned=planned, streams=derived_streams.with_their_now(streams, planned))
@@ -251,12 +252,14 @@ def _add_joins(
     join_stages: Sequence[JoinStage],
     planned: dict[str, PlannedOperator],
     streams: dict[str, StreamDefinition],
+    catalog_query: CatalogQuery,
 ) -> None:
     """Add joins that are not planned yet, with the streams that they read and make."""
     for join_stage in reversed(join_stages):
         if join_stage.operator.id not in planned:
             streams |= derived_streams.of_pairs(join_stage, streams)
-            planned[join_stage.operator.id] = _planned_join(join_stage, streams)
+            join = _planned_join(join_stage, streams, catalog_query)
+            planned[join.operator.id] = join
 
 
 def _own_join(catalog_query: CatalogQuery, join_stages: Sequence[JoinStage]) -> WindowJoin | None:
@@ -265,9 +268,33 @@ def _own_join(catalog_query: CatalogQuery, join_stages: Sequence[JoinStage]) -> 
     return None if is_shared else only_window_join(join_stages)
 
 
-def _planned_join(join_stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> PlannedOperator:
+def _with_readers_together(
+    added: Iterable[PlannedOperator],
+    planned: Mapping[str, PlannedOperator],
+    streams: Mapping[str, StreamDefinition],
+) -> dict[str, PlannedOperator]:
+    """Those of the added operators that read results, by id, each in the family of readers of results with the same clock.
+
+    The number of the query distinguishes their rows.
+    """
+    clocks = derived_streams.clocks_of(streams, planned)
+    readers = {}
+    for reader in added:
+        stream = streams.get(reader.operator.stream)
+        if stream is not None and stream.using in (derived_streams.USING, union_streams.USING):
+            clock, behind = clocks.of(stream.name)
+            results = f"@{clock.level} {' '.join(clock.sources)} {behind}"
+            operator = reader.operator.among_readers_of(results)
+            readers[operator.id] = replace(reader, operator=operator)
+    return readers
+
+
+def _planned_join(
+    join_stage: JoinStage, streams: Mapping[str, StreamDefinition], catalog_query: CatalogQuery
+) -> PlannedOperator:
     retain = streams[derived_streams.name_of(join_stage.operator.id)].retain
-    return PlannedOperator(join_stage.operator, retention=None if retain is None else Retention(retain))
+    operator = join_stage.operator.in_family() if catalog_query.definition.sharing else join_stage.operator
+    return PlannedOperator(operator, retention=None if retain is None else Retention(retain))
 
 
 def _inlined_views(chain: Iterable[Query]) -> set[str]:

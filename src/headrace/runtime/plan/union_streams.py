@@ -65,7 +65,7 @@ def inputs_of(stream: StreamDefinition) -> tuple[UnionInput, ...]:
     return _inputs(stream.options["members"])
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1 << 17)
 def _inputs(text: str) -> tuple[UnionInput, ...]:
     return tuple(
         UnionInput(stream, tuple((column, name) for column, name in columns))

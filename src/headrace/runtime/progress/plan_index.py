@@ -18,7 +18,9 @@ from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.plan import derived_streams, union_streams
+from headrace.runtime.plan.derived_streams import Clocks
 from headrace.runtime.plan.union_streams import NOW_OF, UnionInput, inputs_of
+from headrace.runtime.progress.union_progress import made_of
 from headrace.store.logs.committed import CommittedStream
 from headrace.time import Duration
 
@@ -39,9 +41,18 @@ class PlanIndex:
         return _grouped((state_name(operator), operator) for operator in self.plan.operators.values())
 
     @cached_property
-    def expiring(self) -> Sequence[str]:
-        """The states of which rows expire between two visits."""
-        return [name for name, owners in self.by_state.items() if owners[0].expires_unvisited]
+    def expiring(self) -> Mapping[str, tuple[str, ...]]:
+        """The states of which rows expire between two visits, with the sources by which they do."""
+        return {
+            name: self.clock_of(owners[0].stream).sources
+            for name, owners in self.by_state.items()
+            if owners[0].expires_unvisited
+        }
+
+    @cached_property
+    def expiring_by(self) -> frozenset[str]:
+        """The sources by which rows expire between two visits."""
+        return frozenset[str]().union(*self.expiring.values())
 
     @cached_property
     def _order(self) -> Mapping[str, int]:
@@ -115,36 +126,48 @@ class PlanIndex:
         )
 
     @cached_property
-    def _clocks(self) -> dict[str, tuple[Clock, Duration]]:
-        return {}
+    def _clocks(self) -> Clocks:
+        return derived_streams.clocks_of(self.plan.streams, self.plan.planned)
 
     def clock_of(self, stream: str) -> Clock:
         """What drives a stream."""
-        return self._clock(stream)[0]
+        return self._clocks.of(stream)[0]
 
     def behind(self, stream: str) -> Duration:
         """How far a stream's punctuation is below that of its sources, at least."""
-        return self._clock(stream)[1]
+        return self._clocks.of(stream)[1]
 
-    def _clock(self, name: str) -> tuple[Clock, Duration]:
-        known = self._clocks.get(name)
-        if known is None:
-            known = self._clocks[name] = self._clock_by(self.plan.streams[name])
-        return known
+    def is_made(self, stream: str) -> bool:
+        """Whether a stream is the results of a query, or a union."""
+        made = (derived_streams.USING, union_streams.USING)
+        return stream in self.plan.streams and self.plan.streams[stream].using in made
 
-    def _clock_by(self, stream: StreamDefinition) -> tuple[Clock, Duration]:
+    @cached_property
+    def _drivers(self) -> tuple[dict[str, int], dict[object, int]]:
+        return {}, {}
+
+    def driver_of(self, stream: str) -> int:
+        """A number that is equal for streams that follow the same sources in the same way, through whatever operators.
+
+        Their progress is equal, unless operators on the way have progress of their own.
+        """
+        known, numbers = self._drivers
+        number = known.get(stream)
+        if number is None:
+            kind = self._way_to(self.plan.streams[stream])
+            number = known[stream] = numbers.setdefault(kind, len(numbers))
+        return number
+
+    def _way_to(self, stream: StreamDefinition) -> object:
+        now = tuple(self.driver_of(name) for name in made_of(stream))
         if stream.using == union_streams.USING:
-            inputs = [self._clock(union_input.stream) for union_input in inputs_of(stream)]
-            sources = sorted({source for clock, _ in inputs for source in clock.sources})
-            level = max(clock.level for clock, _ in inputs)
-            return Clock(level, tuple(sources)), min(behind for _, behind in inputs)
+            return "union", tuple(self.driver_of(part.stream) for part in inputs_of(stream)), now
         if stream.using != derived_streams.USING:
-            return Clock(0, (stream.name,)), 0
+            return stream.name
         producer = self.plan.operators.get(derived_streams.operator_of(stream))
         if producer is None:
-            return Clock(1, ()), 0
-        clock, behind = self._clock(producer.stream)
-        return Clock(clock.level + 1, clock.sources), behind + derived_streams.behind(stream)
+            return stream.name
+        return self.driver_of(producer.stream), derived_streams.behind(stream), now
 
     @cached_property
     def levels(self) -> int:

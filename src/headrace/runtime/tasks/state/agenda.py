@@ -44,6 +44,9 @@ class Agenda:
     visited: dict[str, int] = field(default_factory=dict)
     """The epoch in which each state was last visited, since epoch `born`; the last one visited is the last."""
 
+    moved: dict[str, tuple[Instant, int]] = field(default_factory=dict)
+    """Of each source by which rows expire unvisited its punctuation, and the epoch since which it has that."""
+
     @staticmethod
     def of(index: PlanIndex, epoch: int) -> Agenda:
         """An agenda with every state due at once, in this epoch."""
@@ -77,7 +80,7 @@ class Agenda:
                 self._queue(state, at)
 
     def _queue(self, state: str, at: Instant) -> None:
-        clock = self.index.clock_of(self.index.by_state[state][0].stream)  # all of a state read one stream
+        clock = self.index.clock_of(self.index.by_state[state][0].stream)  # their streams have one clock
         self.queued[state] = clock, at
         heappush(self.heaps.setdefault(clock, []), (at, state))
 
@@ -128,11 +131,25 @@ class Agenda:
             self.due_at.pop(state, None)
 
     def touched_since(self, epoch: int) -> Iterator[str] | None:
-        """The states of which rows may have expired since an epoch: visited after it, or expiring unvisited. None: any may."""
+        """The states of which rows may have expired since an epoch: visited after it, or expiring unvisited as a source moved
+        on after it. None: any may.
+        """
         if self.born > epoch:
             return None
         visited = takewhile(lambda state: self.visited[state] > epoch, reversed(self.visited))
-        return chain(visited, self.index.expiring)
+        expiring = (
+            state
+            for state, sources in self.index.expiring.items()
+            if any(self.moved.get(source, (BEGINNING, epoch + 1))[1] > epoch for source in sources)
+        )
+        return chain(visited, expiring)
+
+    def see(self, progress: RoundProgress) -> None:
+        """Take note of the sources that have moved on in an epoch."""
+        for source in self.index.expiring_by:
+            punctuation = progress.now.punctuation(source)
+            if source not in self.moved or self.moved[source][0] != punctuation:
+                self.moved[source] = punctuation, progress.message.epoch
 
     def next_due(self) -> dict[Clock, Instant]:
         """The first instant at which a state of each clock is due; clocks without one are left out."""
@@ -192,6 +209,7 @@ def visits(
         if taking_part:
             visited[name] = taking_part
     if agenda is not None:
+        agenda.see(progress)
         agenda.begin(visited, message.epoch)
     return visited
 

@@ -68,6 +68,18 @@ def due_for_review(runs: Sequence[RunRef], epoch: int) -> list[tuple[str, ...]]:
     return reviews
 
 
+def reviewed_at(runs: Sequence[RunRef], epoch: int) -> int | None:
+    """The epoch of the review before this one of the same runs, the first of which is due; None if this is the first.
+
+    >>> runs = [RunRef("a", 0, 256, 1, 10, epoch=4), RunRef("b", 0, 256, 1, 10, 12)]
+    >>> reviewed_at(runs, 20), reviewed_at(runs, 12), reviewed_at(runs[:1], 20)
+    (12, None, 12)
+    """
+    former = epoch - (epoch - runs[0].epoch) // 2
+    was_due, were_there = former - runs[0].epoch > FAN_IN, all(run.epoch <= former for run in runs)
+    return former if was_due and were_there else None
+
+
 def level_after(merged: Sequence[tuple[int, int]], rows: int) -> int:
     """The level of the merged run of runs of (level, rows), when it holds `rows`.
 

@@ -28,10 +28,14 @@ class RoundProgress:
     before: Frontier
     sources: Frontier
     """The frontier after the first level of the execution."""
-    _advances: dict[tuple[str, Instant, Instant | None, Instant | None], Advance] = field(
-        default_factory=dict
-    )
-    """By stream, progress, new punctuation and provisional progress: thousands of operators share one."""
+    follows: bool = False
+    """Whether the progress of all results and unions is only that of the sources."""
+    by_itself: frozenset[str] = frozenset()
+    """The streams of which progress depends on that of operators with their own."""
+    _advances: dict[tuple[object, ...], Advance] = field(default_factory=dict)
+    """By what they depend on: thousands of operators share one."""
+    _afters: dict[object, Advance] = field(default_factory=dict)
+    """The same of the advances by which rows expire."""
 
     @staticmethod
     def of(index: PlanIndex, message: StateMessage, after: Mapping[str, StreamProgress]) -> RoundProgress:
@@ -44,7 +48,9 @@ class RoundProgress:
             streams = {name: StreamProgress(at) for name, at in origin.streams.items()}
             before = Frontier(index, streams, origin.operators)
         now = Frontier(index, after, operators)
-        return RoundProgress(index, message, now, before, now)
+        by_itself = index.downstream((*operators, *before.operators))
+        follows = not by_itself and not any(map(index.is_made, (*now.streams, *before.streams)))
+        return RoundProgress(index, message, now, before, now, follows, frozenset(by_itself))
 
     def next_level(self, seen: Mapping[str, StreamReceipt]) -> RoundProgress:
         """The progress of the level above, which has read these streams of results."""
@@ -62,7 +68,9 @@ class RoundProgress:
                 if made_of(streams[name]):
                     after[name] = replace(after[name], max_event_time=self.sources.now(name))
             now = Frontier(self.index, {**now.streams, **after}, now.operators)
-        return RoundProgress(self.index, message, now, self.before, self.sources)
+        return RoundProgress(
+            self.index, message, now, self.before, self.sources, self.follows and not seen, self.by_itself
+        )
 
     def takes_part(self, operator: str) -> bool:
         """Whether an operator takes part."""
@@ -87,13 +95,14 @@ class RoundProgress:
 
     def advance(self, operator: Operator) -> Advance:
         """The advance of an operator that takes part."""
-        message = self.message
-        stream, emitted_to = operator.stream, self.emitted_to(operator)
+        message, stream = self.message, operator.stream
         punctuation = message.punctuation.get(operator.id)
         provisional = message.provisionally_emitted_to.get(operator.id)
-        key = (stream, emitted_to, punctuation, provisional)
+        own = message.emitted_to.get(operator.id, message.resting.get(operator.id))
+        key = (self._driver_of(stream), own, punctuation, provisional)
         advance = self._advances.get(key)
         if advance is None:
+            emitted_to = self.emitted_to(operator)
             inputs = self._inputs(stream) if punctuation is None and not message.final else ()
             if punctuation is None:
                 punctuation = FOREVER if message.final else self.punctuation(stream)
@@ -103,6 +112,51 @@ class RoundProgress:
             advance = Advance(emitted_to, punctuation, max_event_time, ends, inputs, provisional)
             self._advances[key] = advance
         return advance
+
+    def after(self, operator: Operator) -> Advance:
+        """The advance by which an operator's rows expire: up to the instant up to which it has emitted."""
+        key = self._shared_with(operator)
+        if key is None:
+            return self._after_alone(operator)
+        after = self._afters.get(key)
+        if after is None:
+            after = self._afters[key] = self._after_alone(operator)
+        return after
+
+    def _after_alone(self, operator: Operator) -> Advance:
+        if self.takes_part(operator.id):
+            advance = self.advance(operator)
+            return Advance(
+                advance.punctuation,
+                advance.punctuation,
+                advance.max_event_time,
+                input_punctuations=advance.input_punctuations,
+            )
+        emitted_to = self.emitted_to(operator)
+        return Advance(emitted_to, emitted_to, self.now.progress(operator.stream).max_event_time)
+
+    def _shared_with(self, operator: Operator) -> object | None:
+        """A key that operators with the same advance have; None for an operator whose own facts decide it."""
+        message = self.message
+        if message.emitted_to or message.resting or message.punctuation or message.provisionally_emitted_to:
+            return None
+        return self._driver_of(operator.stream) if message.followers else None
+
+    def _driver_of(self, stream: str) -> object:
+        """What determines the progress of a stream: equal for streams with equal progress."""
+        if self.follows and self.index.is_made(stream):
+            return self.index.driver_of(stream)
+        read = self.now.streams.get(stream)
+        definition = self.index.plan.streams[stream]
+        parts = union_streams.inputs_of(definition) if definition.using == union_streams.USING else ()
+        if (
+            stream in self.by_itself
+            or stream in self.before.streams
+            or any(part.stream in self.now.streams and self.index.is_made(part.stream) for part in parts)
+        ):
+            return stream
+        driver = self.index.driver_of(stream)
+        return driver if read is None else (driver, read.punctuation, read.max_event_time)
 
     def _inputs(self, stream: str) -> tuple[Instant, ...]:
         """The punctuation of each input of a union; none for other streams."""

@@ -8,7 +8,7 @@ are new; they count once the driver has published their names.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ from headrace.runtime.tasks.state.compaction import (
     due_for_merge,
     due_for_review,
     level_after,
+    reviewed_at,
 )
 from headrace.runtime.tasks.state.emission_limits import emission_limits
 from headrace.runtime.tasks.state.result_runs import ResultRuns
@@ -352,12 +353,14 @@ class StateTask:
         States that rest since the runs were written need all of it; of many others a sample is read.
         """
         since = min(run.ref.epoch for run in runs)
+        if self._are_as_reviewed(runs):
+            return False
         touched = None if self._agenda is None else self._agenda.touched_since(since)
         if touched is None:
             states = self._stored_in(runs)
         else:
-            here = frozenset[str]().union(*(run.states for run in runs)).intersection(touched)
-            states = [(name, self._index.by_state[name]) for name in sorted(here)]
+            here = sorted(self._stored_in_any(runs, touched))
+            states = [(name, self._index.by_state[name]) for name in here]
         every = -(-len(states) // _MOST_REVIEWED) or 1
         obsolete = 0
         for name, operators in states[self._message.epoch % every :: every]:
@@ -382,9 +385,19 @@ class StateTask:
         needed = stored - obsolete - sum(table.nbytes for table in dropped)
         return needed < _LIVE_SHARE * stored
 
+    def _are_as_reviewed(self, runs: Sequence[TaskRun]) -> bool:
+        """Whether a former review has read these runs, and nothing of theirs may have expired since."""
+        former = reviewed_at([run.ref for run in runs], self._message.epoch)
+        touched = None if self._agenda is None or former is None else self._agenda.touched_since(former)
+        return touched is not None and not self._stored_in_any(runs, touched)
+
+    @staticmethod
+    def _stored_in_any(runs: Sequence[TaskRun], states: Iterable[str]) -> frozenset[str]:
+        return frozenset[str]().union(*(run.states for run in runs)).intersection(states)
+
     def _owning(self, operators: Sequence[Operator]) -> Owners:
         """The owners of one state; rows of each expire by its own advance, and rows of dropped queries have no owner."""
-        return operators[0].owners(operators, self._after)
+        return operators[0].owners(operators, self.round.after)
 
     def _merge(self, name: str, merging: Sequence[TaskRun], operators: Sequence[Operator]) -> None:
         """Merge one state's sections of the runs; the state of operators that rest this epoch is unchanged."""
@@ -415,19 +428,6 @@ class StateTask:
             fresh = self._state.pop(f"{name}/{section}", None)
             if fresh is not None:
                 merging[section].append(fresh)
-
-    def _after(self, operator: Operator) -> Advance:
-        """The advance by which an operator's rows expire: up to the instant up to which it has emitted."""
-        if self.round.takes_part(operator.id):
-            advance = self.round.advance(operator)
-            return Advance(
-                advance.punctuation,
-                advance.punctuation,
-                advance.max_event_time,
-                input_punctuations=advance.input_punctuations,
-            )
-        emitted_to = self.round.emitted_to(operator)
-        return Advance(emitted_to, emitted_to, self.round.now.progress(operator.stream).max_event_time)
 
     def write(self) -> StateReceipt:
         """Write state, results and rejects; the receipt names them."""
