@@ -27,6 +27,8 @@ from headrace.time import BEGINNING, FOREVER, Instant
 
 SECTION: Final = "live"
 FINEST: Final = 256
+FEW: Final = 64
+"""Rows that are not combined: reading them again costs less. So a block has so many rows, or one for each group."""
 FAN: Final = 4
 LEVELS: Final = 4
 
@@ -35,7 +37,7 @@ LEVELS: Final = 4
 class IntervalBlocks:
     """The blocks of one store of cells under `[RANGE r]`, where r is the extent of each query.
 
-    The key of a block's row is the earliest instant of its group in it: when the first of its cells expires.
+    The key of a block's row is the earliest instant of its cells: when the first of them expires.
     """
 
     layout: Layout
@@ -143,6 +145,9 @@ class IntervalBlocks:
         return due
 
     def _summed(self, tables: Sequence[pa.Table], widths: Ints) -> pa.Table:
+        """The rows of some blocks, in order of instants: one for each group, or all of them while they are few."""
+        if sum(table.num_rows for table in tables) <= FEW:
+            return in_order(tables)
         rows = gather(self.layout, tables)
         width = widths[self.extents.places(pa.concat_tables(tables))]
         codes, count, _, group_index, _ = by_block_and_group(rows.blocks // width, rows.groups)
@@ -154,6 +159,15 @@ class IntervalBlocks:
         answer = reduce_answer(self.layout, rows.answer, codes, count)
         table = self.layout.table(earliest, keys, slots, answer)
         return table.take(pa.array(np.argsort(earliest, kind="stable")))
+
+
+def in_order(tables: Sequence[pa.Table]) -> pa.Table:
+    """Cells of some tables in order of instants, without combining those of one instant and group."""
+    whole = pa.concat_tables(tables)
+    keys = ints(whole, KEY)
+    if (keys[1:] >= keys[:-1]).all():
+        return whole
+    return whole.take(pa.array(np.argsort(keys, kind="stable")))
 
 
 def next_expiry(cells: pa.Table, extents: Extents, punctuation: Instant) -> Instant:

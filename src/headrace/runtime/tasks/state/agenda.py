@@ -3,12 +3,13 @@
 An operator that nothing came to, and for which punctuation changes nothing, is not visited. When an operator has been visited
 it knows the next instant at which it is due (`due_after`); the agenda has these instants in a heap for each clock, so that an
 epoch costs what is due in it. It is a cache of the process: it holds for the execution that follows the one which left it,
-and is made afresh, with every state due, after any other.
+and is made afresh, with every state due that has rows, after any other. A state without rows has nothing to do, however many
+queries were registered since the last epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import chain, takewhile
@@ -21,6 +22,7 @@ from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.messages.task_messages import StateMessage
 from headrace.runtime.progress.plan_index import PlanIndex
 from headrace.runtime.tasks.state.round_progress import RoundProgress
+from headrace.runtime.tasks.state.state_runs import TaskRun
 from headrace.time import BEGINNING, FOREVER, Instant
 
 _TASKS: Final = 64
@@ -45,16 +47,14 @@ class Agenda:
     """The epoch in which each state was last visited, since epoch `born`; the last one visited is the last."""
 
     @staticmethod
-    def of(index: PlanIndex, epoch: int) -> Agenda:
-        """An agenda with every state due at once, in this epoch."""
+    def of(index: PlanIndex, epoch: int, stored: Collection[str]) -> Agenda:
+        """An agenda with every state that has stored rows due at once, in this epoch; others are due once rows come."""
         agenda = Agenda(index, born=epoch)
-        agenda.schedule(dict.fromkeys(index.by_state, BEGINNING))
+        agenda.schedule({state: BEGINNING for state in index.by_state if state in stored})
         return agenda
 
-    def under(self, index: PlanIndex) -> Agenda:
-        """The agenda under another plan: a state whose operators have changed is due at once."""
-        if index is self.index:
-            return self
+    def under(self, index: PlanIndex, stored: Collection[str]) -> Agenda:
+        """The agenda under another plan: a state with stored rows whose operators have changed is due at once."""
         former, self.index = self.index, index
         self.checked.clear()
         for known in (self.due_at, self.visited):
@@ -63,7 +63,7 @@ class Agenda:
         changed = [name for name, owners in index.by_state.items() if former.by_state.get(name) != owners]
         for state in changed:
             self.queued.pop(state, None)  # its clock may be another one
-        self.schedule(dict.fromkeys(changed, BEGINNING))
+        self.schedule({state: BEGINNING if state in stored else FOREVER for state in changed})
         return self
 
     def schedule(self, due_at: Mapping[str, Instant]) -> None:
@@ -144,16 +144,20 @@ _agendas: Final[Recent[tuple[str, int, int], Agenda]] = Recent(_TASKS)
 """By home and slots."""
 
 
-def agenda_for(index: PlanIndex, message: StateMessage) -> Agenda:
-    """The agenda that the execution before the message's left in this process, or one with every state due.
+def agenda_for(index: PlanIndex, message: StateMessage, runs: Sequence[TaskRun]) -> Agenda:
+    """The agenda that the execution before the message's left in this process, or one with every state of these runs due.
 
     It holds for none until it is left again: an execution that fails has changed it.
     """
     agenda = _agendas.get(_slots(message))
     if agenda is None or not message.after or agenda.execution != message.after:
-        return Agenda.of(index, message.epoch)
+        return Agenda.of(index, message.epoch, _states_in(runs))
     agenda.execution = ""
-    return agenda.under(index)
+    return agenda if agenda.index is index else agenda.under(index, _states_in(runs))
+
+
+def _states_in(runs: Sequence[TaskRun]) -> frozenset[str]:
+    return frozenset[str]().union(*(run.states for run in runs))
 
 
 def leave(agenda: Agenda, message: StateMessage) -> None:

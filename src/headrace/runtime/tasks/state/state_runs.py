@@ -74,9 +74,15 @@ class TaskRun:
         return query_row_counts_of(self.store, self.ref.name, section)
 
     def of_cohort(self, state: str, cohort: Cohort) -> tuple[Sections, Ints]:
-        """The rows of a cohort's queries in their family's state, and how many each has."""
-        counts = {name: self.query_row_counts(f"{state}/{name}") for name in self.of(state)}
-        return rows_of_cohort(self.of(state), counts, cohort)
+        """The rows of a cohort's queries in their family's state, and how many each has; kept for the next epoch."""
+        known: dict[str, tuple[Ints, Sections, Ints]] = {}
+        if self.covers_task:
+            known = of_run(self.store, self.ref.name, "cohorts", dict)
+        last = known.get(state)
+        if last is None or not np.array_equal(last[0], cohort.numbers):
+            counts = {name: self.query_row_counts(f"{state}/{name}") for name in self.of(state)}
+            last = known[state] = cohort.numbers, *rows_of_cohort(self.of(state), counts, cohort)
+        return last[1:]
 
     def of(self, state: str) -> Sections:
         """The sections of one state."""

@@ -112,7 +112,7 @@ class StateTask:
         self._replaced: tuple[str, ...] = ()
         self._level = 0
         self.result_runs = ResultRuns(message, self.plan, itertools.count() if numbers is None else numbers)
-        self._agenda = agenda_for(self._index, message) if cached else None
+        self._agenda = agenda_for(self._index, message, self._runs) if cached else None
         self._scans: list[ScanReceipt] = []
         self._take_in(blobs)
 
