@@ -17,7 +17,7 @@ from headrace.operators.families.extents import only_slots
 from headrace.operators.output.changelog import Span
 from headrace.operators.partials.encoding import rows_partial
 from headrace.operators.relations.instant_subwindow import CELLS
-from headrace.operators.relations.interval_buckets import FEW, in_order
+from headrace.operators.relations.interval_buckets import are_few, in_order
 from headrace.operators.relations.interval_groups import Timed, Valued
 from headrace.time import BEGINNING, FOREVER, Instant
 
@@ -60,8 +60,7 @@ def arrived(
 
 def together(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
     """Cells in order of instants; many of them one for each instant and group."""
-    few = sum(table.num_rows for table in tables) <= FEW
-    return in_order(tables) if few else merge(layout, tables)
+    return in_order(tables) if are_few(tables) else merge(layout, tables)
 
 
 def _within(table: pa.Table, span: Span) -> np.ndarray:

@@ -146,7 +146,7 @@ class IntervalBlocks:
 
     def _summed(self, tables: Sequence[pa.Table], widths: Ints) -> pa.Table:
         """The rows of some blocks, in order of instants: one for each group, or all of them while they are few."""
-        if sum(table.num_rows for table in tables) <= FEW:
+        if are_few(tables):
             return in_order(tables)
         rows = gather(self.layout, tables)
         width = widths[self.extents.places(pa.concat_tables(tables))]
@@ -159,6 +159,11 @@ class IntervalBlocks:
         answer = reduce_answer(self.layout, rows.answer, codes, count)
         table = self.layout.table(earliest, keys, slots, answer)
         return table.take(pa.array(np.argsort(earliest, kind="stable")))
+
+
+def are_few(tables: Sequence[pa.Table]) -> bool:
+    """Whether cells cost more to combine than to read again."""
+    return sum(table.num_rows for table in tables) <= FEW
 
 
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:
