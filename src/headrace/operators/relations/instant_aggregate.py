@@ -211,7 +211,8 @@ class InstantAggregate(RowFamilyMember, RowOperator):
         state = arrived(self, runs, deltas, span)
         if span.limit <= span.emitted_to:
             return state, None, span
-        sections = [*runs, state] if self.buckets else [*runs, *deltas]
+        buckets = self.buckets
+        sections = [*runs, state] if buckets else [*runs, *deltas]
         first = self._first_instants(sections)
         timed, slots = (
             folded(self, sections, span) if self.folds else (_stored_rows(self, sections, span), None)
@@ -227,7 +228,7 @@ class InstantAggregate(RowFamilyMember, RowOperator):
         begin = np.r_[timed.begin, first]
         end = np.r_[timed.end, np.full(len(first), FOREVER)]
         intervals = intervals_of(codes, begin, end, span)
-        for store in self.buckets:
+        for store in buckets:
             state.update(store.completed(runs, tables_of(sections, f"{CELLS}{store.store}"), span))
         if not intervals.count:
             return state, None, span

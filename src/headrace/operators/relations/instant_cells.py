@@ -90,10 +90,10 @@ def folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span)
     """Cells folded per instant, with their intervals; and the slots of groups that have an event, None for all."""
     stores = range(len(operator.grouped.layouts))
     cells = [tables_of(sections, f"{CELLS}{store}") for store in stores]
-    if operator.buckets:
-        tables = [blocks.edges(cells[blocks.store], span) for blocks in operator.buckets]
+    if buckets := operator.buckets:
+        tables = [blocks.edges(cells[blocks.store], span) for blocks in buckets]
         slots = _slots_in(operator, tables)
-        for blocks, some in zip(operator.buckets, tables, strict=True):
+        for blocks, some in zip(buckets, tables, strict=True):
             some.extend(only_slots(blocks.throughout(sections, cells[blocks.store], span), slots))
     else:
         tables = [[_settled(operator, table, span) for table in some] for some in cells]

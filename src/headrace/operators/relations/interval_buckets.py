@@ -79,10 +79,11 @@ class IntervalBlocks:
         """Rows that together are the cells that hold at every instant of a span; `cells` in order of instants."""
         low = _before(span.limit, self.extents.values)
         is_short = low >= span.emitted_to
+        first, last = np.where(is_short, 0, low), np.where(is_short, 0, span.emitted_to)
+        if are_few(cells, 4 * FEW):
+            return within(cells, first, last, self.extents)
         tables: list[pa.Table] = []
-        for level, start, stop in self.cover(
-            np.where(is_short, 0, low), np.where(is_short, 0, span.emitted_to)
-        ):
+        for level, start, stop in self.cover(first, last):
             source = cells if level is None else _of(sections, f"{SECTION}{level}_{self.store}")
             tables += within(source, start, stop, self.extents)
         return tables
@@ -161,9 +162,9 @@ class IntervalBlocks:
         return table.take(pa.array(np.argsort(earliest, kind="stable")))
 
 
-def are_few(tables: Sequence[pa.Table]) -> bool:
-    """Whether cells cost more to combine than to read again."""
-    return sum(table.num_rows for table in tables) <= FEW
+def are_few(tables: Sequence[pa.Table], most: int = FEW) -> bool:
+    """Whether cells cost less to read again than to combine, or to look for their blocks."""
+    return sum(table.num_rows for table in tables) <= most
 
 
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:

@@ -26,6 +26,8 @@ from headrace.runtime.tasks.state.state_runs import TaskRun
 from headrace.time import BEGINNING, FOREVER, Instant
 
 _TASKS: Final = 64
+_SOON: Final = 2
+"""Epochs between rows of a busy state, at most: those of other streams may be between."""
 
 
 @dataclass(slots=True)
@@ -43,6 +45,10 @@ class Agenda:
     checked: set[str] = field(default_factory=set)
     """Runs without many rows of dropped queries."""
     born: int = 0
+    fed: dict[str, int] = field(default_factory=dict)
+    """The epoch in which each state last got rows."""
+    busy: frozenset[str] = frozenset()
+    """States that got rows now and soon before, and probably get more: they are due at the next punctuation, not computed."""
     visited: dict[str, int] = field(default_factory=dict)
     """The epoch in which each state was last visited, since epoch `born`; the last one visited is the last."""
 
@@ -57,7 +63,7 @@ class Agenda:
         """The agenda under another plan: a state with stored rows whose operators have changed is due at once."""
         former, self.index = self.index, index
         self.checked.clear()
-        for known in (self.due_at, self.visited):
+        for known in (self.due_at, self.visited, self.fed):
             for state in known.keys() - index.by_state.keys():
                 known.pop(state)
         changed = [name for name, owners in index.by_state.items() if former.by_state.get(name) != owners]
@@ -105,10 +111,13 @@ class Agenda:
     ) -> None:
         """Schedule the next visit of a state that is visited: operators stored there have made this advance, `runs` are theirs after it.
 
-        The first of all that is scheduled in a visit counts.
+        The first of all that is scheduled in a visit counts. Of a busy state nothing is computed: when no more rows come, one
+        visit without any finds out.
         """
         state, due_after = state_name(operators[0]), FOREVER
-        if advance.punctuation < FOREVER:
+        if state in self.busy:
+            due_after = min(advance.punctuation + 1, FOREVER)
+        elif advance.punctuation < FOREVER:
             due_after = operators[0].together(operators).due_after(runs, advance)
         self.schedule({state: min(self.due_at.get(state, FOREVER), due_in(progress, operators, due_after))})
 
@@ -119,6 +128,13 @@ class Agenda:
                 _, state = heappop(self.heaps[clock])
                 del self.due_at[state], self.queued[state]
                 yield state
+
+    def feed(self, states: Collection[str], epoch: int) -> None:
+        """Begin an epoch in which these states get rows. Those that are never due are not busy."""
+        self.busy = frozenset(
+            state for state in states if state in self.due_at and epoch <= self.fed.get(state, -_SOON) + _SOON
+        )
+        self.fed.update(dict.fromkeys(states, epoch))
 
     def begin(self, states: Iterable[str], epoch: int) -> None:
         """Begin the visits of an epoch: these states are no longer scheduled."""
@@ -186,7 +202,9 @@ def visits(
     else:
         named = message.punctuation.keys() | message.isolated
         states = own | {state_name(index.plan.operators[name]) for name in named}
-        states |= {name for name, parts in deltas.items() if any(map(_has_rows, parts))}
+        fed = {name for name, parts in deltas.items() if any(map(_has_rows, parts))}
+        agenda.feed(fed, message.epoch)
+        states |= fed
         states |= {state_name(reader) for name in message.moved for reader in index.readers.get(name, ())}
         clocks = (clock for clock in agenda.heaps if clock.level == message.level)
         states.update(agenda.due({clock: progress.punctuation_of(clock) for clock in clocks}))

@@ -61,7 +61,6 @@ from headrace.runtime.tasks.state.state_runs import (
     open_task_run,
     rows_of_cohort,
     sections_of,
-    with_families,
 )
 from headrace.runtime.tasks.timing import Ledger
 from headrace.store.files.container import parts
@@ -94,8 +93,10 @@ class StateTask:
         self._index = index_of(self.plan)
         if message.live is not None:
             close_state_runs(self._store, message.live)
-        runs = (open_task_run(self._store, ref, message.low, message.high) for ref in message.runs)
-        self._runs = [with_families(run, self.plan.operators, message.plan) for run in runs]
+        bounds, operators = (message.low, message.high), self.plan.operators
+        self._runs = [
+            open_task_run(self._store, ref, *bounds, message.plan, operators) for ref in message.runs
+        ]
         seen = stream_receipts((blob.receipt for blob in blobs), self.plan)
         self.round = RoundProgress.of(
             self._index, message, after_scans(self.plan.streams, message.streams, seen)
@@ -470,9 +471,8 @@ class StateTask:
 
     def _write_state(self) -> RunRef:
         name = file_names.state_run(self._message.epoch, self._message.task)
-        written = parts(self._state)
-        size = self._store.write_once(name, written, durable=False)
-        keep_state_run(self._store, name, written)
+        size = self._store.write_once(name, parts(self._state), durable=False)
+        keep_state_run(self._store, name, self._state)
         if self._agenda is not None:
             self._agenda.checked.add(name)
         return RunRef(name, self._message.low, self._message.high, self._level, size, self._message.epoch)
