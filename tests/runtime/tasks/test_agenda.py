@@ -92,7 +92,11 @@ def test_of_several_cohorts_that_a_visit_advances_the_first_to_be_due_counts(
     row = pa.Table.from_pylist(
         [dict(zip(operator.rows.schema().names, values, strict=True))], operator.rows.schema()
     )
-    agenda, advance, progress = Agenda.of(planned, 1, planned.by_state), Advance(0, SECOND, SECOND), cast("Any", None)
+    agenda, advance, progress = (
+        Agenda.of(planned, 1, planned.by_state),
+        Advance(0, SECOND, SECOND),
+        cast("Any", None),
+    )
     agenda.begin([state], 1)
     for runs in ([], [{ROWS: row}], []):
         agenda.plan_visit(progress, operators, runs, advance)

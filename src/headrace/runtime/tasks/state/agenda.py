@@ -187,11 +187,15 @@ def _slots(message: StateMessage) -> tuple[str, int, int]:
 
 
 def visits(
-    progress: RoundProgress, agenda: Agenda | None, deltas: Mapping[str, Sequence[Sections]]
+    progress: RoundProgress,
+    agenda: Agenda | None,
+    runs: Sequence[TaskRun],
+    deltas: Mapping[str, Sequence[Sections]],
 ) -> dict[str, list[Operator]]:
     """The states to visit in a round, in the plan's order, with the operators that take part.
 
-    They are those with rows, those with operators whose progress is their own, and those that are due; without an agenda all.
+    They are those with new rows; of those stored in `runs`, the ones with operators whose progress is their own, and the ones
+    that are due; without an agenda all.
     """
     message, index = progress.message, progress.index
     own = {state_name(index.plan.operators[name]) for name in message.emitted_to}
@@ -201,11 +205,11 @@ def visits(
         states = set(index.by_state)
     else:
         named = message.punctuation.keys() | message.isolated
-        states = own | {state_name(index.plan.operators[name]) for name in named}
+        own |= {state_name(index.plan.operators[name]) for name in named}
+        own |= {state_name(reader) for name in message.moved for reader in index.readers.get(name, ())}
         fed = {name for name, parts in deltas.items() if any(map(_has_rows, parts))}
         agenda.feed(fed, message.epoch)
-        states |= fed
-        states |= {state_name(reader) for name in message.moved for reader in index.readers.get(name, ())}
+        states = fed | (own & _states_in(runs) if own else own)
         clocks = (clock for clock in agenda.heaps if clock.level == message.level)
         states.update(agenda.due({clock: progress.punctuation_of(clock) for clock in clocks}))
     visited = {}

@@ -126,7 +126,7 @@ class StateTask:
             for operator, rejected in blob.rejected.items():
                 if rejected:
                     self.rejected.setdefault(operator, []).extend(rejected)
-        self._visited = visits(self.round, self._agenda, self._deltas)
+        self._visited = visits(self.round, self._agenda, self._runs, self._deltas)
         """The states to visit, with the operators that take part."""
 
     def rise(self, blobs: Sequence[ScanBlob]) -> None:
