@@ -17,6 +17,7 @@ from headrace.algebra.expressions.expression import Expression, Named
 from headrace.operators.aggregates.aggregate_calls import Answer, lift, lift_each
 from headrace.operators.base.block_codes import Pairs, by_block_and_group
 from headrace.operators.base.group_codes import Groups, Ints, flat, group, ints, picked, slots_of
+from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.partials import encoding as at_rest
 from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells, Count, Extreme, Sum, reduce_onto
@@ -95,7 +96,7 @@ class Layout:
 
     def schema(self) -> pa.Schema:
         """The Arrow schema of its rows."""
-        return _schema(self)
+        return _schemas.of((self.keys, self.partial_columns), lambda: _schema(self))
 
     def table(self, blocks: Ints, keys: Sequence[pa.Array], slots: np.ndarray, answer: Answer) -> pa.Table:
         """A state table of cells."""
@@ -107,7 +108,10 @@ class Layout:
         return pa.table(columns, schema=self.schema())
 
 
-@lru_cache(maxsize=1024)  # called several times an epoch
+_schemas: Final[MadeOnce[pa.Schema]] = MadeOnce(4096)
+
+
+@lru_cache(maxsize=1024)
 def _schema(layout: Layout) -> pa.Schema:
     fields = [pa.field(KEY, pa.int64()), pa.field(SLOT, pa.int16())]
     fields += [

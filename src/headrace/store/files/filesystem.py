@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, Final, Protocol
@@ -110,7 +110,7 @@ class LocalStore:
     """A home in a folder of a local (or POSIX-faithful shared) file system. Small, picklable, safe to use from threads."""
 
     def __init__(self, root: str | os.PathLike[str], disk: Disk | None = None) -> None:
-        self._root = str(Path(root).absolute())
+        self._root = _normalised(os.fspath(root)) if os.path.isabs(root) else str(Path(root).absolute())  # noqa: PTH117
         self._disk = disk or Disk()
 
     @property
@@ -344,22 +344,23 @@ class LocalStore:
         )
 
 
+@lru_cache(256)  # each task of an epoch opens its home
+def _normalised(root: str) -> str:
+    return str(Path(root))
+
+
 def _all_at_once(syncs: Sequence[Callable[[], None]]) -> None:
     """Run syncs at the same time: a file system with a journal commits those that wait together.
 
     All have ended on return; the first error is raised.
     """
-    here, *others = syncs  # there is at least the file itself
     running: list[Future[None]] = []
     try:
-        running = [_sync_threads().submit(sync) for sync in others]
+        running = [_sync_threads().submit(sync) for sync in syncs]
     except RuntimeError:  # the interpreter is ending, and starts no threads any more
-        for sync in others[len(running) :]:
+        for sync in syncs[len(running) :]:
             sync()
-    try:
-        here()
-    finally:
-        failures = [done.exception() for done in running]
+    failures = [done.exception() for done in running]  # waits for each
     for failure in failures:
         if failure is not None:
             raise failure
