@@ -74,18 +74,15 @@ class PaneStore:
         edge = HIGHEST if advance.final else self.panes.of_instant(advance.punctuation)
         before = LOWEST if advance.emitted_to == BEGINNING else self.panes.of_instant(advance.emitted_to)
         border = block_key(0, edge)
-        stored = between(opened, block_key(0, before), border) if before < edge else []
+        newly_closed = between(opened, block_key(0, before), border) if before < edge else []
         arrived_closed, later = parted(arrived, border)
+        newly_closed += arrived_closed
         still_open = later if is_one_task else self._merged(layout, later)
         since = self._expired_below(advance.punctuation)
-        expired, newly_closed = parted([*stored, *arrived_closed], block_key(0, since))
+        expired, newly_closed = parted(newly_closed, block_key(0, since))
         # A pane that is its own window is emitted now and not stored.
         whole = self.panes.per_window == 1 and newly_closed
-        is_folded = is_one_task and not stored and len(newly_closed) == 1
-        if is_folded and not layout.are_rows(newly_closed[0]):
-            fresh = newly_closed
-        else:
-            fresh = [merge(layout, newly_closed)] if whole else self._merged(layout, newly_closed)
+        fresh = [merge(layout, newly_closed)] if whole else self._merged(layout, newly_closed)
         made = self._with_blocks(layout, fresh, sealed, max(before, since), edge)
         live = self.live(made, settled_at(advance.punctuation, self.revisions))
 

@@ -80,7 +80,7 @@ class IntervalBlocks:
         low = _before(span.limit, self.extents.values)
         is_short = low >= span.emitted_to
         first, last = np.where(is_short, 0, low), np.where(is_short, 0, span.emitted_to)
-        if are_few(cells, 4 * FEW):
+        if are_few(cells, times=4):
             return within(cells, first, last, self.extents)
         tables: list[pa.Table] = []
         for level, start, stop in self.cover(first, last):
@@ -162,9 +162,9 @@ class IntervalBlocks:
         return table.take(pa.array(np.argsort(earliest, kind="stable")))
 
 
-def are_few(tables: Sequence[pa.Table], most: int = FEW) -> bool:
-    """Whether cells cost less to read again than to combine, or to look for their blocks."""
-    return sum(table.num_rows for table in tables) <= most
+def are_few(tables: Sequence[pa.Table], *, times: int = 1) -> bool:
+    """Whether cells are so few, or some times as many, that to read them again costs less than to combine them, or to find blocks."""
+    return sum(table.num_rows for table in tables) <= times * FEW
 
 
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:
