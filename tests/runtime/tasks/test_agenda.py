@@ -104,3 +104,34 @@ def test_of_several_cohorts_that_a_visit_advances_the_first_to_be_due_counts(
     agenda.begin([state], 2)
     agenda.plan_visit(progress, operators, [{ROWS: row}], Advance(0, FOREVER, SECOND, final=True))
     assert agenda.due_at == {}, "its stream has ended"
+
+
+def test_a_state_with_rows_in_epoch_after_epoch_is_due_next_and_not_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until a visit without rows; a state that is never due is not visited for that."""
+    planned = index(tmp_path, 2)
+    (state, operators), (other, _) = planned.by_state.items()
+    asked: list[int] = []
+
+    def computed(_self: object, _runs: object, advance: Advance) -> int:
+        asked.append(advance.punctuation)
+        return advance.punctuation + 50
+
+    monkeypatch.setattr(agenda_module, "due_in", lambda progress, operators, due_after: due_after)
+    monkeypatch.setattr(WindowRows, "due_after", computed)
+    agenda, progress = Agenda.of(planned, 1, ()), cast("Any", None)
+
+    def visit(epoch: int, *fed: str) -> dict[str, int]:
+        agenda.feed(fed, epoch)
+        agenda.begin([state], epoch)
+        agenda.plan_visit(progress, operators, (), Advance(0, epoch, epoch))
+        return agenda.due_at
+
+    assert visit(1, state, other) == {state: 51}
+    assert visit(2, state, other) == {state: 3}
+    assert visit(4, state) == {state: 5}, "an epoch of other streams may be between"
+    assert other not in agenda.busy
+    assert visit(5) == {state: 55}
+    assert visit(8, state) == {state: 58}, "it has rested"
+    assert asked == [1, 5, 8]

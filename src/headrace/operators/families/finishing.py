@@ -70,8 +70,11 @@ def emit_items(cohort: Cohort, items: Items | None, span: Span, emit_mode: EmitM
     if items is None or not items.rows:
         return {query.id: Step() for query in cohort.queries}
     numbers = flat(items.columns[QUERY_NUMBER]).to_numpy()
-    some = lambda rows: items if len(rows) == items.rows else items.take(rows)  # noqa: E731 - those of one plan
-    return emit_by_query(cohort, numbers, lambda plan, rows: emit(plan, some(rows), span, emit_mode))
+
+    def emitted(plan: Finish, rows: Ints) -> Emitted:
+        return emit(plan, items if len(rows) == items.rows else items.take(rows), span, emit_mode)
+
+    return emit_by_query(cohort, numbers, emitted)
 
 
 def with_number(plan: Finish) -> Finish:

@@ -164,7 +164,8 @@ class IntervalBlocks:
 
 def are_few(tables: Sequence[pa.Table], *, times: int = 1) -> bool:
     """Whether cells are so few, or some times as many, that to read them again costs less than to combine them, or to find blocks."""
-    return sum(table.num_rows for table in tables) <= times * FEW
+    rows: int = sum(table.num_rows for table in tables)
+    return rows <= times * FEW
 
 
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:

@@ -16,7 +16,8 @@ class Message:
 
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
         """Its class, and the values of its fields in their order."""
-        return type(self), _values_of(type(self))(self)
+        kind: Any = type(self)
+        return type(self), _values_of(kind)(self)
 
 
 @cache
