@@ -31,9 +31,9 @@ BY_VALUE = (("count", "x"), ("sum", "y"), ("mode", "x"), ("count", "k"))
 """With DISTINCT, or of the values themselves."""
 
 
-@pytest.fixture(autouse=True, params=[0, 3])
+@pytest.fixture(autouse=True, params=[0, 64])
 def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of rows that are not combined: none, and those of small tables."""
+    """The number of rows that are not combined: none, or all."""
     monkeypatch.setattr(interval_buckets, "FEW", request.param)
 
 
