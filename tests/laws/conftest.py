@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.operators.relations import interval_buckets
+from headrace.operators.relations import interval_blocks
 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a few instants are combined already: else no generated history would have blocks of them."""
-    monkeypatch.setattr(interval_buckets, "FEW", 3)
+    monkeypatch.setattr(interval_blocks, "FEW", 3)

@@ -17,7 +17,7 @@ from headrace.operators.families.extents import only_slots
 from headrace.operators.output.changelog import Span
 from headrace.operators.partials.encoding import rows_partial
 from headrace.operators.relations.instant_subwindow import CELLS
-from headrace.operators.relations.interval_buckets import are_few, in_order
+from headrace.operators.relations.interval_blocks import are_few, in_order
 from headrace.operators.relations.interval_groups import Timed, Valued
 from headrace.time import BEGINNING, FOREVER, Instant
 
