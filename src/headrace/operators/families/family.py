@@ -29,9 +29,9 @@ import pyarrow as pa
 from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Column
 from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY
+from headrace.operators.aggregates.made_once import MadeOnce
 from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.group_codes import Ints, ints
-from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import QUERY_NUMBER, Operator
 from headrace.operators.panes.panes import Panes
 

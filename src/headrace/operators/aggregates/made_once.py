@@ -11,7 +11,7 @@ _Made = TypeVar("_Made")
 
 
 class MadeOnce(Generic[_Made]):
-    """Values by the identity of immutable objects, which stay alive with them; all are forgotten when there are `most`."""
+    """Values by the identity of immutable objects, which stay alive with them; the cache is emptied when there are `most`."""
 
     def __init__(self, most: int) -> None:
         self._most = most
