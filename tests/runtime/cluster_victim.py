@@ -32,6 +32,7 @@ def main() -> None:
     with hr.open(Path(folder) / "home", spark=spark, tasks=3) as hub:
         hub.execute(script(Path(folder) / "in", queries, {"maxFilesPerTrigger": "1"}, int(slack)))
         standing = hub.loop.engine.executor.standing
+        hub.loop.engine.executor.few_rows = 0  # several state tasks, with an exchange
         print("open", flush=True)  # noqa: T201 - what it says
         try:
             while True:

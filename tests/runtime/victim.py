@@ -26,6 +26,7 @@ def main() -> None:
     ) as hub:
         if executor == "standing":
             hub.loop.engine.executor.standing.use = "always"
+            hub.loop.engine.executor.few_rows = 0  # two state tasks, with an exchange
         hub.execute(script(Path(folder) / "in", queries, {"maxFilesPerTrigger": "1"}, int(slack)))
         hub.loop.engine.housekeeping.every = 5
         hub.loop.engine.housekeeping.grace = 0

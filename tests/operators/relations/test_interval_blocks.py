@@ -16,7 +16,7 @@ from headrace.algebra.query import Aggregate, Node, Project, Query, Windowed
 from headrace.algebra.windows.window import TimeRange
 from headrace.operators.aggregates.cell_table import Layout, gather
 from headrace.operators.families.extents import Extents
-from headrace.operators.relations import instant_cells
+from headrace.operators.relations import instant_cells, interval_blocks
 from headrace.operators.relations.instant_aggregate import InstantAggregate
 from headrace.operators.relations.interval_blocks import IntervalBlocks
 from headrace.planner.lowering.lower import lower
@@ -29,6 +29,12 @@ CALLS = (("count", None), ("sum", "x"), ("min", "x"), ("max", "y"), ("min", "k")
 VALUE = "__value"
 BY_VALUE = (("count", "x"), ("sum", "y"), ("mode", "x"), ("count", "k"))
 """With DISTINCT, or of the values themselves."""
+
+
+@pytest.fixture(autouse=True, params=[0, 64])
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of rows that are not combined: none, or all."""
+    monkeypatch.setattr(interval_blocks, "FEW", request.param)
 
 
 def grouped(length: int, *keys: str) -> Query:

@@ -148,9 +148,9 @@ def all_visited() -> Iterator[None]:
     """All operators are visited in the round of their level, and each level has one."""
     visits = state_task.visits
 
-    def of_level(progress: RoundProgress, _: Any, deltas: Any) -> dict[str, list[Operator]]:
+    def of_level(progress: RoundProgress, _: Any, runs: Any, deltas: Any) -> dict[str, list[Operator]]:
         level, clock_of = progress.message.level, progress.index.clock_of
-        states = visits(progress, None, deltas)
+        states = visits(progress, None, runs, deltas)
         if not progress.message.followers:
             return states
         return {

@@ -40,8 +40,9 @@ PHASES = ("scan", "exchange", "advance", "answer")
 
 @pytest.fixture(autouse=True)
 def two_tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Both cores of the test session: there is no exchange with one task. Nothing is left behind."""
+    """Both cores of the test session, for few rows too: there is no exchange with one task. Nothing is left behind."""
     monkeypatch.setattr(standing_tasks, "tasks_for", lambda *_: 2)
+    monkeypatch.setattr(SparkExecutor, "few_rows", 0)
     yield
     assert threads() == []
 
@@ -134,6 +135,25 @@ def test_any_cut_into_epochs_has_the_answers_of_the_reference(
         hub.execute(rig.script(QUERIES | SEVERAL))
         assert_as_the_reference(hub, files)
         assert made.standing.epochs > len(files)
+
+
+def test_few_rows_have_one_state_task(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, files = Rig(tmp_path, ONE_FILE), cut(ROWS, 30)
+    monkeypatch.setattr(SparkExecutor, "few_rows", 1000)  # estimated by bytes
+    made, many = executor(spark), SparkExecutor.few_rows + 1
+    with Hub(rig.home, made, tasks=3) as hub:
+        hub.execute(rig.script(FEW))
+        rig.drop(files[0])
+        hub.run_once()
+        assert made.state_tasks(3, many, levels=0) == 2, "as many as standing tasks"
+        assert made.state_tasks(3, many, levels=1) == made.state_tasks(3, many - 1, levels=0) == 1
+        rig.drop(files[1])
+        hub.run_once()
+        newest = hub.home.latest().state[-1]
+        assert (newest.low_slot, newest.high_slot) == (0, 256)
+        assert_as_the_reference(hub, files)
 
 
 def test_a_home_goes_on_at_other_numbers_of_tasks_and_with_jobs_between(

@@ -40,7 +40,7 @@ def due(agenda: Agenda, at: int) -> set[str]:
 def test_a_state_is_due_once_at_the_last_instant_that_was_set(tmp_path: Path) -> None:
     planned = index(tmp_path, 8)
     states, rng = list(planned.by_state), np.random.default_rng(3)
-    agenda = Agenda.of(planned, 1)
+    agenda = Agenda.of(planned, 1, planned.by_state)
     assert due(agenda, 0) == set(states)
     expected: dict[str, int] = {}
     for now in range(1, 400):
@@ -58,7 +58,7 @@ def test_a_state_is_due_once_at_the_last_instant_that_was_set(tmp_path: Path) ->
 def test_entries_do_not_add_up_while_a_state_is_visited_again_and_again(tmp_path: Path) -> None:
     """As with a session that each epoch makes longer."""
     planned = index(tmp_path, 4)
-    agenda = Agenda.of(planned, 1)
+    agenda = Agenda.of(planned, 1, planned.by_state)
     for now in range(2000):
         due(agenda, now)
         agenda.begin(planned.by_state, now)
@@ -69,7 +69,7 @@ def test_entries_do_not_add_up_while_a_state_is_visited_again_and_again(tmp_path
 def test_what_may_have_expired_since_an_epoch_was_visited_after_it(tmp_path: Path) -> None:
     planned = index(tmp_path, 4)
     states = list(planned.by_state)
-    agenda = Agenda.of(planned, 10)
+    agenda = Agenda.of(planned, 10, planned.by_state)
     assert agenda.touched_since(9) is None
     for epoch, state in enumerate([*states, states[1]], start=11):
         agenda.begin([state], epoch)
@@ -92,7 +92,11 @@ def test_of_several_cohorts_that_a_visit_advances_the_first_to_be_due_counts(
     row = pa.Table.from_pylist(
         [dict(zip(operator.rows.schema().names, values, strict=True))], operator.rows.schema()
     )
-    agenda, advance, progress = Agenda.of(planned, 1), Advance(0, SECOND, SECOND), cast("Any", None)
+    agenda, advance, progress = (
+        Agenda.of(planned, 1, planned.by_state),
+        Advance(0, SECOND, SECOND),
+        cast("Any", None),
+    )
     agenda.begin([state], 1)
     for runs in ([], [{ROWS: row}], []):
         agenda.plan_visit(progress, operators, runs, advance)
@@ -100,3 +104,34 @@ def test_of_several_cohorts_that_a_visit_advances_the_first_to_be_due_counts(
     agenda.begin([state], 2)
     agenda.plan_visit(progress, operators, [{ROWS: row}], Advance(0, FOREVER, SECOND, final=True))
     assert agenda.due_at == {}, "its stream has ended"
+
+
+def test_a_state_with_rows_in_epoch_after_epoch_is_due_next_and_not_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until a visit without rows; a state that is never due is not visited for that."""
+    planned = index(tmp_path, 2)
+    (state, operators), (other, _) = planned.by_state.items()
+    asked: list[int] = []
+
+    def computed(_self: object, _runs: object, advance: Advance) -> int:
+        asked.append(advance.punctuation)
+        return advance.punctuation + 50
+
+    monkeypatch.setattr(agenda_module, "due_in", lambda progress, operators, due_after: due_after)
+    monkeypatch.setattr(WindowRows, "due_after", computed)
+    agenda, progress = Agenda.of(planned, 1, ()), cast("Any", None)
+
+    def visit(epoch: int, *fed: str) -> dict[str, int]:
+        agenda.feed(fed, epoch)
+        agenda.begin([state], epoch)
+        agenda.plan_visit(progress, operators, (), Advance(0, epoch, epoch))
+        return agenda.due_at
+
+    assert visit(1, state, other) == {state: 51}
+    assert visit(2, state, other) == {state: 3}
+    assert agenda.busy == {state}
+    assert visit(4, state) == {state: 5}, "an epoch of other streams may be between"
+    assert visit(5) == {state: 55}
+    assert visit(8, state) == {state: 58}, "it has rested"
+    assert asked == [1, 5, 8]

@@ -11,7 +11,8 @@ from benchmarks import disorder
 from benchmarks.progressing import run
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.tasks.state.compaction import FAN_IN, level_after
+from headrace.runtime.messages.task_messages import RunRef
+from headrace.runtime.tasks.state.compaction import FAN_IN, due_for_review, level_after
 from headrace.time import SECOND
 
 
@@ -28,6 +29,13 @@ def test_a_run_rises_only_if_merging_made_it_larger(
     merged: list[tuple[int, int]], rows: int, level: int
 ) -> None:
     assert level_after(merged, rows) == level
+
+
+@pytest.mark.parametrize(("size", "reviewed"), [(1 << 12, False), (1 << 20, True)])
+def test_small_runs_are_left_to_merging(size: int, reviewed: bool) -> None:
+    """A review of them costs more than what it could free: a lone query with ten rows had one in most epochs."""
+    runs = [RunRef(name, 0, 256, 1, size, epoch) for name, epoch in (("old", 4), ("new", 9))]
+    assert due_for_review(runs, 12) == ([("old", "new")] if reviewed else [])
 
 
 def test_state_of_a_long_run_of_windows_that_close_stays_as_it_is() -> None:

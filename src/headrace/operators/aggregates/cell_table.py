@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression, Named
 from headrace.operators.aggregates.aggregate_calls import Answer, lift, lift_each
+from headrace.operators.aggregates.made_once import MadeOnce
 from headrace.operators.base.block_codes import Pairs, by_block_and_group
 from headrace.operators.base.group_codes import Groups, Ints, flat, group, ints, picked, slots_of
 from headrace.operators.partials import encoding as at_rest
@@ -29,6 +30,8 @@ FIRST_KEY: Final = "k0"
 _FIRST_CELL: Final = "p0_0"
 """The count of rows, which every table of partials has."""
 _MOST_LIGHT_COLUMNS: Final = 6
+_FEW: Final = 1 << 10
+"""Rows of a table whose pairs are counted before it is merged: of more, counting would cost too much if it is in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ class Layout:
 
     def schema(self) -> pa.Schema:
         """The Arrow schema of its rows."""
-        return _schema(self)
+        return _schemas.of((self.keys, self.partial_columns), lambda: _schema(self))
 
     def table(self, blocks: Ints, keys: Sequence[pa.Array], slots: np.ndarray, answer: Answer) -> pa.Table:
         """A state table of cells."""
@@ -107,7 +110,10 @@ class Layout:
         return pa.table(columns, schema=self.schema())
 
 
-@lru_cache(maxsize=1024)  # called several times an epoch
+_schemas: Final[MadeOnce[pa.Schema]] = MadeOnce(4096)
+
+
+@lru_cache(maxsize=1024)
 def _schema(layout: Layout) -> pa.Schema:
     fields = [pa.field(KEY, pa.int64()), pa.field(SLOT, pa.int16())]
     fields += [
@@ -288,6 +294,8 @@ def merge(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
     if not tables:
         return layout.schema().empty_table()
     rows = [layout.are_rows(table) for table in tables]
+    if len(tables) == 1 and not rows[0] and tables[0].num_rows <= _FEW and _is_merged(layout, tables[0]):
+        return tables[0]
     if any(rows) and not any(partial_column.has_dictionary for partial_column in layout.partial_columns):
         halves = (
             [table for table, is_row in zip(tables, rows, strict=True) if is_row == half]
@@ -295,6 +303,13 @@ def merge(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
         )
         return _merge_both(layout, *halves)
     return merge_gathered(layout, gather(layout, tables))
+
+
+def _is_merged(layout: Layout, table: pa.Table) -> bool:
+    """Whether a table of cells has one row per block and group, in the order of blocks, as the rows of one task mostly do."""
+    rows = headed(layout, [table])
+    in_order = not (rows.blocks[1:] < rows.blocks[:-1]).any()
+    return in_order and by_block_and_group(rows.blocks, rows.groups).number == table.num_rows
 
 
 def merge_gathered(layout: Layout, rows: Gathered) -> pa.Table:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from headrace.operators.aggregates.aggregate_calls import Answer, lift
 from headrace.operators.aggregates.cell_table import Layout, WindowCells, fresh_slots
 from headrace.operators.aggregates.group_comparisons import compared
 from headrace.operators.aggregates.holistic import Histogram, lower_by_value
+from headrace.operators.aggregates.made_once import MadeOnce
 from headrace.operators.base.block_codes import blocks_seen, by_block_and_group
 from headrace.operators.base.group_codes import Ints, flat, group, picked
 from headrace.operators.partials import encoding as at_rest
@@ -46,7 +48,7 @@ class Grouped:
     @property
     def layouts(self) -> tuple[Layout, ...]:
         """The stores: the plain one, then one for each distinct argument."""
-        return _layouts(self)
+        return _known_layouts.of((self.keys, self.aggregates), lambda: _layouts(self))
 
     @property
     def distinct_arguments(self) -> tuple[Expression, ...]:
@@ -81,7 +83,10 @@ class Grouped:
         return frozenset().union(*(columns_of(expression) for expression in self.inputs()))
 
 
-@lru_cache(maxsize=1024)  # called several times an epoch
+_known_layouts: Final[MadeOnce[tuple[Layout, ...]]] = MadeOnce(4096)
+
+
+@lru_cache(maxsize=1024)
 def _layouts(grouped: Grouped) -> tuple[Layout, ...]:
     plain = [item.call for item in grouped.aggregates if not aggregate_calls.needs_values(item.call)]
     stores = [Layout(grouped.keys, aggregate_calls.partials_of(plain))]

@@ -28,6 +28,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Column
 from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY
+from headrace.operators.aggregates.made_once import MadeOnce
 from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import QUERY_NUMBER, Operator
@@ -61,18 +62,12 @@ def in_family(operator: PaneAggregate) -> PaneAggregate:
 
 
 _Joined = TypeVar("_Joined")
-_joined: Final[dict[tuple[int, ...], tuple[Sequence[Operator], Any]]] = {}
+_joined: Final[MadeOnce[Any]] = MadeOnce(4096)
 
 
 def joined(queries: Sequence[Operator], join: Callable[[], _Joined]) -> _Joined:
-    """What `join` makes of these queries, once for the same objects: every epoch needs it several times."""
-    key = tuple(map(id, queries))
-    known = _joined.get(key)
-    if known is None:
-        if len(_joined) >= _MOST_SHARED:
-            _joined.clear()
-        known = _joined[key] = tuple(queries), join()
-    made: _Joined = known[1]
+    """What `join` makes of these queries, once for the same objects."""
+    made: _Joined = _joined.of(tuple(queries), join)
     return made
 
 

@@ -42,6 +42,10 @@ def emit_by_query(cohort: Cohort, numbers: Ints, emit: Callable[[Finish, Ints], 
 
     Queries with an equal plan are emitted together, and one by one if a row fails, to know whose it is.
     """
+    if len(cohort.queries) == 1:  # most families have one query
+        rows = np.arange(len(numbers))
+        table, failed = emit(plan_of(cohort.queries[0]), rows) if len(rows) else (None, ())
+        return {cohort.queries[0].id: Step({}, table, failed)}
     tables: dict[int, pa.Table | None] = {}
     rejected: dict[int, tuple[Rejected, ...]] = {}
     for plan, places in plans_of([plan_of(query) for query in cohort.queries]):
@@ -66,7 +70,11 @@ def emit_items(cohort: Cohort, items: Items | None, span: Span, emit_mode: EmitM
     if items is None or not items.rows:
         return {query.id: Step() for query in cohort.queries}
     numbers = flat(items.columns[QUERY_NUMBER]).to_numpy()
-    return emit_by_query(cohort, numbers, lambda plan, rows: emit(plan, items.take(rows), span, emit_mode))
+
+    def emitted(plan: Finish, rows: Ints) -> Emitted:
+        return emit(plan, items if len(rows) == items.rows else items.take(rows), span, emit_mode)
+
+    return emit_by_query(cohort, numbers, emitted)
 
 
 def with_number(plan: Finish) -> Finish:

@@ -101,7 +101,9 @@ def _finished(
     for chunk in closed.chunks:
         counts = counts.plus(len(chunk.windows), chunk.held)
         if len(queries) == 1:  # all rows are its own, in order
-            _finish_rows(work, queries[0].finish, chunk, np.zeros(len(chunk.windows), np.int64))
+            table, bad = finish(queries[0].finish, chunk.columns, chunk.windows, chunk.ends, chunk.failed)
+            work.rejected.setdefault(0, []).extend(bad)
+            work.tables.setdefault(0, []).append(table)
             continue
         indices = np.searchsorted(numbers, flat(chunk.columns[QUERY_NUMBER]).to_numpy())
         order = np.argsort(indices, kind="stable")

@@ -40,7 +40,7 @@ from headrace.operators.joins.join_side import (
 )
 from headrace.operators.joins.stems import Combinations, Probing, Stem
 from headrace.operators.rows.row_state import TIME
-from headrace.operators.rows.sorted_rows import END, HASH, Sorted
+from headrace.operators.rows.sorted_rows import END, HASH, Sorted, pieces
 from headrace.time import Duration, Instant
 
 UNTIL: Final = "until"
@@ -89,9 +89,8 @@ class WindowJoin(JoinOperator):
         new_rows = self.arrived(deltas)
         new, stems = list[Sorted | None](), dict[int, Stem]()
         for index, (side, section) in enumerate(zip(self.spec.sides, self.sections, strict=True)):
-            stored = (run[section] for run in runs if section in run)
-            pieces = tuple(Sorted.of(rows, side.lookback) for rows in stored if rows.num_rows)
-            stems[index] = Stem(pieces, side.longest)
+            stored = pieces([run[section] for run in runs if section in run], side.lookback)
+            stems[index] = Stem(stored, side.longest)
             arrived = new_rows[index]
             new.append(None if arrived is None else Sorted.of(arrived, side.lookback))
         tables: list[pa.Table] = []

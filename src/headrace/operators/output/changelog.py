@@ -137,9 +137,9 @@ def unite(codes: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     codes, begin, end = codes[order], begin[order], end[order]
     if not len(order):
         return order, begin, end
-    from pandas import Series  # noqa: PLC0415 - takes long to import
-
-    max_end = Series(end).groupby(codes).cummax().to_numpy()
+    ends, rank = np.unique(end, return_inverse=True)
+    base = codes * len(ends)  # the running maximum of a code is above all of the codes before it
+    max_end = ends[np.maximum.accumulate(base + rank) - base]
     fresh = np.r_[True, (codes[1:] != codes[:-1]) | (begin[1:] > max_end[:-1])]
     starts = np.flatnonzero(fresh)
     stops = np.r_[starts[1:], len(order)] - 1

@@ -53,6 +53,11 @@ class PartialColumn:
     encoding: Encoding
     weight: Expression | None = None
 
+    def __hash__(self) -> int:
+        """Of the kind and the name of the input: cells are looked up by it all the time; `==` compares all."""
+        name = getattr(self.expression, "name", "")
+        return hash((type(self.partial), name, self.encoding))
+
     @property
     def has_dictionary(self) -> bool:
         """Whether the last column of its cells holds indices into a dictionary of values."""

@@ -31,7 +31,7 @@ from headrace.operators.output.changelog import EmitMode, Items, Span, emit
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
 from headrace.operators.panes.subwindows import Subwindows
-from headrace.operators.relations.instant_cells import arrived, folded, holding, tables_of
+from headrace.operators.relations.instant_cells import arrived, folded, holding, tables_of, together
 from headrace.operators.relations.instant_rows import Validity, span_of, touched
 from headrace.operators.relations.instant_scanner import InstantScanner, instant_deltas
 from headrace.operators.relations.instant_subwindow import CELLS, FIRST, at_now
@@ -211,7 +211,8 @@ class InstantAggregate(RowFamilyOperator, RowOperator):
         state = arrived(self, runs, deltas, span)
         if span.limit <= span.emitted_to:
             return state, None, span
-        sections = [*runs, state] if self.buckets else [*runs, *deltas]
+        buckets = self.buckets
+        sections = [*runs, state] if buckets else [*runs, *deltas]
         first = self._first_instants(sections)
         timed, slots = (
             folded(self, sections, span) if self.folds else (_stored_rows(self, sections, span), None)
@@ -227,7 +228,7 @@ class InstantAggregate(RowFamilyOperator, RowOperator):
         begin = np.r_[timed.begin, first]
         end = np.r_[timed.end, np.full(len(first), FOREVER)]
         intervals = intervals_of(codes, begin, end, span)
-        for store in self.buckets:
+        for store in buckets:
             state.update(store.completed(runs, tables_of(sections, f"{CELLS}{store.store}"), span))
         if not intervals.count:
             return state, None, span
@@ -292,11 +293,10 @@ class InstantAggregate(RowFamilyOperator, RowOperator):
             ends = self.validity.ends(held.where(~waiting), self.rows, self.extents)
             waiting[settled[ends >= advance.emitted_to]] = True
             return held.where(waiting).table
-        if section.startswith(LIVE):
-            layout = self.grouped.layouts[store_of(section)]
-            return merge(layout, [holding(self, table, advance.emitted_to) for table in tables])
-        layout = self.grouped.layouts[int(section.removeprefix(CELLS))]
-        return merge(layout, [holding(self, table, advance.emitted_to) for table in tables])
+        store = store_of(section) if section.startswith(LIVE) else int(section.removeprefix(CELLS))
+        layout = self.grouped.layouts[store]
+        needed = [holding(self, table, advance.emitted_to) for table in tables]
+        return together(layout, needed) if self.buckets else merge(layout, needed)
 
 
 def _stored_rows(operator: InstantAggregate, sections: Sequence[Sections], span: Span) -> Timed:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.aggregates.cell_table import KEY, Gathered, gather, merge
+from headrace.operators.aggregates.cell_table import KEY, Gathered, Layout, gather, merge
 from headrace.operators.base.group_codes import SLOTS, Ints, ints
 from headrace.operators.base.operator import SLOT, Sections
 from headrace.operators.families.extents import only_slots
 from headrace.operators.output.changelog import Span
 from headrace.operators.partials.encoding import rows_partial
 from headrace.operators.relations.instant_subwindow import CELLS
+from headrace.operators.relations.interval_blocks import are_few, in_order
 from headrace.operators.relations.interval_groups import Timed, Valued
 from headrace.time import BEGINNING, FOREVER, Instant
 
@@ -38,7 +39,7 @@ def arrived(
         if (
             name := f"{CELLS}{blocks.store}"
         ) in state:  # in order of instants, so that any interval is a slice
-            state[name] = merge(blocks.layout, [state[name]])
+            state[name] = together(blocks.layout, [state[name]])
     if not operator.folds or operator.validity.length is not None:
         return state
     for store, layout in enumerate(operator.grouped.layouts):
@@ -55,6 +56,11 @@ def arrived(
         if sum(table.num_rows for table in made):
             state[name] = merge(layout, made)
     return state
+
+
+def together(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
+    """Cells in order of instants; many of them one for each instant and group."""
+    return in_order(tables) if are_few(tables) else merge(layout, tables)
 
 
 def _within(table: pa.Table, span: Span) -> np.ndarray:
@@ -84,10 +90,10 @@ def folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span)
     """Cells folded per instant, with their intervals; and the slots of groups that have an event, None for all."""
     stores = range(len(operator.grouped.layouts))
     cells = [tables_of(sections, f"{CELLS}{store}") for store in stores]
-    if operator.buckets:
-        tables = [blocks.edges(cells[blocks.store], span) for blocks in operator.buckets]
+    if buckets := operator.buckets:
+        tables = [blocks.edges(cells[blocks.store], span) for blocks in buckets]
         slots = _slots_in(operator, tables)
-        for blocks, some in zip(operator.buckets, tables, strict=True):
+        for blocks, some in zip(buckets, tables, strict=True):
             some.extend(only_slots(blocks.throughout(sections, cells[blocks.store], span), slots))
     else:
         tables = [[_settled(operator, table, span) for table in some] for some in cells]

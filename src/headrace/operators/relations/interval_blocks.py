@@ -27,6 +27,8 @@ from headrace.time import BEGINNING, FOREVER, Instant
 
 SECTION: Final = "live"
 FINEST: Final = 256
+FEW: Final = 64
+"""Rows that are not combined: reading them again costs less. So a block has so many rows, or one for each group."""
 FAN: Final = 4
 LEVELS: Final = 4
 
@@ -35,7 +37,7 @@ LEVELS: Final = 4
 class IntervalBlocks:
     """The blocks of one store of cells under `[RANGE r]`, where r is the extent of each query.
 
-    The key of a block's row is the earliest instant of its group in it: when the first of its cells expires.
+    The key of a block's row is the earliest instant of its cells: when the first of them expires.
     """
 
     layout: Layout
@@ -77,10 +79,11 @@ class IntervalBlocks:
         """Rows that together are the cells that hold at every instant of a span; `cells` in order of instants."""
         low = _before(span.limit, self.extents.values)
         is_short = low >= span.emitted_to
+        first, last = np.where(is_short, 0, low), np.where(is_short, 0, span.emitted_to)
+        if are_few(cells, times=4):
+            return within(cells, first, last, self.extents)
         tables: list[pa.Table] = []
-        for level, start, stop in self.cover(
-            np.where(is_short, 0, low), np.where(is_short, 0, span.emitted_to)
-        ):
+        for level, start, stop in self.cover(first, last):
             source = cells if level is None else _of(sections, f"{SECTION}{level}_{self.store}")
             tables += within(source, start, stop, self.extents)
         return tables
@@ -143,6 +146,9 @@ class IntervalBlocks:
         return due
 
     def _summed(self, tables: Sequence[pa.Table], widths: Ints) -> pa.Table:
+        """The rows of some blocks, in order of instants: one for each group, or all of them while they are few."""
+        if are_few(tables):
+            return in_order(tables)
         rows = gather(self.layout, tables)
         width = widths[self.extents.places(pa.concat_tables(tables))]
         codes, count, _, group_index, _ = by_block_and_group(rows.blocks // width, rows.groups)
@@ -154,6 +160,21 @@ class IntervalBlocks:
         answer = reduce_answer(self.layout, rows.answer, codes, count)
         table = self.layout.table(earliest, keys, slots, answer)
         return table.take(pa.array(np.argsort(earliest, kind="stable")))
+
+
+def are_few(tables: Sequence[pa.Table], *, times: int = 1) -> bool:
+    """Whether cells are so few, or some times as many, that to read them again costs less than to combine them, or to find blocks."""
+    rows: int = sum(table.num_rows for table in tables)
+    return rows <= times * FEW
+
+
+def in_order(tables: Sequence[pa.Table]) -> pa.Table:
+    """Cells of some tables in order of instants, without combining those of one instant and group."""
+    whole = pa.concat_tables(tables)
+    keys = ints(whole, KEY)
+    if (keys[1:] >= keys[:-1]).all():
+        return whole
+    return whole.take(pa.array(np.argsort(keys, kind="stable")))
 
 
 def next_expiry(cells: pa.Table, extents: Extents, punctuation: Instant) -> Instant:

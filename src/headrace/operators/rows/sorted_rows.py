@@ -21,6 +21,8 @@ from headrace.time import FOREVER, Duration
 HASH: Final = "__hash"
 END: Final = "__until"
 _MOST_PAIRS: Final = 1_000_000
+_SMALL: Final = 1 << 9
+"""Rows of a small piece."""
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -63,6 +65,15 @@ class Sorted:
     def rows(self) -> int:
         """Number of rows."""
         return len(self.at)
+
+
+def pieces(tables: Sequence[pa.Table], range_: Duration | None) -> tuple[Sorted, ...]:
+    """Tables in order of (hash, time), to be searched one by one; small ones are one, as a search costs more than their rows."""
+    found = [table for table in tables if table.num_rows]
+    small = [table for table in found if table.num_rows <= _SMALL]
+    if len(small) > 1 and all(table.schema.equals(small[0].schema) for table in small):
+        found = [*(table for table in found if table.num_rows > _SMALL), in_order(small)]
+    return tuple(Sorted.of(table, range_) for table in found)
 
 
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:

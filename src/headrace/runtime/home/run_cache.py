@@ -5,7 +5,7 @@ and result runs, and values computed from a run. State runs that are no longer l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -72,10 +72,11 @@ def _container(store: Store, name: str) -> Container:
     return container
 
 
-def keep_state_run(store: Store, name: str, written: Sequence[Any]) -> None:
-    """Keep a state run that was just written in these parts, if it is small: the next epoch need not open its file."""
-    if sum(len(part) for part in written) <= _SMALL:
-        _cache.put((str(store.root), name), Container.open(b"".join(written), name).tables())
+def keep_state_run(store: Store, name: str, sections: Mapping[str, pa.Table]) -> None:
+    """Keep the sections of a state run that was just written, if they are small: the next epoch need not open its file."""
+    whole = {section: table.combine_chunks() for section, table in sections.items()}
+    if sum(table.get_total_buffer_size() for table in whole.values()) <= _SMALL:
+        _cache.put((str(store.root), name), whole)
 
 
 _live: Final[dict[str, frozenset[str]]] = {}

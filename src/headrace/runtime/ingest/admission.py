@@ -43,6 +43,8 @@ class Admission:
 
     def take(self, waiting: Sequence[Pending], stream: StreamDefinition) -> list[Pending]:
         """The first records of one stream that fit; at least one when any waits."""
+        if not waiting:
+            return []
         files, most = files_per_epoch(stream), min(self.bytes, bytes_per_epoch(stream) or self.bytes)
         taken: list[Pending] = []
         rows = size = 0

@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from headrace.operators.base.group_codes import Ints, group
 from headrace.runtime.messages.key_text import named
+from headrace.runtime.messages.message import Message
 from headrace.time import BEGINNING, Instant
 
 
 @dataclass(frozen=True, slots=True)
-class SourceProgress:
+class SourceProgress(Message):
     """Rows of one source in order of arrival.
 
     `max_event_time` is of all rows, `settled_event_time` of all but the last n, whose times are in `reorder_buffer`;
@@ -89,7 +90,7 @@ class SourceWatch:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamProgress:
+class StreamProgress(Message):
     """A stream's progress before an epoch, and the least punctuation that the driver sets after it (idle, sealed)."""
 
     punctuation: Instant = BEGINNING

@@ -17,6 +17,7 @@ from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
+from headrace.runtime.messages.message import Message
 from headrace.runtime.messages.result_entry import as_entry
 from headrace.runtime.messages.stream_progress import Clock, SourceProgress, StreamProgress
 from headrace.store.logs.committed import KeysFile
@@ -25,7 +26,7 @@ from headrace.time import BEGINNING, Duration, Instant
 
 
 @dataclass(frozen=True, slots=True)
-class PaneBackfill:
+class PaneBackfill(Message):
     """Panes from `since` on that a new operator takes from the state of another.
 
     They are in the state runs `runs`, written when the source operator had emitted up to `emitted_to`.
@@ -39,7 +40,7 @@ class PaneBackfill:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class Split(Message):
     """A unit of input of a scan task: an ingest record, or a run of the archive in a backfill.
 
     `refused` is a file of rejects, for operators that read a stream's rejects in a backfill; `pane_backfill` panes of another
@@ -59,7 +60,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Participants:
+class Participants(Message):
     """The operators that take part: those `named`, and with `followers` all of the plan but the `absent`.
 
     Thousands that follow their streams are not named.
@@ -83,7 +84,7 @@ class Participants:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Message):
     """Progress when an epoch began, of what is not computed from others: punctuations by stream, and by operator."""
 
     streams: Mapping[str, Instant] = field(default_factory=dict)
@@ -91,7 +92,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class ScanMessage:
+class ScanMessage(Message):
     """The work of one scan task. `owners[i]` is the first slot of state task i; `relations` are files other than the plan's."""
 
     root: str
@@ -117,7 +118,7 @@ class ScanMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class RunRef:
+class RunRef(Message):
     """A state run: file name, the slots [low, high) it holds, and the epoch it was written in."""
 
     name: str
@@ -134,7 +135,7 @@ class RunRef:
 
 
 @dataclass(frozen=True, slots=True)
-class UpperLevels:
+class UpperLevels(Message):
     """The levels of queries over queries that state tasks run in the same execution, as they are all in one process.
 
     `count` of them. `results`: how long the list of results was when the epoch began; `owners` and `row_layout_states` as in
@@ -148,7 +149,7 @@ class UpperLevels:
 
 
 @dataclass(frozen=True, slots=True)
-class StateMessage:
+class StateMessage(Message):
     """The work of one state task: its slots [low, high), its runs, and the progress of operators.
 
     `emitted_to` has operators that take part; with `followers` all others do too that are not `resting`, each having emitted
@@ -199,7 +200,7 @@ class StateMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class RejectsFile:
+class RejectsFile(Message):
     """A file of rejected rows."""
 
     name: str
@@ -211,7 +212,7 @@ class RejectsFile:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamReceipt:
+class StreamReceipt(Message):
     """Counts, progress and files of the rows of one stream that scan tasks have read.
 
     `rejected` counts rows in `rejects`. `shed`: accepted rows that queries WITH SHEDDING did not see.
@@ -267,7 +268,7 @@ class StreamReceipt:
 
 
 @dataclass(frozen=True, slots=True)
-class ScanReceipt:
+class ScanReceipt(Message):
     """The result of a scan task: by stream what it read, by operator what it made, and the time that took."""
 
     task: int
@@ -290,7 +291,7 @@ def stream_receipts(scans: Iterable[ScanReceipt], plan: EpochPlan) -> dict[str, 
 
 
 @dataclass(frozen=True, slots=True)
-class ResultsFile:
+class ResultsFile(Message):
     """A run of results; `queries` maps an operator to (rows, least emission instant, greatest emission instant).
 
     `number`: its place among those of a process's state tasks, in the order in which they got results.
@@ -307,7 +308,7 @@ class ResultsFile:
 
 
 @dataclass(frozen=True, slots=True)
-class StateReceipt:
+class StateReceipt(Message):
     """The result of a state task: files it wrote, runs it replaced, and what was measured.
 
     `results` has a file for each class of retention.

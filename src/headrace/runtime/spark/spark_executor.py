@@ -53,6 +53,10 @@ _LEVELS_ROWS: Final = 20_000
 class SparkExecutor:
     """Runs epochs on a Spark session."""
 
+    few_rows = 5_000
+    """Rows of an epoch in standing tasks for which one state task takes less than several: the calls of each cost more than
+    its share of the rows."""
+
     def __init__(self, session: GivenSession | OwnSession, *, standing: Use | None = None) -> None:
         """An own session may still be starting: what needs it waits for it, and raises why it did not start.
 
@@ -104,11 +108,11 @@ class SparkExecutor:
         return receipts
 
     def state_tasks(self, most: int, rows: int, levels: int) -> int:
-        """One for each standing task that the epoch will find; one for all if it is small and has levels, which then run there."""
+        """One for each standing task that the epoch will find; one for all if it has few rows, or some more and levels, which then run there."""
         standing = 0 if self._standing is None else self._standing.awaiting(rows)
         if not standing:
             return most
-        return 1 if levels and rows <= _LEVELS_ROWS else min(most, standing)
+        return 1 if rows <= (_LEVELS_ROWS if levels else self.few_rows) else min(most, standing)
 
     def has_all_slots(self, tasks: int) -> bool:
         """Whether there is only one state task: others may be in other processes."""

@@ -107,6 +107,8 @@ def timed(
 ) -> list[Timed]:
     """Scan groups of one task's operators, see `scan_groups`; each of those `isolated` has its own."""
     taking_part = list(operators)
+    if not taking_part:
+        return []
     together = [operator for operator in taking_part if operator.id not in isolated]
     sets = [together, *([operator] for operator in taking_part if operator.id in isolated)]
     return [

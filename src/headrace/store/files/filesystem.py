@@ -12,11 +12,12 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -109,7 +110,7 @@ class LocalStore:
     """A home in a folder of a local (or POSIX-faithful shared) file system. Small, picklable, safe to use from threads."""
 
     def __init__(self, root: str | os.PathLike[str], disk: Disk | None = None) -> None:
-        self._root = str(Path(root).absolute())
+        self._root = _normalised(os.fspath(root)) if os.path.isabs(root) else str(Path(root).absolute())  # noqa: PTH117
         self._disk = disk or Disk()
 
     @property
@@ -151,7 +152,9 @@ class LocalStore:
         """Whether there is such a file."""
         path = self.path(name)
         try:
-            return Path(path).is_file()
+            return S_ISREG(os.stat(path).st_mode)  # noqa: PTH116 - a path object costs more than the call
+        except (FileNotFoundError, NotADirectoryError):
+            return False
         except OSError as error:
             raise self._store_error(error, name, "look for") from error
 
@@ -341,6 +344,11 @@ class LocalStore:
         )
 
 
+@lru_cache(256)  # each task of an epoch opens its home
+def _normalised(root: str) -> str:
+    return str(Path(root))
+
+
 def _all_at_once(syncs: Sequence[Callable[[], None]]) -> None:
     """Run syncs at the same time: a file system with a journal commits those that wait together.
 
@@ -352,9 +360,10 @@ def _all_at_once(syncs: Sequence[Callable[[], None]]) -> None:
     except RuntimeError:  # the interpreter is ending, and starts no threads any more
         for sync in syncs[len(running) :]:
             sync()
-    wait(running)
-    for done in running:
-        done.result()
+    failures = [done.exception() for done in running]  # waits for each
+    for failure in failures:
+        if failure is not None:
+            raise failure
 
 
 @cache

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Final
 
 from headrace.time import BEGINNING, Duration, Instant
@@ -89,8 +90,8 @@ class CommittedStream:
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, without the optional facts that are not known."""
-        facts = ((name, getattr(self, name)) for name in _UNKNOWN)
-        value = {name: fact for name, fact in facts if name in _ALWAYS or fact != _UNKNOWN[name]}
+        facts = zip(_UNKNOWN.items(), _FACTS(self), strict=True)
+        value = {name: fact for (name, unknown), fact in facts if fact != unknown or name in _ALWAYS}
         if self.sources:
             value["sources"] = {name: asdict(source) for name, source in self.sources.items()}
         if self.keys:
@@ -114,6 +115,7 @@ NEW_STREAM: Final = CommittedStream()
 """A stream of which nothing was read."""
 _ALWAYS: Final = frozenset(fact.name for fact in fields(CommittedStream)[:9])
 _UNKNOWN: Final[Mapping[str, Any]] = asdict(NEW_STREAM)
+_FACTS: Final = attrgetter(*_UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)

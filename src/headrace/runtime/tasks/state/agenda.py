@@ -3,12 +3,13 @@
 An operator that nothing came to, and for which punctuation changes nothing, is not visited. When an operator has been visited
 it knows the next instant at which it is due (`due_after`); the agenda has these instants in a heap for each clock, so that an
 epoch costs what is due in it. It is a cache of the process: it holds for the execution that follows the one which left it,
-and is made afresh, with every state due, after any other.
+and is made afresh, with every state due that has rows, after any other. A state without rows has nothing to do, however many
+queries were registered since the last epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import chain, takewhile
@@ -21,9 +22,12 @@ from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.messages.task_messages import StateMessage
 from headrace.runtime.progress.plan_index import PlanIndex
 from headrace.runtime.tasks.state.round_progress import RoundProgress
+from headrace.runtime.tasks.state.state_runs import TaskRun
 from headrace.time import BEGINNING, FOREVER, Instant
 
 _TASKS: Final = 64
+_SOON: Final = 2
+"""Epochs between rows of a busy state, at most: those of other streams may be between."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,10 @@ class Agenda:
     checked: set[str] = field(default_factory=set)
     """Runs without many rows of dropped queries."""
     born: int = 0
+    fed: dict[str, int] = field(default_factory=dict)
+    """The epoch in which each state last got rows."""
+    busy: frozenset[str] = frozenset()
+    """States that got rows now and soon before, and probably get more: they are due at the next punctuation, not computed."""
     visited: dict[str, int] = field(default_factory=dict)
     """The epoch in which each state was last visited, since epoch `born`; the last one visited is the last."""
 
@@ -48,25 +56,23 @@ class Agenda:
     """Of each source by which rows expire unvisited its punctuation, and the epoch since which it has that."""
 
     @staticmethod
-    def of(index: PlanIndex, epoch: int) -> Agenda:
-        """An agenda with every state due at once, in this epoch."""
+    def of(index: PlanIndex, epoch: int, stored: Collection[str]) -> Agenda:
+        """An agenda with every state that has stored rows due at once, in this epoch; others are due once rows come."""
         agenda = Agenda(index, born=epoch)
-        agenda.schedule(dict.fromkeys(index.by_state, BEGINNING))
+        agenda.schedule({state: BEGINNING for state in index.by_state if state in stored})
         return agenda
 
-    def under(self, index: PlanIndex) -> Agenda:
-        """The agenda under another plan: a state whose operators have changed is due at once."""
-        if index is self.index:
-            return self
+    def under(self, index: PlanIndex, stored: Collection[str]) -> Agenda:
+        """The agenda under another plan: a state with stored rows whose operators have changed is due at once."""
         former, self.index = self.index, index
         self.checked.clear()
-        for known in (self.due_at, self.visited):
+        for known in (self.due_at, self.visited, self.fed):
             for state in known.keys() - index.by_state.keys():
                 known.pop(state)
         changed = [name for name, owners in index.by_state.items() if former.by_state.get(name) != owners]
         for state in changed:
             self.queued.pop(state, None)  # its clock may be another one
-        self.schedule(dict.fromkeys(changed, BEGINNING))
+        self.schedule({state: BEGINNING if state in stored else FOREVER for state in changed})
         return self
 
     def schedule(self, due_at: Mapping[str, Instant]) -> None:
@@ -108,10 +114,13 @@ class Agenda:
     ) -> None:
         """Schedule the next visit of a state that is visited: operators stored there have made this advance, `runs` are theirs after it.
 
-        The first of all that is scheduled in a visit counts.
+        The first of all that is scheduled in a visit counts. Of a busy state nothing is computed: when no more rows come, one
+        visit without any finds out.
         """
         state, due_after = state_name(operators[0]), FOREVER
-        if advance.punctuation < FOREVER:
+        if state in self.busy:
+            due_after = min(advance.punctuation + 1, FOREVER)
+        elif advance.punctuation < FOREVER:
             due_after = operators[0].together(operators).due_after(runs, advance)
         self.schedule({state: min(self.due_at.get(state, FOREVER), due_in(progress, operators, due_after))})
 
@@ -122,6 +131,13 @@ class Agenda:
                 _, state = heappop(self.heaps[clock])
                 del self.due_at[state], self.queued[state]
                 yield state
+
+    def feed(self, states: Collection[str], epoch: int) -> None:
+        """Begin an epoch in which these states get rows. Those that are never due are not busy."""
+        self.busy = frozenset(
+            state for state in states if state in self.due_at and epoch <= self.fed.get(state, -_SOON) + _SOON
+        )
+        self.fed.update(dict.fromkeys(states, epoch))
 
     def begin(self, states: Iterable[str], epoch: int) -> None:
         """Begin the visits of an epoch: these states are no longer scheduled."""
@@ -161,16 +177,20 @@ _agendas: Final[Recent[tuple[str, int, int], Agenda]] = Recent(_TASKS)
 """By home and slots."""
 
 
-def agenda_for(index: PlanIndex, message: StateMessage) -> Agenda:
-    """The agenda that the execution before the message's left in this process, or one with every state due.
+def agenda_for(index: PlanIndex, message: StateMessage, runs: Sequence[TaskRun]) -> Agenda:
+    """The agenda that the execution before the message's left in this process, or one with every state of these runs due.
 
     It holds for none until it is left again: an execution that fails has changed it.
     """
     agenda = _agendas.get(_slots(message))
     if agenda is None or not message.after or agenda.execution != message.after:
-        return Agenda.of(index, message.epoch)
+        return Agenda.of(index, message.epoch, _states_in(runs))
     agenda.execution = ""
-    return agenda.under(index)
+    return agenda if agenda.index is index else agenda.under(index, _states_in(runs))
+
+
+def _states_in(runs: Sequence[TaskRun]) -> frozenset[str]:
+    return frozenset[str]().union(*(run.states for run in runs))
 
 
 def leave(agenda: Agenda, message: StateMessage) -> None:
@@ -184,11 +204,15 @@ def _slots(message: StateMessage) -> tuple[str, int, int]:
 
 
 def visits(
-    progress: RoundProgress, agenda: Agenda | None, deltas: Mapping[str, Sequence[Sections]]
+    progress: RoundProgress,
+    agenda: Agenda | None,
+    runs: Sequence[TaskRun],
+    deltas: Mapping[str, Sequence[Sections]],
 ) -> dict[str, list[Operator]]:
     """The states to visit in a round, in the plan's order, with the operators that take part.
 
-    They are those with rows, those with operators whose progress is their own, and those that are due; without an agenda all.
+    They are those with new rows; of those stored in `runs`, the ones with operators whose progress is their own, and the ones
+    that are due; without an agenda all.
     """
     message, index = progress.message, progress.index
     own = {state_name(index.plan.operators[name]) for name in message.emitted_to}
@@ -198,9 +222,11 @@ def visits(
         states = set(index.by_state)
     else:
         named = message.punctuation.keys() | message.isolated
-        states = own | {state_name(index.plan.operators[name]) for name in named}
-        states |= {name for name, parts in deltas.items() if any(map(_has_rows, parts))}
-        states |= {state_name(reader) for name in message.moved for reader in index.readers.get(name, ())}
+        own |= {state_name(index.plan.operators[name]) for name in named}
+        own |= {state_name(reader) for name in message.moved for reader in index.readers.get(name, ())}
+        fed = {name for name, parts in deltas.items() if any(map(_has_rows, parts))}
+        agenda.feed(fed, message.epoch)
+        states = fed | (own & _states_in(runs) if own else own)
         clocks = (clock for clock in agenda.heaps if clock.level == message.level)
         states.update(agenda.due({clock: progress.punctuation_of(clock) for clock in clocks}))
     visited = {}

@@ -23,6 +23,8 @@ Owners: TypeAlias = Sequence[tuple[StateOwner, Advance]]
 
 FAN_IN: Final = 6
 """Runs of one level that are merged into one of the next."""
+_LEFT_TO_MERGING: Final = 1 << 14
+"""Bytes of one or two files up to which a review costs more than what it could free."""
 _SMALL: Final = 1 << 16
 """Bytes of runs that are merged whatever the others."""
 
@@ -53,9 +55,10 @@ def due_for_review(runs: Sequence[RunRef], epoch: int) -> list[tuple[str, ...]]:
 
     A run is reviewed each time its age has doubled, with the next one of at least its level, which may supersede it. So
     obsolete rows are stored no longer than they were needed, and a long-lived run is reviewed a logarithmic number of times.
-    Younger runs are left to merging.
+    Younger and smaller runs are left to merging.
 
-    >>> runs = [RunRef("a", 0, 256, 1, 10, epoch=4), RunRef("b", 0, 256, 0, 10, 6), RunRef("c", 0, 256, 1, 10, 9)]
+    >>> size = 1 << 20
+    >>> runs = [RunRef("a", 0, 256, 1, size, epoch=4), RunRef("b", 0, 256, 0, size, 6), RunRef("c", 0, 256, 1, size, 9)]
     >>> due_for_review(runs, 12), due_for_review(runs, 13), due_for_review(runs, 17)
     ([('a', 'c')], [], [('c',)])
     """
@@ -63,8 +66,10 @@ def due_for_review(runs: Sequence[RunRef], epoch: int) -> list[tuple[str, ...]]:
     for index, run in enumerate(runs):
         age = epoch - run.epoch
         if age > FAN_IN and age & (age - 1) == 0:
-            next_run = next((later.name for later in runs[index + 1 :] if later.level >= run.level), None)
-            reviews.append((run.name,) if next_run is None else (run.name, next_run))
+            next_run = next((later for later in runs[index + 1 :] if later.level >= run.level), None)
+            pair = (run,) if next_run is None else (run, next_run)
+            if sum(each.bytes for each in pair) > _LEFT_TO_MERGING:
+                reviews.append(tuple(each.name for each in pair))
     return reviews
 
 

@@ -75,9 +75,15 @@ class TaskRun:
         return query_row_counts_of(self.store, self.ref.name, section)
 
     def of_cohort(self, state: str, cohort: Cohort) -> tuple[Sections, Ints]:
-        """The rows of a cohort's queries in their family's state, and how many each has."""
-        counts = {name: self.query_row_counts(f"{state}/{name}") for name in self.of(state)}
-        return rows_of_cohort(self.of(state), counts, cohort)
+        """The rows of a cohort's queries in their family's state, and how many each has; kept for the next epoch."""
+        known: dict[str, tuple[Ints, Sections, Ints]] = {}
+        if self.covers_task:
+            known = of_run(self.store, self.ref.name, "cohorts", dict)
+        last = known.get(state)
+        if last is None or not np.array_equal(last[0], cohort.numbers):
+            counts = {name: self.query_row_counts(f"{state}/{name}") for name in self.of(state)}
+            last = known[state] = cohort.numbers, *rows_of_cohort(self.of(state), counts, cohort)
+        return last[1:]
 
     def of(self, state: str) -> Sections:
         """The sections of one state."""
@@ -106,21 +112,16 @@ def rows_of_cohort(
     return {name: table for name, table in own.items() if table.num_rows}, rows
 
 
-def with_families(run: TaskRun, operators: Mapping[str, Operator], plan: str) -> TaskRun:
+def with_families(run: TaskRun, operators: Mapping[str, Operator]) -> TaskRun:
     """The run, with the states of operators that had no family when it was written among those of their families.
 
     It then counts as one that does not cover the task, so it is rewritten by the next merge.
     """
-    alone = of_run(
-        run.store,
-        run.ref.name,
-        f"without families {plan}",  # a plan's file: looked up once for each run
-        lambda: [
-            name
-            for name in run.states
-            if (operator := operators.get(name)) is not None and operator.family_key is not None
-        ],
-    )
+    alone = [
+        name
+        for name in run.states
+        if (operator := operators.get(name)) is not None and operator.family_key is not None
+    ]
     if not alone:
         return run
     moved: dict[str, list[pa.Table]] = {}
@@ -144,11 +145,16 @@ def sections_of(runs: Sequence[TaskRun], state: str) -> dict[str, list[pa.Table]
     return by_section
 
 
-def open_task_run(store: Store, ref: RunRef, low: int, high: int) -> TaskRun:
-    """The slots [low, high) of a run.
+def open_task_run(
+    store: Store, ref: RunRef, low: int, high: int, plan: str, operators: Mapping[str, Operator]
+) -> TaskRun:
+    """The slots [low, high) of a run under the plan in the file `plan`, which has these operators; once for each plan."""
+    opened = lambda: with_families(_cut(store, ref, low, high), operators)  # noqa: E731
+    return of_run(store, ref.name, f"slots {low} to {high} under {plan}", opened)
 
-    A run with other slots is filtered, once; that happens only after the number of tasks changed.
-    """
+
+def _cut(store: Store, ref: RunRef, low: int, high: int) -> TaskRun:
+    """A run with other slots is filtered, once; that happens only after the number of tasks changed."""
     if low <= ref.low and ref.high <= high:
         return TaskRun(store, ref, open_run(store, ref.name), True)
     part = of_run(store, ref.name, f"slots {low} to {high}", lambda: _slots_of(store, ref, low, high))

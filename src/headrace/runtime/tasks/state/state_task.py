@@ -62,7 +62,6 @@ from headrace.runtime.tasks.state.state_runs import (
     open_task_run,
     rows_of_cohort,
     sections_of,
-    with_families,
 )
 from headrace.runtime.tasks.timing import Ledger
 from headrace.store.files.container import parts
@@ -95,8 +94,10 @@ class StateTask:
         self._index = index_of(self.plan)
         if message.live is not None:
             close_state_runs(self._store, message.live)
-        runs = (open_task_run(self._store, ref, message.low, message.high) for ref in message.runs)
-        self._runs = [with_families(run, self.plan.operators, message.plan) for run in runs]
+        bounds, operators = (message.low, message.high), self.plan.operators
+        self._runs = [
+            open_task_run(self._store, ref, *bounds, message.plan, operators) for ref in message.runs
+        ]
         seen = stream_receipts((blob.receipt for blob in blobs), self.plan)
         self.round = RoundProgress.of(
             self._index, message, after_scans(self.plan.streams, message.streams, seen)
@@ -113,7 +114,7 @@ class StateTask:
         self._replaced: tuple[str, ...] = ()
         self._level = 0
         self.result_runs = ResultRuns(message, self.plan, itertools.count() if numbers is None else numbers)
-        self._agenda = agenda_for(self._index, message) if cached else None
+        self._agenda = agenda_for(self._index, message, self._runs) if cached else None
         self._scans: list[ScanReceipt] = []
         self._take_in(blobs)
 
@@ -126,7 +127,7 @@ class StateTask:
             for operator, rejected in blob.rejected.items():
                 if rejected:
                     self.rejected.setdefault(operator, []).extend(rejected)
-        self._visited = visits(self.round, self._agenda, self._deltas)
+        self._visited = visits(self.round, self._agenda, self._runs, self._deltas)
         """The states to visit, with the operators that take part."""
 
     def rise(self, blobs: Sequence[ScanBlob]) -> None:
@@ -470,9 +471,8 @@ class StateTask:
 
     def _write_state(self) -> RunRef:
         name = file_names.state_run(self._message.epoch, self._message.task)
-        written = parts(self._state)
-        size = self._store.write_once(name, written, durable=False)
-        keep_state_run(self._store, name, written)
+        size = self._store.write_once(name, parts(self._state), durable=False)
+        keep_state_run(self._store, name, self._state)
         if self._agenda is not None:
             self._agenda.checked.add(name)
         return RunRef(name, self._message.low, self._message.high, self._level, size, self._message.epoch)
