@@ -57,15 +57,6 @@ def test_a_chunk_is_a_prefix_no_larger_than_asked(entries, rows, least, until, e
         assert len(chunk) >= least or (enough is not None and total >= enough)
 
 
-def test_one_large_entry_is_a_chunk_by_itself_where_live_epochs_add_small_ones() -> None:
-    advances = ReplaySchedule()
-    for _ in range(50):
-        advances.saw(replay=False, rows=1000, seconds=0.1)
-    large, small = entry(1_000_000), entry(1000)
-    assert chunk_of(iter([large, large, large]), advances.chunk(), None) == [large]
-    assert len(chunk_of(iter([small] * 9), advances.chunk(), None)) >= 2
-
-
 POSITION = st.tuples(st.integers(0, 5), st.integers(0, 2))
 
 
@@ -136,7 +127,6 @@ def test_live_input_that_waits_goes_first_but_not_for_ever() -> None:
         if chunk is None:
             advances.saw(replay=False, rows=1000, seconds=0.1)
         else:
-            assert (chunk.entries, chunk.enough) == (8, 8000)  # twice what was added
             advances.saw(replay=True, rows=8000, seconds=0.1)
     assert turns == [False, False, False, False, True] * 4
     assert advances.turn(live_waits=False) is not None
@@ -155,10 +145,25 @@ def test_epochs_before_there_was_a_past_to_read_do_not_count() -> None:
 
 def test_backfills_that_fall_behind_read_more_than_is_added() -> None:
     advances = ReplaySchedule(Clock())
-    for _ in range(20):
+    for number in range(200):
         advances.saw(replay=False, rows=10_000, seconds=0.001)
-        assert advances.chunk().rows >= 20_000
-        advances.saw(replay=True, rows=5_000, seconds=1.0)
+        assert advances.chunk().enough == (None if number < 91 else 12_500)
+        assert advances.chunk().entries == (1 if number < 91 else 2)
+        assert (advances.turn(live_waits=True) is None) == (number < 91)
+        advances.saw(replay=True, rows=9_000, seconds=1.0)
+    for _ in range(200):
+        advances.saw(replay=False, rows=10_000, seconds=0.001)
+        advances.saw(replay=True, rows=11_000, seconds=1.0)
+    assert advances.chunk().enough is None
+
+
+def test_where_live_input_leaves_no_time_a_chunk_takes_half_of_what_it_took() -> None:
+    advances = ReplaySchedule(Clock())
+    for _ in range(50):
+        advances.saw(replay=True, rows=50_000, seconds=0.5)
+    for waited in range(1, 5):
+        advances.saw(replay=False, rows=1000, seconds=0.1)
+        assert advances.chunk().rows == pytest.approx(50_000 * waited * 0.1, rel=0.01)
 
 
 @given(

@@ -3,8 +3,8 @@ together in it, and how many archive entries it takes.
 
 A backfill runs in epochs like any other (decision 5). While the hub runs, live input goes first. Where none waits, a slice of
 the past is read that takes about half as long as a live epoch, so that the next one begins soon; the longer nothing has
-arrived, the larger it is. Where live input leaves no time, every few live epochs a slice follows that is larger than what they
-added, so that backfills catch up. For a caller who waits for everything (`catch_up`, `run_once`) backfills go first, in the
+arrived, the larger it is. Where live input leaves no time, a slice follows every few live epochs and takes half as long as
+they did; and where that was not enough for many epochs, one larger than what it added follows each. For a caller who waits for everything (`catch_up`, `run_once`) backfills go first, in the
 largest chunks.
 """
 
@@ -19,11 +19,13 @@ LARGEST: Final = 4_000_000
 """Rows of a chunk when no live input waits."""
 _SMALL: Final = 100_000
 """Rows up to which an epoch costs little besides its rows, see `standing.pace`."""
-_OF_A_LIVE_EPOCH: Final = 0.5
+_OF_A_LIVE_EPOCH: Final = 0.5  # the share of the time of a live epoch that a slice may take
 _OF_THE_SILENCE: Final = 0.5  # the share of the time since the last live epoch that a slice may take
 _IN_A_ROW: Final = 4  # live epochs before a slice of the past, where live input always waits
 _FADING: Final = 0.8  # weight of the earlier measurements in the average
-_FORGETTING: Final = 0.97  # weight of the earlier live epochs in the balance of rows
+_FORGETTING: Final = 0.99  # weight of the earlier live epochs in the balance of rows
+_MORE: Final = 1.25  # than live epochs have added, where backfills fall behind
+_MANY: Final = 60.0  # live epochs, by that weight, after which the balance counts
 
 Position: TypeAlias = tuple[int, int]
 """How far an operator has read an archive: the entries, and the slices of the next one."""
@@ -49,8 +51,9 @@ class ReplaySchedule:
     """Live epochs since the last chunk."""
     _rows_waited: int = 0
     _added: float = 0.0
-    """Rows of recent live epochs, and rows of the past that were read in the same time."""
+    """Rows of recent live epochs, rows of the past that were read in the same time, and the number of these epochs."""
     _read: float = 0.0
+    _epochs: float = 0.0
     _rates: dict[bool, float] = field(default_factory=lambda: {True: 1_000_000.0, False: 1_000_000.0})
     """Rows a second of small chunks, and of others; initial values, then measured."""
 
@@ -65,32 +68,38 @@ class ReplaySchedule:
             self._waited += 1
             self._rows_waited += rows
             self._added, self._read = _FORGETTING * self._added + rows, _FORGETTING * self._read
+            self._epochs = _FORGETTING * self._epochs + 1
             fading = _FADING if self._live_seconds else 0.0
             self._live_seconds = fading * self._live_seconds + (1 - fading) * seconds
             self._live_ended = self.clock()
 
     def turn(self, *, live_waits: bool) -> Chunk | None:
         """The chunk whose turn it is; None when live input goes first."""
-        return None if live_waits and self._waited < _IN_A_ROW else self.chunk()
+        in_a_row = 1 if self._falls_behind else _IN_A_ROW
+        return None if live_waits and self._waited < in_a_row else self.chunk()
+
+    @property
+    def _falls_behind(self) -> bool:
+        """Whether backfills have read less than live epochs have added, for many of them."""
+        return self._epochs >= _MANY and self._read < self._added
 
     def nothing_to_read(self) -> None:
         """Forget what live epochs have added: no backfill waits for its turn."""
         self._waited = self._rows_waited = 0
-        self._added = self._read = 0.0
+        self._added = self._read = self._epochs = 0.0
 
     def chunk(self) -> Chunk:
         """The next chunk while live input may arrive."""
         if not self._live_seconds:
             return Chunk()
         silence = self.clock() - self._live_ended
-        seconds = max(_OF_A_LIVE_EPOCH * self._live_seconds, _OF_THE_SILENCE * silence)
+        waited = _OF_A_LIVE_EPOCH * self._live_seconds * max(1, self._waited)
+        seconds = max(waited, _OF_THE_SILENCE * silence)
         rows = int(self._rates[True] * seconds)
         if rows > _SMALL:
             rows = max(_SMALL, int(self._rates[False] * seconds))
-        if self._waited >= _IN_A_ROW:
-            return Chunk(min(LARGEST, rows), 2 * self._waited, 2 * self._rows_waited)
-        if self._read < self._added:  # backfills fall behind
-            rows = max(rows, 2 * self._rows_waited)
+        if self._falls_behind:
+            return Chunk(min(LARGEST, rows), 2 * self._waited, int(_MORE * self._rows_waited))
         return Chunk(min(LARGEST, rows))
 
 

@@ -319,7 +319,7 @@ class Engine:
         for definition in sources:
             name = definition.name
             waiting = self.intake.waiting(name)
-            chosen = self.admission.take(waiting, definition)
+            chosen = self.admission.for_easy(waiting, self.executor.easy_rows).take(waiting, definition)
             if chosen:
                 due = min(due, gathered_at(definition, waiting, chosen))
                 splits += [
