@@ -100,16 +100,19 @@ class Vacuum:
         return None
 
     def _sealed(self, stream: StreamDefinition) -> Vacuumed | None:
-        """Old entries of the list as a segment: so many that it is as large as a run."""
+        """Old entries of the list that keep the same share, as a segment: so many that it is as large as a run."""
         archive = self.home.list_of(self.manifest, f"archive:{stream.name}")
         horizon = self._horizon(stream, stream.reduce[0][0])
         read = self.home.store.read
         end = retained(archive, horizon, self.readers(stream.name, archive), read).start
         entries: list[ArchiveEntry] = []
+        keep = 1.0
         for index, value in archive.iterate(read, archive.start):
-            if index >= end or sum(entry.rows for entry in entries) >= runs.RUN_ROWS:
+            is_full = sum(entry.rows for entry in entries) >= runs.RUN_ROWS
+            if index >= end or is_full or (entries and self._keep(stream, value["greatest"]) != keep):
                 break
             entries.append(ArchiveEntry.from_json(value))
+            keep = self._keep(stream, value["greatest"])
         if not entries:
             return None
         names = [name for entry in entries for name in entry.files]
