@@ -417,12 +417,13 @@ class Engine:
 
     def vacuum(self) -> None:
         """Reduce the archives as far as their age asks for now, and publish it."""
-        while True:
+        while self.vacuuming.written is None:
             readers = commit.archive_readers(self.manifest, self.plan, self.home.store.read)
-            written = Vacuum(self.home, self.manifest, readers).next(index_of(self.plan).sources)
-            if written is None:
+            self.vacuuming.written = Vacuum(self.home, self.manifest, readers).next(
+                index_of(self.plan).sources
+            )
+            if self.vacuuming.written is None:
                 return
-            self.vacuuming.written = written
             self._run(EpochWork("tick"))
 
     def _publish(self, epoch: Epoch) -> Manifest:

@@ -85,7 +85,7 @@ def show(
             question = bind_text(home.catalog, text, zone)
             answer = home.at_newest_epoch(lambda manifest: asked(home, manifest, question, within))
             read = f"read {answer.read:,} of {answer.rows:,} archived rows"
-            return Outcome("ask", None, f"{answer.table.num_rows} rows, {read}", answer.table)
+            return Outcome("ask", None, read, answer.table)
     raise UserError(f"a {type(statement).__name__} statement needs the writer of this home")
 
 
