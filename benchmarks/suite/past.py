@@ -28,9 +28,7 @@ from headrace.runtime.hub.opening import open_hub
 RUN = 1 << 20
 LARGE = 48
 """Runs, where the number of rows is not given: fifty million rows."""
-_STREAM = (
-    "CREATE STREAM s (at TIMESTAMP, key INT, a INT, v DOUBLE) USING push OPTIONS (blocks '16') TIMESTAMP BY at"
-)
+_STREAM = "CREATE STREAM s (at TIMESTAMP, key INT, a INT, v DOUBLE) USING push OPTIONS (blocks '16') TIMESTAMP BY at"
 QUESTIONS = {
     "count and mean where": "SELECT COUNT(*) AS n, AVG(v) AS mean FROM {} WHERE a < 25",
     "sum by ten keys": "SELECT key, SUM(v) AS total FROM {} GROUP BY key",
@@ -116,7 +114,9 @@ def _report(table: list[dict[str, Any]], rows: int) -> Report:
     taken = {(row["question"], row["way"]): row["ms"] for row in table}
     drawn = [
         Bar(
-            f"{row['question']}: {row['way']}", row["ms"], "theirs" if row["way"].startswith("Duck") else "ours"
+            f"{row['question']}: {row['way']}",
+            row["ms"],
+            "theirs" if row["way"].startswith("Duck") else "ours",
         )
         for row in table
     ]
@@ -131,6 +131,4 @@ def _report(table: list[dict[str, Any]], rows: int) -> Report:
     ]
     assert __doc__ is not None
     note = f"{rows:,} rows."
-    return Report(
-        "past", "Questions over a long past", table, ratios, drawn, "ms", [__doc__.strip(), note]
-    )
+    return Report("past", "Questions over a long past", table, ratios, drawn, "ms", [__doc__.strip(), note])

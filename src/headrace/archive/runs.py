@@ -158,9 +158,9 @@ class _Run:
         self._low: int | None = None
         self.high = -(1 << 63)
 
-    def write(self, table: pa.Table, at: Ints, row_group: int = _ROW_GROUP) -> None:
+    def write(self, table: pa.Table, at: Ints, row_group: int | None = None) -> None:
         """Append rows as row groups; `at` are their event times, which never go back within a part."""
-        self._writer.write_table(table, row_group_size=row_group)
+        self._writer.write_table(table, row_group_size=row_group or _ROW_GROUP)
         self.rows += len(at)
         self._late += int(pc.sum(table.column(FATE)).as_py())
         self._low = int(at[0]) if self._low is None else min(self._low, int(at[0]))

@@ -26,7 +26,7 @@ from headrace.runtime.backfill.union_replay import Bundle
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.messages.task_messages import Split
 from headrace.time import SECOND
-from tests.runtime.rig import QUERIES, Rig, answer, answers, cut, expected, made_rows
+from tests.runtime.rig import QUERIES, SEVERAL, Rig, answer, answers, cut, expected, made_rows
 
 ONE_FILE = {"maxFilesPerTrigger": "1"}
 SINCE_WHENEVER = [name for name in QUERIES if name != "named"]
@@ -277,6 +277,47 @@ def test_queries_that_come_at_any_time_answer_as_if_they_had_always_been_there(
         for name, told in found.items():
             assert told == expected(hub.operator_and_query(name)[1], files, slack), name
         assert hub.check().faults == 0
+
+
+class OneSlice(ReplaySchedule):
+    """The past is read in the smallest pieces."""
+
+    def turn(self, *, live_waits: bool) -> Chunk | None:
+        return Chunk(1)
+
+
+@pytest.mark.parametrize("name", [*SINCE_WHENEVER, *SEVERAL])
+def test_an_epoch_read_in_slices_means_what_it_does_whole(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each slice is an epoch: the home is opened again between any two, and two queries may meet within an entry."""
+    monkeypatch.setattr(runs, "_ROW_GROUP", 3)
+    text = {**QUERIES, **SEVERAL}[name]
+    files = cut(made_rows(7, 48, disorder=3 * SECOND), *range(8, 48, 8))
+    rig = Rig(tmp_path, ONE_FILE)
+    rig.drop(*files[:5])
+    with rig.hub(2, {}) as hub:
+        hub.catch_up()
+        hub.register(text, name)
+    seen, opened = set(), 0
+    while True:
+        with rig.hub(1 + opened % 3, None) as hub:
+            opened += 1
+            hub.loop.engine.replay_schedule = OneSlice()
+            if opened == 5:
+                hub.register(text, "second")
+                hub.loop.step(live_first=True)
+            progress = hub.loop.engine.manifest.operators
+            seen |= {position.slices for position in progress.values()}
+            if hub.loop.step(live_first=True) is None:
+                break
+    assert seen >= ({0} if name == "arrived" else {0, 1, 2})
+    with rig.hub(2, None) as hub:
+        rig.drop(*files[5:])
+        found = answers(hub, hub.run_once())
+        wanted = expected(hub.operator_and_query(name)[1], files)
+        assert found[name] == wanted
+        assert found["second"] == wanted
 
 
 BUNDLES = Archives._bundles

@@ -108,6 +108,18 @@ def test_rows_are_dropped_by_their_age_and_only_the_last_blocks_of_them(tmp_path
         assert hub.check().faults == 0
 
 
+def test_of_runs_with_empty_blocks_no_row_beyond_the_share_is_left(tmp_path: Path) -> None:
+    with opened(tmp_path / "home", "blocks '8', reduce 'uniform(0.5)'") as hub:
+        for number in range(30):
+            hub.push("s", hour(number).slice(0, 3))
+            hub.catch_up()
+        hub.vacuum()
+        (segment,) = segments(hub)
+        position = pq.read_table(tmp_path / "home" / segment.file).column(POSITION).to_numpy()
+        assert (segment.rows, segment.stored) == (29 * 3, len(position))
+        assert blocks_of(position, seed_of("s"), 8).max() < 4
+
+
 def test_what_remains_answers_within_the_error_it_says(tmp_path: Path) -> None:
     with opened(tmp_path / "home") as hub:
         fill(hub, 0, 9)
