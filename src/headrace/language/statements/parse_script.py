@@ -255,7 +255,7 @@ def _ask(cursor: Cursor) -> Ask:
         raise cursor.unsupported(
             "a SELECT is not a statement of its own",
             start,
-            "Register it: CREATE QUERY name AS SELECT …; INVOKE name; or ask about the past: SELECT … WITHIN 2 PERCENT;",
+            "Register it: CREATE QUERY name AS SELECT …; INVOKE name; or ask the archive: SELECT … WITHIN 2 PERCENT;",
         )
     number = cursor.token
     if number.kind != "number":

@@ -1,8 +1,8 @@
-"""The schedule of backfills: when a slice of the past is read between live epochs, how large it is, which operators read
+"""The schedule of backfills: when a slice of the archive is read between live epochs, how large it is, which operators read
 together in it, and how many archive entries it takes.
 
 A backfill runs in epochs like any other (decision 5). While the hub runs, live input goes first. Where none waits, a slice of
-the past is read that takes about half as long as a live epoch, so that the next one begins soon; the longer nothing has
+the archive is read that takes about half as long as a live epoch, so that the next one begins soon; the longer nothing has
 arrived, the larger it is. Where live input leaves no time, a slice follows every few live epochs and takes half as long as
 they did; and where that was not enough for many epochs, one larger than what it added follows each. For a caller who waits for everything (`catch_up`, `run_once`) backfills go first, in the
 largest chunks.
@@ -21,7 +21,7 @@ _SMALL: Final = 100_000
 """Rows up to which an epoch costs little besides its rows, see `standing.pace`."""
 _OF_A_LIVE_EPOCH: Final = 0.5  # the share of the time of a live epoch that a slice may take
 _OF_THE_SILENCE: Final = 0.5  # the share of the time since the last live epoch that a slice may take
-_IN_A_ROW: Final = 4  # live epochs before a slice of the past, where live input always waits
+_IN_A_ROW: Final = 4  # live epochs before a slice of the archive, where live input always waits
 _FADING: Final = 0.8  # weight of the earlier measurements in the average
 _FORGETTING: Final = 0.99  # weight of the earlier live epochs in the balance of rows
 _MORE: Final = 1.25  # than live epochs have added, where backfills fall behind
@@ -51,7 +51,7 @@ class ReplaySchedule:
     """Live epochs since the last chunk."""
     _rows_waited: int = 0
     _added: float = 0.0
-    """Rows of recent live epochs, rows of the past that were read in the same time, and the number of these epochs."""
+    """Rows of recent live epochs, rows of the archive that were read in the same time, and the number of these epochs."""
     _read: float = 0.0
     _epochs: float = 0.0
     _rates: dict[bool, float] = field(default_factory=lambda: {True: 1_000_000.0, False: 1_000_000.0})
@@ -84,7 +84,7 @@ class ReplaySchedule:
         return self._epochs >= _MANY and self._read < self._added
 
     def nothing_to_read(self) -> None:
-        """Forget what live epochs have added: no backfill waits for its turn."""
+        """Count from 0 what live epochs add: no backfill waits for its turn."""
         self._waited = self._rows_waited = 0
         self._added = self._read = self._epochs = 0.0
 

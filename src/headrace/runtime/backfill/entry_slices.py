@@ -1,4 +1,4 @@
-"""Slices of an archive entry, which backfills read one after the other beside live epochs: the row groups of its files in
+"""Slices of an archive entry, which backfills read one after the other between live epochs: the row groups of its files in
 order, or its ingest records where the source is read in place.
 
 How an entry is cut depends on its files alone, so that the number of slices read is a position in it.

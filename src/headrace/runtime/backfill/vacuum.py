@@ -236,7 +236,7 @@ def without_dropped(facts: Mapping[str, Any], streams: Collection[str]) -> Mappi
 
 @dataclass(slots=True)
 class Vacuuming:
-    """The vacuum of a home while its epochs run: a segment is written beside them, and the next epoch's manifest names it."""
+    """The vacuum of a home while its epochs run: a segment is written in a thread, and the next epoch's manifest names it."""
 
     home: Home
     every: int = 8
@@ -258,9 +258,9 @@ class Vacuuming:
         return with_vacuumed(planned, done, self.home)
 
     def look(
-        self, manifest: Manifest, streams: Sequence[StreamDefinition], readers: Readers, *, beside: bool
+        self, manifest: Manifest, streams: Sequence[StreamDefinition], readers: Readers, *, in_thread: bool
     ) -> None:
-        """Write what is due after an epoch, in a thread with `beside`. Raises the failure of the last time."""
+        """Write what is due after an epoch, in a thread of its own with `in_thread`. Raises the failure of the last time."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
@@ -270,7 +270,7 @@ class Vacuuming:
         if not reducing:
             return
         vacuum = Vacuum(self.home, manifest, readers)
-        if not beside:
+        if not in_thread:
             self.written = vacuum.next(reducing)
             return
         self._thread = threading.Thread(target=self._run, args=(vacuum, reducing), name="headrace-vacuum")

@@ -412,11 +412,11 @@ class Engine:
 
     def _vacuum_if_due(self) -> None:
         reading = commit.archive_readers(self.manifest, self.plan, self.home.store.read)
-        sources, beside = index_of(self.plan).sources, self.housekeeping.is_background
-        self.vacuuming.look(self.manifest, sources, reading, beside=beside)
+        sources, in_thread = index_of(self.plan).sources, self.housekeeping.is_background
+        self.vacuuming.look(self.manifest, sources, reading, in_thread=in_thread)
 
     def vacuum(self) -> None:
-        """Reduce the archives as far as their age asks for now, and publish it."""
+        """Reduce the archives by the present age of their rows, and publish it."""
         while self.vacuuming.written is None:
             readers = commit.archive_readers(self.manifest, self.plan, self.home.store.read)
             self.vacuuming.written = Vacuum(self.home, self.manifest, readers).next(

@@ -35,7 +35,7 @@ class Executor(Protocol):
 
     @property
     def easy_rows(self) -> int | None:
-        """The rows up to which an epoch takes little besides its rows, now; None where all epochs are alike."""
+        """The rows up to which an epoch takes little besides its rows, now; None where it is the same for all epochs."""
         ...
 
     def state_tasks(self, most: int, rows: int, levels: int) -> int:

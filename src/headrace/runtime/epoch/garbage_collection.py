@@ -96,7 +96,7 @@ class Housekeeping:
 
     @property
     def is_background(self) -> bool:
-        """Whether the loop runs, beside which there are threads."""
+        """Whether the loop runs, and work in threads of its own is done."""
         return self._is_background
 
     @contextmanager

@@ -356,7 +356,7 @@ class Hub(Pipeline):
         return frames.archive(self, stream, fraction)
 
     def vacuum(self) -> None:
-        """Reduce the archives whose streams have the option `reduce` as far as the age of their rows asks for, at once."""
+        """Reduce the archives of streams with the option `reduce` by the age of their rows, at once."""
         with self.loop.lock:
             self.loop.engine.vacuum()
 

@@ -1,4 +1,4 @@
-"""A question over the past that says the error it accepts (`SELECT … WITHIN 2 PERCENT`): it reads the shortest prefixes of the
+"""A question over the archive that states the error it accepts (`SELECT … WITHIN 2 PERCENT`): it reads the shortest prefixes of the
 archive's runs from which the answer has that error, and shows the error and how much was read.
 
 The prefixes grow until every value of the answer is accurate enough: what a prefix has is never read twice. The first one is
@@ -67,7 +67,7 @@ class Asked:
 def asked(home: Home, manifest: Manifest, query: Query, within: Fraction) -> Asked:
     """The answer of a question, each value within that fraction of itself at 95 %; 0 reads everything.
 
-    Raises `UnsupportedQuery` where reading a part does not tell the error, and `UserError` where there is no archive to read.
+    Raises `UnsupportedQuery` where the error is not known from a part of the rows, and `UserError` where there is no archive to read.
     """
     shape = _admissible(query)
     stream = home.catalog.stream(shape.scan.name)
