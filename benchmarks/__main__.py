@@ -28,6 +28,7 @@ from benchmarks.suite.joins import joins, late_joins, skewed_joins
 from benchmarks.suite.latency import latency
 from benchmarks.suite.many_ranges import many_ranges
 from benchmarks.suite.memory import memory
+from benchmarks.suite.past import past
 from benchmarks.suite.psoup import figure_7, figure_9
 from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuation
 from benchmarks.suite.queries import queries
@@ -74,6 +75,7 @@ SUITE = {
     "churn": churn,
     "invoke": invoke,
     "backfill": backfill,
+    "past": past,
     "psoup": figure_7,
     "psoup-rate": figure_9,
     "depth": depth,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.archive.blocks import blocks_for, blocks_of, seed_of
+from headrace.archive.blocks import Blocks, Parts, blocks_for, blocks_of, hashes_of, seed_of
+from headrace.archive.prefixes import Prefixes
 from headrace.archive.runs import AT, BLOCK, POSITION, RunWriter
 from headrace.runtime.hub.opening import open_hub
 
@@ -24,7 +24,7 @@ SEED = seed_of("bids")
 
 def written(times: list[int], cuts: list[int], blocks: int) -> bytes:
     """One run of rows at these times, taken in as the batches between the cuts."""
-    writer = RunWriter(SCHEMA, blocks=partial(blocks_of, seed=SEED, blocks=blocks))
+    writer = RunWriter(SCHEMA, blocks=Blocks(SEED, blocks))
     edges = sorted({0, len(times), *(cut % len(times) for cut in cuts)})
     for low, high in itertools.pairwise(edges):
         at, position = np.array(times[low:high], np.int64), np.arange(low, high)
@@ -78,6 +78,42 @@ def test_blocks_are_equal_but_for_chance_and_two_streams_draw_differently(blocks
 def test_more_blocks_refine_fewer() -> None:
     position = np.arange(5000)
     assert (blocks_of(position, SEED, 64) // 4 == blocks_of(position, SEED, 16)).all()
+
+
+@pytest.mark.parametrize(("blocks", "halvings"), [(16, 6), (7, 3), (1, 5), (4, 0)])
+def test_parts_are_the_rows_below_their_shares(blocks: int, halvings: int) -> None:
+    position = np.arange(40_000)
+    parts = Parts(SEED, blocks, halvings)
+    number, high = parts.number(position), hashes_of(position, SEED) >> np.uint64(32)
+    last = blocks - 1 + halvings
+    assert sorted(set(number.tolist())) == list(range(last + 1))
+    for part in range(last + 1):
+        below = (high.astype(object) * parts.share(part).denominator) >> 32 < parts.share(part).numerator
+        assert ((number <= part) == below.astype(bool)).all()
+    assert parts.share(last) == 1
+    assert parts.share(0) == parts.share(halvings) / 2**halvings
+    first = number <= halvings
+    assert (first == (blocks_of(position, SEED, blocks) == 0)).all()
+
+
+def test_a_large_run_begins_with_ever_larger_samples_of_it() -> None:
+    rows = 300_000
+    writer = RunWriter(SCHEMA, blocks=Blocks(SEED, 8))
+    position = np.arange(rows)
+    writer.add([pa.array(position)], position[::-1].copy(), position, None)
+    ((data, _),) = writer.finish()
+    file, prefixes = pq.ParquetFile(pa.BufferReader(data)), Prefixes.of(data)
+    assert prefixes.shares[:6] == (1 / 256, 1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8)
+    assert prefixes.shares[6:] == tuple((n + 1) / 8 for n in range(1, 8))
+    assert (prefixes.population, prefixes.rows[-1]) == (rows, rows)
+    for share in (1 / 300, 1 / 256, 0.1, 0.5, 0.51, 1.0):
+        index = prefixes.holding(share)
+        assert prefixes.shares[index] >= share
+        assert index == 0 or prefixes.shares[index - 1] < share
+        read = file.read_row_groups(list(range(prefixes.groups[index])))
+        hashes = hashes_of(position, SEED).astype(float) / 2**64
+        assert read.num_rows == prefixes.rows[index] == (hashes < prefixes.shares[index]).sum()
+        assert (hashes[read.column(POSITION).to_numpy()] < prefixes.shares[index]).all()
 
 
 def test_as_many_blocks_are_read_as_hold_the_fraction() -> None:

@@ -1,7 +1,8 @@
-"""Random blocks of an archive run: the block of each row, by a hash of its position (also used to shed rows), and how
-many blocks hold a share of the rows. Each block is a uniform random sample of the run.
+"""Random blocks of an archive run: the block of each row, by a hash of its position (also used to shed rows); the parts in
+which a run is stored, first the samples that halve the first block again and again; how many blocks hold a share of the rows.
 
-The first n blocks of every run are one sample of the whole stream, n of all blocks large (OSCAR, "randomize, then sort").
+Each block is a uniform random sample of the run, and
+the first n blocks of every run are one sample of the whole stream, n of all blocks large (OSCAR, "randomize, then sort").
 The paper draws a block for each row, which a task that runs again would draw differently; here a hash of the row's position,
 seeded by the stream, decides. So the same rows are in the same blocks whatever the cuts, blocks of small runs merge into
 those of large ones, and samples of streams that share no seed are independent. Blocks differ in size by about the square
@@ -11,6 +12,8 @@ root of it.
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -19,6 +22,8 @@ import numpy.typing as npt
 from headrace.archive.runs import Ints
 
 MOST: Final = 1024
+_LEAST_ROWS: Final = 1024
+"""Rows of the smallest part of a run, on average: reading fewer saves nothing."""
 _STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND: Final = np.uint64(0x94D049BB133111EB)
@@ -47,6 +52,54 @@ def blocks_of(position: Ints, seed: int, blocks: int) -> npt.NDArray[np.int16]:
     """
     high = hashes_of(position, seed) >> np.uint64(32)
     return (high * np.uint64(blocks) >> np.uint64(32)).astype(np.int16)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The equal random parts of the runs of one stream."""
+
+    seed: int
+    count: int
+
+    def of(self, position: Ints) -> npt.NDArray[np.int16]:
+        """The block of each row."""
+        return blocks_of(position, self.seed, self.count)
+
+    def parts(self, rows: int) -> Parts:
+        """The parts of a run of so many rows."""
+        return Parts.of(self.seed, self.count, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of a run, in the order in which they are stored: the first ones hold the rows with the least hashes.
+
+    The first block is cut `halvings` times: into its first 1/2^halvings, then as much again, then twice as much, …
+    """
+
+    seed: int
+    blocks: int
+    halvings: int = 0
+
+    @staticmethod
+    def of(seed: int, blocks: int, rows: int) -> Parts:
+        """The parts of a run of so many rows."""
+        return Parts(seed, blocks, max(0, (rows // blocks // _LEAST_ROWS).bit_length() - 1))
+
+    def number(self, position: Ints) -> Ints:
+        """The part of each row, from 0."""
+        high = hashes_of(position, self.seed) >> np.uint64(32)
+        fine = (high * np.uint64(self.blocks << self.halvings) >> np.uint64(32)).astype(np.int64)
+        block = fine >> self.halvings
+        _, halving = np.frexp(np.where(block == 0, fine, 0).astype(np.float64))
+        number: Ints = np.where(block == 0, halving, self.halvings + block).astype(np.int64)
+        return number
+
+    def share(self, number: int) -> Fraction:
+        """The share of the run that the parts up to this one hold, on average."""
+        if number <= self.halvings:
+            return Fraction(2**number, self.blocks << self.halvings)
+        return Fraction(number - self.halvings + 1, self.blocks)
 
 
 def blocks_for(fraction: float, blocks: int) -> int:

@@ -1,17 +1,19 @@
 """Archive runs and their writer: the accepted and late rows of a stream as plain Parquet files, each in time order
-(with random blocks, each block is).
+(with random blocks, each part of the run is).
 
 A run has what one scan task read of one stream in one epoch: the stream's columns, and these. `__position` is the row's
 place in the stream's order of arrival, `__fate` is accepted (0) or late (1); `__at` is its event time in microseconds, where
 that is not a column of its own; `__block` is its random part of the run, where the stream has blocks. Spark, DuckDB and
-pandas read the file as it is.
+pandas read the file as it is. The metadata `headrace.shares` has for each row group of a run with blocks which share of the
+run it ends: a prefix of the row groups is a uniform sample; `headrace.rows` is how many rows the run had, should some be dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +21,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+if TYPE_CHECKING:
+    from headrace.archive.blocks import Blocks
+
 POSITION: Final = "__position"
 AT: Final = "__at"
 FATE: Final = "__fate"
 BLOCK: Final = "__block"
+SHARES: Final = "headrace.shares"
+ROWS: Final = "headrace.rows"
 ACCEPTED: Final = 0
 LATE: Final = 1
-_ROW_GROUP: Final = 1 << 20
+_ROW_GROUP: Final = 1 << 16
+"""Rows of a row group, the smallest part of a run that a backfill reads at a time."""
 RUN_ROWS: Final = 1 << 20
 """About how many rows a run holds: enough to read well, few enough to be written while the next ones are read."""
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -50,13 +58,13 @@ class RunWriter:
     """Collects a task's rows of one stream; returns Parquet files as they become full, and at the end the rest.
 
     Rows that arrive in time order are encoded at once, so that memory does not grow with them. From the first step back on
-    rows are buffered, and sorted into runs of their own: every run is in the order (event time, position). With `blocks`, which
-    maps positions to blocks, a run has a row group for each block, and each of these is in that order.
+    rows are buffered, and sorted into runs of their own: every run is in the order (event time, position). With `blocks` a run
+    has a row group for each of their parts, and each of these is in that order.
     """
 
     schema: pa.Schema
     time: str | None = None
-    blocks: Callable[[Ints], npt.NDArray[np.int16]] | None = None
+    blocks: Blocks | None = None
     ordered: _Run | None = None
     batches: list[tuple[pa.Table, Ints, Ints]] = field(default_factory=list)
     row_count: int = 0
@@ -70,7 +78,7 @@ class RunWriter:
         if not has_own_time(self.schema, self.time):
             ours[AT] = pa.array(at)
         if self.blocks is not None:
-            ours[BLOCK] = pa.array(self.blocks(position))
+            ours[BLOCK] = pa.array(self.blocks.of(position))
         # without NULL: columns that cannot be are written faster
         theirs = [
             pa.field(name, column.type) for name, column in zip(self.schema.names, columns, strict=True)
@@ -102,17 +110,30 @@ class RunWriter:
         if not batches:
             return []
         at = np.concatenate([instants for _, instants, _ in batches])
-        order = np.lexsort([np.concatenate([places for _, _, places in batches]), at])
+        position = np.concatenate([places for _, _, places in batches])
         rows = pa.concat_tables([table for table, _, _ in batches])
+        if self.blocks is not None:
+            return [randomised(rows, at, position, self.blocks)]
+        order = np.lexsort([position, at])
         run = _Run(rows.schema)
-        if self.blocks is None:
-            run.write(rows.take(pa.array(order)), at[order])
-            return [run.close()]
-        block = rows.column(BLOCK).to_numpy()[order]
-        order, block = order[np.argsort(block, kind="stable")], np.sort(block)
-        for part in np.split(order, np.flatnonzero(np.diff(block)) + 1):
-            run.write(rows.take(pa.array(part)), at[part])
+        run.write(rows.take(pa.array(order)), at[order])
         return [run.close()]
+
+
+def randomised(
+    rows: pa.Table, at: Ints, position: Ints, blocks: Blocks, *, of: int | None = None, keep: float = 1.0
+) -> Finished:
+    """A run of rows in their random parts; of a run that was reduced, `of` is how many rows it had, and `keep` what remains."""
+    population = len(at) if of is None else of
+    run, parts = _Run(rows.schema), blocks.parts(population)
+    number = parts.number(position)
+    order = np.lexsort([position, at, number])
+    edges = np.flatnonzero(np.diff(number[order])) + 1
+    shares = []
+    for part in np.split(order, edges):
+        run.write(rows.take(pa.array(part)), at[part], row_group=RUN_ROWS)
+        shares.append(float(parts.share(int(number[part[0]]))))
+    return run.close({SHARES: json.dumps([*shares[:-1], keep]), ROWS: str(population)})
 
 
 class _Run:
@@ -137,16 +158,18 @@ class _Run:
         self._low: int | None = None
         self.high = -(1 << 63)
 
-    def write(self, table: pa.Table, at: Ints) -> None:
-        """Append rows as row groups; `at` are their event times, which never go back within a block."""
-        self._writer.write_table(table, row_group_size=_ROW_GROUP)
+    def write(self, table: pa.Table, at: Ints, row_group: int | None = None) -> None:
+        """Append rows as row groups; `at` are their event times, which never go back within a part."""
+        self._writer.write_table(table, row_group_size=row_group or _ROW_GROUP)
         self.rows += len(at)
         self._late += int(pc.sum(table.column(FATE)).as_py())
         self._low = int(at[0]) if self._low is None else min(self._low, int(at[0]))
         self.high = max(self.high, int(at[-1]))
 
-    def close(self) -> tuple[pa.Buffer, RunFacts]:
+    def close(self, metadata: dict[str, str] | None = None) -> tuple[pa.Buffer, RunFacts]:
         """The finished file."""
+        if metadata is not None:
+            self._writer.add_key_value_metadata(metadata)
         self._writer.close()
         assert self._low is not None
         return self._out.getvalue(), RunFacts(self.rows, self._late, self._low, self.high)

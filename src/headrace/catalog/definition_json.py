@@ -30,7 +30,7 @@ _Definition = TypeVar(
     "_Definition", StreamDefinition, RelationDefinition, QueryDefinition, FunctionDefinition, WindowDefinition
 )
 _LATER: Final = {
-    StreamDefinition: {"keep", "latency", "time_expression"},
+    StreamDefinition: {"keep", "latency", "reduce", "time_expression"},
     QueryDefinition: {
         "owner",
         "tags",
@@ -132,6 +132,7 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "result": _type,
     "body": lambda value: Code(base64.b64decode(value)),
     "tags": tuple,
+    "reduce": lambda value: tuple((age, share) for age, share in value),
     "actions": lambda value: tuple(map(_action, value)),
 }
 """How a field is read, where its values are not those of JSON."""

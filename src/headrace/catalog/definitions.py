@@ -109,7 +109,8 @@ class StreamDefinition:
     expression over the stream's columns. `archive`: "copy" (default), "in place" or "none". `retain`: the retention of the
     archive, in event time; None has no limit. `blocks`: the number of equal random parts of a run of the archive. `keep`: the
     share of rows for queries WITH SHEDDING at CREATE; the current share is the catalog's `sample_rate_of`. `latency`: how long
-    rows may wait for others to be read in the same epoch.
+    rows may wait for others to be read in the same epoch. `reduce`: the share of its rows that the archive drops from an age on,
+    as ascending (age, share).
     """
 
     name: str
@@ -129,6 +130,7 @@ class StreamDefinition:
     keep: float = 1.0
     time_expression: TimeExpression | None = None
     latency: Duration = 0
+    reduce: tuple[tuple[Duration, float], ...] = ()
 
     @property
     def event_time(self) -> str | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS: Final = 0.2
 _TABLES: Final = (
+    stmt.Ask,
     stmt.Invoke,
     stmt.Show,
     stmt.Describe,
@@ -83,8 +84,8 @@ class ScriptRun:
         return done == len(statements) and not self._stop.stop
 
     def _may_continue(self, statement: stmt.Statement) -> bool:
-        """Before an INVOKE, read all input that is there."""
-        return not isinstance(statement, stmt.Invoke) or self._hub.catch_up(self._stop.proceed)
+        """Before an INVOKE or a question, read all input that is there."""
+        return not isinstance(statement, stmt.Invoke | stmt.Ask) or self._hub.catch_up(self._stop.proceed)
 
     def _show(self, statement: stmt.Statement, outcome: Outcome) -> None:
         if outcome.warning is not None:

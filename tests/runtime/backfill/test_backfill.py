@@ -11,13 +11,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.archive import runs
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
-from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule, chunk_of, longest_backfill
+from headrace.runtime.backfill.backfill_scheduler import (
+    LARGEST,
+    Chunk,
+    ReplaySchedule,
+    chunk_of,
+    longest_backfill,
+)
+from headrace.runtime.backfill.entry_slices import first_slices, in_one_split
 from headrace.runtime.backfill.replay import Archives
 from headrace.runtime.backfill.union_replay import Bundle
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.messages.task_messages import Split
 from headrace.time import SECOND
-from tests.runtime.rig import QUERIES, Rig, answer, answers, cut, expected, made_rows
+from tests.runtime.rig import QUERIES, SEVERAL, Rig, answer, answers, cut, expected, made_rows
 
 ONE_FILE = {"maxFilesPerTrigger": "1"}
 SINCE_WHENEVER = [name for name in QUERIES if name != "named"]
@@ -48,19 +57,11 @@ def test_a_chunk_is_a_prefix_no_larger_than_asked(entries, rows, least, until, e
         assert len(chunk) >= least or (enough is not None and total >= enough)
 
 
-def test_one_large_entry_is_a_chunk_by_itself_where_live_epochs_add_small_ones() -> None:
-    advances = ReplaySchedule()
-    for _ in range(50):
-        advances.saw(replay=False, rows=1000, seconds=0.1)
-    large, small = entry(1_000_000), entry(1000)
-    assert chunk_of(iter([large, large, large]), advances.chunk(), None) == [large]
-    assert len(chunk_of(iter([small] * 9), advances.chunk(), None)) >= 2
+POSITION = st.tuples(st.integers(0, 5), st.integers(0, 2))
 
 
 @given(
-    st.dictionaries(
-        st.text(min_size=1), st.tuples(st.sampled_from("st"), st.integers(0, 5)), min_size=1, max_size=8
-    )
+    st.dictionaries(st.text(min_size=1), st.tuples(st.sampled_from("st"), POSITION), min_size=1, max_size=8)
 )
 def test_who_is_furthest_behind_reads_to_where_the_next_one_stands(places) -> None:
     group = longest_backfill(places)
@@ -70,17 +71,121 @@ def test_who_is_furthest_behind_reads_to_where_the_next_one_stands(places) -> No
     assert group.until == (min(ahead) if ahead else None)
 
 
+class Clock:
+    """What a schedule reads."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def test_a_chunk_takes_about_half_of_what_a_live_epoch_takes() -> None:
-    advances = ReplaySchedule()
+    advances = ReplaySchedule(Clock())
     assert advances.chunk() == Chunk()  # nothing is live
     for _ in range(50):
         advances.saw(replay=False, rows=1000, seconds=2.0)
         advances.saw(replay=True, rows=300_000, seconds=1.0)
     chunk = advances.chunk()
     assert chunk.rows == pytest.approx(300_000, rel=0.05)
-    assert chunk.entries == 2
+    assert chunk.entries == 1
     advances.saw(replay=False, rows=0, seconds=9.0)  # a tick says nothing of what rows cost
     assert advances.chunk() == chunk
+
+
+def test_small_chunks_and_large_ones_have_rates_of_their_own() -> None:
+    advances = ReplaySchedule(clock := Clock())
+    for _ in range(50):
+        advances.saw(replay=False, rows=1000, seconds=0.02)
+        advances.saw(replay=True, rows=50_000, seconds=0.01)
+        advances.saw(replay=True, rows=1_000_000, seconds=0.1)
+    assert advances.chunk().rows == pytest.approx(50_000, rel=0.05)
+    clock.now += 1
+    assert advances.chunk().rows == pytest.approx(4_000_000, rel=0.05)
+
+
+def test_the_longer_nothing_arrives_the_larger_is_a_chunk() -> None:
+    advances = ReplaySchedule(clock := Clock())
+    for _ in range(50):
+        advances.saw(replay=False, rows=1000, seconds=0.02)
+        advances.saw(replay=True, rows=40_000, seconds=0.04)
+    sizes = []
+    for _ in range(8):
+        sizes.append(advances.chunk().rows)
+        clock.now += 0.02
+    assert sizes[:2] == [pytest.approx(10_000, rel=0.05)] * 2  # half of a live epoch, and of the silence
+    assert sizes[7] == pytest.approx(70_000, rel=0.05)
+    clock.now += 3600
+    assert advances.chunk().rows == LARGEST
+
+
+def test_live_input_that_waits_goes_first_but_not_for_ever() -> None:
+    advances, turns = ReplaySchedule(Clock()), []
+    for _ in range(20):
+        chunk = advances.turn(live_waits=True)
+        turns.append(chunk is not None)
+        if chunk is None:
+            advances.saw(replay=False, rows=1000, seconds=0.1)
+        else:
+            advances.saw(replay=True, rows=8000, seconds=0.1)
+    assert turns == [False, False, False, False, True] * 4
+    assert advances.turn(live_waits=False) is not None
+
+
+def test_epochs_before_there_was_a_past_to_read_do_not_count() -> None:
+    advances = ReplaySchedule(Clock())
+    for _ in range(100):
+        advances.saw(replay=False, rows=1000, seconds=0.1)
+        if advances.turn(live_waits=True) is not None:
+            advances.nothing_to_read()
+    advances.nothing_to_read()
+    assert advances.turn(live_waits=True) is None
+    assert advances.chunk() == Chunk(50_000)
+
+
+def test_backfills_that_fall_behind_read_more_than_is_added() -> None:
+    advances = ReplaySchedule(Clock())
+    for number in range(200):
+        advances.saw(replay=False, rows=10_000, seconds=0.001)
+        assert advances.chunk().enough == (None if number < 91 else 12_500)
+        assert advances.chunk().entries == (1 if number < 91 else 2)
+        assert (advances.turn(live_waits=True) is None) == (number < 91)
+        advances.saw(replay=True, rows=9_000, seconds=1.0)
+    for _ in range(200):
+        advances.saw(replay=False, rows=10_000, seconds=0.001)
+        advances.saw(replay=True, rows=11_000, seconds=1.0)
+    assert advances.chunk().enough is None
+
+
+def test_where_live_input_leaves_no_time_a_chunk_takes_half_of_what_it_took() -> None:
+    advances = ReplaySchedule(Clock())
+    for _ in range(50):
+        advances.saw(replay=True, rows=50_000, seconds=0.5)
+    for waited in range(1, 5):
+        advances.saw(replay=False, rows=1000, seconds=0.1)
+        assert advances.chunk().rows == pytest.approx(50_000 * waited * 0.1, rel=0.01)
+
+
+@given(
+    rows=st.lists(st.integers(1, 50), min_size=1, max_size=9),
+    size=st.integers(0, 200),
+    first=st.integers(0, 8),
+)
+def test_slices_are_the_row_groups_in_order(rows: list[int], size: int, first: int) -> None:
+    slices = [(Split("s", 0, archived=f"f{n // 3}", row_groups=(n % 3,)), rows[n]) for n in range(len(rows))]
+    left = slices[min(first, len(slices) - 1) :]
+    chosen = first_slices(left, size)
+    assert chosen == left[: len(chosen)]
+    assert chosen
+    total = sum(weight for _, weight in chosen)
+    assert len(chosen) == 1 or total <= size
+    assert len(chosen) == len(left) or total + left[len(chosen)][1] > size
+    merged = in_one_split(chosen)
+    assert sum(weight for _, weight in merged) == total
+    assert [(s.archived, n) for s, _ in merged for n in s.row_groups or ()] == [
+        (s.archived, n) for s, _ in chosen for n in s.row_groups or ()
+    ]
+    assert len(merged) == len({s.archived for s, _ in chosen})
 
 
 LIFE = st.tuples(st.sampled_from((2, 0, 1, 3)), st.sampled_from((3, 0, 1, 5)), st.integers(1, 4))
@@ -102,9 +207,7 @@ def test_live_input_waits_for_one_chunk_at_most_and_the_past_is_read_all_the_sam
     with rig.hub(2, {"first": QUERIES["tumble"]}) as hub:
         hub.catch_up()
         hub.execute(f"CREATE QUERY late AS {QUERIES['tumble']}")
-        hub.loop.engine.replay_schedule.saw(
-            replay=True, rows=1, seconds=1.0
-        )  # reading the past is slow here: two entries a chunk
+        hub.loop.engine.replay_schedule.nothing_to_read()
         rig.drop(*files[12:])  # and there is live input at every step
         found = []
         while hub.loop.engine.is_catching_up():
@@ -113,6 +216,7 @@ def test_live_input_waits_for_one_chunk_at_most_and_the_past_is_read_all_the_sam
         assert found[0] == "epoch"
         assert "replay" in found
         assert not any(pair == ("replay", "replay") for pair in itertools.pairwise(found))
+        assert found.count("epoch") >= 3 * found.count("replay")
         closing = hub.run_once()
         assert answer(hub, "late", closing) == answer(hub, "first", closing)
 
@@ -142,7 +246,7 @@ class Small(ReplaySchedule):
 @settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_queries_that_come_at_any_time_answer_as_if_they_had_always_been_there(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = made_rows(
         data.draw(st.integers(0, 10**6), "seed of the rows"),
@@ -150,6 +254,7 @@ def test_queries_that_come_at_any_time_answer_as_if_they_had_always_been_there(
         disorder=data.draw(st.integers(0, 6), "disorder") * SECOND,
     )
     slack = data.draw(st.sampled_from((0, 2 * SECOND, 6 * SECOND)), "slack")
+    monkeypatch.setattr(runs, "_ROW_GROUP", data.draw(st.sampled_from((2, 1 << 16)), "rows of a slice"))
     left = files = cut(rows, *range(6, len(rows), 6))
     rig = Rig(tmp_path_factory.mktemp("home"), ONE_FILE, slack=slack)
     waiting = data.draw(st.permutations(SINCE_WHENEVER), "order in which queries come")
@@ -172,6 +277,47 @@ def test_queries_that_come_at_any_time_answer_as_if_they_had_always_been_there(
         for name, told in found.items():
             assert told == expected(hub.operator_and_query(name)[1], files, slack), name
         assert hub.check().faults == 0
+
+
+class OneSlice(ReplaySchedule):
+    """The past is read in the smallest pieces."""
+
+    def turn(self, *, live_waits: bool) -> Chunk | None:
+        return Chunk(1)
+
+
+@pytest.mark.parametrize("name", [*SINCE_WHENEVER, *SEVERAL])
+def test_an_epoch_read_in_slices_means_what_it_does_whole(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each slice is an epoch: the home is opened again between any two, and two queries may meet within an entry."""
+    monkeypatch.setattr(runs, "_ROW_GROUP", 3)
+    text = {**QUERIES, **SEVERAL}[name]
+    files = cut(made_rows(7, 48, disorder=3 * SECOND), *range(8, 48, 8))
+    rig = Rig(tmp_path, ONE_FILE)
+    rig.drop(*files[:5])
+    with rig.hub(2, {}) as hub:
+        hub.catch_up()
+        hub.register(text, name)
+    seen, opened = set(), 0
+    while True:
+        with rig.hub(1 + opened % 3, None) as hub:
+            opened += 1
+            hub.loop.engine.replay_schedule = OneSlice()
+            if opened == 5:
+                hub.register(text, "second")
+                hub.loop.step(live_first=True)
+            progress = hub.loop.engine.manifest.operators
+            seen |= {position.slices for position in progress.values()}
+            if hub.loop.step(live_first=True) is None:
+                break
+    assert seen >= ({0} if name == "arrived" else {0, 1, 2})
+    with rig.hub(2, None) as hub:
+        rig.drop(*files[5:])
+        found = answers(hub, hub.run_once())
+        wanted = expected(hub.operator_and_query(name)[1], files)
+        assert found[name] == wanted
+        assert found["second"] == wanted
 
 
 BUNDLES = Archives._bundles

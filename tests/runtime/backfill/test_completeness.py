@@ -24,7 +24,7 @@ COUNT = "SELECT window_start, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUT
 class OneEntry(ReplaySchedule):
     """Reads the past an entry at a time."""
 
-    def chunk(self) -> Chunk:
+    def turn(self, *, live_waits: bool) -> Chunk:
         return Chunk(1, 1)
 
 
@@ -119,10 +119,9 @@ def test_the_past_is_read_so_far(tmp_path: Path, read: int) -> None:
         for second in range(9):
             push(hub, second)
         hub.register(COUNT, "late")
-        hub.loop.engine.replay_schedule = OneEntry(live_is_due=False)
+        hub.loop.engine.replay_schedule = OneEntry()
         for _ in range(read):
             hub.loop.step(live_first=True)
-            hub.loop.engine.replay_schedule.live_is_due = False
         assert shown(hub, "late") == (f"backfilling {100 * read // 9} %", None)
         hub.loop.drain()
         assert shown(hub, "late") == ("live", None)

@@ -107,7 +107,7 @@ def test_a_part_of_a_window_lacks_rows_for_as_long_as_it_reaches_back(tmp_path: 
 
 def test_an_answer_of_a_query_that_still_reads_the_past_says_how_much_of_it(tmp_path: Path) -> None:
     class OneEntry(ReplaySchedule):
-        def chunk(self) -> Chunk:
+        def turn(self, *, live_waits: bool) -> Chunk:
             return Chunk(1, 1)
 
     rig = Rig(tmp_path, ONE_FILE)
@@ -115,10 +115,9 @@ def test_an_answer_of_a_query_that_still_reads_the_past_says_how_much_of_it(tmp_
         rig.drop(*FILES)
         hub.catch_up()
         hub.register(KINDS["sliding"], "late")
-        hub.loop.engine.replay_schedule = OneEntry(live_is_due=False)
+        hub.loop.engine.replay_schedule = OneEntry()
         seen = []
         while hub.loop.step(live_first=True) is not None:
-            hub.loop.engine.replay_schedule.live_is_due = False
             seen.append(caveats(hub, "late").percent)
             (outcome,) = hub.execute("INVOKE late")
             if seen[-1] < 100:

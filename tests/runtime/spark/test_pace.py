@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.runtime.messages.task_messages import ScanMessage
+from headrace.runtime.messages.task_messages import PaneBackfill, ScanMessage, Split
 from headrace.runtime.spark.standing.pace import Pace, is_small
 
+PANES = PaneBackfill(None, "q1", 0, 0, ())  # type: ignore[arg-type]
 SCAN = ScanMessage("home", "plan", 1, 0, (), {}, (0,), ())
 
 
@@ -78,8 +79,9 @@ def test_failures_count_no_more_after_a_hundred_epochs() -> None:
         ([SCAN], True),
         ([replace(SCAN, weight=100_000)], True),
         ([replace(SCAN, weight=100_001)], False),
-        ([SCAN, replace(SCAN, replay=True)], False),
+        ([SCAN, replace(SCAN, replay=True)], True),
+        ([replace(SCAN, splits=(Split("s", 0, pane_backfill=PANES),))], False),
     ],
 )
-def test_a_small_epoch_has_few_rows_and_is_no_backfill(scans: list[ScanMessage], small: bool) -> None:
+def test_a_small_epoch_has_few_rows_and_copies_no_panes(scans: list[ScanMessage], small: bool) -> None:
     assert is_small(scans) is small

@@ -247,14 +247,16 @@ def _with_condition(cursor: Cursor, parse: Whole, call: FunctionCall) -> Functio
         cursor.expect("WHERE", purpose=" in FILTER (WHERE …)")
         condition = parse(cursor)
         cursor.expect_sign(")")
-    within = _within(cursor) if cursor.at_word("WITHIN") and cursor.ahead().kind == "number" else None
-    if cursor.at_word("BUCKETS") and cursor.ahead().kind == "number":
-        within = _buckets(cursor)
     may_be = (
         canonical(call.name) in (*APPROXIMATE, "l2_norm")
         or condition is not None
         or call.name.lower() == "count_if"
     )
+    within = None
+    if cursor.at_word("WITHIN") and cursor.ahead().kind == "number" and (may_be or not _is_last(cursor)):
+        within = _within(cursor)
+    if cursor.at_word("BUCKETS") and cursor.ahead().kind == "number":
+        within = _buckets(cursor)
     if within is not None and not may_be:
         raise cursor.error(
             f"{call.name.upper()} is exact: {BELONGS}",
@@ -269,6 +271,12 @@ def _with_condition(cursor: Cursor, parse: Whole, call: FunctionCall) -> Functio
         )
     span = cursor.since(call.span)
     return FunctionCall(call.name, call.arguments, span, call.distinct, call.star, condition, within)
+
+
+def _is_last(cursor: Cursor) -> bool:
+    """Whether `WITHIN p PERCENT` ends a statement: it is the question's then, and not of the call before it."""
+    after = cursor.ahead(3)
+    return after.kind == "end" or after.text == ";"
 
 
 _MOST_BUCKETS: Final = 1_000_000

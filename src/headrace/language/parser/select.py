@@ -44,6 +44,7 @@ _NO_ALIAS: Final = RESERVED | {
     "MINUS",
     "OFFSET",
     "LATERAL",
+    "WITHIN",
 }
 
 

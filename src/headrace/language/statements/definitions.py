@@ -31,6 +31,7 @@ from headrace.time import DAY, Duration
 
 _MOST_BLOCKS: Final = 1024
 _DECIMAL: Final = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
+_REDUCTION: Final = re.compile(r"(uniform|age)\s*\((.*)\)", re.IGNORECASE)
 _TEXTS: Final = ("csv", "json")
 _ARCHIVES: Final[dict[str, Choice["copy", "in place", "none"]]] = {
     "copy": "copy",
@@ -75,6 +76,7 @@ def stream_of(cursor: Cursor, name: str, schema: Schema, using: str) -> StreamDe
     blocks = taken(options, "blocks")
     keep = taken(options, "keep")
     latency = taken(options, "latency")
+    reduce = taken(options, "reduce")
     _check_path(cursor, using, options)
     _by_whose_clocks(cursor, using, options, clauses.places)
     _check_order(cursor, using, options, clauses.places)
@@ -98,6 +100,7 @@ def stream_of(cursor: Cursor, name: str, schema: Schema, using: str) -> StreamDe
         1.0 if keep is None else sample_rate_option(cursor, keep, clauses.places["keep"]),
         clauses.time if isinstance(clauses.time, TimeExpression) else None,
         0 if latency is None else interval_option(cursor, "latency", latency, clauses.places["latency"]),
+        () if reduce is None else _reduction(cursor, reduce, blocks, clauses.places["reduce"]),
     )
 
 
@@ -251,6 +254,27 @@ def _blocks(cursor: Cursor, text: str, archive: str | None, at: Span) -> int:
             f"an archive '{archive.lower()}' has no blocks", at, "Blocks are parts of copies: archive 'copy'."
         )
     return int(text)
+
+
+def _reduction(cursor: Cursor, text: str, blocks: str | None, at: Span) -> tuple[tuple[Duration, float], ...]:
+    """`uniform(0.75)` or `age(7 DAYS 0.5, 30 DAYS 0.9)`: from which age on the archive drops which share of its rows."""
+    remedy = "Write reduce 'uniform(0.75)' or reduce 'age(7 DAYS 0.5, 30 DAYS 0.9)'."
+    found = _REDUCTION.fullmatch(text.strip())
+    if found is None:
+        raise cursor.error(f"'{text}' is no reduction of the archive", at, remedy)
+    steps = []
+    for part in found[2].split(","):
+        age, _, share = part.strip().rpartition(" ")
+        if not _DECIMAL.fullmatch(share) or not 0 < float(share) < 1:
+            raise cursor.error(f"reduce drops a share between 0 and 1, not '{share}'", at, remedy)
+        if bool(age) != (found[1].lower() == "age"):
+            raise cursor.error(f"'{part.strip()}' is no step of {found[1].lower()}", at, remedy)
+        steps.append((interval_option(cursor, "reduce", age, at) if age else 0, float(share)))
+    if steps != sorted(set(steps)) or [share for _, share in steps] != sorted({share for _, share in steps}):
+        raise cursor.error("older rows are reduced further: ages and shares must ascend", at, remedy)
+    if blocks is None or blocks == "1":
+        raise cursor.error("only an archive with blocks can be reduced", at, "Add the option blocks '16'.")
+    return tuple(steps)
 
 
 def _check_path(cursor: Cursor, using: str, options: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Final
 from typing import Literal as Choice
 
@@ -24,6 +25,7 @@ from headrace.language.statements.query_options import query_options
 from headrace.language.statements.statement import (
     AllQueries,
     AlterQuery,
+    Ask,
     CreateQuery,
     CreateRelation,
     CreateStream,
@@ -83,11 +85,9 @@ def _statement(cursor: Cursor) -> Statement:
         span = cursor.since(start)
         return replace(statement, text=cursor.text[span.start : span.end], span=span)
     if at_select(cursor):
-        raise cursor.unsupported(
-            "a SELECT is not a statement of its own",
-            token.span,
-            "Register it: CREATE QUERY name AS SELECT …; INVOKE name;",
-        )
+        statement = _ask(cursor)
+        span = cursor.since(token.span)
+        return replace(statement, text=cursor.text[span.start : span.end], span=span)
     if token.kind == "name":
         raise cursor.error(
             f"no statement begins with '{token.text}'", token.span, did_you_mean(token.text, _PARSERS)
@@ -246,6 +246,28 @@ def _invoke(cursor: Cursor) -> Invoke:
         )
     name = _query_name(cursor)
     return Invoke(name, part_of_window(cursor) if cursor.at_sign("[") else None)
+
+
+def _ask(cursor: Cursor) -> Ask:
+    start = cursor.token.span
+    query = select(cursor)
+    if not cursor.accept("WITHIN"):
+        raise cursor.unsupported(
+            "a SELECT is not a statement of its own",
+            start,
+            "Register it: CREATE QUERY name AS SELECT …; INVOKE name; or ask the archive: SELECT … WITHIN 2 PERCENT;",
+        )
+    number = cursor.token
+    if number.kind != "number":
+        raise cursor.expected("a number of percent after WITHIN")
+    cursor.advance()
+    cursor.expect("PERCENT", purpose=" after WITHIN and a number")
+    within = Fraction(number.text) / 100
+    if within > 1:
+        raise cursor.error(
+            "an error is at most 100 percent", number.span, "Write for example WITHIN 2 PERCENT."
+        )
+    return Ask(_text(cursor, query), query, within, cursor.zone)
 
 
 def _show(cursor: Cursor) -> Show | ShowCreate:

@@ -5,6 +5,7 @@ and its place in the script.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Literal as Choice
 from typing import TypeAlias
 
@@ -190,6 +191,16 @@ class ExplainSelect(_Written):
 
 
 @dataclass(frozen=True, slots=True)
+class Ask(_Written):
+    """`SELECT … WITHIN p PERCENT`: a question over the archive; `within` is the accepted error as a fraction, 0 for none."""
+
+    query: str
+    select: Select = field(compare=False)
+    within: Fraction
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
 class Invoke(_Written):
     """`INVOKE [QUERY] name [RANGE d]`: the current answer; `last` is the d, or None."""
 
@@ -226,6 +237,7 @@ Statement: TypeAlias = (
     | CreateRelation
     | CreateQuery
     | AlterQuery
+    | Ask
     | SetStream
     | SetWindow
     | RenameQuery

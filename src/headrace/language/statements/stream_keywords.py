@@ -40,6 +40,7 @@ class StreamOptions(TypedDict, total=False):
     blocks: int | None
     keep: float | None
     latency: timedelta | str | None
+    reduce: str | None
     clauses: str | None
 
 
@@ -191,6 +192,12 @@ _KEYWORDS: Final[Mapping[str, _Keyword]] = {
     "keep": _Keyword("a number above 0 and at most 1", "0.25", _option("keep", _number_text), is_option=True),
     "latency": _Keyword(
         _LENGTH, "timedelta(milliseconds=20)", _option("latency", _length_text), is_option=True
+    ),
+    "reduce": _Keyword(
+        "a reduction as text",
+        "'age(7 DAYS 0.5)'",
+        _option("reduce", lambda value: value if isinstance(value, str) else None),
+        is_option=True,
     ),
     "clauses": _Keyword("clauses of CREATE STREAM as text", "'PROGRESS STEP INTERVAL 1 MINUTE'", _text),
 }

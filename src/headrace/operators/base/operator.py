@@ -254,6 +254,11 @@ class BaseOperator(StateOwner):
         return False
 
     @property
+    def counts_arrivals(self) -> bool:
+        """Whether rows count in the order in which epochs bring them: a backfill must not read a part of an epoch."""
+        return False
+
+    @property
     def makes_pairs(self) -> bool:
         """Whether its results are pairs of rows that other operators of its query read."""
         return False

@@ -84,6 +84,11 @@ class Around(BaseOperator):
         """Whether it reads insertions and retractions whatever its stream is."""
         return self.inner.reads_changes
 
+    @property
+    def counts_arrivals(self) -> bool:
+        """Whether rows count in the order in which epochs bring them."""
+        return self.inner.counts_arrivals
+
     def display(self) -> Iterator[str]:
         """The inner operator's lines."""
         return self.inner.display()

@@ -77,6 +77,11 @@ class RowSlides(OverPartitions):
         """The class of its window."""
         return Context.FORWARD_FREE if self.numbered == "row_num" else Context.FORWARD_AWARE
 
+    @property
+    def counts_arrivals(self) -> bool:
+        """Whether its rows are numbered by arrival."""
+        return self.numbered == "row_num"
+
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Rank the rows below punctuation; answer the windows they complete."""
         state, ranked = self.ranked(runs, deltas, advance)

@@ -67,6 +67,11 @@ class TupleSlides(OverPartitions):
         """The class of its window."""
         return Context.FORWARD_AWARE
 
+    @property
+    def counts_arrivals(self) -> bool:
+        """Whether its rows are numbered by arrival."""
+        return self.numbered == "row_num"
+
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Fold new rows; answer the windows that end at rows below punctuation."""
         state, ended = self.ended(runs, deltas, advance)

@@ -1,23 +1,34 @@
-"""The schedule of backfills: when a chunk of a backfill runs between live epochs, how large it is, which operators read
+"""The schedule of backfills: when a slice of the archive is read between live epochs, how large it is, which operators read
 together in it, and how many archive entries it takes.
 
-A backfill runs in epochs like any other (decision 5). While the hub runs, live input goes first and backfills get the
-remaining time, in chunks so short that a live epoch waits about half as long as it takes itself. Where live input leaves no
-time, a chunk still follows each live epoch and is larger than what that epoch added, so that backfills catch up. For a
-caller who waits for everything (`catch_up`, `run_once`) backfills go first, in the largest chunks.
+A backfill runs in epochs like any other (decision 5). While the hub runs, live input goes first. Where none waits, a slice of
+the archive is read that takes about half as long as a live epoch, so that the next one begins soon; the longer nothing has
+arrived, the larger it is. Where live input leaves no time, a slice follows every few live epochs and takes half as long as
+they did; and where that was not enough for many epochs, one larger than what it added follows each. For a caller who waits for everything (`catch_up`, `run_once`) backfills go first, in the
+largest chunks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 LARGEST: Final = 4_000_000
 """Rows of a chunk when no live input waits."""
-_LEAST_SECONDS: Final = 0.1  # of a chunk: a shorter one takes less time than its job takes to start
-_OF_A_LIVE_EPOCH: Final = 0.5
+_SMALL: Final = 100_000
+"""Rows up to which an epoch costs little besides its rows, see `standing.pace`."""
+_OF_A_LIVE_EPOCH: Final = 0.5  # the share of the time of a live epoch that a slice may take
+_OF_THE_SILENCE: Final = 0.5  # the share of the time since the last live epoch that a slice may take
+_IN_A_ROW: Final = 4  # live epochs before a slice of the archive, where live input always waits
 _FADING: Final = 0.8  # weight of the earlier measurements in the average
+_FORGETTING: Final = 0.99  # weight of the earlier live epochs in the balance of rows
+_MORE: Final = 1.25  # than live epochs have added, where backfills fall behind
+_MANY: Final = 60.0  # live epochs, by that weight, after which the balance counts
+
+Position: TypeAlias = tuple[int, int]
+"""How far an operator has read an archive: the entries, and the slices of the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +44,63 @@ class Chunk:
 class ReplaySchedule:
     """Alternates live epochs and chunks of backfills, by their recent durations."""
 
-    live_is_due: bool = True
+    clock: Callable[[], float] = time.monotonic
     _live_seconds: float = 0.0
-    _live_rows: int = 0
-    _rate: float = 1_000_000.0  # rows a second of backfills; an initial value, then measured
+    _live_ended: float = 0.0
+    _waited: int = 0
+    """Live epochs since the last chunk."""
+    _rows_waited: int = 0
+    _added: float = 0.0
+    """Rows of recent live epochs, rows of the archive that were read in the same time, and the number of these epochs."""
+    _read: float = 0.0
+    _epochs: float = 0.0
+    _rates: dict[bool, float] = field(default_factory=lambda: {True: 1_000_000.0, False: 1_000_000.0})
+    """Rows a second of small chunks, and of others; initial values, then measured."""
 
     def saw(self, *, replay: bool, rows: int, seconds: float) -> None:
         """Record an epoch that has ended."""
-        self.live_is_due = replay
         if replay and rows:
-            self._rate = _FADING * self._rate + (1 - _FADING) * rows / max(seconds, 1e-6)
+            small = rows <= _SMALL
+            self._rates[small] = _FADING * self._rates[small] + (1 - _FADING) * rows / max(seconds, 1e-6)
+            self._waited = self._rows_waited = 0
+            self._read += rows
         elif rows:
-            self._live_rows = rows
+            self._waited += 1
+            self._rows_waited += rows
+            self._added, self._read = _FORGETTING * self._added + rows, _FORGETTING * self._read
+            self._epochs = _FORGETTING * self._epochs + 1
             fading = _FADING if self._live_seconds else 0.0
             self._live_seconds = fading * self._live_seconds + (1 - fading) * seconds
+            self._live_ended = self.clock()
+
+    def turn(self, *, live_waits: bool) -> Chunk | None:
+        """The chunk whose turn it is; None when live input goes first."""
+        in_a_row = 1 if self._falls_behind else _IN_A_ROW
+        return None if live_waits and self._waited < in_a_row else self.chunk()
+
+    @property
+    def _falls_behind(self) -> bool:
+        """Whether backfills have read less than live epochs have added, for many of them."""
+        return self._epochs >= _MANY and self._read < self._added
+
+    def nothing_to_read(self) -> None:
+        """Count from 0 what live epochs add: no backfill waits for its turn."""
+        self._waited = self._rows_waited = 0
+        self._added = self._read = self._epochs = 0.0
 
     def chunk(self) -> Chunk:
-        """The next chunk while live input may arrive: at least twice the entries or the rows of a live epoch."""
+        """The next chunk while live input may arrive."""
         if not self._live_seconds:
             return Chunk()
-        seconds = max(_LEAST_SECONDS, _OF_A_LIVE_EPOCH * self._live_seconds)
-        return Chunk(min(LARGEST, int(self._rate * seconds)), 2, 2 * self._live_rows)
+        silence = self.clock() - self._live_ended
+        waited = _OF_A_LIVE_EPOCH * self._live_seconds * max(1, self._waited)
+        seconds = max(waited, _OF_THE_SILENCE * silence)
+        rows = int(self._rates[True] * seconds)
+        if rows > _SMALL:
+            rows = max(_SMALL, int(self._rates[False] * seconds))
+        if self._falls_behind:
+            return Chunk(min(LARGEST, rows), 2 * self._waited, int(_MORE * self._rows_waited))
+        return Chunk(min(LARGEST, rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +108,12 @@ class Group:
     """Operators of one stream with the same position in its archive; `until` is the next operator's position."""
 
     stream: str
-    start: int
+    start: Position
     operators: tuple[str, ...]
-    until: int | None
+    until: Position | None
 
 
-def longest_backfill(positions: Mapping[str, tuple[str, int]]) -> Group:
+def longest_backfill(positions: Mapping[str, tuple[str, Position]]) -> Group:
     """The operators with the most entries left to read, of `positions`: operator → (stream, position).
 
     They read at most up to the next operator's position; from there on both read together.

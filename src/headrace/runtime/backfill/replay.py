@@ -1,18 +1,27 @@
-"""The next chunk of a backfill, as the work of an epoch: which entries of which archives operators read, and their progress
-after it.
+"""The next chunk of a backfill, as the work of an epoch: which entries of which archives operators read, or which slices of a
+large one, and their progress after it.
+
+Operators that have read a part of an entry have not emitted by it: its punctuation applies once they have read all of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.backfill import union_replay
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, splits_of
-from headrace.runtime.backfill.backfill_scheduler import Chunk, Group, chunk_of, longest_backfill
+from headrace.runtime.backfill.backfill_scheduler import (
+    Chunk,
+    Group,
+    Position,
+    chunk_of,
+    longest_backfill,
+)
+from headrace.runtime.backfill.entry_slices import first_slices, in_one_split, slices_of
 from headrace.runtime.backfill.union_replay import Bundle
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -40,11 +49,17 @@ class Archives:
         """The position of readers that have folded all of a stream's archive."""
         return self.manifest.length_of(stream)
 
-    def chunk(self, backfilling: Mapping[str, tuple[str, int]], size: Chunk, records: Records) -> EpochWork:
+    def chunk(
+        self, backfilling: Mapping[str, tuple[str, Position]], size: Chunk, records: Records
+    ) -> EpochWork:
         """The work of the next chunk; `backfilling` has the stream and the position of each operator that is backfilling."""
         group = longest_backfill(backfilling)
         definition = self.plan.streams[group.stream]
         bundles = self._bundles(definition, group, size)
+        meets = group.until is not None and group.until[0] == group.start[0]  # others have read a part of it
+        takes_parts = not any(self.plan.operators[name].counts_arrivals for name in group.operators)
+        if takes_parts and (group.start[1] or meets or bundles[0].rows > max(size.rows, size.enough or 0)):
+            return self._slice(definition, group, size, bundles[0], records)
         splits = [
             (split, entry.rows + 1)
             for name, entries in _by_stream(bundles).items()
@@ -62,12 +77,44 @@ class Archives:
             relations=bundles[0].relations,
         )
 
+    def _slice(
+        self, stream: StreamDefinition, group: Group, size: Chunk, bundle: Bundle, records: Records
+    ) -> EpochWork:
+        """The next slices of a bundle; the last ones complete it."""
+        slices = [
+            piece
+            for name, entry in bundle.entries
+            for piece in slices_of(
+                self.home.store, entry, self.plan.streams[name], records(self.plan.streams[name], [entry])
+            )
+        ]
+        entries, first = group.start
+        most = group.until[1] if group.until is not None and group.until[0] == entries else len(slices)
+        chosen = first_slices(slices[first:most], max(size.rows, size.enough or 0))
+        operators, read = group.operators, first + len(chosen)
+        work = EpochWork(
+            "replay",
+            tuple(in_one_split(chosen)),
+            Participants(frozenset(operators)),
+            relations=bundle.relations,
+        )
+        if read >= len(slices):
+            after = dict.fromkeys(operators, self._punctuation(stream, bundle))
+            return replace(work, punctuations=after, replayed=dict.fromkeys(operators, bundle.position))
+        return replace(
+            work,
+            punctuations={name: self.manifest.operator(name).emitted_to for name in operators},
+            replayed=dict.fromkeys(operators, entries),
+            slices=dict.fromkeys(operators, read),
+        )
+
     def _bundles(self, stream: StreamDefinition, group: Group, size: Chunk) -> list[Bundle]:
-        read, until = self.home.store.read, group.until
+        read, start = self.home.store.read, group.start[0]
+        until = None if group.until is None or group.until[0] == start else group.until[0]
         if stream.using == USING:
-            bundles = union_replay.bundles(stream, self._list, read, group.start)
+            bundles = union_replay.bundles(stream, self._list, read, start)
         else:
-            listed = self._list(stream.name).iterate(read, group.start)
+            listed = self._list(stream.name).iterate(read, start)
             bundles = (
                 Bundle(index + 1, ((stream.name, ArchiveEntry.from_json(entry)),)) for index, entry in listed
             )

@@ -11,6 +11,7 @@ from typing import Any, Final
 from headrace.runtime.backfill import union_replay
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, retained
 from headrace.runtime.backfill.initial_progress import beyond
+from headrace.runtime.backfill.vacuum import Readers, without_dropped
 from headrace.runtime.epoch.observe import added, scans_of
 from headrace.runtime.epoch.task_orders import progress_before
 from headrace.runtime.home.home import Home
@@ -36,7 +37,7 @@ from headrace.runtime.progress.punctuation import after_scans
 from headrace.runtime.tasks.scan.deduplicate import retained_files
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.store.logs.manifest import Manifest, StateRun
-from headrace.store.logs.radix_list import ListFiles, RadixList
+from headrace.store.logs.radix_list import ListFiles, RadixList, Read
 from headrace.store.maintenance.retention_classes import with_classes
 from headrace.time import BEGINNING, FOREVER, Instant
 
@@ -140,26 +141,36 @@ def _without_expired(
     lists, streams = {}, {}
     index = index_of(plan)
     names = {stream.name for stream in index.sources} | {name for name in touched if name in plan.streams}
-    behind: dict[str, list[int]] = {}
-    for id_, progress in after.operators.moving.items():
-        if id_ in plan.operators:
-            behind.setdefault(plan.operators[id_].stream, []).append(progress.replayed)
+    readers = archive_readers(after, plan, files.read)
     for name in sorted(names):
         stream, archive = plan.streams[name], after.lists.get(f"archive:{name}")
-        if archive is None or (stream.retain is None and stream.archive != "none"):
+        if archive is None or (stream.retain is None and stream.archive != "none") or stream.reduce:
             continue
         committed = after.stream(name)
         horizon = FOREVER if stream.archive == "none" else committed.punctuation - (stream.retain or 0)
-        readers = list(behind.get(name, ()))
-        unions = {union for union, _, _ in index.unions_with.get(name, ())}
-        epochs = [replayed for union in unions for replayed in behind.get(union, ())]
-        readers += [union_replay.first_from(archive, files.read, min(epochs))] if epochs else []
-        shortened = retained(archive, horizon, readers, files.read)
+        shortened = retained(archive, horizon, readers(name, archive), files.read)
         if shortened.start > archive.start:
             lists[f"archive:{name}"] = shortened
             since = max(min(horizon, beyond(progress_of(committed))), committed.retained_since)
             streams[name] = replace(after.streams[name], retained_since=since)
     return replace(after, lists=after.lists.changed(lists), streams=after.streams.changed(streams))
+
+
+def archive_readers(manifest: Manifest, plan: EpochPlan, read: Read) -> Readers:
+    """The positions of the operators that read a stream's archive list, but of those that follow the stream."""
+    index = index_of(plan)
+    behind: dict[str, list[int]] = {}
+    for id_, progress in manifest.operators.moving.items():
+        if id_ in plan.operators:
+            behind.setdefault(plan.operators[id_].stream, []).append(progress.replayed)
+
+    def positions(stream: str, archive: RadixList) -> list[int]:
+        unions = {union for union, _, _ in index.unions_with.get(stream, ())}
+        epochs = [replayed for union in unions for replayed in behind.get(union, ())]
+        first = [union_replay.first_from(archive, read, min(epochs))] if epochs else []
+        return behind.get(stream, []) + first
+
+    return positions
 
 
 def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manifest:
@@ -190,7 +201,8 @@ def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manif
                 until = union_replay.length_of_new(stream, archive_of, home.store.read)
                 record = replace(committed, until=max(committed.until, until))
                 added[stream.name] = index.following(record, stream)
-    return replace(old, streams=streams.changed(added), lists=lists)
+    facts = without_dropped(old.facts, remaining)
+    return replace(old, streams=streams.changed(added), lists=lists, facts=facts)
 
 
 def each_by_itself(manifest: Manifest) -> Manifest:
@@ -369,6 +381,7 @@ def _after(
         progress,
         emitted_to=emitted_to,
         replayed=work.replayed.get(name, read),
+        slices=work.slices.get(name, 0),
         group_punctuations=groups_after(operator, rule, progress.group_punctuations, emitted_to, promised),
         complete_since=complete_since,
     )

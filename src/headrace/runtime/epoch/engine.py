@@ -21,10 +21,11 @@ from headrace.connectors.records.options import FILES
 from headrace.errors import StoreError, outcome_unless_known
 from headrace.observation import EpochObservation
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
-from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
+from headrace.runtime.backfill.backfill_scheduler import Chunk, Position, ReplaySchedule
 from headrace.runtime.backfill.former_states import under_current_names
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
 from headrace.runtime.backfill.replay import Archives
+from headrace.runtime.backfill.vacuum import Vacuum, Vacuuming
 from headrace.runtime.epoch import commit
 from headrace.runtime.epoch.executor import Executor
 from headrace.runtime.epoch.garbage_collection import Housekeeping
@@ -74,6 +75,7 @@ class Engine:
     replay_schedule: ReplaySchedule = field(default_factory=ReplaySchedule)
     backlog_schedule: BacklogSchedule = field(default_factory=BacklogSchedule)
     retention: Retention = field(default_factory=Retention)
+    vacuuming: Vacuuming = field(init=False)
     on_published: Callable[[], None] = lambda: None
     """Called as soon as an epoch is published."""
     unread: dict[str, SourceChanged] = field(default_factory=dict)
@@ -94,6 +96,7 @@ class Engine:
         self.intake = Intake(self.home, self.clock)
         self.housekeeping = Housekeeping(self.home, self.intake, self.clock)
         self.backfill_planner = BackfillPlanner(self.home)
+        self.vacuuming = Vacuuming(self.home)
         self.rounds = Rounds(self.home, self.executor, self.clock, self.tasks, self.backfill_planner)
         self.take_over()
         self.collect()
@@ -259,8 +262,14 @@ class Engine:
         return bool(self._emission_backlog())
 
     def _round_robin(self) -> EpochWork | None:
-        live = self._live(gathers=True) if self.replay_schedule.live_is_due else None
-        return live or self._replay(self.replay_schedule.chunk()) or self._live(gathers=True)
+        live = self._live(gathers=True)
+        size = self.replay_schedule.turn(live_waits=live is not None)
+        if size is None:
+            return live
+        replay = self._replay(size)
+        if replay is None:
+            self.replay_schedule.nothing_to_read()
+        return replay or live
 
     def is_polled(self) -> bool:
         """Whether epochs may become due by the clock, or by files, which wake no one."""
@@ -310,7 +319,7 @@ class Engine:
         for definition in sources:
             name = definition.name
             waiting = self.intake.waiting(name)
-            chosen = self.admission.take(waiting, definition)
+            chosen = self.admission.for_easy(waiting, self.executor.easy_rows).take(waiting, definition)
             if chosen:
                 due = min(due, gathered_at(definition, waiting, chosen))
                 splits += [
@@ -366,12 +375,12 @@ class Engine:
         """True while an operator that is not paused has not read all of its archive."""
         return bool(self._runnable_backfills())
 
-    def _runnable_backfills(self) -> dict[str, tuple[str, int]]:
+    def _runnable_backfills(self) -> dict[str, tuple[str, Position]]:
         """Operators that are backfilling and may continue, each with its stream and its position in the archive."""
         positions = backfilling(self.plan, self.manifest)
         paused = self.rounds.paused if positions else ()
         return {
-            name: (self.plan.operators[name].stream, position)
+            name: (self.plan.operators[name].stream, (position, self.manifest.operators[name].slices))
             for name, position in positions.items()
             if derived_streams.owner_of(name) not in paused and name not in self.unread
         }
@@ -395,16 +404,34 @@ class Engine:
         if suspended := self.rounds.failing.entries(self.home.catalog):
             self.log(*suspended)
         self.housekeeping.collect_if_due(self._saved.files)
+        self._vacuum_if_due()
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
         seen = observe(planned, epoch.work, epoch.receipts, self.plan, seconds, self.clock())
         self.replay_schedule.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
         return seen
 
+    def _vacuum_if_due(self) -> None:
+        reading = commit.archive_readers(self.manifest, self.plan, self.home.store.read)
+        sources, in_thread = index_of(self.plan).sources, self.housekeeping.is_background
+        self.vacuuming.look(self.manifest, sources, reading, in_thread=in_thread)
+
+    def vacuum(self) -> None:
+        """Reduce the archives by the present age of their rows, and publish it."""
+        while self.vacuuming.written is None:
+            readers = commit.archive_readers(self.manifest, self.plan, self.home.store.read)
+            self.vacuuming.written = Vacuum(self.home, self.manifest, readers).next(
+                index_of(self.plan).sources
+            )
+            if self.vacuuming.written is None:
+                return
+            self._run(EpochWork("tick"))
+
     def _publish(self, epoch: Epoch) -> Manifest:
         """Publish the manifest of an epoch, under the newest plan."""
         files, work, intake = epoch.files, epoch.work, self.intake
         settled = self.retention.settled(epoch.manifest, work.taken, self.plan, intake, files)
-        planned = settled.with_base(files.write)
+        readers = commit.archive_readers(settled, self.plan, files.read)
+        planned = self.vacuuming.settled(settled, readers).with_base(files.write)
         self.home.manifests.publish(planned, [*commit.files_named(epoch.receipts), *files.unsynced])
         self.rounds.accept(epoch)
         self.housekeeping.published(self.published, planned, commit.superseded(epoch.receipts))

@@ -33,6 +33,11 @@ class Executor(Protocol):
         """One epoch's job."""
         ...
 
+    @property
+    def easy_rows(self) -> int | None:
+        """The rows up to which an epoch takes little besides its rows, now; None where it is the same for all epochs."""
+        ...
+
     def state_tasks(self, most: int, rows: int, levels: int) -> int:
         """How many state tasks an epoch of so many rows should have, `most` at most; the plan has `levels` above the first.
 
@@ -75,6 +80,7 @@ class LocalExecutor:
     """All tasks in this process, one after the other, without a JVM. For tests, `hr.test` and small inputs."""
 
     cores = 1
+    easy_rows: int | None = None
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
         """Scan, exchange, advance; messages are pickled as for another process.

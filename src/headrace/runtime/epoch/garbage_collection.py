@@ -94,6 +94,11 @@ class Housekeeping:
         self._thread = threading.Thread(target=self._run, name="headrace-collection", args=(tuple(plan),))
         self._thread.start()
 
+    @property
+    def is_background(self) -> bool:
+        """Whether the loop runs, and work in threads of its own is done."""
+        return self._is_background
+
     @contextmanager
     def in_background(self) -> Iterator[None]:
         """Within it collections have a thread of their own; the last one has ended on exit."""

@@ -39,8 +39,8 @@ _AT_ONCE_ROWS: Final = 100_000
 
 
 def rows_of(work: EpochWork) -> int:
-    """The rows that an epoch takes, as estimated; without end in a backfill."""
-    return FOREVER if work.is_replay else sum(weight for _, weight in work.splits)
+    """The rows that an epoch takes, as estimated; without end where panes of other queries are copied."""
+    return FOREVER if work.kind == "fill" else sum(weight for _, weight in work.splits)
 
 
 class LeftOut(Exception):
@@ -181,7 +181,7 @@ class Rounds:
     def _at_once(self, epoch: Epoch) -> bool:
         """Run all levels in one execution; False where they need rounds, or have to run again with less."""
         work = epoch.work
-        few = rows_of(work) <= _AT_ONCE_ROWS
+        few = not work.is_replay and rows_of(work) <= _AT_ONCE_ROWS
         has_all_levels = few and index_of(self.plan).levels and self.executor.has_all_slots(epoch.tasks)
         if not (has_all_levels and self.level_input(epoch.began, epoch.began).is_computed(work)):
             return False

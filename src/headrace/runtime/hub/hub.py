@@ -355,6 +355,11 @@ class Hub(Pipeline):
         """All archived rows of a stream as a Spark DataFrame; or the blocks that hold a fraction of them, at random."""
         return frames.archive(self, stream, fraction)
 
+    def vacuum(self) -> None:
+        """Reduce the archives of streams with the option `reduce` by the age of their rows, at once."""
+        with self.loop.lock:
+            self.loop.engine.vacuum()
+
     def close(self) -> None:
         """Stop, and release the home: after it, a hub can be read, and refuses writes."""
         try:

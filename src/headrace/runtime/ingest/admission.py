@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
@@ -16,6 +16,8 @@ from headrace.time import BEGINNING, Instant
 
 _FIXED: Final = 300_000
 """What a scan task costs without any rows, in rows: 10 ms."""
+_FEW_EPOCHS: Final = 10
+"""So many easy epochs take about as long as a job of their rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,15 @@ class Admission:
 
     rows: int = 4_000_000
     bytes: int = 256 << 20
+
+    def for_easy(self, waiting: Sequence[Pending], easy: int | None) -> Admission:
+        """The limits for the waiting records of a stream, where epochs of at most `easy` rows take little besides their rows.
+
+        A few such epochs are faster than one large one.
+        """
+        if easy is None or not easy < sum(record.weight for record in waiting) <= _FEW_EPOCHS * easy:
+            return self
+        return replace(self, rows=min(self.rows, easy - len(waiting)))
 
     def take(self, waiting: Sequence[Pending], stream: StreamDefinition) -> list[Pending]:
         """The first records of one stream that fit; at least one when any waits."""

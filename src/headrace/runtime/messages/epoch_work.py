@@ -20,7 +20,7 @@ class EpochWork:
 
     `splits` have a weight each; `operators` take part; `punctuations` fixes theirs (backfill); `min_punctuations` are those of
     streams (idle, sealed); `taken` has the ordinals consumed, by stream; `replayed` the archive entries that operators have
-    read afterwards; `relations` the files of the versions that archived rows were read with. `level` is the round of the epoch,
+    read afterwards, `slices` those of the next entry; `relations` the files of the versions that archived rows were read with. `level` is the round of the epoch,
     which advances the streams of that level, `moved` those whose readers are visited in any case.
     """
 
@@ -31,6 +31,7 @@ class EpochWork:
     min_punctuations: Mapping[str, Instant] = field(default_factory=dict)
     taken: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     replayed: Mapping[str, int] = field(default_factory=dict)
+    slices: Mapping[str, int] = field(default_factory=dict)
     final: bool = False
     relations: Mapping[str, str] = field(default_factory=dict)
     isolated: frozenset[str] = frozenset()

@@ -41,7 +41,7 @@ class PaneBackfill(Message):
 
 @dataclass(frozen=True, slots=True)
 class Split(Message):
-    """A unit of input of a scan task: an ingest record, or a run of the archive in a backfill.
+    """A unit of input of a scan task: an ingest record, or a run of the archive in a backfill, or some of its `row_groups`.
 
     `refused` is a file of rejects, for operators that read a stream's rejects in a backfill; `pane_backfill` panes of another
     operator. `before` is the punctuation by which rows are late, where it is not the message's; `sample_rate` the share of
@@ -52,6 +52,7 @@ class Split(Message):
     ordinal: int
     record: Mapping[str, Any] | None = None
     archived: str | None = None
+    row_groups: tuple[int, ...] | None = None
     before: Instant | None = None
     refused: str | None = None
     pane_backfill: PaneBackfill | None = None

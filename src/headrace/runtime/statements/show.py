@@ -20,6 +20,7 @@ from headrace.planner.lowering.materialization import materialized
 from headrace.runtime.delivery.open_actions import recorded_actions
 from headrace.runtime.delivery.sink_states import recorded
 from headrace.runtime.introspection.describe import known_instant, progress_table, query_progress_table
+from headrace.runtime.invoke.historical_question import asked
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_text, bound
 from headrace.runtime.plan.epoch_planner import levels, source_of
 from headrace.runtime.statements.outcome import Outcome
@@ -80,6 +81,11 @@ def show(
                 for name, level in levels("", query, "q0")
             ]
             return _text("explain", None, "\n".join(map(explain, operators)))
+        case stmt.Ask(query=text, within=within, zone=zone):
+            question = bind_text(home.catalog, text, zone)
+            answer = home.at_newest_epoch(lambda manifest: asked(home, manifest, question, within))
+            read = f"read {answer.read:,} of {answer.rows:,} archived rows"
+            return Outcome("ask", None, read, answer.table)
     raise UserError(f"a {type(statement).__name__} statement needs the writer of this home")
 
 

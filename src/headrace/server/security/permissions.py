@@ -67,7 +67,7 @@ class Permissions:
             ):
                 self.require_seen(catalog, name)
                 return statement
-            case stmt.ExplainSelect(select=select):
+            case stmt.ExplainSelect(select=select) | stmt.Ask(select=select):
                 self._require_sources(catalog, select)
                 return statement
             case stmt.AllQueries():

@@ -123,8 +123,8 @@ class OperatorProgress:
     """An operator's position between archive and live rows.
 
     `emitted_to`: the punctuation up to which it has emitted. `replayed`: how many entries of its stream's archive it has
-    read; it is live when that is all of them. `since`: the first entry it has seen. `group_punctuations`: groups for which
-    it has emitted beyond `emitted_to`, by name. `complete_since`: it misses no row with this event time or a later one.
+    read; it is live when that is all of them. `slices`: how many slices it has read of the next entry. `since`: the first entry
+    it has seen. `group_punctuations`: groups for which it has emitted beyond `emitted_to`, by name. `complete_since`: it misses no row with this event time or a later one.
     `backfilled_from`: what its window was backfilled from, where it was changed at run time. `follows`: the stream whose
     progress is its own, while it is live and has emitted all; then `emitted_to` and `replayed` are not stored.
     """
@@ -136,6 +136,7 @@ class OperatorProgress:
     complete_since: Instant = BEGINNING
     backfilled_from: str = ""
     follows: str = ""
+    slices: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, without the optional facts that are not known."""
@@ -150,6 +151,8 @@ class OperatorProgress:
             value["complete_since"] = self.complete_since
         if self.backfilled_from:
             value["filled"] = self.backfilled_from
+        if self.slices:
+            value["slices"] = self.slices
         return value
 
     @staticmethod
@@ -163,6 +166,7 @@ class OperatorProgress:
             value.get("complete_since", BEGINNING),
             value.get("filled", ""),
             value.get("follows", ""),
+            value.get("slices", 0),
         )
 
 

@@ -26,8 +26,10 @@ def are_few(rows: int) -> bool:
 
 
 def is_small(scans: Sequence[ScanMessage]) -> bool:
-    """Whether an epoch's input is small, and not a backfill."""
-    return all(not scan.replay and are_few(scan.weight) for scan in scans)
+    """Whether an epoch's input is small: few rows that arrived or a slice of an archive, and not panes of other queries."""
+    return all(
+        are_few(scan.weight) and all(split.pane_backfill is None for split in scan.splits) for scan in scans
+    )
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ def arrivals(
 ) -> Iterator[Arrival]:
     """The rows of one split; `columns` are the stream's columns to read, in that order."""
     if split.archived is not None:
-        yield from _from_archive(store, split.archived, definition, columns)
+        yield from _from_archive(store, split, split.archived, definition, columns)
         return
     assert split.record is not None
     if definition.using == derived_streams.USING:
@@ -88,13 +88,13 @@ def _judged(batch: SourceBatch, first: int, punctuation: Instant) -> Arrival:
 
 
 def _from_archive(
-    store: Store, name: str, definition: StreamDefinition, columns: tuple[str, ...]
+    store: Store, split: Split, name: str, definition: StreamDefinition, columns: tuple[str, ...]
 ) -> Iterator[Arrival]:
     file = pq.ParquetFile(pa.BufferReader(store.map(name)))
     own_time = definition.time is not None and runs.has_own_time(file.schema_arrow, definition.time)
     time = definition.time if own_time and definition.time is not None else runs.AT
     stored_columns = list(dict.fromkeys([*columns, runs.POSITION, runs.FATE, time]))
-    for batch in file.iter_batches(batch_size=_BATCH, columns=stored_columns, use_threads=False):
+    for batch in file.iter_batches(_BATCH, split.row_groups, stored_columns, use_threads=False):
         late = batch.column(runs.FATE).to_numpy() != runs.ACCEPTED
         yield Arrival(
             [batch.column(column) for column in columns],

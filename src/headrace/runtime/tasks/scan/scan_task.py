@@ -6,7 +6,7 @@ A row is in the archive, with its fate, before any query reads it (architecture,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from headrace.archive.blocks import blocks_of, seed_of
-from headrace.archive.runs import Ints, RunWriter
+from headrace.archive.blocks import Blocks, seed_of
+from headrace.archive.runs import RunWriter
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import ALL, PUNCTUATION
 from headrace.observation import OperatorObservation
@@ -387,8 +387,6 @@ def _split(table: pa.Table, owners: tuple[int, ...]) -> Iterator[tuple[int, pa.T
         yield task, table if is_owned.all() else filtered(table, pa.array(is_owned))
 
 
-def _blocks(stream: StreamDefinition) -> Callable[[Ints], np.ndarray] | None:
-    """The function that assigns each row its block of its run, for a stream with blocks."""
-    if stream.blocks == 1:
-        return None
-    return partial(blocks_of, seed=seed_of(stream.name), blocks=stream.blocks)
+def _blocks(stream: StreamDefinition) -> Blocks | None:
+    """The blocks of the stream's runs; None where a run is in one piece."""
+    return None if stream.blocks == 1 else Blocks(seed_of(stream.name), stream.blocks)

@@ -1,0 +1,46 @@
+"""Prefixes of archive runs: the row groups at a run's start that hold a share of its rows at random, and their number of rows.
+
+A run in one piece has one prefix, all of it. Source: OSCAR, RandomizeThenSort (a scan reads the first n blocks of each run).
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import accumulate
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.archive.runs import ROWS, SHARES
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """The prefixes of one run, ascending: each has a share of the rows, and a number of row groups with so many rows.
+
+    The last prefix is all that is stored; its share is 1 but for a run that was reduced. `population` is how many rows the run had.
+    """
+
+    shares: tuple[float, ...]
+    groups: tuple[int, ...]
+    rows: tuple[int, ...]
+    population: int
+    footer: pq.FileMetaData
+
+    @staticmethod
+    def of(file: pa.Buffer) -> Prefixes:
+        """The prefixes of a run, from its footer."""
+        footer = pq.read_metadata(pa.BufferReader(file))
+        count = footer.num_row_groups
+        metadata = footer.metadata or {}
+        if SHARES.encode() not in metadata:
+            return Prefixes((1.0,), (count,), (footer.num_rows,), footer.num_rows, footer)
+        rows = tuple(accumulate(footer.row_group(number).num_rows for number in range(count)))
+        shares = tuple(json.loads(metadata[SHARES.encode()]))
+        return Prefixes(shares, tuple(range(1, count + 1)), rows, int(metadata[ROWS.encode()]), footer)
+
+    def holding(self, share: float) -> int:
+        """The index of the shortest prefix that has at least this share."""
+        return min(bisect_left(self.shares, share), len(self.shares) - 1)
