@@ -29,7 +29,14 @@ from headrace.runtime.statements.outcome import Outcome
 from headrace.runtime.statements.show import show
 from headrace.server.opening import open_hub
 
-_READ_ONLY: Final = (stmt.Show, stmt.Describe, stmt.ExplainQuery, stmt.ExplainAll, stmt.ExplainSelect)
+_READ_ONLY: Final = (
+    stmt.Show,
+    stmt.Describe,
+    stmt.ExplainQuery,
+    stmt.ExplainAdaptive,
+    stmt.ExplainAll,
+    stmt.ExplainSelect,
+)
 _HELP: Final = """Statements end with ';' and may take several lines.
   SHOW QUERIES; SHOW STREAMS; SHOW RELATIONS;   what there is
   DESCRIBE name;   EXPLAIN QUERY name;          its columns; how it is answered

@@ -1,0 +1,44 @@
+"""The interface of algorithms that order filters: profiler and re-optimizer in one, which also says which filters the executor
+evaluates on a profiled row besides those that the order evaluates anyway; and that choice for A-Greedy, Sweep, Independent and
+LocalSwaps.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import numpy as np
+
+from headrace.adaptive.filters.order_cost import Bools, Ints, Order
+from headrace.adaptive.filters.profile_window import DropProfile
+
+SLACK: Final = 0.9
+"""A filter moves forward if the one before it drops less than this share of what it would drop, per unit of cost."""
+
+
+class FilterOrdering(Protocol):
+    """Profiles to orders."""
+
+    @property
+    def plan(self) -> Order:
+        """The order to follow."""
+        ...
+
+    def wanted(self, first: Ints) -> Bools:
+        """By profiled row, dropped at position `first[r]`, and by filter: whether to evaluate it on that row too."""
+        ...
+
+    def record(self, profile: DropProfile) -> bool:
+        """Add profiled rows; whether the order violates the algorithm's invariant now."""
+        ...
+
+    def reoptimize(self) -> Order:
+        """Restore the invariant; returns the order to follow from now on."""
+        ...
+
+
+def later_than(order: Order, first: Ints) -> Bools:
+    """By row and filter: whether the filter's position is after `first[r]`."""
+    position = np.empty(len(order), np.int64)
+    position[list(order)] = np.arange(len(order))
+    return position[None, :] > first[:, None]
