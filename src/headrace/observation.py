@@ -181,12 +181,10 @@ class FilterObservation:
     def of(fields: Mapping[str, Any]) -> FilterObservation:
         """The inverse of `as_dict`, after a round trip by JSON."""
         patterns = {int(bits): rows for bits, rows in fields["patterns"].items()}
-        plain = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in fields.items()
-            if name != "patterns"
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
         }
-        return FilterObservation(**plain, patterns=patterns)
+        return FilterObservation(**{**plain, "patterns": patterns})
 
 
 def _sums(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:

@@ -47,7 +47,7 @@ class LocalSwaps:
     def _is_worse(self, position: int) -> bool:
         first, second = pair_drops(self.window.held, self.plan, position, position + 1)
         one, other = self.plan[position : position + 2]
-        return first / self.costs[one] < self.slack * second / self.costs[other]
+        return bool(first / self.costs[one] < self.slack * second / self.costs[other])
 
     def reoptimize(self) -> Order:
         """Swap each pair of neighbours that is in the wrong order, from the front, once."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headrace.adaptive.filters.order_cost import Bools, Floats, Ints, Order
-from headrace.adaptive.filters.ordering import SLACK, later_than
+from headrace.adaptive.filters.ordering import SLACK
 from headrace.adaptive.filters.pair_drops import pair_drops
 from headrace.adaptive.filters.profile_window import DropProfile, ProfileWindow
 
@@ -35,8 +35,9 @@ class Sweep:
 
     def wanted(self, first: Ints) -> Bools:
         """The filter of the profiled position, where the order does not reach it."""
-        is_profiled = np.arange(len(self.plan)) == self.plan[self.position]
-        return later_than(self.plan, first) & is_profiled
+        wanted = np.zeros((len(first), len(self.plan)), bool)
+        wanted[:, self.plan[self.position]] = first < self.position
+        return wanted
 
     def record(self, profile: DropProfile) -> bool:
         """Compare the profiled filter with those before it; a stage that is full without a violation ends."""

@@ -34,8 +34,8 @@ _PLAIN: Final = 4
 _MEMBERSHIP: Final = 80
 _USER_FUNCTION: Final = 1000
 _GUESSES: Final[Mapping[str, int]] = {
-    **dict.fromkeys(("rlike", "regexp_extract", "regexp_replace"), 250),
-    **dict.fromkeys(("like", "ilike"), 60),
+    **dict.fromkeys(("rlike", "regexp_extract", "regexp_replace"), 100),
+    **dict.fromkeys(("like", "ilike"), 100),
 }
 
 

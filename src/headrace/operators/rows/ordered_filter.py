@@ -9,18 +9,17 @@ vectorised form of pipelined filters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.adaptive.filters.order_cost import Bools, Order, static_greedy
-from headrace.observation import FilterObservation
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints
-from headrace.operators.rows.filter_profiles import FilterProfiles, in_force
+from headrace.operators.rows.filter_profiles import Tally, in_force
 from headrace.operators.rows.filter_terms import Term, Terms
 from headrace.operators.rows.semijoin import Candidates, truth
 from headrace.operators.scalar import Evaluation
@@ -39,14 +38,66 @@ _TAKEN: Final = 6
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Outcome:
-    """A term on some rows: where it drops the row, where it is true, and why it has failed, by row."""
+    """A term on some rows: where it drops the row; where it neither does nor is true (None: nowhere); why it has failed, by row."""
 
     drops: Bools
-    holds: Bools
+    undecided: Bools | None
     reasons: Mapping[int, str]
     marks: Mapping[str, pa.Array]
+
+
+@dataclass(slots=True)
+class _Run:
+    """A batch while its terms are evaluated: the rows that are left, and what is known of them."""
+
+    batch: Batch
+    left: int = field(init=False)
+    alive: Bools | None = None
+    """Where no term has dropped the row; None: everywhere."""
+    undecided: Bools | None = None
+    """Where a term is neither true nor drops the row; None: nowhere."""
+    reasons: list[Mapping[int, str]] = field(default_factory=list)
+    """Of each term that has failed, why, by row."""
+    marks: dict[str, tuple[Ints | None, pa.Array]] = field(default_factory=dict)
+    """Columns of tests of membership, and their rows; None: all."""
+
+    def __post_init__(self) -> None:
+        self.left = self.batch.rows
+
+    def rows(self) -> Ints:
+        """The rows that are left."""
+        return np.arange(self.batch.rows) if self.alive is None else np.flatnonzero(self.alive)
+
+    def take(self, outcome: _Outcome, rows: Ints | None) -> int:
+        """Take in a term's outcome on some rows, or on all; returns how many of those that were left it has dropped."""
+        if rows is None:
+            self.alive = ~outcome.drops if self.alive is None else self.alive & ~outcome.drops
+        else:
+            self.alive = np.zeros(self.batch.rows, bool)
+            self.alive[rows] = ~outcome.drops
+        before, self.left = self.left, int(np.count_nonzero(self.alive))
+        if outcome.undecided is not None:
+            undecided = np.zeros(self.batch.rows, bool) if self.undecided is None else self.undecided
+            undecided[slice(None) if rows is None else rows] |= outcome.undecided
+            self.undecided = undecided
+        if outcome.reasons:
+            self.reasons.append(
+                outcome.reasons
+                if rows is None
+                else {int(rows[row]): reason for row, reason in outcome.reasons.items()}
+            )
+        for name, mark in outcome.marks.items():
+            self.marks[name] = rows, mark
+        return before - self.left
+
+    def mark(self, name: str, chosen: Ints) -> pa.Array:
+        """Values of a test of membership on some of the rows it was evaluated on."""
+        if name not in self.marks:  # no row was left for it
+            return pa.nulls(0, pa.bool_())
+        rows, values = self.marks[name]
+        return values.take(pa.array(chosen if rows is None else np.searchsorted(rows, chosen)))
 
 
 @dataclass(slots=True)
@@ -56,10 +107,10 @@ class OrderedFilter:
     terms: Terms
     candidates: Mapping[str, Candidates]
     order: Order
-    profiles: FilterProfiles
+    clock: Callable[[], int] | None
+    tally: Tally
     is_first: bool
     """Whether no epoch has chosen the order yet: the task chooses by its first sample, and the guessed costs."""
-    sampled: int = 0
 
     @staticmethod
     def of(terms: Terms, candidates: Mapping[str, Candidates]) -> OrderedFilter:
@@ -67,183 +118,126 @@ class OrderedFilter:
         profiles = in_force()
         order = profiles.orders.get(terms.name, ())
         is_known = sorted(order) == list(range(len(terms.terms)))
-        return OrderedFilter(
-            terms, candidates, tuple(order) if is_known else terms.guessed_order, profiles, not is_known
-        )
+        order = tuple(order) if is_known else terms.guessed_order
+        tally = Tally(order, []) if profiles.clock is None else profiles.tally(terms.name, order)
+        return OrderedFilter(terms, candidates, order, profiles.clock, tally, not is_known)
 
     def apply(self, batch: Batch) -> tuple[Batch, Rejected | None]:
         """The rows on which every term is true, with the columns of tests of membership; and those that are rejected."""
-        sample = self._sample(batch) if self.profiles.clock is not None else None
-        run = _Run(batch, len(self.terms.terms))
+        if self.clock is not None:
+            self._profile(batch, self.clock)
+        run = _Run(batch)
         for index in self.order:
-            if not len(run.rows):
+            if not run.left:
                 break
-            part, whole = self._part(run, self.terms.terms[index])
-            started = self._now()
-            outcome = self._evaluated(index, part)
-            run.take(index, outcome, whole=whole, nanoseconds=self._now() - started)
-        if self.profiles.clock is not None:
-            self.profiles.add(self.terms.name, run.observation(self.order, sample))
-        return run.kept(self.terms), self._rejected(run)
+            started = 0 if self.clock is None else self.clock()
+            rows = self._selected(run, self.terms.terms[index])
+            dropped = run.take(self._evaluated(index, batch, rows), rows)
+            if self.clock is not None:
+                evaluated = batch.rows if rows is None else len(rows)
+                self.tally.add(index, evaluated, dropped, self.clock() - started)
+        return self._kept(run), self._rejected(run)
 
-    def _now(self) -> int:
-        return 0 if self.profiles.clock is None else self.profiles.clock()
+    def _selected(self, run: _Run, term: Term) -> Ints | None:
+        """The rows that a term has to be evaluated on; None for the whole batch, where that costs less."""
+        gained = term.cost * (run.batch.rows - run.left)
+        return None if gained <= _TAKEN * run.left * max(1, len(term.reads)) else run.rows()
 
-    def _part(self, run: _Run, term: Term) -> tuple[Batch, bool]:
-        """The rows that a term has to be evaluated on, with its columns; the whole batch where that costs less."""
-        batch, rows = run.batch.only(term.reads), run.rows
-        gained = term.cost * (run.batch.rows - len(rows))
-        if gained <= _TAKEN * len(rows) * max(1, len(batch.columns)):
-            return batch, True
-        return batch.take(rows), False
-
-    def _evaluated(self, index: int, part: Batch) -> _Outcome:
-        term, columns, failed = self.terms.terms[index], dict(part.columns), dict[int, str]()
+    def _evaluated(self, index: int, batch: Batch, rows: Ints | None) -> _Outcome:
+        """A term on some rows of a batch, or on all."""
+        term = self.terms.terms[index]
+        part = batch.only(term.reads) if rows is None else batch.only(term.reads).take(rows)
+        columns, failed = dict(part.columns), dict[int, str]()
         for membership in term.memberships:
             columns[membership.name], reasons = truth(membership, self.candidates[membership.name], part)
             failed |= reasons
         evaluation = Evaluation(columns, part.rows)
-        value, holds = evaluation.values(term.predicate), evaluation.mask(term.predicate)
-        drops = ~holds
-        if not self.terms.drops_null(index) and (is_value := datum.valid(value)) is not None:
-            drops &= is_value
+        value = evaluation.values(term.predicate)
+        is_value, drops = datum.valid(value), ~datum.truth(value, part.rows)
+        undecided: Bools | None = None
         if evaluation.errors is not None:
             failed |= evaluation.errors.reasons
+        if is_value is not None and not self.terms.drops_null(index):
+            drops, undecided = drops & is_value, ~is_value
         if failed:
-            rows = list(failed)
-            drops[rows], holds[rows] = False, False
+            undecided = np.zeros(part.rows, bool) if undecided is None else undecided
+            undecided[list(failed)], drops[list(failed)] = True, False
         marks = {membership.name: columns[membership.name] for membership in term.memberships}
-        return _Outcome(drops, holds, failed, marks)
+        return _Outcome(drops, undecided, failed, marks)
 
-    def _sample(self, batch: Batch) -> _Sample | None:
-        """All terms on some rows of a batch; the first sample chooses the order where no epoch has."""
-        if self.sampled >= MOST_SAMPLED:
-            return None
-        rows = _sampled(batch, FIRST_SHARE if self.is_first else SHARE)[: MOST_SAMPLED - self.sampled]
+    def _profile(self, batch: Batch, clock: Callable[[], int]) -> None:
+        """Evaluate all terms on a sample of the rows; the first sample chooses the order where no epoch has."""
+        self.tally.rows += batch.rows
+        most = MOST_SAMPLED - self.tally.sampled
+        rows = _sampled(batch, FIRST_SHARE if self.is_first else SHARE)[:most] if most > 0 else ()
         if not len(rows):
-            return None
-        self.sampled += len(rows)
-        dropped = np.zeros((len(rows), len(self.terms.terms)), bool)
-        spent = []
-        for index, term in enumerate(self.terms.terms):
-            part = batch.only(term.reads).take(rows)
-            started = self._now()
-            dropped[:, index] = self._evaluated(index, part).drops
-            spent.append(self._now() - started)
+            return
+        dropped, spent = np.zeros((len(rows), len(self.terms.terms)), bool), []
+        for index in range(len(self.terms.terms)):
+            started = clock()
+            dropped[:, index] = self._evaluated(index, batch, rows).drops
+            spent.append(clock() - started)
+        self.tally.add_sample(dropped, spent)
         if self.is_first:
-            self.order = static_greedy(dropped, np.asarray([term.cost for term in self.terms.terms]))
+            costs = np.asarray([term.cost for term in self.terms.terms])
+            self.order = self.tally.order = static_greedy(dropped, costs)
             self.is_first = False
-        return _Sample(dropped, tuple(spent))
+
+    def _kept(self, run: _Run) -> Batch:
+        """The rows on which every term is true."""
+        is_true, batch = run.alive, run.batch
+        if is_true is not None and run.undecided is not None:
+            is_true = is_true & ~run.undecided
+        marks = [membership.name for term in self.terms.terms for membership in term.memberships]
+        if is_true is None or (not marks and is_true.all()):
+            return batch
+        rows = np.flatnonzero(is_true)
+        batch = batch if len(rows) == batch.rows else batch.take(rows)
+        return Batch(
+            {**batch.columns, **{name: run.mark(name, rows) for name in marks}}, batch.at, batch.position
+        )
 
     def _rejected(self, run: _Run) -> Rejected | None:
         """The rows on which a term fails and none is false, each with the reason of the first conjunct that fails, as written."""
-        rows = np.flatnonzero(run.failures)
-        rows = rows[run.is_left(rows)]
-        if not len(rows):
+        reasons: dict[int, str] = {}
+        several: list[int] = []
+        for failed in run.reasons:
+            for row, reason in failed.items():
+                if run.alive is None or run.alive[row]:
+                    several += [row] if row in reasons else []
+                    reasons[row] = reason
+        if not reasons:
             return None
-        reasons = {row: reason for failed in run.reasons for row, reason in failed.items()}
-        several = rows[run.failures[rows] > 1]
-        if len(several):
-            part = run.batch.take(several)
-            marks = {
-                name: mark.take(pa.array(np.searchsorted(rows_of, several)))
-                for name, (rows_of, mark) in run.marks.items()
-            }
+        if several:
+            chosen = np.unique(several)
+            part = run.batch.take(chosen)
+            marks = {name: run.mark(name, chosen) for name in run.marks}
             errors = Evaluation({**part.columns, **marks}, part.rows)
             errors.values(self.terms.whole)
             if errors.errors is not None:
-                reasons |= {int(several[row]): reason for row, reason in errors.errors.reasons.items()}
+                reasons |= {int(chosen[row]): reason for row, reason in errors.errors.reasons.items()}
+        rows = np.fromiter(sorted(reasons), np.int64, len(reasons))
         return Rejected(
             run.batch.at[rows], run.batch.position[rows], tuple(reasons[row] for row in rows.tolist())
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """Which terms drop each sampled row, and what each term took for all of them."""
-
-    dropped: Bools
-    nanoseconds: tuple[int, ...]
-
-    def patterns(self) -> dict[int, int]:
-        """The numbers of rows by the set of terms that drop them, as bits, without those that none drops."""
-        bits = self.dropped @ (1 << np.arange(self.dropped.shape[1]))
-        sets, counts = np.unique(bits[bits > 0], return_counts=True)
-        return dict(zip(sets.tolist(), counts.tolist(), strict=True))
-
-
-class _Run:
-    """A batch while its terms are evaluated: the rows that are left, and what is known of them."""
-
-    def __init__(self, batch: Batch, terms: int) -> None:
-        self.batch = batch
-        self.rows: Ints = np.arange(batch.rows)
-        self.holds: Bools = np.ones(batch.rows, bool)
-        self.failures: Ints = np.zeros(batch.rows, np.int64)
-        """By row, how many terms fail."""
-        self.reasons: list[Mapping[int, str]] = []
-        self.marks: dict[str, tuple[Ints, pa.Array]] = {}
-        self._evaluated, self._dropped, self._nanoseconds = [0] * terms, [0] * terms, [0] * terms
-
-    def take(self, index: int, outcome: _Outcome, *, whole: bool, nanoseconds: int) -> None:
-        """Take in a term's outcome, on the whole batch or on the rows that are left."""
-        rows = self.rows
-        self._evaluated[index] = self.batch.rows if whole else len(rows)
-        drops, holds = (outcome.drops[rows], outcome.holds[rows]) if whole else (outcome.drops, outcome.holds)
-        self.holds[rows] &= holds
-        if outcome.reasons:
-            failed = np.fromiter(outcome.reasons, np.int64, len(outcome.reasons))
-            of_batch = failed if whole else rows[failed]
-            self.failures[of_batch] += 1
-            self.reasons.append(dict(zip(of_batch.tolist(), outcome.reasons.values(), strict=True)))
-        for name, mark in outcome.marks.items():
-            self.marks[name] = (np.arange(self.batch.rows) if whole else rows, mark)
-        self._dropped[index] = int(np.count_nonzero(drops))
-        self._nanoseconds[index] = nanoseconds
-        self.rows = rows[~drops]
-
-    def is_left(self, rows: Ints) -> Bools:
-        """Which of these rows no term has dropped."""
-        return np.isin(rows, self.rows, assume_unique=True)
-
-    def kept(self, terms: Terms) -> Batch:
-        """The rows on which every term is true."""
-        kept = self.rows[self.holds[self.rows]]
-        names = [membership.name for term in terms.terms for membership in term.memberships]
-        marks = {name: pa.nulls(0, pa.bool_()) for name in names}
-        for name, (rows, mark) in self.marks.items() if len(kept) else ():
-            marks[name] = mark if len(kept) == len(rows) else mark.take(pa.array(np.searchsorted(rows, kept)))
-        batch = self.batch if len(kept) == self.batch.rows else self.batch.take(kept)
-        return Batch({**batch.columns, **marks}, batch.at, batch.position) if marks else batch
-
-    def observation(self, order: Order, sample: _Sample | None) -> FilterObservation:
-        """What was observed, by term."""
-        seen = FilterObservation(
-            order,
-            self.batch.rows,
-            tuple(self._evaluated),
-            tuple(self._dropped),
-            tuple(self._nanoseconds),
-        )
-        if sample is None:
-            return seen
-        sampled = FilterObservation(
-            order, 0, (), (), (), len(sample.dropped), sample.nanoseconds, sample.patterns()
-        )
-        return seen.plus(sampled)
-
-
 def _sampled(batch: Batch, share: float) -> Ints:
-    """Some rows of a batch, the same ones whenever it is read: by a hash of their positions."""
+    """Some rows of a batch: one of each few rows, the same ones whenever the batch is read, by a hash of its first position."""
+    seed = batch.position[:1].astype(np.uint64)
     together = min(batch.rows, LEAST_SAMPLE)
     if batch.rows * share < together:
-        if _fractions(batch.position[:1])[0] * together >= batch.rows * share:
+        if _fractions(seed)[0] * together >= batch.rows * share:
             return np.empty(0, np.int64)
         share = together / batch.rows
-    return np.flatnonzero(_fractions(batch.position) < share)
+    firsts = np.arange(0, batch.rows, max(1.0, 1 / share))
+    offsets = _fractions(seed + np.arange(1, len(firsts) + 1, dtype=np.uint64)) / share
+    return np.minimum((firsts + offsets).astype(np.int64), batch.rows - 1)
 
 
-def _fractions(positions: Ints) -> np.ndarray:
-    """A number in [0, 1) by position."""
-    mixed = (positions.astype(np.uint64) ^ (positions.astype(np.uint64) >> np.uint64(32))) * _MIX
-    return (mixed >> np.uint64(11)).astype(np.float64) / float(1 << 53)
+def _fractions(numbers: np.ndarray) -> np.ndarray:
+    """A number in [0, 1) for each number."""
+    mixed = (numbers ^ (numbers >> np.uint64(32))) * _MIX
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * _MIX
+    fractions: np.ndarray = (mixed >> np.uint64(11)).astype(np.float64) / float(1 << 53)
+    return fractions

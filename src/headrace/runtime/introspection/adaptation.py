@@ -14,7 +14,7 @@ from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.epoch_log import last_lines
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.epoch_planner import make_plan
-from headrace.runtime.progress.filter_orders import filter_orders
+from headrace.runtime.plan.filter_orders import filter_orders
 
 EPOCHS = 1000
 """Lines of the log that are read: more than of EXPLAIN, since what has changed is of interest."""
@@ -52,7 +52,7 @@ def explain_adaptive(home: Home, name: str) -> str:
 
 
 def _conjunctions(steps: tuple[RowStep, ...]) -> Iterator[Terms]:
-    """Those of all steps, and of the steps below and above a window, wherever it is: they are evaluated apart."""
+    """Those of all steps, and of the steps below and above a window, wherever it is: each part is evaluated by itself."""
     for cut in range(max(1, len(steps))):
         for part in (steps[:cut], steps[cut:]):
             yield from (terms for _, terms in conjunctions_of(part).values())

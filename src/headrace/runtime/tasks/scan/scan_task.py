@@ -84,7 +84,7 @@ def scan_blobs(message: ScanMessage) -> Iterator[tuple[int, ScanBlob]]:
             read = time.perf_counter()
             folded = task.finish()
     seconds = {"scan": read - started, "fold": time.perf_counter() - read}
-    receipt = replace(folded.receipt, seconds=seconds, filters=profiles.observed)
+    receipt = replace(folded.receipt, seconds=seconds, filters=profiles.observed())
     yield from _blobs(message, receipt, folded)
 
 
