@@ -159,18 +159,23 @@ class FilterObservation:
         )
 
     def costs(self, least: int) -> tuple[float, ...]:
-        """Nanoseconds a row, of each term: of all rows that it evaluated, if at least so many, or of the sample, whichever is
-        less, since a call of few rows costs more for each; infinite where neither was measured.
+        """Nanoseconds a row, of each term; infinite where it was not measured.
+
+        Of all rows that the term evaluated, if at least so many; else of the sample, less what a row costs more there, which is
+        known of the other terms: a call of few rows costs more for each.
         """
-        of_run = (
+        of_run = [
             spent / rows if rows >= least else float("inf")
             for spent, rows in zip(self.nanoseconds, self.evaluated, strict=True)
-        )
+        ]
         if not self.sampled:
             return tuple(of_run)
+        of_sample = [spent / self.sampled for spent in self.sample_nanoseconds]
+        both = [sampled - run for sampled, run in zip(of_sample, of_run, strict=True) if run < float("inf")]
+        more = max(0.0, min(both, default=0.0))
         return tuple(
-            min(cost, spent / self.sampled)
-            for cost, spent in zip(of_run, self.sample_nanoseconds, strict=True)
+            min(run, sampled) if run < float("inf") else max(sampled - more, sampled / 10)
+            for sampled, run in zip(of_sample, of_run, strict=True)
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.algebra.expressions.expression import Call, Column, Expression, Literal, conjunction
 from headrace.algebra.functions.resolve import UserFunction
 from headrace.operators.base.batch import Batch, Rejected
@@ -91,11 +92,11 @@ def clock() -> Iterator[int]:
         yield now
 
 
-def ordered_by(steps: tuple[RowFilter, ...], order: Sequence[int]) -> RowPipeline:
+def ordered_by(steps: tuple[RowFilter, ...], order: Sequence[int], share: float = 1 / 256) -> RowPipeline:
     """A pipeline made where that order is in force."""
     (_, terms) = conjunctions_of(steps)[0]
     ticks = clock()
-    with profiling({terms.name: tuple(order)}, lambda: next(ticks)):
+    with profiling({terms.name: OrderInForce(tuple(order), share)}, lambda: next(ticks)):
         return RowPipeline.of(steps, {})
 
 
@@ -175,15 +176,14 @@ def test_where_no_order_matters_there_are_no_terms() -> None:
     assert conjunctions_of((RowFilter(conjunction(CHEAP)),)) == {}
 
 
-def test_every_sampled_row_is_evaluated_by_all_terms(monkeypatch) -> None:
+def test_every_sampled_row_is_evaluated_by_all_terms() -> None:
     """By recounting what the sampled rows drop."""
-    monkeypatch.setattr(ordered_filter, "SHARE", 1)
     steps = (RowFilter(conjunction([COSTLY[4], called("rlike", T, Literal("b$", STRING)), CHEAP[1]])),)
     (_, terms) = conjunctions_of(steps)[0]
     some = batch(
         [row % 40 for row in range(50)], [0] * 50, [("aab", "ba", "ab")[row % 3] for row in range(50)]
     )
-    pipeline = ordered_by(steps, (2, 0, 1))
+    pipeline = ordered_by(steps, (2, 0, 1), share=1)
     pipeline.apply(some)
     seen = pipeline.ordered[0][1].tally.observation()
     assert (seen.order, seen.rows, seen.sampled) == ((2, 0, 1), 50, 50)

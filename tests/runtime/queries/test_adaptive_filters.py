@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.errors import UserError
 from headrace.runtime.epoch import task_orders
 from headrace.runtime.epoch.executor import LocalExecutor
@@ -68,7 +69,7 @@ def answers(hub: Hub) -> tuple[list[tuple[int, str]], int]:
 
 
 def orders(hub: Hub) -> list[tuple[int, ...]]:
-    return list(filter_orders(hub.home.latest()).values())
+    return [chosen.order for chosen in filter_orders(hub.home.latest()).values()]
 
 
 def run(hub: Hub, epochs: range) -> list[tuple[int, ...]]:
@@ -84,7 +85,9 @@ def run(hub: Hub, epochs: range) -> list[tuple[int, ...]]:
 @pytest.fixture
 def _whole_samples(monkeypatch) -> None:
     """Every row is sampled, and a window is as long as an epoch."""
-    monkeypatch.setattr("headrace.operators.rows.ordered_filter.SHARE", 1)
+    for module in ("operators.rows.ordered_filter", "runtime.plan.filter_orders"):
+        monkeypatch.setattr(f"headrace.{module}.UNSETTLED_SHARE", 1)
+    monkeypatch.setattr("headrace.runtime.plan.filter_orders._BUDGET", 99)
     monkeypatch.setattr("headrace.runtime.plan.filter_orders._WINDOW", ROWS)
 
 
@@ -104,9 +107,11 @@ def test_answers_and_rejects_are_the_same_under_random_orders(tmp_path: Path, mo
     """Another order for each epoch, in a query of rows and one of windows; a restart after each third epoch."""
     drawn = random.Random(seed)
 
-    def shuffled(manifest: Any) -> dict[str, tuple[int, ...]]:
+    def shuffled(manifest: Any) -> dict[str, OrderInForce]:
+        orders = {name: chosen.order for name, chosen in filter_orders(manifest).items()}
         return {
-            name: tuple(drawn.sample(order, len(order))) for name, order in filter_orders(manifest).items()
+            name: OrderInForce(tuple(drawn.sample(order, len(order))), 1 / 16)
+            for name, order in orders.items()
         }
 
     with prepared(tmp_path / "plain") as hub:
@@ -129,7 +134,7 @@ def test_an_order_is_in_the_manifest_and_there_after_a_restart(tmp_path: Path) -
         hub.register(QUERY, "q")
         run(hub, range(2))
         before = hub.home.latest().facts[FILTER_ORDERS]
-        assert [sorted(order) for _, order in before] == [[0, 1, 2, 3]]
+        assert [sorted(order) for _, order, _ in before] == [[0, 1, 2, 3]]
     with open_hub(tmp_path / "home", local=True) as hub:
         assert hub.home.latest().facts[FILTER_ORDERS] == before
         run(hub, range(2, 3))
@@ -142,7 +147,7 @@ def test_an_epoch_that_is_run_again_evaluates_in_the_same_order(tmp_path: Path, 
     with prepared(tmp_path / "home") as hub:
         hub.register(QUERY, "q")
         run(hub, range(1))
-        given: list[dict[str, tuple[int, ...]]] = []
+        given: list[dict[str, OrderInForce]] = []
         plain, failures = LocalExecutor.run, [True]
 
         def failing(self: Any, scans: Any, states: Any) -> Any:

@@ -8,11 +8,19 @@ Source: Babu (2005), sections 4.2 and 4.3.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
 
 from headrace.adaptive.filters.matrix_view import MatrixView
 from headrace.adaptive.filters.order_cost import Bools, Floats, Ints, Order
 from headrace.adaptive.filters.ordering import SLACK, later_than
 from headrace.adaptive.filters.profile_window import DropProfile, ProfileWindow
+
+LEAST_PROFILED: Final = 400
+"""Profiled rows from which on a window is compared with what a run drops."""
+_STALE: Final = 0.2
+"""The share of dropped rows that are dropped by another filter than the window says, from which on it is not of these conditions."""
 
 
 @dataclass(slots=True)
@@ -40,6 +48,22 @@ class AGreedy:
         self.view.add(expired, -1)
         self.costs = self.window.costs(self.costs)
         return self.view.violation(self.costs, self.slack) is not None
+
+    def is_stale(self, dropped: Ints) -> bool:
+        """Whether the order drops rows elsewhere than the window says: `dropped` has the newest drops of each filter.
+
+        These are known of all rows at no cost, so that conditions that change are noticed long before the window has new rows.
+        """
+        if self.window.held.rows < LEAST_PROFILED or dropped.sum() < LEAST_PROFILED:
+            return False
+        believed = self.view.counts.diagonal() / self.window.held.rows
+        found = dropped[list(self.plan)] / dropped.sum()
+        return bool(np.abs(believed - found).sum() / 2 > _STALE)
+
+    def forget(self) -> None:
+        """Begin with an empty window."""
+        self.window.clear()
+        self.view = MatrixView(self.plan)
 
     def reoptimize(self) -> Order:
         """The greedy order of the window."""

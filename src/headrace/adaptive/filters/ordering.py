@@ -1,10 +1,11 @@
 """The interface of algorithms that order filters: profiler and re-optimizer in one, which also says which filters the executor
 evaluates on a profiled row besides those that the order evaluates anyway; and that choice for A-Greedy, Sweep, Independent and
-LocalSwaps.
+LocalSwaps; and the order that is in force in the tasks of an epoch.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -14,6 +15,16 @@ from headrace.adaptive.filters.profile_window import DropProfile
 
 SLACK: Final = 0.9
 """A filter moves forward if the one before it drops less than this share of what it would drop, per unit of cost."""
+UNSETTLED_SHARE: Final = 1 / 16
+"""The share of rows that is profiled in the first epochs of a conjunction, and after conditions have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderInForce:
+    """An order for the next epoch, and the share of the rows to profile."""
+
+    order: Order
+    share: float
 
 
 class FilterOrdering(Protocol):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headrace.adaptive.filters.order_cost import Bools, Order
+from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.observation import FilterObservation
 
 
@@ -58,7 +59,7 @@ class Tally:
 class FilterProfiles:
     """Orders by the name of the conjunction, and a tally of each that was evaluated. Without a `clock` (nanoseconds) there is none."""
 
-    orders: Mapping[str, Order] = field(default_factory=dict)
+    orders: Mapping[str, OrderInForce] = field(default_factory=dict)
     clock: Callable[[], int] | None = None
     tallies: dict[str, Tally] = field(default_factory=dict)
 
@@ -75,7 +76,7 @@ _IN_FORCE: ContextVar[FilterProfiles] = ContextVar("filter_profiles", default=Fi
 
 
 @contextmanager
-def profiling(orders: Mapping[str, Order], clock: Callable[[], int]) -> Iterator[FilterProfiles]:
+def profiling(orders: Mapping[str, OrderInForce], clock: Callable[[], int]) -> Iterator[FilterProfiles]:
     """Orders and a clock for all pipelines that are made inside the block; yields what is observed."""
     profiles = FilterProfiles(orders, clock)
     token = _IN_FORCE.set(profiles)

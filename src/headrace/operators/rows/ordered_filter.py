@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.adaptive.filters.order_cost import Bools, Order, static_greedy
+from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.rows.filter_profiles import Tally, in_force
@@ -25,10 +26,6 @@ from headrace.operators.rows.semijoin import Candidates, truth
 from headrace.operators.scalar import Evaluation
 from headrace.operators.scalar.values import datum
 
-SHARE: Final = 1 / 256
-"""The share of rows that is sampled, once the order is known."""
-FIRST_SHARE: Final = 1 / 16
-"""The same, in the first epoch."""
 LEAST_SAMPLE: Final = 64
 """Rows that are sampled together at least, less often where that is more than the share: a call of few costs more for each."""
 MOST_SAMPLED: Final = 1024
@@ -109,6 +106,7 @@ class OrderedFilter:
     order: Order
     clock: Callable[[], int] | None
     tally: Tally
+    share: float
     is_first: bool
     """Whether no epoch has chosen the order yet: the task chooses by its first sample, and the guessed costs."""
 
@@ -116,11 +114,16 @@ class OrderedFilter:
     def of(terms: Terms, candidates: Mapping[str, Candidates]) -> OrderedFilter:
         """In the order that is in force, or the guessed one."""
         profiles = in_force()
-        order = profiles.orders.get(terms.name, ())
-        is_known = sorted(order) == list(range(len(terms.terms)))
-        order = tuple(order) if is_known else terms.guessed_order
-        tally = Tally(order, []) if profiles.clock is None else profiles.tally(terms.name, order)
-        return OrderedFilter(terms, candidates, order, profiles.clock, tally, not is_known)
+        chosen = profiles.orders.get(terms.name)
+        is_known = chosen is not None and sorted(chosen.order) == list(range(len(terms.terms)))
+        if chosen is None or not is_known:
+            chosen = OrderInForce(terms.guessed_order, UNSETTLED_SHARE)
+        tally = (
+            Tally(chosen.order, []) if profiles.clock is None else profiles.tally(terms.name, chosen.order)
+        )
+        return OrderedFilter(
+            terms, candidates, chosen.order, profiles.clock, tally, chosen.share, not is_known
+        )
 
     def apply(self, batch: Batch) -> tuple[Batch, Rejected | None]:
         """The rows on which every term is true, with the columns of tests of membership; and those that are rejected."""
@@ -169,7 +172,7 @@ class OrderedFilter:
         """Evaluate all terms on a sample of the rows; the first sample chooses the order where no epoch has."""
         self.tally.rows += batch.rows
         most = MOST_SAMPLED - self.tally.sampled
-        rows = _sampled(batch, FIRST_SHARE if self.is_first else SHARE)[:most] if most > 0 else ()
+        rows = _sampled(batch, self.share)[:most] if most > 0 else ()
         if not len(rows):
             return
         dropped, spent = np.zeros((len(rows), len(self.terms.terms)), bool), []

@@ -46,7 +46,9 @@ def explain_adaptive(home: Home, name: str) -> str:
         line
         for found, terms in conjunctions.items()
         if found in shown
-        for line in order_lines(terms, history.get(found, []), orders.get(found, terms.guessed_order))
+        for line in order_lines(
+            terms, history.get(found, []), orders[found].order if found in orders else terms.guessed_order
+        )
     ]
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.adaptive.filters.order_cost import Order
+from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.observation import FilterObservation, OperatorObservation, WorkObservation
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -115,7 +115,7 @@ class ScanMessage:
     """As in `EpochWork`."""
     weight: int = 0
     """An estimate of the rows of the epoch, in all of its scan tasks."""
-    filter_orders: Mapping[str, Order] = field(default_factory=dict)
+    filter_orders: Mapping[str, OrderInForce] = field(default_factory=dict)
     """Conjunction → the order of its terms, by the manifest before the epoch."""
 
 
@@ -148,7 +148,7 @@ class UpperLevels:
     results: int
     owners: tuple[int, ...]
     row_layout_states: frozenset[str] = frozenset()
-    filter_orders: Mapping[str, Order] = field(default_factory=dict)
+    filter_orders: Mapping[str, OrderInForce] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,25 +13,30 @@ from typing import Final
 
 import numpy as np
 
-from headrace.adaptive.filters.a_greedy import AGreedy
-from headrace.adaptive.filters.order_cost import Order
+from headrace.adaptive.filters.a_greedy import LEAST_PROFILED, AGreedy
+from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce
 from headrace.adaptive.filters.profile_window import DropProfile
 from headrace.observation import FilterObservation
 from headrace.runtime.messages.task_messages import ScanReceipt
 from headrace.store.logs.manifest import Manifest
 
 FILTER_ORDERS: Final = "filter orders"
-"""In a manifest's facts: pairs of a conjunction's name and the order of its terms, the most recently observed last."""
+"""In a manifest's facts: of conjunctions, the most recently observed last, the name, the order of the terms, and the share of rows to profile."""
 MOST: Final = 256
 """Conjunctions whose order is recorded: others, not observed for the longest time, begin again with the guessed one."""
 _WINDOW: Final = 1000
+_BUDGET: Final = 0.01
+"""The part of the time of a conjunction that profiling takes."""
+_ENOUGH: Final = 1024
+"""Sampled rows after which an order is settled, however few of them are dropped."""
 _LEAST_ROWS: Final = 256
 """Rows from which on the time of a term in a run counts for the cost of a row."""
 
 
-def filter_orders(manifest: Manifest) -> dict[str, Order]:
+def filter_orders(manifest: Manifest) -> dict[str, OrderInForce]:
     """By conjunction, the order of its terms as decided after the last epoch."""
-    return {name: tuple(order) for name, order in manifest.facts.get(FILTER_ORDERS, ())}
+    facts = manifest.facts.get(FILTER_ORDERS, ())
+    return {name: OrderInForce(tuple(order), share) for name, order, share in facts}
 
 
 def observed_filters(scans: Iterable[ScanReceipt]) -> dict[str, FilterObservation]:
@@ -44,10 +49,33 @@ def observed_filters(scans: Iterable[ScanReceipt]) -> dict[str, FilterObservatio
 
 
 @dataclass(slots=True)
+class _Conjunction:
+    """The profile of one conjunction; `sampled` rows of it since conditions last changed, also those that no term drops."""
+
+    ordering: AGreedy
+    sampled: int = 0
+
+    def take(self, seen: FilterObservation) -> OrderInForce:
+        """The order after an epoch, and the share of rows to profile in the next."""
+        ordering, costs = self.ordering, np.asarray(seen.costs(_LEAST_ROWS))
+        if ordering.is_stale(np.asarray(seen.dropped)):
+            ordering.forget()
+            self.sampled = 0
+        self.sampled += seen.sampled
+        if seen.sampled and ordering.record(DropProfile.whole(_dropped(seen), costs)):
+            ordering.reoptimize()
+        if self.sampled < _ENOUGH and ordering.window.held.rows < LEAST_PROFILED:
+            return OrderInForce(ordering.plan, UNSETTLED_SHARE)
+        spent = sum(seen.nanoseconds) / max(1, seen.rows)
+        all_terms = float(np.where(np.isfinite(costs), costs, ordering.costs).sum())
+        return OrderInForce(ordering.plan, min(UNSETTLED_SHARE, round(_BUDGET * spent / all_terms, 6)))
+
+
+@dataclass(slots=True)
 class FilterOrders:
     """The profiles of conjunctions, in the driver."""
 
-    _orderings: dict[str, AGreedy] = field(default_factory=dict)
+    _conjunctions: dict[str, _Conjunction] = field(default_factory=dict)
 
     def decided(self, manifest: Manifest, observed: Mapping[str, FilterObservation]) -> Manifest:
         """The manifest with the orders for the next epoch; conjunctions that were not observed keep theirs."""
@@ -56,22 +84,25 @@ class FilterOrders:
         orders = filter_orders(manifest)
         for name, seen in observed.items():
             orders.pop(name, None)
-            orders[name] = self._order(name, seen)
+            orders[name] = self.chosen(name, seen)
         recent = list(orders.items())[-MOST:]
-        self._orderings = {name: self._orderings[name] for name, _ in recent if name in self._orderings}
-        facts = {**manifest.facts, FILTER_ORDERS: [[name, list(order)] for name, order in recent]}
-        return replace(manifest, facts=facts)
+        self._conjunctions = {
+            name: self._conjunctions[name] for name, _ in recent if name in self._conjunctions
+        }
+        facts = [[name, list(chosen.order), chosen.share] for name, chosen in recent]
+        return replace(manifest, facts={**manifest.facts, FILTER_ORDERS: facts})
 
-    def _order(self, name: str, seen: FilterObservation) -> Order:
-        costs = np.asarray(seen.costs(_LEAST_ROWS))
-        ordering = self._orderings.get(name)
-        if ordering is None or set(ordering.plan) != set(seen.order):
-            ordering = self._orderings[name] = AGreedy(seen.order, np.ones(len(costs)), _WINDOW)
-        if not seen.sampled:
-            return ordering.plan
-        if ordering.record(DropProfile.whole(_dropped(seen), costs)):
-            ordering.reoptimize()
-        return ordering.plan
+    def chosen(self, name: str, seen: FilterObservation) -> OrderInForce:
+        """The order after what was observed of a conjunction in an epoch.
+
+        Where enough rows were profiled since conditions last changed, profiling takes a small part of the time of the terms; what
+        the order drops is known of all rows, so a change is noticed anyway, and more rows are profiled then.
+        """
+        conjunction = self._conjunctions.get(name)
+        if conjunction is None or set(conjunction.ordering.plan) != set(seen.order):
+            ordering = AGreedy(seen.order, np.ones(len(seen.order)), _WINDOW)
+            conjunction = self._conjunctions[name] = _Conjunction(ordering)
+        return conjunction.take(seen)
 
 
 def _dropped(seen: FilterObservation) -> np.ndarray:
