@@ -11,6 +11,7 @@ import pytest
 
 from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.errors import UserError
+from headrace.observation import FilterObservation
 from headrace.runtime.epoch import task_orders
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
@@ -84,7 +85,8 @@ def run(hub: Hub, epochs: range) -> list[tuple[int, ...]]:
 
 @pytest.fixture
 def _whole_samples(monkeypatch) -> None:
-    """Every row is sampled, and a window is as long as an epoch."""
+    """Every row is sampled, a window is as long as an epoch, and no clock decides."""
+    monkeypatch.setattr(FilterObservation, "costs", lambda *_: (100.0, 100.0, 2000.0, 5.0))
     for module in ("operators.rows.ordered_filter", "runtime.plan.filter_orders"):
         monkeypatch.setattr(f"headrace.{module}.UNSETTLED_SHARE", 1)
     monkeypatch.setattr("headrace.runtime.plan.filter_orders._BUDGET", 99)

@@ -4,12 +4,14 @@ A stage profiles the filter at one position. It ends when that filter has moved,
 the next position. At most one filter is evaluated on a profiled row besides those of the order, so profiling is cheap, but a
 violation may be hidden for as many stages as there are filters.
 Source: Babu (2005), section 4.4. The place of a filter that moves is not printed: it is the first position at which it drops more,
-and a stage begins with an empty window since the known filters differ.
+and a stage begins with an empty window since the known filters differ. A violation counts from a fifth of the stage's rows on, or a
+single row would move a filter.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +19,8 @@ from headrace.adaptive.filters.order_cost import Bools, Floats, Ints, Order
 from headrace.adaptive.filters.ordering import SLACK
 from headrace.adaptive.filters.pair_drops import pair_drops
 from headrace.adaptive.filters.profile_window import DropProfile, ProfileWindow
+
+_TESTED_FROM: Final = 5
 
 
 @dataclass(slots=True)
@@ -43,7 +47,7 @@ class Sweep:
         """Compare the profiled filter with those before it; a stage that is full without a violation ends."""
         self.window.add(profile)
         self.costs = self.window.costs(self.costs)
-        if self._violation is not None:
+        if self.window.held.rows >= self.size // _TESTED_FROM and self._violation is not None:
             return True
         if self.window.held.rows >= self.size:
             self._next_stage()
