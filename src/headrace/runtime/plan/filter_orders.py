@@ -25,7 +25,7 @@ FILTER_ORDERS: Final = "filter orders"
 MOST: Final = 256
 """Conjunctions whose order is recorded: others, not observed for the longest time, begin again with the guessed one."""
 _WINDOW: Final = 1000
-_BUDGET: Final = 0.01
+_BUDGET: Final = 0.005
 """The part of the time of a conjunction that profiling takes."""
 _ENOUGH: Final = 1024
 """Sampled rows after which an order is settled, however few of them are dropped."""
