@@ -19,7 +19,7 @@ from headrace.adaptive.filters.order_cost import (
     static_greedy,
     violation,
 )
-from headrace.adaptive.filters.ordering import FilterOrdering
+from headrace.adaptive.filters.ordering import FilterOrdering, drops_elsewhere
 from headrace.adaptive.filters.profile_window import DropProfile
 from headrace.adaptive.filters.sweep import Sweep
 from headrace.adaptive.filters.trace_replay import Replayed, bernoulli, profiled, replayed
@@ -173,13 +173,15 @@ def test_a_guard_against_thrashing() -> None:
 
 def test_a_window_is_stale_when_rows_are_dropped_elsewhere() -> None:
     rows = np.repeat(np.eye(3, dtype=bool), (600, 300, 100), axis=0)
-    ordering = AGreedy((0, 1, 2), np.ones(3))
-    assert not ordering.is_stale(np.asarray([0, 0, 10_000]))
+    ordering = AGreedy((2, 0, 1), np.ones(3), slack=0.0)
+    assert not drops_elsewhere(ordering.believed(), (0, 0, 10_000))
     ordering.record(DropProfile.whole(rows, np.ones(3)))
-    assert not ordering.is_stale(np.asarray([600, 300, 100]) * 7)
-    assert not ordering.is_stale(np.asarray([0, 0, 10]))
-    assert ordering.is_stale(np.asarray([300, 300, 400]))
+    assert ordering.believed() == (0.6, 0.3, 0.1)
+    assert not drops_elsewhere(ordering.believed(), (4200, 2100, 700))
+    assert not drops_elsewhere(ordering.believed(), (0, 0, 10))
+    assert drops_elsewhere(ordering.believed(), (300, 300, 400))
     ordering.forget()
+    assert ordering.believed() == ()
     assert (ordering.window.held.rows, ordering.view.counts.sum()) == (0, 0)
 
 

@@ -240,6 +240,23 @@ def test_a_task_without_an_order_takes_one_from_its_first_sample() -> None:
     assert (seen.order, seen.evaluated) == ((1, 0), (0, 500))
 
 
+@pytest.mark.parametrize(("believed", "sampled"), [((0.0, 1.0), 0), ((1.0, 0.0), 63), ((), 0)])
+def test_a_batch_of_other_drops_than_was_believed_is_sampled_at_once(believed, sampled) -> None:
+    """The second term drops all rows."""
+    steps = (
+        RowFilter(
+            conjunction([called("rlike", T, Literal("a", STRING)), called("rlike", T, Literal("z", STRING))])
+        ),
+    )
+    (_, terms) = conjunctions_of(steps)[0]
+    ticks = clock()
+    with profiling({terms.name: OrderInForce((0, 1), 0.0, believed)}, lambda: next(ticks)):
+        pipeline = RowPipeline.of(steps, {})
+    pipeline.apply(batch([1] * 1000, [1] * 1000, ["a"] * 1000))
+    assert pipeline.ordered[0][1].tally.observation().sampled == pytest.approx(sampled, abs=2)
+    assert pipeline.ordered[0][1].order == (0, 1)
+
+
 def test_nothing_is_measured_outside_a_task() -> None:
     steps = (RowFilter(conjunction(COSTLY[4:5] + CHEAP[1:2])),)
     pipeline = RowPipeline.of(steps, {})

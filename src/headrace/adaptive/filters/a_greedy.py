@@ -8,19 +8,13 @@ Source: Babu (2005), sections 4.2 and 4.3.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
 from headrace.adaptive.filters.matrix_view import MatrixView
 from headrace.adaptive.filters.order_cost import Bools, Floats, Ints, Order
-from headrace.adaptive.filters.ordering import SLACK, later_than
+from headrace.adaptive.filters.ordering import LEAST_PROFILED, SLACK, later_than
 from headrace.adaptive.filters.profile_window import DropProfile, ProfileWindow
-
-LEAST_PROFILED: Final = 400
-"""Profiled rows from which on a window is compared with what a run drops."""
-_STALE: Final = 0.2
-"""The share of dropped rows that are dropped by another filter than the window says, from which on it is not of these conditions."""
 
 
 @dataclass(slots=True)
@@ -49,16 +43,13 @@ class AGreedy:
         self.costs = self.window.costs(self.costs)
         return self.view.violation(self.costs, self.slack) is not None
 
-    def is_stale(self, dropped: Ints) -> bool:
-        """Whether the order drops rows elsewhere than the window says: `dropped` has the newest drops of each filter.
-
-        These are known of all rows at no cost, so that conditions that change are noticed long before the window has new rows.
-        """
-        if self.window.held.rows < LEAST_PROFILED or dropped.sum() < LEAST_PROFILED:
-            return False
-        believed = self.view.counts.diagonal() / self.window.held.rows
-        found = dropped[list(self.plan)] / dropped.sum()
-        return bool(np.abs(believed - found).sum() / 2 > _STALE)
+    def believed(self) -> tuple[float, ...]:
+        """By filter, the share of dropped rows that it drops in this order; empty while too few rows were profiled."""
+        if self.window.held.rows < LEAST_PROFILED:
+            return ()
+        shares = np.empty(len(self.plan))
+        shares[list(self.plan)] = self.view.counts.diagonal() / self.window.held.rows
+        return tuple(shares.round(3).tolist())
 
     def forget(self) -> None:
         """Begin with an empty window."""

@@ -5,6 +5,7 @@ LocalSwaps; and the order that is in force in the tasks of an epoch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -15,16 +16,23 @@ from headrace.adaptive.filters.profile_window import DropProfile
 
 SLACK: Final = 0.9
 """A filter moves forward if the one before it drops less than this share of what it would drop, per unit of cost."""
+LEAST_PROFILED: Final = 400
+"""Profiled rows from which on an order is settled, and dropped rows from which on their filters are compared with beliefs."""
+_ELSEWHERE: Final = 0.2
+"""The share of dropped rows that another filter drops than was believed, from which on conditions have changed."""
 UNSETTLED_SHARE: Final = 1 / 16
 """The share of rows that is profiled in the first epochs of a conjunction, and after conditions have changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrderInForce:
-    """An order for the next epoch, and the share of the rows to profile."""
+    """An order for the next epoch, the share of the rows to profile, and by filter the share of dropped rows that it is believed to
+    drop in this order; empty: not known.
+    """
 
     order: Order
     share: float
+    believed: tuple[float, ...] = ()
 
 
 class FilterOrdering(Protocol):
@@ -46,6 +54,19 @@ class FilterOrdering(Protocol):
     def reoptimize(self) -> Order:
         """Restore the invariant; returns the order to follow from now on."""
         ...
+
+
+def drops_elsewhere(believed: Sequence[float], dropped: Sequence[int]) -> bool:
+    """Whether other filters drop the rows than is believed; `dropped` has the newest drops of each.
+
+    These are known of all rows at no cost, so that conditions that change are noticed long before a window has new rows.
+    """
+    total = sum(dropped)
+    if not believed or total < LEAST_PROFILED:
+        return False
+    return (
+        sum(abs(share - rows / total) for share, rows in zip(believed, dropped, strict=True)) / 2 > _ELSEWHERE
+    )
 
 
 def later_than(order: Order, first: Ints) -> Bools:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.adaptive.filters.order_cost import Bools, Order, static_greedy
-from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce
+from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce, drops_elsewhere
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.rows.filter_profiles import Tally, in_force
@@ -106,7 +106,7 @@ class OrderedFilter:
     order: Order
     clock: Callable[[], int] | None
     tally: Tally
-    share: float
+    chosen: OrderInForce
     is_first: bool
     """Whether no epoch has chosen the order yet: the task chooses by its first sample, and the guessed costs."""
 
@@ -121,24 +121,25 @@ class OrderedFilter:
         tally = (
             Tally(chosen.order, []) if profiles.clock is None else profiles.tally(terms.name, chosen.order)
         )
-        return OrderedFilter(
-            terms, candidates, chosen.order, profiles.clock, tally, chosen.share, not is_known
-        )
+        return OrderedFilter(terms, candidates, chosen.order, profiles.clock, tally, chosen, not is_known)
 
     def apply(self, batch: Batch) -> tuple[Batch, Rejected | None]:
         """The rows on which every term is true, with the columns of tests of membership; and those that are rejected."""
         if self.clock is not None:
-            self._profile(batch, self.clock)
-        run = _Run(batch)
+            self.tally.rows += batch.rows
+            self._profile(batch, self.clock, self.chosen.share)
+        run, drops = _Run(batch), [0] * len(self.order)
         for index in self.order:
             if not run.left:
                 break
             started = 0 if self.clock is None else self.clock()
             rows = self._selected(run, self.terms.terms[index])
-            dropped = run.take(self._evaluated(index, batch, rows), rows)
+            drops[index] = run.take(self._evaluated(index, batch, rows), rows)
             if self.clock is not None:
                 evaluated = batch.rows if rows is None else len(rows)
-                self.tally.add(index, evaluated, dropped, self.clock() - started)
+                self.tally.add(index, evaluated, drops[index], self.clock() - started)
+        if self.clock is not None and drops_elsewhere(self.chosen.believed, drops):
+            self._profile(batch, self.clock, UNSETTLED_SHARE)
         return self._kept(run), self._rejected(run)
 
     def _selected(self, run: _Run, term: Term) -> Ints | None:
@@ -168,11 +169,10 @@ class OrderedFilter:
         marks = {membership.name: columns[membership.name] for membership in term.memberships}
         return _Outcome(drops, undecided, failed, marks)
 
-    def _profile(self, batch: Batch, clock: Callable[[], int]) -> None:
-        """Evaluate all terms on a sample of the rows; the first sample chooses the order where no epoch has."""
-        self.tally.rows += batch.rows
+    def _profile(self, batch: Batch, clock: Callable[[], int], share: float) -> None:
+        """Evaluate all terms on a share of the rows; the first sample chooses the order where no epoch has."""
         most = MOST_SAMPLED - self.tally.sampled
-        rows = _sampled(batch, self.share)[:most] if most > 0 else ()
+        rows = _sampled(batch, share)[:most] if most > 0 else ()
         if not len(rows):
             return
         dropped, spent = np.zeros((len(rows), len(self.terms.terms)), bool), []

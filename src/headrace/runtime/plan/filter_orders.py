@@ -13,15 +13,21 @@ from typing import Final
 
 import numpy as np
 
-from headrace.adaptive.filters.a_greedy import LEAST_PROFILED, AGreedy
-from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce
+from headrace.adaptive.filters.a_greedy import AGreedy
+from headrace.adaptive.filters.ordering import (
+    LEAST_PROFILED,
+    UNSETTLED_SHARE,
+    OrderInForce,
+    drops_elsewhere,
+)
 from headrace.adaptive.filters.profile_window import DropProfile
 from headrace.observation import FilterObservation
 from headrace.runtime.messages.task_messages import ScanReceipt
 from headrace.store.logs.manifest import Manifest
 
 FILTER_ORDERS: Final = "filter orders"
-"""In a manifest's facts: of conjunctions, the most recently observed last, the name, the order of the terms, and the share of rows to profile."""
+"""In a manifest's facts: of conjunctions, the most recently observed last, the name, and the fields of its
+`OrderInForce`."""
 MOST: Final = 256
 """Conjunctions whose order is recorded: others, not observed for the longest time, begin again with the guessed one."""
 _WINDOW: Final = 1000
@@ -36,7 +42,7 @@ _LEAST_ROWS: Final = 256
 def filter_orders(manifest: Manifest) -> dict[str, OrderInForce]:
     """By conjunction, the order of its terms as decided after the last epoch."""
     facts = manifest.facts.get(FILTER_ORDERS, ())
-    return {name: OrderInForce(tuple(order), share) for name, order, share in facts}
+    return {name: OrderInForce(tuple(order), share, tuple(drops)) for name, order, share, drops in facts}
 
 
 def observed_filters(scans: Iterable[ScanReceipt]) -> dict[str, FilterObservation]:
@@ -58,17 +64,18 @@ class _Conjunction:
     def take(self, seen: FilterObservation) -> OrderInForce:
         """The order after an epoch, and the share of rows to profile in the next."""
         ordering, costs = self.ordering, np.asarray(seen.costs(_LEAST_ROWS))
-        if ordering.is_stale(np.asarray(seen.dropped)):
+        if drops_elsewhere(ordering.believed(), seen.dropped):
             ordering.forget()
             self.sampled = 0
         self.sampled += seen.sampled
         if seen.sampled and ordering.record(DropProfile.whole(_dropped(seen), costs)):
             ordering.reoptimize()
         if self.sampled < _ENOUGH and ordering.window.held.rows < LEAST_PROFILED:
-            return OrderInForce(ordering.plan, UNSETTLED_SHARE)
+            return OrderInForce(ordering.plan, UNSETTLED_SHARE, ordering.believed())
         spent = sum(seen.nanoseconds) / max(1, seen.rows)
         all_terms = float(np.where(np.isfinite(costs), costs, ordering.costs).sum())
-        return OrderInForce(ordering.plan, min(UNSETTLED_SHARE, round(_BUDGET * spent / all_terms, 6)))
+        share = min(UNSETTLED_SHARE, round(_BUDGET * spent / all_terms, 6))
+        return OrderInForce(ordering.plan, share, ordering.believed())
 
 
 @dataclass(slots=True)
@@ -89,7 +96,7 @@ class FilterOrders:
         self._conjunctions = {
             name: self._conjunctions[name] for name, _ in recent if name in self._conjunctions
         }
-        facts = [[name, list(chosen.order), chosen.share] for name, chosen in recent]
+        facts = [[name, list(chosen.order), chosen.share, list(chosen.believed)] for name, chosen in recent]
         return replace(manifest, facts={**manifest.facts, FILTER_ORDERS: facts})
 
     def chosen(self, name: str, seen: FilterObservation) -> OrderInForce:
