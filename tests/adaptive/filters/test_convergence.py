@@ -146,6 +146,18 @@ def test_a_greedy_and_independent_settle_within_two_windows_and_the_others_take_
     assert min(sum(chunks[Sweep]), sum(chunks[LocalSwaps])) > sum(chunks[AGreedy])
 
 
+def test_a_greedy_is_better_while_conditions_change_often_and_sweep_while_they_change_seldom() -> None:
+    """With permutations after each 100,000 and 1,000,000 rows, and the shares of profiled rows that the thesis has."""
+    rates, costs = (0.2, 0.2, 0.4, 0.4, 0.6, 0.6, 0.8, 0.8), np.asarray([1.0, 10.0] * 4)
+    long = correlated(2_000_000, rates, 2, np.random.default_rng(1))
+    total = {}
+    for period in (100_000, 1_000_000):
+        dropped, _ = permuted(long, period, np.random.default_rng(2))
+        total[period] = {kind: run(kind, dropped, costs, 0.01).total for kind in (AGreedy, Sweep)}
+    assert total[100_000][AGreedy] < total[100_000][Sweep]
+    assert total[1_000_000][Sweep] < total[1_000_000][AGreedy]
+
+
 def test_a_permutation_of_all_filters_after_each_period() -> None:
     dropped, phases = permuted(trace(PAIRS), 50_000, np.random.default_rng(4))
     assert [phase.stop - phase.start for phase in phases] == [50_000] * 4
