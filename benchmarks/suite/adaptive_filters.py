@@ -40,7 +40,7 @@ from headrace.runtime.epoch import task_orders
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.introspection.epoch_log import last_lines
-from headrace.runtime.plan.filter_orders import FilterOrders
+from headrace.runtime.plan.adaptive.filter_orders import FilterOrders
 
 PASS_RATES = (0.2, 0.2, 0.4, 0.4, 0.6, 0.6, 0.8, 0.8)
 """Of pairs of filters that agree on four rows of five."""

@@ -10,7 +10,7 @@ import pytest
 from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce
 from headrace.observation import FilterObservation
 from headrace.runtime.messages.task_messages import ScanReceipt
-from headrace.runtime.plan.filter_orders import FilterOrders, filter_orders, observed_filters
+from headrace.runtime.plan.adaptive.filter_orders import FilterOrders, filter_orders, observed_filters
 from headrace.store.logs.manifest import Manifest
 
 

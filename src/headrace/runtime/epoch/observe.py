@@ -12,7 +12,7 @@ from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import ScanReceipt, StateReceipt, StreamReceipt, stream_receipts
 from headrace.runtime.plan import derived_streams, union_streams
-from headrace.runtime.plan.filter_orders import observed_filters
+from headrace.runtime.plan.adaptive.filter_orders import observed_filters
 from headrace.store.logs.committed import CommittedStream
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant

@@ -13,8 +13,8 @@ from headrace.runtime.backfill.completeness import plan_in_force
 from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.epoch_log import last_lines
 from headrace.runtime.plan import derived_streams
+from headrace.runtime.plan.adaptive.filter_orders import filter_orders
 from headrace.runtime.plan.epoch_planner import make_plan
-from headrace.runtime.plan.filter_orders import filter_orders
 
 EPOCHS = 1000
 """Lines of the log that are read: more than of EXPLAIN, since what has changed is of interest."""
