@@ -12,6 +12,7 @@ import sys
 
 from benchmarks import data, folders, quiet, report
 from benchmarks.suite.adapt import adapt
+from benchmarks.suite.adaptive_filters import adaptive_filters
 from benchmarks.suite.alerts import alerts
 from benchmarks.suite.backfill import backfill
 from benchmarks.suite.churn import churn
@@ -89,6 +90,7 @@ SUITE = {
     "bounded": bounded,
     "adapt": adapt,
     "crossover": crossover,
+    "adaptive-filters": adaptive_filters,
     "two-level": two_level,
     "synopses": synopses,
     "updates": updates,

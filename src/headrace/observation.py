@@ -125,6 +125,81 @@ class WorkObservation:
 
 
 @dataclass(frozen=True, slots=True)
+class FilterObservation:
+    """The terms of one conjunction in one epoch: all tuples are by term, in the order in which the query has them.
+
+    `order` is that of their evaluation on `rows`; each term got the rows that those before it left, `dropped` some, and took
+    `nanoseconds`. `sampled` rows were evaluated by all terms, in `sample_nanoseconds`; `patterns` counts those of them that are
+    dropped, by the set of terms that drop them, as the bits of a number.
+    """
+
+    order: tuple[int, ...]
+    rows: int
+    evaluated: tuple[int, ...]
+    dropped: tuple[int, ...]
+    nanoseconds: tuple[int, ...]
+    sampled: int = 0
+    sample_nanoseconds: tuple[int, ...] = ()
+    patterns: Mapping[int, int] = field(default_factory=dict)
+
+    def plus(self, other: FilterObservation) -> FilterObservation:
+        """The sum of two batches or tasks; the order is the later one's."""
+        patterns = dict(self.patterns)
+        for bits, rows in other.patterns.items():
+            patterns[bits] = patterns.get(bits, 0) + rows
+        return FilterObservation(
+            other.order,
+            self.rows + other.rows,
+            _sums(self.evaluated, other.evaluated),
+            _sums(self.dropped, other.dropped),
+            _sums(self.nanoseconds, other.nanoseconds),
+            self.sampled + other.sampled,
+            _sums(self.sample_nanoseconds, other.sample_nanoseconds),
+            patterns,
+        )
+
+    def costs(self, least: int) -> tuple[float, ...]:
+        """Nanoseconds a row, of each term; infinite where it was not measured.
+
+        Of all rows that the term evaluated, if at least so many; else of the sample, less what a row costs more there, which is
+        known of the other terms: a call of few rows costs more for each.
+        """
+        of_run = [
+            spent / rows if rows >= least else float("inf")
+            for spent, rows in zip(self.nanoseconds, self.evaluated, strict=True)
+        ]
+        if not self.sampled:
+            return tuple(of_run)
+        of_sample = [spent / self.sampled for spent in self.sample_nanoseconds]
+        both = [sampled - run for sampled, run in zip(of_sample, of_run, strict=True) if run < float("inf")]
+        more = max(0.0, min(both, default=0.0))
+        return tuple(
+            min(run, sampled) if run < float("inf") else max(sampled - more, sampled / 10)
+            for sampled, run in zip(of_sample, of_run, strict=True)
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON-able values."""
+        return {**asdict(self), "patterns": {str(bits): rows for bits, rows in self.patterns.items()}}
+
+    @staticmethod
+    def of(fields: Mapping[str, Any]) -> FilterObservation:
+        """The inverse of `as_dict`, after a round trip by JSON."""
+        patterns = {int(bits): rows for bits, rows in fields["patterns"].items()}
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+        }
+        return FilterObservation(**{**plain, "patterns": patterns})
+
+
+def _sums(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    """The sums by place; of an empty tuple and another, that one."""
+    if not (first and second):
+        return first or second
+    return tuple(one + other for one, other in zip(first, second, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
 class EpochObservation:
     """All that one epoch measured.
 
@@ -147,6 +222,8 @@ class EpochObservation:
     state_bytes: int = 0
     state_runs: int = 0
     work: Mapping[str, WorkObservation] = field(default_factory=dict)
+    filters: Mapping[str, FilterObservation] = field(default_factory=dict)
+    """By the name of the conjunction, of those whose order adapts."""
 
     def as_dict(self) -> dict[str, object]:
         """Plain JSON-able values, for the line-JSON log: the fields, and the selectivity of each operator."""
@@ -156,9 +233,11 @@ class EpochObservation:
         }
         work = {name: _measures(seen) for name, seen in self.work.items()}
         streams = {name: _measures(seen) for name, seen in self.streams.items()}
-        fields = {name: getattr(self, name) for name in self.__slots__}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name != "filters"}
+        filters = {name: seen.as_dict() for name, seen in self.filters.items()}
         return {
             **fields,
+            **({"filters": filters} if filters else {}),
             "seconds": dict(self.seconds),
             "streams": streams,
             "operators": operators,

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "headrace"
 ROOMS = {
-    *("language", "algebra", "reference", "catalog", "synopses", "operators"),
+    *("language", "algebra", "reference", "catalog", "synopses", "adaptive", "operators"),
     *("planner", "archive", "overload", "store", "connectors", "runtime", "remote", "server", "cli"),
 }
 LONGEST_FILE = 500

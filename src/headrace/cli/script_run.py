@@ -31,6 +31,7 @@ _TABLES: Final = (
     stmt.Show,
     stmt.Describe,
     stmt.ExplainQuery,
+    stmt.ExplainAdaptive,
     stmt.ExplainAll,
     stmt.ExplainSelect,
 )

@@ -34,6 +34,7 @@ _READ_ONLY: Final = (
     stmt.Show,
     stmt.Describe,
     stmt.ExplainQuery,
+    stmt.ExplainAdaptive,
     stmt.ExplainAll,
     stmt.ExplainSelect,
 )

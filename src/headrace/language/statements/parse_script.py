@@ -31,6 +31,7 @@ from headrace.language.statements.statement import (
     CreateStream,
     Describe,
     Drop,
+    ExplainAdaptive,
     ExplainAll,
     ExplainQuery,
     ExplainSelect,
@@ -309,6 +310,8 @@ def _explain(cursor: Cursor) -> Statement:
         return ExplainSelect(_text(cursor, query), query, cursor.zone)
     if cursor.accept("ALL"):
         return ExplainAll(_form(cursor))
+    if cursor.accept("ADAPTIVE"):
+        return ExplainAdaptive(cursor.name("the query's name"))
     cursor.expect("QUERY", purpose=" and a name, ALL or a SELECT after EXPLAIN")
     name = cursor.name("the query's name")
     return ExplainQuery(name, _form(cursor))

@@ -175,6 +175,13 @@ class ExplainQuery(_Written):
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainAdaptive(_Written):
+    """`EXPLAIN ADAPTIVE name`: the orders that a query's conjunctions were evaluated in, and why they have changed."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainAll(_Written):
     """`EXPLAIN ALL [AS TEXT | DOT | SVG]`: all running queries, and what they share."""
 
@@ -251,6 +258,7 @@ Statement: TypeAlias = (
     | ShowCreate
     | Describe
     | ExplainQuery
+    | ExplainAdaptive
     | ExplainAll
     | ExplainSelect
     | Invoke

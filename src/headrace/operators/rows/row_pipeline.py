@@ -6,9 +6,10 @@ Rows on which an expression fails leave the query, and are reported as rejected;
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from itertools import pairwise
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,9 @@ from headrace.algebra.expressions.expression import Expression, columns_of
 from headrace.algebra.expressions.expression_text import show
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints
+from headrace.operators.rows.filter_terms import Terms, terms_of
 from headrace.operators.rows.lookup_join import Index, build, probe
+from headrace.operators.rows.ordered_filter import OrderedFilter
 from headrace.operators.rows.semijoin import Candidates, Membership, prepare, truth
 from headrace.operators.scalar import Evaluation
 from headrace.schema import Schema
@@ -85,6 +88,8 @@ class RowPipeline:
     steps: tuple[RowStep, ...]
     prepared: Mapping[int, Prepared | Candidates]
     rejected: list[Rejected]
+    ordered: Mapping[int, tuple[int, OrderedFilter]]
+    """By the index of a first step, the steps that are evaluated term by term: the index after the last one, and their terms."""
 
     @staticmethod
     def of(steps: tuple[RowStep, ...], relations: Mapping[str, pa.Table]) -> RowPipeline:
@@ -96,15 +101,30 @@ class RowPipeline:
             for index, step in enumerate(steps)
             if not isinstance(step, RowFilter)
         }
-        return RowPipeline(steps, prepared, [])
+        ordered = {}
+        for first, (end, terms) in conjunctions_of(steps).items():
+            candidates = {
+                step.name: ready
+                for index, step in enumerate(steps[first:end], first)
+                if isinstance(step, Membership) and isinstance(ready := prepared[index], Candidates)
+            }
+            ordered[first] = end, OrderedFilter.of(terms, candidates)
+        return RowPipeline(steps, prepared, [], ordered)
 
     def apply(self, batch: Batch) -> Batch:
         """The rows that remain, with the columns that were joined."""
+        after = 0
         for index, step in enumerate(self.steps):
+            if index < after:
+                continue
             if batch.rows == 0:
                 return _without_rows(batch, self.steps[index:])
             ready = self.prepared.get(index)
-            if isinstance(step, RowFilter):
+            if index in self.ordered:
+                after, terms = self.ordered[index]
+                batch, rejected = terms.apply(batch)
+                self.rejected += [rejected] if rejected is not None else []
+            elif isinstance(step, RowFilter):
                 batch = self._filter(batch, step.predicate)
             elif isinstance(step, LookupJoin) and isinstance(ready, Prepared):
                 batch = self._lookup_join(batch, step, ready)
@@ -161,6 +181,39 @@ class RowPipeline:
         if not step.keep_unmatched:
             return joined
         return _with_unmatched(batch, joined, left, step)
+
+
+def conjunctions_of(steps: tuple[RowStep, ...]) -> Mapping[int, tuple[int, Terms]]:
+    """By the index of its first step, each run of filters and tests of membership that has terms, and the index after it."""
+    key = tuple(map(id, steps))
+    cached = _conjunctions.get(key)
+    if cached is None:
+        if len(_conjunctions) >= _MOST_CONJUNCTIONS:  # those in use are soon added again
+            _conjunctions.clear()
+        cached = _conjunctions[key] = steps, dict(_conjunctions_in(steps))
+    return cached[1]
+
+
+_MOST_CONJUNCTIONS: Final = 50_000
+_conjunctions: Final[dict[tuple[int, ...], tuple[tuple[RowStep, ...], Mapping[int, tuple[int, Terms]]]]] = {}
+"""By the identities of the steps, which are kept alive: pipelines are made for each task of each epoch."""
+
+
+def _conjunctions_in(steps: tuple[RowStep, ...]) -> Iterator[tuple[int, tuple[int, Terms]]]:
+    begins = [
+        index
+        for index, step in enumerate(steps)
+        if isinstance(step, LookupJoin)
+        or index == 0
+        or isinstance(steps[index - 1], LookupJoin)
+        or (isinstance(step, RowFilter) and isinstance(steps[index - 1], RowFilter))
+    ]
+    for first, end in pairwise([*begins, len(steps)]):
+        predicates = [step.predicate for step in steps[first:end] if isinstance(step, RowFilter)]
+        memberships = [step for step in steps[first:end] if isinstance(step, Membership)]
+        terms = terms_of(predicates, memberships)
+        if terms is not None:
+            yield first, (end, terms)
 
 
 def columns_read(steps: Sequence[RowStep]) -> frozenset[str]:

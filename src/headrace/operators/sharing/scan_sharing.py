@@ -25,8 +25,8 @@ from headrace.operators.on_demand.row_bitmaps import united
 from headrace.operators.on_demand.selection import Selection
 from headrace.operators.on_demand.shared_selections import BITS, SharedSelections
 from headrace.operators.query_index.index_cache import predicate_of
-from headrace.operators.query_index.predicates.normal_form import can_fail
 from headrace.operators.rows.row_pipeline import RowFilter, RowStep, joins_of
+from headrace.operators.scalar.evaluation.failing import can_fail
 from headrace.operators.sharing.family_rows import FamilyRows
 from headrace.operators.sharing.routed_scans import MOST_SEPARATE_FILTERS, RoutedRows, first_filter
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate

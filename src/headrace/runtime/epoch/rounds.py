@@ -15,12 +15,14 @@ from headrace.operators.base.query_failures import QueryFailure
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
 from headrace.runtime.epoch import commit
 from headrace.runtime.epoch.executor import Executor
+from headrace.runtime.epoch.observe import scans_of
 from headrace.runtime.epoch.task_orders import TaskMessages, scan_messages, state_messages, upper_levels
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest.level_input import Due, LevelInput
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import Participants, StateReceipt
+from headrace.runtime.plan.adaptive.filter_orders import FilterOrders, observed_filters
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan
 from headrace.runtime.progress.failing_queries import FailingQueries, failures_of
 from headrace.runtime.progress.participants import Pauses, participants
@@ -101,6 +103,7 @@ class Rounds:
     """The plan that is in force, and its files."""
     _pauses: Pauses = field(default_factory=Pauses)
     _due: Due = field(default_factory=Due)
+    _filter_orders: FilterOrders = field(default_factory=FilterOrders)
     _accepted: str = ""
     """The last execution that was published."""
     _executions: int = 0
@@ -155,7 +158,8 @@ class Rounds:
     def planned_after(self, epoch: Epoch, work: EpochWork, receipts: Sequence[StateReceipt]) -> Manifest:
         """The manifest after an execution of an epoch."""
         done, position = self._done(epoch, work, receipts), self.home.catalog.position
-        return commit.next_manifest(done, self.plan, self.saved.files, position, self.clock(), epoch.files)
+        after = commit.next_manifest(done, self.plan, self.saved.files, position, self.clock(), epoch.files)
+        return self._filter_orders.decided(after, observed_filters(scans_of(receipts)))
 
     def messages(self, manifest: Manifest, epoch: Epoch | None = None) -> TaskMessages:
         """The common part of the messages of a new execution after a manifest, in an epoch or by itself."""

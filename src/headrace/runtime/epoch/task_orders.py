@@ -11,6 +11,7 @@ from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import Origin, RunRef, ScanMessage, StateMessage, UpperLevels
+from headrace.runtime.plan.adaptive.filter_orders import filter_orders
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
 from headrace.runtime.progress.plan_index import index_of
@@ -69,6 +70,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             states_in_row_layout(manifest),
             work.isolated,
             weight,
+            filter_orders(manifest),
         )
         for task, splits in enumerate(together(balanced(work.splits, cores, work.tasks(cores)), deduplicated))
     ]
@@ -135,6 +137,7 @@ def upper_levels(orders: TaskMessages, tasks: int) -> UpperLevels:
         orders.began.lists.get("results", RadixList()).length,
         owners_of(tasks),
         states_in_row_layout(orders.manifest),
+        filter_orders(orders.manifest),
     )
 
 

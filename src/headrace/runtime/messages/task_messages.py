@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.observation import OperatorObservation, WorkObservation
+from headrace.adaptive.filters.ordering import OrderInForce
+from headrace.observation import FilterObservation, OperatorObservation, WorkObservation
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -116,6 +117,8 @@ class ScanMessage(Message):
     """As in `EpochWork`."""
     weight: int = 0
     """An estimate of the rows of the epoch, in all of its scan tasks."""
+    filter_orders: Mapping[str, OrderInForce] = field(default_factory=dict)
+    """Conjunction → the order of its terms, by the manifest before the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +142,15 @@ class RunRef(Message):
 class UpperLevels(Message):
     """The levels of queries over queries that state tasks run in the same execution, as they are all in one process.
 
-    `count` of them. `results`: how long the list of results was when the epoch began; `owners` and `row_layout_states` as in
-    `ScanMessage`.
+    `count` of them. `results`: how long the list of results was when the epoch began; `owners`, `row_layout_states` and
+    `filter_orders` as in `ScanMessage`.
     """
 
     count: int
     results: int
     owners: tuple[int, ...]
     row_layout_states: frozenset[str] = frozenset()
+    filter_orders: Mapping[str, OrderInForce] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +283,8 @@ class ScanReceipt(Message):
     seconds: Mapping[str, float] = field(default_factory=dict)
     failures: Mapping[str, QueryFailure] = field(default_factory=dict)
     """Operators that failed on the task's rows."""
+    filters: Mapping[str, FilterObservation] = field(default_factory=dict)
+    """Conjunction → what was observed of its terms."""
 
 
 def stream_receipts(scans: Iterable[ScanReceipt], plan: EpochPlan) -> dict[str, StreamReceipt]:

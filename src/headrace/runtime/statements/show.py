@@ -69,6 +69,10 @@ def show(
             from headrace.runtime.introspection.explain import explain_query  # noqa: PLC0415 - with its drawings
 
             return _text("explain", name, explain_query(home, name, form))
+        case stmt.ExplainAdaptive(name=name):
+            from headrace.runtime.introspection.adaptation import explain_adaptive  # noqa: PLC0415
+
+            return _text("explain", name, explain_adaptive(home, name))
         case stmt.ExplainAll(form=form):
             from headrace.runtime.introspection.explain import explain_all  # noqa: PLC0415
 

@@ -63,6 +63,7 @@ class Permissions:
                 stmt.Describe(name=name)
                 | stmt.ShowCreate(name=name)
                 | stmt.ExplainQuery(name=name)
+                | stmt.ExplainAdaptive(name=name)
                 | stmt.Invoke(name=name)
             ):
                 self.require_seen(catalog, name)

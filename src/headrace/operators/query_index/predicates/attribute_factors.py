@@ -27,9 +27,9 @@ from headrace.operators.query_index.predicates.attribute_differences import TURN
 from headrace.operators.query_index.predicates.order_keys import cuts, has_keys, prefix_cuts
 from headrace.operators.query_index.predicates.value_domains import NULLS, Domain
 from headrace.operators.scalar.evaluation.compile import candidates, program
-from headrace.schema import BIGINT, BOOLEAN, STRING, TIMESTAMP, TIMESTAMP_NTZ, Type
+from headrace.operators.scalar.evaluation.failing import keeps_all
+from headrace.schema import BIGINT, BOOLEAN, STRING, TIMESTAMP, TIMESTAMP_NTZ
 
-_DIGITS: Final = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
 _TRUE: Final = Literal(True, BOOLEAN)
 MOST_CANDIDATES: Final = 1_000
 """A longer IN is no factor: one search for a row takes less than an index entry for each candidate."""
@@ -208,20 +208,3 @@ def _attribute(expression: Expression) -> Expression | None:
         return None
     are_registered = all(not isinstance(part, Call) or part.function in FUNCTIONS for part in parts)
     return expression if are_registered else None
-
-
-def keeps_all(source: Type, target: Type) -> bool:
-    """Whether the cast is exact and preserves the order, so that a comparison before it is equivalent."""
-    if source == target:
-        return True
-    if source.is_integer and target.is_integer:
-        return _DIGITS[source.name] <= _DIGITS[target.name]
-    if source.is_integer and target.name == "DECIMAL":
-        return _DIGITS[source.name] <= target.precision - target.scale
-    if source.is_integer:
-        exact = "DOUBLE" if source.name == "INT" else "FLOAT"
-        return source != BIGINT and target.name in ("DOUBLE", exact)
-    if source.name == "DECIMAL" and target.name == "DECIMAL":
-        whole = source.precision - source.scale <= target.precision - target.scale
-        return whole and source.scale <= target.scale
-    return source.name == "FLOAT" and target.name == "DOUBLE"

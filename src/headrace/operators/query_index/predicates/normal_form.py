@@ -12,18 +12,15 @@ from typing import Final, TypeAlias
 
 from headrace.algebra.expressions.expression import (
     Call,
-    Case,
-    Cast,
     Column,
-    Constants,
     Expression,
     Literal,
     conjunction,
     conjuncts,
-    walk,
 )
-from headrace.operators.query_index.predicates.attribute_factors import Factor, factor, keeps_all
+from headrace.operators.query_index.predicates.attribute_factors import Factor, factor
 from headrace.operators.query_index.predicates.value_domains import EVERY, Domain
+from headrace.operators.scalar.evaluation.failing import can_fail
 from headrace.schema import BOOLEAN
 
 Box: TypeAlias = Mapping[Expression, Domain]
@@ -31,39 +28,6 @@ Box: TypeAlias = Mapping[Expression, Domain]
 
 MOST_BOXES: Final = 16
 """Disjunctions that need more become residual: each box costs as much as a query."""
-
-_NEVER_FAIL: Final = frozenset(
-    (
-        *(
-            "and",
-            "or",
-            "not",
-            "=",
-            "<>",
-            "<",
-            "<=",
-            ">",
-            ">=",
-            "<=>",
-            "in",
-            "isnull",
-            "isnotnull",
-            "coalesce",
-        ),
-        *(
-            "startswith",
-            "endswith",
-            "contains",
-            "lower",
-            "upper",
-            "length",
-            "trim",
-            "isnan",
-            "greatest",
-            "least",
-        ),
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +113,3 @@ def _intersection(
     for attribute, domain in second.items():
         both[attribute] = both[attribute].meet(domain) if attribute in both else domain
     return both
-
-
-def can_fail(expression: Expression) -> bool:
-    """Whether some row may make it fail: unless every function in it is known never to."""
-    return not all(_never_fails(node) for node in walk(expression))
-
-
-def _never_fails(node: Expression) -> bool:
-    match node:
-        case Cast(argument=inner, type=kind):
-            return keeps_all(inner.type, kind)
-        case Call(function=function):
-            return function in _NEVER_FAIL
-        case _:
-            return isinstance(node, Column | Literal | Constants | Case)

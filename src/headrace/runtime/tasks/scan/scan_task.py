@@ -25,6 +25,7 @@ from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import SLOT, Operator
 from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.scan_output import ScanOutput, gathered
+from headrace.operators.rows.filter_profiles import profiling
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.backfill.pane_backfill import backfilled_panes
 from headrace.runtime.home import file_names
@@ -77,12 +78,14 @@ def scan_blobs(message: ScanMessage) -> Iterator[tuple[int, ScanBlob]]:
         plan = load_plan(store, message.plan)
         task = _ScanTask(store, plan, message)
         started = time.perf_counter()
-        with registered(callable_by_name(plan.functions)):
+        users, orders = callable_by_name(plan.functions), message.filter_orders
+        with registered(users), profiling(orders, time.perf_counter_ns) as profiles:
             task.read(message.splits)
             read = time.perf_counter()
             folded = task.finish()
     seconds = {"scan": read - started, "fold": time.perf_counter() - read}
-    yield from _blobs(message, replace(folded.receipt, seconds=seconds), folded)
+    receipt = replace(folded.receipt, seconds=seconds, filters=profiles.observed())
+    yield from _blobs(message, receipt, folded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +372,7 @@ def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Itera
         for owner, part in _split(table, message.owners):
             shares[owner][section] = part
     # The measurements of thousands of operators are in the first blob only.
-    brief = replace(receipt, operators={}, work={})
+    brief = replace(receipt, operators={}, work={}, filters={})
     for owner, share in enumerate(shares):
         rejected = folded.rejected if owner == 0 else {}
         yield owner, ScanBlob(receipt if owner == 0 else brief, rejected, share)
