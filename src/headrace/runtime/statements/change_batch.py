@@ -203,7 +203,7 @@ class CatalogChanges:
         signature = signature_of(query) if archived and definition.sharing and not definition.from_now else ""
         if not signature:
             return ""
-        known = index_of(self._pipeline.loop.engine.plan).joins
+        known = index_of(self._pipeline.plan).joins
         join = self._joins.get(signature, known.get(signature))
         return shared_join_of(f"{catalog.position} {definition.name}") if join == "" else join or ""
 
@@ -267,4 +267,4 @@ class CatalogChanges:
         return show.users_of(self.catalog, "query", name)
 
     def _is_read(self, operator_id: str) -> bool:
-        return is_read(self._pipeline.loop.engine.plan, operator_id)
+        return is_read(self._pipeline.plan, operator_id)
