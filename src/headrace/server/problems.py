@@ -36,8 +36,10 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _of_fault)
 
 
-def problem_of(error: HeadraceError) -> tuple[int, dict[str, Any]]:
+def problem_of(error: HeadraceError | Refused) -> tuple[int, dict[str, Any]]:
     """The status and the body of an error."""
+    if isinstance(error, Refused):
+        return error.status, _problem(str(error), error.remedy or None)
     if isinstance(error, UserError):
         line, column = error.line_and_column or (None, None)
         width = None if error.span is None else max(1, error.span.end - error.span.start)
@@ -75,7 +77,8 @@ async def _of_headrace(request: Request, error: Exception) -> JSONResponse:
 async def _of_refusal(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, Refused)
     request.state.message = str(error)
-    return JSONResponse(_problem(str(error), error.remedy or None), error.status, headers=error.headers)
+    status, body = problem_of(error)
+    return JSONResponse(body, status, headers=error.headers)
 
 
 async def _of_validation(_: Request, error: Exception) -> JSONResponse:
