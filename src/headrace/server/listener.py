@@ -160,10 +160,10 @@ def tools_listener_of(
 
     def make_server() -> Any:
         from headrace.server.following import Publications  # noqa: PLC0415 - with the first connection
-        from headrace.server.postgres.door import Door  # noqa: PLC0415
+        from headrace.server.postgres.postgres_server import PostgresServer  # noqa: PLC0415
 
         publications = Publications()
         before_stop.append(publications.end)
-        return Door(hub, tokens, publications, limits, None if tls is None else tls.context())
+        return PostgresServer(hub, tokens, publications, limits, None if tls is None else tls.context())
 
     return Listener(hub.path, [listening], make_server, before_stop)

@@ -26,7 +26,7 @@ from headrace.server.postgres.protocol.problems import Failed, Problem, problem_
 from headrace.server.postgres.settings import Settings, name_of
 from headrace.server.postgres.tables.reader import AGAIN_SECONDS, Rows, TableReader
 from headrace.server.postgres.tables.sources import Tables
-from headrace.server.postgres.tables.tokens import Text, statements
+from headrace.server.postgres.tables.sql_text import Text, statements
 from headrace.server.security.permissions import Permissions
 
 _READS: Final = ("SELECT", "WITH", "VALUES", "TABLE", "(")

@@ -1,5 +1,5 @@
-"""`Door`, the server of PostgreSQL's protocol: accepts connections (at most 100 that are admitted) in one thread with one
-event loop, makes a session for each, and cancels a session's statement when its client asks for it.
+"""`PostgresServer`, the server of PostgreSQL's protocol: accepts connections (at most 100 that are admitted) in one
+thread with one event loop, makes a session for each, and cancels a session's statement when its client asks for it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _THREADS: Final = 16
 _END_SECONDS: Final = 2.0
 
 
-class Door:
+class PostgresServer:
     """Serves connections from `run` until `should_exit` is set."""
 
     def __init__(
