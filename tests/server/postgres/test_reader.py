@@ -15,13 +15,14 @@ from headrace.runtime.hub.hub import Hub
 from headrace.server.postgres.protocol.problems import Failed
 from headrace.server.postgres.tables import reader as reader_module
 from headrace.server.postgres.tables.reader import TableReader
-from headrace.server.postgres.tables.sources import Source
+from headrace.server.postgres.tables.sources import Source, Tables
+from headrace.server.security.principal import LOCAL
 
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[TableReader]:
     with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as hub:
-        made = TableReader(hub)
+        made = TableReader(Tables(hub, LOCAL))
         yield made
         made.close()
 

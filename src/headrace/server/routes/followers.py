@@ -108,7 +108,7 @@ async def _paid(credits_: asyncio.Semaphore, feed: Feed) -> None:
 async def _receive(socket: WebSocket, feed: Feed, client: str | None, credits_: asyncio.Semaphore) -> None:
     while True:
         try:
-            message = json.loads(await socket.receive_text())
+            message = dict(json.loads(await socket.receive_text()))
             feed.require_permitted()
             if "acknowledge" in message and client is not None:
                 cursor = int(message["acknowledge"])
