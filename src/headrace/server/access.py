@@ -90,7 +90,7 @@ class Tokens:
         return any(True for _ in self.store.list(f"{FOLDER}/"))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Access:
     """The check of each request. `tokens` None: everything is open, which is allowed on loopback only."""
 

@@ -59,7 +59,7 @@ def test_tables_of_an_owner_are_its_queries_and_the_streams(ana: Raw) -> None:
         "SELECT * FROM of_nobody",
         "INVOKE of_ben",
         "DESCRIBE of_ben",
-        "EXPLAIN of_ben",
+        "EXPLAIN QUERY of_ben",
         "DROP QUERY of_ben",
         "DECLARE c CURSOR FOR FOLLOW of_ben",
         "COPY (FOLLOW of_ben) TO STDOUT",

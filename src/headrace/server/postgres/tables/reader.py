@@ -150,10 +150,14 @@ class TableReader:
         connection = self._database.cursor()
         with self._lock:
             self._reading.append(connection)
-        self._add_system(connection)
-        connection.execute(
-            f"SET search_path = 'headrace.public,headrace.pgc'; SET TimeZone = '{zone}'; {_SETTINGS}"
-        )
+        try:
+            self._add_system(connection)
+            connection.execute(
+                f"SET search_path = 'headrace.public,headrace.pgc'; SET TimeZone = '{zone}'; {_SETTINGS}"
+            )
+        except duckdb.Error as error:  # interrupted as early as this
+            self._end(connection)
+            raise _failed(error, None) from None
         return connection
 
     def _add_system(self, connection: duckdb.DuckDBPyConnection) -> None:
