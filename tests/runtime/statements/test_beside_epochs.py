@@ -103,6 +103,31 @@ def test_a_change_waits_for_one_epoch_and_not_for_the_next(hub: Hub, held: Held)
         assert not hub.catalog.queries
 
 
+def test_the_thread_begins_no_epoch_while_a_change_wants_the_lock(hub: Hub, held: Held) -> None:
+    with hub.loop._turn:
+        hub.push("p", [{"k": "a", "v": 2}])
+        held.released.release()
+        answered(hub, "first", 1)
+        assert not held.began.acquire(timeout=0.3)
+    assert held.began.acquire(timeout=LONG)
+
+
+def test_a_new_query_wakes_a_thread_that_has_nothing_to_do(tmp_path: Path) -> None:
+    """It was about to wait when the query came, and had looked at the log before."""
+    with opened(tmp_path) as hub, ThreadPoolExecutor(1) as pool:
+        hub.execute(STREAM + FIRST)
+        with hub.running():
+            until(
+                lambda: (
+                    hub.home.latest().querylog == hub.catalog.position
+                    and not hub.loop.engine.intake.news.is_set()
+                )
+            )
+            with hub.loop.lock:
+                pool.submit(hub.register, "SELECT v FROM p WHERE v > 0", "later").result(LONG)
+            until(lambda: hub.home.latest().querylog == hub.catalog.position)
+
+
 @pytest.mark.parametrize(
     "change",
     [

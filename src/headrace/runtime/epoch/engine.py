@@ -236,7 +236,7 @@ class Engine:
         self.plan = self.rounds.plan = made.plan
         self._planned = catalog.position
         self.manifest = commit.without_dropped_streams(self.manifest, self.plan, self.home)
-        progress, operators = self.manifest.operators, self.plan.operators
+        progress, operators = self.manifest.operators, self.plan.planned
         changed = progress.keys() ^ operators.keys() if made.changed is None else made.changed
         added = sorted(name for name in changed if name in operators and name not in progress)
         dropped = [name for name in changed if name in progress and name not in operators]
