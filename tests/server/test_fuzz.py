@@ -12,12 +12,12 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from tests.server.serving import STREAM, TOTAL, TUMBLE, Served, served
 
-REQUESTS = int(os.environ.get("HEADRACE_FUZZ_REQUESTS", "1500"))
+REQUESTS = int(os.environ.get("HEADRACE_FUZZ_REQUESTS", "500"))
 SOAK_REQUESTS = 100_000
 ROWS = '{"k":"a","v":1,"at":"2024-01-01T00:00:01Z"}\n{"k":"b","v":2,"at":"2024-01-01T00:00:12Z"}\n'
 
@@ -74,7 +74,63 @@ LANGUAGE = """CREATE QUERY STREAM RELATION x q s total AS SELECT * COUNT(*) k v 
 PAUSE RESUME DROP IF EXISTS THEN CALL NOTIFY WRITE TO PUNCTUATE AT TIMESTAMP '2024-01-01' TIME ZONE 'UTC' USING push WITH REVISIONS
 \0 \u202e \u00e9"""
 WORDS = st.sampled_from(LANGUAGE.split())
-SCRIPTS = st.lists(WORDS, max_size=25).map(" ".join)
+COLUMNS = st.sampled_from(
+    [
+        "k",
+        "v",
+        "*",
+        "COUNT(*) AS n",
+        "SUM(v) AS n",
+        "v / 0 AS d",
+        "CAST(k AS BIGINT) AS c",
+        "v + 9223372036854775807 AS o",
+    ]
+)
+WINDOWS = st.sampled_from(
+    [
+        "",
+        "[RANGE 1 SECOND SLIDE 1 SECOND]",
+        "[ROWS 3]",
+        "[NOW]",
+        "[RANGE 0 SECONDS]",
+        "[ROWS -1]",
+        "[LANDMARK SLIDE 1 DAY]",
+    ]
+)
+SELECTS = st.builds(
+    "SELECT {} FROM {} {} {}".format,
+    st.lists(COLUMNS, min_size=1, max_size=2).map(", ".join),
+    st.sampled_from(["s", "q", "total", "nothing", "(SELECT k FROM s) AS i", "s a, s b"]),
+    WINDOWS,
+    st.sampled_from(
+        [
+            "",
+            "WHERE v > 1",
+            "GROUP BY k",
+            "WHERE v IN (SELECT v FROM s)",
+            "ORDER BY k LIMIT 1",
+            "WITH REVISIONS",
+        ]
+    ),
+)
+STATEMENTS = st.one_of(
+    st.builds("CREATE OR REPLACE QUERY {} AS {};".format, st.sampled_from(["x", "y", "z"]), SELECTS),
+    st.builds("EXPLAIN {};".format, SELECTS),
+    st.sampled_from(
+        [
+            "SHOW QUERIES;",
+            "INVOKE x;",
+            "PAUSE QUERY x;",
+            "RESUME QUERY x;",
+            "DROP QUERY IF EXISTS y;",
+            "SHOW SINKS;",
+            "DESCRIBE s;",
+        ]
+    ),
+)
+SCRIPTS = st.lists(WORDS, max_size=25).map(" ".join) | st.lists(STATEMENTS, min_size=1, max_size=3).map(
+    "".join
+)
 DEEP = st.sampled_from(["[" * 20_000, '{"a":' * 5_000, "SELECT " + "(" * 5_000, '{"queries": ' + "[" * 9_000])
 BODIES = st.one_of(
     st.binary(max_size=60),
@@ -83,6 +139,10 @@ BODIES = st.one_of(
     JSON.map(lambda value: json.dumps(value).encode()),
     st.just(ROWS.encode()),
     st.lists(JSON, max_size=4).map(lambda rows: "\n".join(map(json.dumps, rows)).encode()),
+    st.lists(
+        st.fixed_dictionaries({}, optional={"k": TEXTS | JSON, "v": NUMBERS | JSON, "at": TEXTS | NUMBERS}),
+        max_size=4,
+    ).map(lambda rows: "\n".join(map(json.dumps, rows)).encode()),
 )
 MEDIA = st.sampled_from(
     [
@@ -132,7 +192,9 @@ def requests(draw: st.DrawFn, target: Target) -> httpx.Request:
     method, path, facts = draw(st.sampled_from(target.operations))
     if draw(st.integers(0, 9)) == 0:
         method = draw(st.sampled_from(["get", "put", "patch", "options", "head", "post", "delete", "trace"]))
-    path = re.sub(r"\{\w+\}", lambda _: quote(draw(NAMES | TEXTS), safe=""), path)
+    known = ["s"] if "/streams/" in path else ["total"] if method == "delete" else ["q", "total"]
+    name = draw(st.sampled_from(known * 8 + [""])) or draw(TEXTS)
+    path = path.replace("{name}", quote(name, safe=""))
     query, headers = list[tuple[str, str]](), dict[str, str]()
     for parameter in facts.get("parameters", []):
         if parameter["in"] == "query" and draw(st.booleans()):
@@ -160,8 +222,12 @@ def answered(target: Target, request: httpx.Request) -> None:
         text = response.read().decode(errors="replace")
     finally:
         response.close()
+    route = re.sub("/(queries|streams)/.*?(/[a-z]+)?$", r"/\1/NAME\2", request.url.path)
+    event(f"{request.method} {route} {response.status_code}")
     assert response.status_code < 500, (request, request.content, text)
     assert "Traceback" not in text
+    if request.method == "DELETE" and response.status_code == 200:
+        target.hub.post("/v1/statements", TOTAL)
     if response.status_code >= 400 and request.method != "HEAD" and request.url.path.startswith("/v1"):
         assert set(json.loads(text)["error"]) == {"message", "line", "column", "width", "remedy"}, text
 
