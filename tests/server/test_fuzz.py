@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
 from tests.server.serving import STREAM, TOTAL, TUMBLE, Served, served
@@ -64,9 +64,11 @@ NUMBERS = st.one_of(
     st.sampled_from([2**31, 2**63 - 1, 2**63, 2**64, -(2**63) - 1, 10**30, -(10**30), 1e300, -0.0, 1.5]),
 )
 VALUES = st.one_of(TEXTS, NUMBERS.map(str), st.sampled_from(["true", "null", "", "json", "arrow", "svg"]))
+LONE = st.just("\ud800")
+"""Half of a surrogate pair: JSON can write it."""
 JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS, LONE),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS | LONE, inner, max_size=3),
     max_leaves=8,
 )
 LANGUAGE = """CREATE QUERY STREAM RELATION x q s total AS SELECT * COUNT(*) k v FROM WHERE GROUP BY [RANGE 1 SECOND SLIDE ROWS ] ( )
@@ -172,12 +174,12 @@ def of_schema(schema: dict[str, Any], parts: dict[str, Any]) -> st.SearchStrateg
         known = {name: of_schema(each, parts) for name, each in schema.get("properties", {}).items()}
         more = schema.get("additionalProperties")
         if isinstance(more, dict):
-            return st.dictionaries(TEXTS, SCRIPTS | of_schema(more, parts), max_size=3)
+            return st.dictionaries(TEXTS | LONE, SELECTS | SCRIPTS | of_schema(more, parts), max_size=3)
         return st.fixed_dictionaries({}, optional=known)
     if kind == "array":
         return st.lists(of_schema(schema.get("items", {}), parts), max_size=3)
     plain = {
-        "string": TEXTS,
+        "string": TEXTS | LONE,
         "integer": NUMBERS,
         "number": NUMBERS,
         "boolean": st.booleans(),
@@ -234,6 +236,7 @@ def answered(target: Target, request: httpx.Request) -> None:
 
 FUZZ = {
     "deadline": None,
+    "phases": (Phase.explicit, Phase.generate),  # what a request does depends on those before it
     "suppress_health_check": [
         HealthCheck.function_scoped_fixture,
         HealthCheck.too_slow,

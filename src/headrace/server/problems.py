@@ -64,6 +64,7 @@ def _problem(
     width: int | None = None,
 ) -> dict[str, Any]:
     """`line` and `column` count from 1; `width` is how many characters the mistake has."""
+    message = message.encode(errors="replace").decode()  # it may name what is no text
     return {"error": {"message": message, "line": line, "column": column, "width": width, "remedy": remedy}}
 
 
@@ -76,8 +77,8 @@ async def _of_headrace(request: Request, error: Exception) -> JSONResponse:
 
 async def _of_refusal(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, Refused)
-    request.state.message = str(error)
     status, body = problem_of(error)
+    request.state.message = body["error"]["message"]
     return JSONResponse(body, status, headers=error.headers)
 
 

@@ -44,7 +44,7 @@ class AuditLog:
 
     def write(self, line: dict[str, Any]) -> None:
         """Append a line. Raises `OSError` when it cannot be written."""
-        text = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+        text = json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n"
         with self._lock:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
