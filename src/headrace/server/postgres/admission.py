@@ -68,18 +68,21 @@ class Startup:
             if code not in (frames.SSL_REQUEST, frames.GSS_REQUEST):
                 return code, body, is_encrypted
             tls = self.entrance.tls if code == frames.SSL_REQUEST and not is_encrypted else None
-            self.writer.write(b"N" if tls is None else b"S")
-            await self.writer.drain()
             if tls is not None:
                 await self._encrypt(tls)
                 is_encrypted = True
+            else:
+                self.writer.write(b"N")
+                await self.writer.drain()
 
     async def _encrypt(self, tls: ssl.SSLContext) -> None:
         """Encrypt the connection. What came before, in clear and from anyone, is not taken for what the client says afterwards."""
+        self.writer.transport.pause_reading()  # what comes from here on is part of the handshake
         with suppress(TimeoutError):
             async with asyncio.timeout(0):
                 await self.reader.readexactly(1)
                 raise Malformed("received unencrypted data after SSL request", lost=True)
+        self.writer.write(b"S")
         try:
             await self.writer.start_tls(tls)
         except ssl.SSLError as error:
