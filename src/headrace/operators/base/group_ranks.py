@@ -1,4 +1,6 @@
-"""Rank of each row in its group by (time, position), from 1."""
+"""Dense rank of each row in its group by (time, position), from 1: rows with equal positions share a rank, and no rank
+is left out.
+"""
 
 from __future__ import annotations
 
