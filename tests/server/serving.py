@@ -49,6 +49,31 @@ class Served:
         return status, json.loads(text)
 
 
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of localhost, and its key."""
+    made, key = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(
+        [
+            *(
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                "/CN=localhost",
+            ),
+            *("-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(made)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return made, key
+
+
 @contextmanager
 def served(home: Path, *options: str, auth: bool = False) -> Iterator[Served]:
     """`headrace serve` on a free port, without Spark; stopped as a service manager does."""

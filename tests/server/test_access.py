@@ -17,6 +17,7 @@ from websockets.sync.client import connect as connect_socket
 from headrace import connect as headrace_connect
 from headrace.errors import UnknownName
 from headrace.runtime.home.lru_cache import Recent
+from headrace.server.access import Access
 from headrace.server.following import Feed
 from headrace.server.open_or_connect import open_hub
 from headrace.server.problems import Refused
@@ -26,7 +27,7 @@ from headrace.server.security.principal import Principal
 from headrace.server.security.quotas import Quotas
 from headrace.server.security.roots import Roots
 from tests.cli.building import headrace
-from tests.server.serving import STREAM, Served, served
+from tests.server.serving import STREAM, Served, certificate, served
 
 PLACEHOLDER = re.compile(r"(?<=/)[qs](?=/|$)")
 ROUTES = [
@@ -239,11 +240,11 @@ def test_a_follower_gets_nothing_of_a_query_that_is_another_owners_now(tmp_path:
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute(f"{STREAM} CREATE QUERY q OPTIONS (owner 'ana') AS SELECT k FROM s")
         ana = Limits(Roots((), hub.path)).of(Principal("ana", "read"))
-        feed = Feed(hub, "q", "json", Recent(1), ana)
-        feed.read(0)
+        feed = Feed(hub, "q", "json", Recent(1), ana, Access(None))
+        feed.require_permitted()
         hub.execute("DROP QUERY q; CREATE QUERY q OPTIONS (owner 'ben') AS SELECT k, v FROM s")
         with pytest.raises(UnknownName, match="there is no query 'q'"):
-            feed.read(0)
+            feed.require_permitted()
 
 
 def test_quotas_say_the_limit(tmp_path: Path) -> None:
@@ -424,39 +425,17 @@ def test_the_home_is_no_root_even_where_it_is_below_one(tmp_path: Path) -> None:
 
 
 def test_a_certificate_encrypts(tmp_path: Path) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=localhost",
-            "-addext",
-            "subjectAltName=DNS:localhost",
-            "-keyout",
-            str(key),
-            "-out",
-            str(certificate),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    with served(tmp_path / "home", "--tls-cert", str(certificate), "--tls-key", str(key), auth=True) as hub:
+    made, key = certificate(tmp_path)
+    with served(tmp_path / "home", "--tls-cert", str(made), "--tls-key", str(key), auth=True) as hub:
         port = hub.url.rpartition(":")[2]
         assert hub.url == f"https://127.0.0.1:{port}"
         known = replace(hub, url=f"https://localhost:{port}")
-        assert known.curl("/v1/queries", "--cacert", str(certificate), token=hub.token)[0] == 200
+        assert known.curl("/v1/queries", "--cacert", str(made), token=hub.token)[0] == 200
         plain = subprocess.run(["curl", "-sS", f"http://127.0.0.1:{port}/healthz"], capture_output=True)
         assert plain.returncode != 0
-    done = headrace("serve", "--home", tmp_path / "other", "--tls-cert", certificate)
+    done = headrace("serve", "--home", tmp_path / "other", "--tls-cert", made)
     assert (done.returncode, "belong together" in done.stderr) == (2, True)
-    done = headrace("serve", "--home", tmp_path / "other", "--tls-cert", key, "--tls-key", certificate)
+    done = headrace("serve", "--home", tmp_path / "other", "--tls-cert", key, "--tls-key", made)
     assert (done.returncode, "cannot use the certificate" in done.stderr) == (2, True)
 
 

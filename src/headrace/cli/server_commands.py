@@ -63,7 +63,7 @@ class ServeOptions:
         if certificate is None or key is None:
             raise UserError("--tls-cert and --tls-key belong together", remedy="Name both files.")
         found = Certificate(certificate, key)
-        found.require()
+        found.context()
         return found
 
     @property
@@ -107,7 +107,7 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
             listener.start()
             hub.on_close(listener.stop)
             for tools in for_tools:
-                tools_listener = tools_listener_of(hub, tools, tokens, limits)
+                tools_listener = tools_listener_of(hub, tools, tokens, limits, tls)
                 tools_listener.start()
                 hub.on_close(tools_listener.stop)
             _announce(screen, listening, for_tools, tokens, is_encrypted=tls is not None)

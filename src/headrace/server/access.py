@@ -1,15 +1,19 @@
 """Authentication: the access tokens of a home (create, list, revoke), which are also the passwords of PostgreSQL
-clients, and the check of each HTTP request, which sets its principal (an owner and a role). Over the home's socket no
-token is needed: file permissions decide.
+clients, and the check of each HTTP request, which sets its principal (an owner and a role); of requests that do not end by
+themselves, for as long as they last. Over the home's socket no token is needed: file permissions decide.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import ipaddress
 import json
 import secrets
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -22,6 +26,8 @@ from headrace.store.files.filesystem import MissingFile, Store
 
 FOLDER: Final = "tokens"
 """Of a home."""
+WATCH_SECONDS: Final = 1.0
+"""Until followers with a token that was revoked are found."""
 _SHORT: Final = 12
 """Characters of a digest that are a token's short name."""
 
@@ -56,13 +62,16 @@ class Tokens:
         except MissingFile:  # revoked meanwhile
             return None
         facts = json.loads(content) if content else {}  # earlier tokens have no facts
-        digest = name.rpartition("/")[2]
-        return Principal(facts.get("owner"), facts.get("role", "administer"), digest[:_SHORT])
+        return Principal(facts.get("owner"), facts.get("role", "administer"), _short(name))
 
     def all(self) -> list[Principal]:
         """The valid tokens, without the tokens themselves."""
         found = (self._principal(file.name) for file in self.store.list(f"{FOLDER}/"))
         return [principal for principal in found if principal is not None]
+
+    def names(self) -> set[str]:
+        """The short names of the valid tokens."""
+        return {_short(file.name) for file in self.store.list(f"{FOLDER}/")}
 
     def revoke(self, token: str) -> Principal:
         """Make a token invalid, given by its short name; durable on return.
@@ -81,11 +90,37 @@ class Tokens:
         return any(True for _ in self.store.list(f"{FOLDER}/"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Access:
     """The check of each request. `tokens` None: everything is open, which is allowed on loopback only."""
 
     tokens: Tokens | None
+    _followers: Counter[str] = field(default_factory=Counter)
+    """How many requests that last there are of each token, by its short name."""
+    _revoked: set[str] = field(default_factory=set)
+
+    @contextmanager
+    def lasting(self, principal: Principal) -> Iterator[None]:
+        """A block of a request that does not end by itself, and may last longer than its token is valid."""
+        self._followers[principal.token] += 1
+        try:
+            yield
+        finally:
+            self._followers[principal.token] -= 1
+
+    def require_valid(self, principal: Principal) -> None:
+        """Raises `Refused` once the token of a request that lasts was revoked."""
+        if principal.token in self._revoked:
+            raise Refused(403, "the token was revoked")
+
+    async def watch(self, wake: Callable[[], None]) -> None:
+        """Find out every `WATCH_SECONDS` which tokens of requests that last were revoked, and `wake` these requests."""
+        while self.tokens is not None:
+            await asyncio.sleep(WATCH_SECONDS)
+            used = {token for token, count in self._followers.items() if count and token}
+            if used and (revoked := used - await asyncio.to_thread(self.tokens.names) - self._revoked):
+                self._revoked |= revoked
+                wake()
 
     def __call__(self, request: HTTPConnection) -> None:
         """Set the principal of a request.
@@ -136,6 +171,10 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2][:_SHORT]
 
 
 def _file(token: str) -> str:

@@ -47,7 +47,9 @@ def application(hub: Hub, access: Access, publications: Publications, limits: Li
         app.state.encoded = Recent(ENCODED)
         app.state.repetitions = Repetitions()
         hub.on_epoch(publications.epoch)
+        watching = asyncio.create_task(access.watch(publications.wake))
         yield
+        watching.cancel()
 
     app = FastAPI(
         title="Headrace",

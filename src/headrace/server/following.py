@@ -1,6 +1,6 @@
 """Following of a query's results: `Feed` reads the rows that were committed after a position, as events for server-sent
-events and WebSockets, each epoch encoded once for all followers; `Publications` wakes all followers after an epoch,
-those over PostgreSQL's protocol too.
+events and WebSockets; `Publications` wakes all followers after an epoch, those over PostgreSQL's protocol too, and lets
+those that want the same events wait for one reading of them.
 
 A follower reads committed results at its own pace and has no queue: one that is slow holds back nothing but its own
 connection, and resumes at the position of the last event that it has received.
@@ -9,17 +9,22 @@ connection, and resumes at the position of the last event that it has received.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 from starlette.concurrency import run_in_threadpool
 
+from headrace.errors import HeadraceError
 from headrace.observation import EpochObservation
 from headrace.runtime.delivery.cursor import Due, due
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.hub.hub import Hub
+from headrace.server.access import Access
+from headrace.server.problems import Refused, problem_of
 from headrace.server.security.permissions import Permissions
 from headrace.server.tables import table_text
 
@@ -30,6 +35,27 @@ ENCODED: Final = 256
 """Events whose text is kept for other followers."""
 
 
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One epoch's rows of a query as JSON text, and the position in the results after them."""
+
+    position: int
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The events of the next epochs, and the position after them. `is_all`: more come with a later epoch only."""
+
+    events: list[Event]
+    position: int
+    is_all: bool
+
+
+_Wanted: TypeAlias = tuple[asyncio.Event, str, str, int]
+"""After which epoch, of which query in which form, and from which position on."""
+
+
 @dataclass(slots=True)
 class Publications:
     """Wakes followers after each epoch, and ends them with the server. Used by the server's thread and by others."""
@@ -38,29 +64,38 @@ class Publications:
     waiter: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by the next epoch, or by the end."""
     ended: bool = False
+    _readings: dict[_Wanted, asyncio.Future[Batch]] = field(default_factory=dict)
+    """Those under way."""
+
+    async def reading(self, wanted: _Wanted, read: Callable[[], Batch]) -> Batch:
+        """What `read` returns or raises, in a thread; of followers that want the same only the first one's is called."""
+        under_way = self._readings.get(wanted)
+        if under_way is None:
+            under_way = asyncio.ensure_future(run_in_threadpool(read))
+            self._readings[wanted] = under_way
+            under_way.add_done_callback(lambda done: self._done(wanted, done))
+        return await asyncio.shield(under_way)
+
+    def _done(self, wanted: _Wanted, reading: asyncio.Future[Batch]) -> None:
+        del self._readings[wanted]
+        if not reading.cancelled():
+            reading.exception()  # all that wanted it may have left
 
     def epoch(self, _: EpochObservation) -> None:
         """An epoch was committed."""
         if self.loop is not None and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._wake)
+            self.loop.call_soon_threadsafe(self.wake)
 
     def end(self) -> None:
         """The server stops: followers end."""
         self.ended = True
         if self.loop is not None and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._wake)
+            self.loop.call_soon_threadsafe(self.wake)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let all followers look again. In the loop's thread."""
         self.waiter.set()
         self.waiter = asyncio.Event()
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One epoch's rows of a query as JSON text, and the position in the results after them."""
-
-    position: int
-    data: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +108,28 @@ class Feed:
     encoded: Recent[tuple[str, int, str], str]
     """The data of events of all queries, by operator, position and form."""
     permissions: Permissions
+    access: Access
 
-    def read(self, position: int) -> tuple[list[Event], int]:
-        """Events of the next epochs from a position on, and the position after them.
+    def require_permitted(self) -> None:
+        """Raises `Refused` once the token is revoked, and `UnknownName` once the query is dropped or another owner's.
 
-        Raises `UnknownName` once the query is dropped, or is another owner's, who may have registered one of its name.
+        Another owner may have registered one of its name.
         """
+        self.access.require_valid(self.permissions.principal)
         self.permissions.require_seen(self.hub.catalog, self.query)
+
+    def read(self, position: int) -> Batch:
+        """Events of the next epochs from a position on, for any follower. Raises `UnknownName` once the query is dropped."""
         operator, bound = self.hub.operator_and_query(self.query)
         home = self.hub.home
-        manifest = home.latest()
-        events = []
-        for part in islice(due(home, manifest, operator, bound, position), _BATCH):
+        events, is_all = [], False
+        for part in islice(due(home, home.latest(), operator, bound, position), _BATCH):
             position = part.position
-            if part.rows is not None and part.rows.num_rows:
+            if part.rows is None:
+                is_all = True
+            elif part.rows.num_rows:
                 events.append(Event(position, self._data(operator.id, part)))
-        return events, position
+        return Batch(events, position, is_all)
 
     def _data(self, operator: str, part: Due) -> str:
         key = (operator, part.position, self.form)
@@ -100,24 +141,33 @@ class Feed:
         return data
 
     async def events(self, position: int, publications: Publications) -> AsyncIterator[Event | None]:
-        """Events from a position on, until the server stops; None when there was none for a while."""
-        while not publications.ended:
-            waiter = publications.waiter
-            events, after = await run_in_threadpool(self.read, position)
-            for event in events:
-                yield event
-            if after == position or not events:
-                try:
-                    await asyncio.wait_for(waiter.wait(), _KEEP_ALIVE_SECONDS)
-                except TimeoutError:
-                    yield None
-            position = after
+        """Events from a position on, until the server stops; None when there was none for a while.
+
+        Raises as `require_permitted`.
+        """
+        with self.access.lasting(self.permissions.principal):
+            while not publications.ended:
+                waiter = publications.waiter
+                wanted = (waiter, self.query, self.form, position)
+                batch = await publications.reading(wanted, partial(self.read, position))
+                self.require_permitted()
+                for event in batch.events:
+                    yield event
+                if batch.is_all:
+                    try:
+                        await asyncio.wait_for(waiter.wait(), _KEEP_ALIVE_SECONDS)
+                    except TimeoutError:
+                        yield None
+                position = batch.position
 
     async def server_sent(self, position: int, publications: Publications) -> AsyncIterator[str]:
         """The events as text of an event stream; a comment now and then, by which a lost connection is noticed."""
         yield ": following\n\n"
-        async for event in self.events(position, publications):
-            if event is None:
-                yield ": waiting\n\n"
-            else:
-                yield f"id: {event.position}\nevent: rows\ndata: {event.data}\n\n"
+        try:
+            async for event in self.events(position, publications):
+                if event is None:
+                    yield ": waiting\n\n"
+                else:
+                    yield f"id: {event.position}\nevent: rows\ndata: {event.data}\n\n"
+        except (Refused, HeadraceError) as error:
+            yield f"event: error\ndata: {json.dumps(problem_of(error)[1])}\n\n"

@@ -1,5 +1,5 @@
-"""Listeners of a hub: listening sockets with a server behind them, in a thread of the hub's process; one for HTTP (with
-TLS where that is asked for) and one for PostgreSQL's protocol. Opening of a TCP socket and the check of a TLS
+"""Listeners of a hub: listening sockets with a server behind them, in a thread of the hub's process; one for HTTP and
+one for PostgreSQL's protocol, both with TLS where that is asked for. Opening of a TCP socket and the check of a TLS
 certificate.
 
 Every hub listens on a socket of the file system in its home, for which permissions of files are the access control. The
@@ -49,15 +49,17 @@ class Certificate:
     certificate: Path
     key: Path
 
-    def require(self) -> None:
-        """Raises `UserError` when the two cannot be used."""
+    def context(self) -> ssl.SSLContext:
+        """The server's side of encryption. Raises `UserError` when the two cannot be used."""
         try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(self.certificate, self.key)
         except (OSError, ssl.SSLError) as error:
             raise UserError(
                 f"cannot use the certificate {self.certificate} with the key {self.key}: {error}",
                 remedy="Both are files in PEM form, and belong together.",
             ) from None
+        return context
 
 
 @dataclass(slots=True)
@@ -150,7 +152,9 @@ def listener_of(
     return Listener(hub.path, sockets, make_server, before_stop, eager)
 
 
-def tools_listener_of(hub: Hub, listening: socket.socket, tokens: Any, limits: Any) -> Listener:
+def tools_listener_of(
+    hub: Hub, listening: socket.socket, tokens: Any, limits: Any, tls: Certificate | None = None
+) -> Listener:
     """The listener of a hub for SQL tools, over PostgreSQL's protocol; `tokens` and `limits` as in `listener_of`."""
     before_stop: list[Callable[[], None]] = []
 
@@ -160,6 +164,6 @@ def tools_listener_of(hub: Hub, listening: socket.socket, tokens: Any, limits: A
 
         publications = Publications()
         before_stop.append(publications.end)
-        return PostgresServer(hub, tokens, publications, limits)
+        return PostgresServer(hub, tokens, publications, limits, None if tls is None else tls.context())
 
     return Listener(hub.path, [listening], make_server, before_stop)

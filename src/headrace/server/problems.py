@@ -36,8 +36,10 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _of_fault)
 
 
-def problem_of(error: HeadraceError) -> tuple[int, dict[str, Any]]:
+def problem_of(error: HeadraceError | Refused) -> tuple[int, dict[str, Any]]:
     """The status and the body of an error."""
+    if isinstance(error, Refused):
+        return error.status, _problem(str(error), error.remedy or None)
     if isinstance(error, UserError):
         line, column = error.line_and_column or (None, None)
         width = None if error.span is None else max(1, error.span.end - error.span.start)
@@ -62,6 +64,7 @@ def _problem(
     width: int | None = None,
 ) -> dict[str, Any]:
     """`line` and `column` count from 1; `width` is how many characters the mistake has."""
+    message = message.encode(errors="replace").decode()  # it may name what is no text
     return {"error": {"message": message, "line": line, "column": column, "width": width, "remedy": remedy}}
 
 
@@ -74,8 +77,9 @@ async def _of_headrace(request: Request, error: Exception) -> JSONResponse:
 
 async def _of_refusal(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, Refused)
-    request.state.message = str(error)
-    return JSONResponse(_problem(str(error), error.remedy or None), error.status, headers=error.headers)
+    status, body = problem_of(error)
+    request.state.message = body["error"]["message"]
+    return JSONResponse(body, status, headers=error.headers)
 
 
 async def _of_validation(_: Request, error: Exception) -> JSONResponse:

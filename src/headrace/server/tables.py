@@ -7,7 +7,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow as pa
@@ -92,6 +91,3 @@ def _of_arrow(body: bytes) -> pa.Table:
             return reader.read_all()
     except pa.ArrowInvalid as error:
         raise UserError(f"the body is no Arrow stream: {error}") from None
-
-
-Encode = Callable[[pa.Table], str]

@@ -85,6 +85,22 @@ def test_bytes_that_are_no_utf8_reject_their_line(tmp_path: Path) -> None:
     assert everything(stream(tmp_path, "json"))[1] == ["not valid UTF-8 at byte 7 of the line"]
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (r'{"s":"\ud800","at":"2023-01-01"}', "column s: half of a surrogate pair is no text"),
+        (r'{"s":{"a":["\udfff"]},"at":"2023-01-01"}', "column s: half of a surrogate pair is no text"),
+        (r'{"k":"\ud800","at":"2023-01-01"}', 'column k: "?" is not an INT'),
+    ],
+)
+def test_half_of_a_surrogate_pair_rejects_its_line(tmp_path: Path, line: str, reason: str) -> None:
+    """JSON can write it, and no file of the home could hold it."""
+    (tmp_path / "a.json").write_text(f"{GOOD}\n{line}\n" + r'{"s":"\ud83d\ude00","at":"2023-01-01"}')
+    rows, reasons = everything(stream(tmp_path, "json"))
+    assert reasons == [reason]
+    assert rows[-1]["s"] == "\U0001f600"
+
+
 def test_all_types_are_read_in_bulk_and_one_by_one_alike(tmp_path: Path) -> None:
     schema = Schema(
         (

@@ -106,22 +106,22 @@ def test_an_append_that_fails_is_the_error_of_all_and_leaves_nothing(
         assert list(hub.catalog.queries) == ["q3", "r3"]
 
 
-def test_registrations_while_an_epoch_runs_wait_for_it_once(tmp_path: Path) -> None:
-    """All that come during an epoch are in the append after it."""
+def test_changes_that_have_to_wait_for_an_epoch_wait_for_it_once(tmp_path: Path) -> None:
+    """All that come while the first waits for the epoch are in the append after it."""
     with open_hub(tmp_path, local=True) as hub:
-        hub.execute(STREAM)
+        hub.execute(STREAM + "".join(f"CREATE QUERY q{n} AS SELECT v FROM s;" for n in range(20)))
         before, started = appends(hub), threading.Barrier(21)
 
-        def register(number: int) -> None:
+        def drop(number: int) -> None:
             started.wait()
-            hub.register(f"SELECT v FROM s WHERE v > {number}", f"q{number}")
+            hub.execute_or_refuse(f"DROP QUERY q{number}")
 
         with ThreadPoolExecutor(20) as threads:
             with hub.loop.lock:  # as an epoch does
-                done = [threads.submit(register, number) for number in range(20)]
+                done = [threads.submit(drop, number) for number in range(20)]
                 started.wait()
                 until(lambda: len(hub._statements._group._arrived) >= 19)
             for future in done:
                 future.result()
-        assert len(hub.catalog.queries) == 20
+        assert not hub.catalog.queries
         assert appends(hub) - before == 2

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from random import Random
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -212,3 +216,48 @@ def test_one_more_among_many_is_live_in_the_next_epoch(tmp_path: Path) -> None:
         assert told["x"].to_pylist() == [row["x"] for row in files[3]]
         assert hub.query("windows").history().num_rows
         assert sum(hub.query("windows").history()["n"].to_pylist()) <= len(files[3]) < came
+
+
+KINDS = (
+    "SELECT k, COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS] WHERE x > {n} GROUP BY k",
+    "SELECT k, x FROM s WHERE x > {n}",
+    "SELECT SUM(v) AS total FROM m{over} [RANGE TUMBLING 10 SECONDS] WHERE v > {n}",
+    "SELECT a.k FROM s a [RANGE 4 SECONDS SLIDE 2 SECONDS], s b [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE a.k = b.k AND a.x > {n}",
+)
+
+
+def steps_of(action: Callable[[], object]) -> int:
+    """How many lines an action runs, each turn of a loop counted."""
+    count = 0
+
+    def note(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return note
+
+    sys.settrace(note)
+    try:
+        action()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+@pytest.mark.parametrize(("kind", "most"), list(zip(KINDS, (1.05, 1.05, 1.05, 1.3), strict=True)))
+def test_a_registration_costs_the_same_among_ten_and_among_a_thousand(
+    tmp_path: Path, kind: str, most: float
+) -> None:
+    """Its own text, its plan and its entry in the log, counted by the lines that run; a join looks for those of its graph."""
+    with Rig(tmp_path).hub(1, {}) as hub:
+        hub.execute(queries(range(10)))
+
+        def register(name: str, n: int) -> Callable[[], object]:
+            return lambda: hub.register(kind.format(n=n, over=n % 10), name)
+
+        register("first", 0)()
+        register("again", 1)()
+        few = steps_of(register("few", 2))
+        hub.execute(queries(range(10, 1000)))
+        hub.register_many({f"same{n}": kind.format(n=100 + n, over=n % 10) for n in range(50)})
+        many = steps_of(register("many", 3))
+        assert many < most * few

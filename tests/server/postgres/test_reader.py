@@ -13,15 +13,15 @@ import pytest
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.server.postgres.protocol.problems import Failed
-from headrace.server.postgres.tables import reader as reader_module
 from headrace.server.postgres.tables.reader import TableReader
-from headrace.server.postgres.tables.sources import Source
+from headrace.server.postgres.tables.sources import Source, Tables
+from headrace.server.security.principal import LOCAL
 
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[TableReader]:
     with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as hub:
-        made = TableReader(hub)
+        made = TableReader(Tables(hub, LOCAL))
         yield made
         made.close()
 
@@ -55,7 +55,7 @@ def test_no_more_is_read_than_a_statement_needs(reader: TableReader, monkeypatch
     def found(_: Any, schema_name: str, name: str) -> Source | None:
         return Source(schema, batches) if (schema_name, name) == ("public", "numbers") else None
 
-    monkeypatch.setattr(reader_module, "table_of", found)
+    monkeypatch.setattr(Tables, "table", found)
     rows = reader.select("SELECT i FROM numbers LIMIT 7", "UTC")
     assert rows.schema == schema
     first = rows.take(0)

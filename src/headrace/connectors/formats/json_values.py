@@ -37,13 +37,23 @@ def value(raw: Any, kind: Type, options: TextOptions) -> Any:
     if raw is None:
         return None
     if kind.name == "STRING":
-        return raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False, separators=(",", ":"))
+        return _text(
+            raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False, separators=(",", ":"))
+        )
     converted = (
         _scalar(raw, kind, options) if kind.name not in ("STRUCT", "ARRAY") else _nested(raw, kind, options)
     )
     if converted is None:
         raise Misfit(f"{_shown(raw)} is not {with_article(kind)}")
     return converted
+
+
+def _text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Misfit("half of a surrogate pair is no text") from None
+    return text
 
 
 def _scalar(raw: Any, kind: Type, options: TextOptions) -> Any:
@@ -117,4 +127,5 @@ def _nested(raw: Any, kind: Type, options: TextOptions) -> Any:
 
 
 def _shown(raw: Any) -> str:
-    return str(raw) if isinstance(raw, Literal) else json.dumps(raw, ensure_ascii=False, default=str)
+    shown = str(raw) if isinstance(raw, Literal) else json.dumps(raw, ensure_ascii=False, default=str)
+    return shown.encode(errors="replace").decode()

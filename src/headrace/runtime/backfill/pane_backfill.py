@@ -64,10 +64,10 @@ class BackfillPlanner:
 
         They begin with the archive, or FROM NOW (or without an archive) with the next rows.
         """
-        self.due = {name: backfill for name, backfill in self.due.items() if name in plan.operators}
+        self.due = {name: backfill for name, backfill in self.due.items() if name in plan.planned}
         progress: dict[str, OperatorProgress] = {}
         for name in new_operators:
-            progress[name] = self._initial_progress(manifest, published, plan, plan.operators[name])
+            progress[name] = self._initial_progress(manifest, published, plan, plan.planned[name].operator)
         return progress
 
     def _initial_progress(

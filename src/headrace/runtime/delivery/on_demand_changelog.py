@@ -128,7 +128,7 @@ def closing_of_selections(pipeline: Pipeline) -> dict[str, pa.Table]:
     for catalog_query in pipeline.catalog.queries.values():
         name, operator = (
             catalog_query.definition.name,
-            pipeline.loop.engine.plan.operators[catalog_query.operator_id],
+            pipeline.plan.operators[catalog_query.operator_id],
         )
         progress = manifest.find_operator(operator.id)
         selection = operator.on_request

@@ -8,6 +8,7 @@ with the archive as input.
 
 from __future__ import annotations
 
+import threading
 import time as stopwatch
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +45,7 @@ from headrace.runtime.messages.task_messages import Participants, Split
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.epoch_planner import Replanned, make_plan, plan_after
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
-from headrace.runtime.plan.stale_statements import refuse_if_idle, refuse_if_overtaken
+from headrace.runtime.plan.stale_statements import adds_query, refuse_if_idle, refuse_if_overtaken
 from headrace.runtime.progress.emission_backlog import BacklogSchedule, emission_backlog
 from headrace.runtime.progress.group_progress import has_unheard_promises
 from headrace.runtime.progress.participants import backfilling
@@ -59,7 +60,7 @@ _APPENDS: Final = 4  # attempts to plan and append entries while other writers a
 
 @dataclass(slots=True)
 class Engine:
-    """Runs the epochs of a home. Not thread-safe: one thread steps, others use the hub."""
+    """Runs the epochs of a home. Not thread-safe: one thread steps, others use the hub. Only `log_ahead` may run beside an epoch."""
 
     home: Home
     executor: Executor
@@ -69,6 +70,9 @@ class Engine:
     manifest: Manifest = field(init=False)
     published: Manifest = field(init=False)
     plan: EpochPlan = field(init=False)
+    """The plan that is in force: that of the epoch under way."""
+    logged: Replanned = field(init=False, default=Replanned(EpochPlan()))
+    """The plan of all that is logged, and what it changes of `plan`; in force from the next epoch."""
     intake: Intake = field(init=False)
     housekeeping: Housekeeping = field(init=False)
     backfill_planner: BackfillPlanner = field(init=False)
@@ -89,6 +93,10 @@ class Engine:
     _saved: SavedPlan = field(init=False, default=NO_PLAN)
     _is_saved: bool = field(init=False, default=False)
     _planned: int = field(init=False, default=-1)
+    _logged_to: int = field(init=False, default=-1)
+    """The positions in the query log of `plan` and `logged`."""
+    _log_lock: threading.RLock = field(init=False, default_factory=threading.RLock)
+    """Of the query log, the catalog and `logged`; taken after the loop's lock, and before the intake's."""
     _heard: int = field(init=False, default=-1)
     """The epoch after which no operator had a promise for groups left to emit by."""
 
@@ -106,11 +114,12 @@ class Engine:
 
         Raises `AlreadyPublished` when another driver has taken over from this one.
         """
-        with self.intake.lock:  # pushes wait, and then write as the new incarnation
+        with self._log_lock, self.intake.lock:  # pushes wait, and then write as the new incarnation
             self.manifest = self.published = self.home.manifests.takeover(self.home.incarnation or None)
             self.home.taken_over(self.manifest.incarnation)
             self.intake.resume(self.manifest)
-        self._planned, self._saved = -1, NO_PLAN
+            self._planned = self._logged_to = -1
+        self._saved = NO_PLAN
         self.rounds.forget()
         self.backfill_planner.due.clear()
         self.replan()
@@ -137,12 +146,33 @@ class Engine:
             with outcome_unless_known("absent"):
                 self.find_out()
             refuse_if_overtaken(judged, self.home.catalog, entries)
-            if self._appended(entries, append):
-                return
+            with self._log_lock:
+                if self._appended(entries, append):
+                    with outcome_unless_known("present"):
+                        self.replan()
+                    self.home.in_doubt = False
+                    self.intake.news.set()
+                    return
         raise StoreError(
             f"other writers of the home {self.home.store.root} appended first, {_APPENDS} times",
             outcome="absent",
         )
+
+    def log_ahead(self, *entries: Mapping[str, Any]) -> bool:
+        """As `log`, but from any thread, beside an epoch; False for entries that have to wait for its end: all but new queries.
+
+        An epoch reads the plan and the catalog that it began with, and no other query depends on a new one.
+        """
+        with self._log_lock:
+            catalog = self.home.catalog
+            is_known = not self.home.in_doubt and self._logged_to == catalog.position
+            if not is_known or not all(adds_query(catalog, entry) for entry in entries):
+                return False
+            if not self._appended(entries, uuid.uuid4().hex):
+                return False
+            self.home.in_doubt = False
+        self.intake.news.set()
+        return True
 
     def _appended(self, entries: Sequence[Mapping[str, Any]], append: str) -> bool:
         """Plan entries and append them; False when there are others before them that were not planned."""
@@ -150,13 +180,11 @@ class Engine:
         # An entry that cannot be planned must not get into the log: the home could not be opened.
         after = before.apply_all(entries)
         refuse_if_idle(before, after, entries)
-        made = plan_after(self.plan, before, after, entries)
+        made = plan_after(self.logged.plan, before, after, entries)
         if not self._logged(entries, append):
             return False
-        with outcome_unless_known("present"):
-            self.replan(made if home.catalog.position == after.position else None)
-        home.in_doubt = False
-        self.intake.news.set()
+        if home.catalog.position == after.position:  # else `replan` makes the plan
+            self.logged, self._logged_to = self.logged.then(made), after.position
         return True
 
     def _logged(self, entries: Sequence[Mapping[str, Any]], append: str) -> bool:
@@ -175,15 +203,16 @@ class Engine:
 
     def find_out(self) -> None:
         """Read and plan the query log after an append whose outcome is not known."""
-        was_in_doubt = self.home.in_doubt
-        if was_in_doubt:
-            self.home.find_out()
-            self._planned = -1
-        self.replan()
-        if was_in_doubt:
-            with self.intake.lock:  # the entries may replace a stream
-                self.intake.resume(self.manifest)
-        self.home.in_doubt = False
+        with self._log_lock:
+            was_in_doubt = self.home.in_doubt
+            if was_in_doubt:
+                self.home.find_out()
+                self._planned = self._logged_to = -1
+            self.replan()
+            if was_in_doubt:
+                with self.intake.lock:  # the entries may replace a stream
+                    self.intake.resume(self.manifest)
+            self.home.in_doubt = False
 
     def _born(self, entries: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         """The entries, with the number of ingest records before them where they make a new stream."""
@@ -197,18 +226,20 @@ class Engine:
             else:
                 yield {**entry, BORN: self.home.ingest_log.length}
 
-    def replan(self, made: Replanned | None = None) -> None:
-        """Make the epoch plan from the catalog, if that has changed; `made` is that plan when it was made already."""
-        catalog = self.home.catalog
-        if catalog.position == self._planned:
-            return
-        made = made or Replanned(make_plan(catalog))
+    def replan(self) -> None:
+        """Put the plan of the catalog in force, if that has changed."""
+        with self._log_lock:
+            catalog = self.rounds.catalog = self.home.catalog
+            if catalog.position == self._planned:
+                return
+            made = self.logged if catalog.position == self._logged_to else Replanned(make_plan(catalog))
+            self.logged, self._logged_to = Replanned(made.plan, frozenset()), catalog.position
         self.unread.clear()
         self._is_saved = self._is_saved and made.plan is self.plan
         self.plan = self.rounds.plan = made.plan
         self._planned = catalog.position
         self.manifest = commit.without_dropped_streams(self.manifest, self.plan, self.home)
-        progress, operators = self.manifest.operators, self.plan.operators
+        progress, operators = self.manifest.operators, self.plan.planned
         changed = progress.keys() ^ operators.keys() if made.changed is None else made.changed
         added = sorted(name for name in changed if name in operators and name not in progress)
         dropped = [name for name in changed if name in progress and name not in operators]
@@ -285,6 +316,7 @@ class Engine:
         """
         if (due := self.backfill_planner.next_epoch(self.manifest)) is not None:
             self._run(due)
+        self.find_out()
         live = self.rounds.participants(self.manifest).of(self.plan.operators)
         self.manifest = commit.each_by_itself(self.manifest)
         for ending, ended in provisional_results.in_order(self.plan, live):
@@ -301,6 +333,7 @@ class Engine:
 
     def closing(self) -> provisional_results.Closing:
         """The results of operators if the streams ended here, by operator. Nothing is published (provisional)."""
+        self.find_out()
         live = Participants(frozenset(self.rounds.participants(self.manifest).of(self.plan.operators)))
         work = EpochWork("closing", operators=live, final=True)
         self._in_files()
@@ -330,7 +363,7 @@ class Engine:
         min_punctuations = {
             name: at for name, at in min_punctuations.items() if at > self.manifest.stream(name).punctuation
         }
-        changed = self.manifest.querylog != self.home.catalog.position
+        changed = self.manifest.querylog != self._planned
         self.gathers_until = None
         if not (min_punctuations or changed or self.has_unread_results() or self._has_unheard_promises()):
             if not splits:

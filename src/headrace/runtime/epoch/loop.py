@@ -11,9 +11,9 @@ from __future__ import annotations
 import sys
 import threading
 import time as stopwatch
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from headrace.observation import EpochFailure, EpochObservation
 from headrace.runtime.epoch.engine import Engine
@@ -42,6 +42,8 @@ class Loop:
     published: threading.Condition = field(init=False)
     supervisor: Supervisor = field(init=False)
     failure: BaseException | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    """Whoever wants the lock next, if not for an epoch: the thread, which hardly ever lets go of it, does not begin another one before."""
     _thread: threading.Thread | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
     _ends: int = 0
@@ -52,6 +54,17 @@ class Loop:
         self.published = threading.Condition()
         self.engine.on_published = self._wake_followers
         self.supervisor = Supervisor(self.engine, self.lock, self.on_failure, retries=self.retries)
+
+    def log(self, *entries: Mapping[str, Any]) -> None:
+        """Append entries to the query log, see `Engine.log`; beside an epoch where that is possible, else after it."""
+        if self.lock.acquire(blocking=False):
+            try:
+                self.engine.log(*entries)
+            finally:
+                self.lock.release()
+        elif not self.engine.log_ahead(*entries):
+            with self._turn, self.lock:
+                self.engine.log(*entries)
 
     def step(self, *, live_first: bool = False) -> EpochObservation | None:
         """One epoch, if there is anything to do, see `Engine.step`; a failure is raised, and not tried again."""
@@ -159,6 +172,8 @@ class Loop:
                     if not self.engine.executor.ready(POLL_SECONDS):
                         continue  # without the lock: statements and pushes do not wait for the start of Spark
                     news.clear()
+                    with self._turn:
+                        pass
                     if self._supervised_step(proceed, live_first=True, polls=self._is_poll_due()) is None:
                         news.wait(self._patience())
         except BaseException as error:  # noqa: BLE001 - raised by stop() and to those who wait

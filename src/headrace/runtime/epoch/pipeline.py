@@ -18,6 +18,7 @@ from headrace.operators.base.operator import Operator
 from headrace.runtime.epoch.loop import Loop
 from headrace.runtime.epoch.push import When, punctuate, require_stream
 from headrace.runtime.home.home import Home
+from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.results import result_log
 
@@ -51,6 +52,11 @@ class Pipeline:
         """Each gives, by stream, what is wrong with its source; see `source_warnings`."""
 
     @property
+    def plan(self) -> EpochPlan:
+        """The plan of the current catalog: the next epoch's."""
+        return self.loop.engine.logged.plan
+
+    @property
     def catalog(self) -> Catalog:
         """The current catalog."""
         return self.home.catalog
@@ -67,10 +73,12 @@ class Pipeline:
             )
 
     def log(self, *entries: Mapping[str, Any]) -> None:
-        """Append entries to the query log, all or none; in force from the next epoch. A `StoreError` has their `outcome`."""
+        """Append entries to the query log, all or none; in force from the next epoch. A `StoreError` has their `outcome`.
+
+        New queries do not wait for the epoch under way.
+        """
         self.require_open()
-        with self.loop.lock:
-            self.loop.engine.log(*entries)
+        self.loop.log(*entries)
 
     def punctuate(
         self, stream: str, at: When = None, where: str | None = None, zone: str | None = None
@@ -105,7 +113,7 @@ class Pipeline:
     def operator_and_query(self, name: str) -> tuple[Operator, Query]:
         """A query's operator in the newest plan, and its algebra."""
         catalog_query = self.catalog.require_query(name)
-        return self.loop.engine.plan.operators[catalog_query.operator_id], bound(self.catalog, catalog_query)
+        return self.plan.operators[catalog_query.operator_id], bound(self.catalog, catalog_query)
 
     def follow_epochs(self, operator: str, *, from_start: bool) -> Iterator[result_log.EpochResults]:
         """An operator's results as epochs commit them; ends when the loop stops."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from headrace.catalog.catalog import Catalog
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
 from headrace.runtime.epoch import commit
@@ -98,9 +99,10 @@ class Rounds:
     tasks: int
     backfill_planner: BackfillPlanner
     failing: FailingQueries = field(default_factory=FailingQueries)
+    catalog: Catalog = field(default_factory=Catalog)
     plan: EpochPlan = field(default_factory=EpochPlan)
     saved: SavedPlan = NO_PLAN
-    """The plan that is in force, and its files."""
+    """The plan that is in force, its catalog and its files; the home's catalog may have later queries."""
     _pauses: Pauses = field(default_factory=Pauses)
     _due: Due = field(default_factory=Due)
     _filter_orders: FilterOrders = field(default_factory=FilterOrders)
@@ -149,7 +151,7 @@ class Rounds:
     @property
     def paused(self) -> frozenset[str]:
         """The operators of paused queries."""
-        return self._pauses.of(self.home.catalog)
+        return self._pauses.of(self.catalog)
 
     def level_input(self, began: Manifest, manifest: Manifest) -> LevelInput:
         """The input of the levels of an epoch."""
@@ -157,7 +159,7 @@ class Rounds:
 
     def planned_after(self, epoch: Epoch, work: EpochWork, receipts: Sequence[StateReceipt]) -> Manifest:
         """The manifest after an execution of an epoch."""
-        done, position = self._done(epoch, work, receipts), self.home.catalog.position
+        done, position = self._done(epoch, work, receipts), self.catalog.position
         after = commit.next_manifest(done, self.plan, self.saved.files, position, self.clock(), epoch.files)
         return self._filter_orders.decided(after, observed_filters(scans_of(receipts)))
 

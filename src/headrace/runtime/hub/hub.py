@@ -208,7 +208,7 @@ class Hub(Pipeline):
         Arrow arrays and returns as many values. `strict`: NULL in, NULL out, without a call. It must be deterministic.
         """
         definition = user_functions.define(name, body, parameters, result, by_row=by_row, strict=strict)
-        self.log(user_functions.entry(self.catalog, self.loop.engine.plan, definition))
+        self.log(user_functions.entry(self.catalog, self.plan, definition))
 
     def register_window(self, name: str, kind: type[UserWindow]) -> None:
         """Make a class usable as `[WINDOW name(constants)]`, here and in later runs of this home.

@@ -84,7 +84,7 @@ class StateBudget:
 
     def _able(self, mode: Materialize) -> Iterator[CatalogQuery]:
         """Queries of that mode that could store less, and whose changes no sink or client reads."""
-        catalog, operators = self.hub.catalog, self.hub.loop.engine.plan.operators
+        catalog, operators = self.hub.catalog, self.hub.plan.operators
         streams = {stream.name: stream for stream in catalog.streams.values()}
         for standing in catalog.queries.values():
             if standing.definition.paused or self._is_followed(standing):

@@ -78,7 +78,7 @@ def failed(pipeline: Pipeline) -> dict[str, str]:
 
 def synopses(pipeline: Pipeline) -> dict[str, dict[str, int]]:
     """By query with synopses: how many bytes each may take for one group."""
-    operators = pipeline.loop.engine.plan.operators
+    operators = pipeline.plan.operators
     sizes_of = {
         query.definition.name: dict(operators[query.operator_id].synopsis_bytes)
         for query in pipeline.catalog.queries.values()

@@ -91,6 +91,12 @@ class Replanned:
     plan: EpochPlan
     changed: frozenset[str] | None = None
 
+    def then(self, later: Replanned) -> Replanned:
+        """This change of the plan and a later one, as one."""
+        if self.changed is None or later.changed is None:
+            return Replanned(later.plan)
+        return Replanned(later.plan, self.changed | later.changed)
+
 
 def plan_after(
     plan: EpochPlan, before: Catalog, after: Catalog, entries: Sequence[Mapping[str, Any]]

@@ -36,6 +36,11 @@ def refuse_if_idle(before: Catalog, after: Catalog, entries: Sequence[Mapping[st
     raise UserError(f"there is no {entry.get('kind', 'query')} '{entry['name']}' any more", remedy=_REMEDY)
 
 
+def adds_query(catalog: Catalog, entry: Mapping[str, Any]) -> bool:
+    """Whether an entry registers a query of a name that is free: nothing that is defined changes by it."""
+    return entry["do"] == "put_query" and catalog.kind_of(entry["query"]["name"]) is None
+
+
 def _names(entry: Mapping[str, Any]) -> Iterator[str]:
     """The names that an entry makes or changes."""
     for part in ("stream", "relation", "query", "function", "window"):

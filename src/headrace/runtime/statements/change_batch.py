@@ -213,7 +213,7 @@ class CatalogChanges:
         signature = signature_of(query) if archived and definition.sharing and not definition.from_now else ""
         if not signature:
             return ""
-        index = index_of(self._pipeline.loop.engine.plan)
+        index = index_of(self._pipeline.plan)
         found = covering(signature, {**index.joins, **self._joins})
         if found is not None and found[1]:
             return found[1]
@@ -286,4 +286,4 @@ class CatalogChanges:
         return show.users_of(self.catalog, "query", name)
 
     def _is_read(self, operator_id: str) -> bool:
-        return is_read(self._pipeline.loop.engine.plan, operator_id)
+        return is_read(self._pipeline.plan, operator_id)

@@ -285,7 +285,7 @@ class Statements:
                 f"{rejects.column('reason')[0].as_py()}",
                 remedy="Correct the file, or the relation's column types.",
             )
-        plan, store = self._pipeline.loop.engine.plan, self._pipeline.home.store
+        plan, store = self._pipeline.plan, self._pipeline.home.store
         refuse_if_joined_by_changelog(self._catalog, plan, store, definition.name, table)
         file = save_relation(store, definition.name, version, table)
         self._changes.log({"do": "put_relation", "relation": to_json(definition), "file": file})

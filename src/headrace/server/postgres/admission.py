@@ -1,55 +1,156 @@
-"""Authentication of one PostgreSQL connection: the password is an access token of the role administer, checked again
-with each statement, so that a revoked token ends its connection.
+"""The startup of one PostgreSQL connection: encryption where the hub has a certificate, the password, which is an access
+token, and a place among the admitted connections. The token is checked again with each statement, and while one waits, so
+that a revoked one ends its connection.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from headrace.server.access import Tokens
-from headrace.server.postgres.protocol.problems import Problem
+from headrace.server.postgres.protocol import frames
+from headrace.server.postgres.protocol.frames import Body, Malformed
+from headrace.server.postgres.protocol.problems import Failed, Problem
 from headrace.server.postgres.session import Session
 from headrace.server.security.permissions import Limits
 
 
-@dataclass(slots=True)
-class Admission:
-    """Who may use one connection. `tokens` None: all of this machine."""
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """Who may connect. `tokens` None: all of this machine. `tls`: how connections have to be encrypted; None: not."""
 
     tokens: Tokens | None
     limits: Limits
+    tls: ssl.SSLContext | None = None
+
+
+@dataclass(slots=True)
+class Startup:
+    """The startup of one connection."""
+
+    entrance: Entrance
+    session: Session
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    key: tuple[int, int]
+    """What a request to cancel a statement of this connection must name."""
+    enter: Callable[[], bool]
+    """Takes a place among the admitted connections; False if there is none."""
+    cancel: Callable[[int, int], None]
+    """Ends the statement under way of the connection with a key."""
     _password: str = ""
 
-    @property
-    def needs_password(self) -> bool:
-        """Whether a token is asked for."""
-        return self.tokens is not None
-
-    async def refusal(self, session: Session, password: str) -> Problem | None:
-        """Why a token is not admitted; None: the session has its permissions now.
-
-        Tools read the tables of all owners, so they need a token that may do that.
-        """
-        assert self.tokens is not None
-        self._password = password
-        principal = await asyncio.to_thread(self.tokens.admit, password)
-        if principal is not None and not principal.is_limited:
-            session.permissions = self.limits.of(principal)
-            return None
-        if principal is None:
-            refusal = Problem(
-                "28P01", "the password is no valid token of this hub", "headrace serve shows one."
-            )
-        else:
-            refusal = Problem(
-                "28000",
-                f"the token's role is '{principal.role}', and SQL tools need 'administer'",
-                "They read the tables of all owners. Over HTTP the token gives access to those of its own.",
-            )
-        await asyncio.to_thread(session.audit, principal, status=refusal.code, message=refusal.message)
-        return refusal
+    async def admits(self) -> bool:
+        """Whether the client is admitted, and its messages follow. Raises `Malformed`, and what reading raises."""
+        code, body, is_encrypted = await self._opened()
+        if code == frames.CANCEL_REQUEST:
+            self.cancel(body.int32(), body.int32() & 0xFFFFFFFF)
+            return False
+        refusal = await self._refusal(code, body, is_encrypted=is_encrypted)
+        if refusal is not None:
+            await say_last(self.writer, refusal)
+        return refusal is None
 
     async def holds(self) -> bool:
         """Whether the token is still valid."""
-        return self.tokens is None or await asyncio.to_thread(self.tokens.admit, self._password) is not None
+        tokens = self.entrance.tokens
+        return tokens is None or await asyncio.to_thread(tokens.admit, self._password) is not None
+
+    async def _opened(self) -> tuple[int, Body, bool]:
+        """The startup message, after the encryption that was asked for before it; and whether there is encryption."""
+        is_encrypted = False
+        while True:
+            code, body = await frames.read_startup(self.reader)
+            if code not in (frames.SSL_REQUEST, frames.GSS_REQUEST):
+                return code, body, is_encrypted
+            tls = self.entrance.tls if code == frames.SSL_REQUEST and not is_encrypted else None
+            if tls is not None:
+                await self._encrypt(tls)
+                is_encrypted = True
+            else:
+                self.writer.write(b"N")
+                await self.writer.drain()
+
+    async def _encrypt(self, tls: ssl.SSLContext) -> None:
+        """Encrypt the connection. What came before, in clear and from anyone, is not taken for what the client says afterwards."""
+        self.writer.transport.pause_reading()  # what comes from here on is part of the handshake
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await self.reader.readexactly(1)
+                raise Malformed("received unencrypted data after SSL request", lost=True)
+        self.writer.write(b"S")
+        try:
+            await self.writer.start_tls(tls)
+        except ssl.SSLError as error:
+            raise ConnectionError from error
+
+    async def _refusal(self, code: int, body: Body, *, is_encrypted: bool) -> Problem | None:
+        """Why the client is not admitted; None: it is, and was greeted."""
+        if code >> 16 != frames.PROTOCOL:
+            return Problem("0A000", f"protocol version {code >> 16}.{code & 0xFFFF} is not supported, 3.0 is")
+        options: dict[str, str] = {}
+        while name := body.text():
+            options[name] = body.text()
+        if code & 0xFFFF or any(name.startswith("_pq_.") for name in options):
+            self._negotiate([name for name in options if name.startswith("_pq_.")])
+        if self.entrance.tls is not None and not is_encrypted:
+            return Problem("28000", "this hub is reached with encryption only", "sslmode=require")
+        refusal = await self._refusal_of_password() or self._put_settings(options)
+        if refusal is None and not self.enter():
+            refusal = Problem("53300", "sorry, too many clients already")
+        if refusal is None:
+            await self._greet()
+        return refusal
+
+    def _negotiate(self, unknown: Sequence[str]) -> None:
+        body = b"\0\0\0\0" + len(unknown).to_bytes(4, "big") + b"".join(map(frames.text, unknown))
+        self.writer.write(frames.message(b"v", body))
+
+    async def _refusal_of_password(self) -> Problem | None:
+        tokens, session = self.entrance.tokens, self.session
+        if tokens is None:
+            return None
+        self.writer.write(frames.authentication(3))
+        await self.writer.drain()
+        kind, body = await frames.read_message(self.reader, frames.LARGEST_STARTUP)
+        if kind != b"p":
+            raise Malformed("a password was expected", lost=True)
+        self._password = body.text()
+        principal = await asyncio.to_thread(tokens.admit, self._password)
+        if principal is not None:
+            session.admit(self.entrance.limits.of(principal), self.holds)
+            return None
+        refusal = Problem("28P01", "the password is no valid token of this hub", "headrace serve shows one.")
+        await asyncio.to_thread(session.audit, None, status=refusal.code, message=refusal.message)
+        return refusal
+
+    def _put_settings(self, options: dict[str, str]) -> Problem | None:
+        for name in ("client_encoding", "application_name", "DateStyle"):
+            given = options.get(name, options.get(name.lower()))
+            try:
+                if given is not None:
+                    self.session.settings.put(name, given)
+            except Failed as failed:
+                return failed.problem
+        return None
+
+    async def _greet(self) -> None:
+        self.writer.write(frames.authentication(0))
+        for name, value in self.session.settings.reported.items():
+            self.writer.write(frames.parameter_status(name, value))
+        self.writer.write(frames.backend_key(*self.key) + frames.ready(self.session.status))
+        await self.writer.drain()
+
+
+async def say_last(writer: asyncio.StreamWriter, problem: Problem) -> None:
+    """Write why a connection ends, unless its client is gone or takes nothing."""
+    try:
+        writer.write(problem.as_error("FATAL"))
+        async with asyncio.timeout(1):
+            await writer.drain()
+    except (ConnectionError, TimeoutError):
+        return

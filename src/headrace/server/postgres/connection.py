@@ -1,5 +1,5 @@
-"""PostgreSQL's wire protocol with one client: startup and password, simple queries, prepared statements and portals,
-and the transfer of COPY's rows. The statements themselves are executed by `session`.
+"""PostgreSQL's wire protocol with one client that is admitted: simple queries, prepared statements and portals, and the
+transfer of COPY's rows. Its startup is in `admission`; the statements themselves are executed by `session`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.errors import HeadraceError
-from headrace.server.postgres.admission import Admission
+from headrace.server.postgres.admission import Startup, say_last
 from headrace.server.postgres.copying import CopyIn, CopyOut
 from headrace.server.postgres.protocol import frames
 from headrace.server.postgres.protocol.frames import Body, Malformed
@@ -20,7 +20,7 @@ from headrace.server.postgres.protocol.parameters import literal
 from headrace.server.postgres.protocol.problems import Failed, Problem, problem_of
 from headrace.server.postgres.protocol.rows import copied_rows, data_rows, row_description
 from headrace.server.postgres.protocol.types import BY_OID, OF_NAME, TEXT
-from headrace.server.postgres.session import Answer, Session
+from headrace.server.postgres.session import Answer, Revoked, Session
 from headrace.server.postgres.tables.reader import Rows
 from headrace.server.postgres.tables.sql_text import (
     Text,
@@ -44,10 +44,6 @@ _BEGINNING: Final = (b"Q", b"P", b"E")
 
 class _Gone(Exception):
     """The client has closed the connection."""
-
-
-class _Revoked(Exception):
-    """The token of the connection is not valid any more."""
 
 
 class _Idle(Exception):
@@ -82,9 +78,7 @@ class Connection:
     session: Session
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    admission: Admission
-    key: tuple[int, int]
-    cancel: Callable[[int, int], None]
+    startup: Startup
     _prepared: dict[str, _Prepared] = field(default_factory=dict)
     _portals: dict[str, _Portal] = field(default_factory=dict)
     _skipping: bool = False
@@ -94,87 +88,19 @@ class Connection:
         """Answer until the client leaves. Raises nothing that a client can cause."""
         try:
             async with asyncio.timeout(START_SECONDS):
-                admitted = await self._start()
+                admitted = await self.startup.admits()
             if admitted:
                 await self._messages()
         except Malformed as error:
-            await self._fatal(Problem("08P01", str(error)))
-        except _Revoked:
-            await self._fatal(Problem("28P01", "terminating connection: the token was revoked"))
+            await say_last(self.writer, Problem("08P01", str(error)))
+        except Revoked:
+            await say_last(self.writer, Problem("28P01", "terminating connection: the token was revoked"))
         except (_Idle, TimeoutError):
-            await self._fatal(Problem("57P05", "terminating connection: it was idle for too long"))
+            await say_last(self.writer, Problem("57P05", "terminating connection: it was idle for too long"))
         except (_Gone, asyncio.IncompleteReadError, ConnectionError):
             return
         finally:
             await asyncio.to_thread(self.session.close)
-
-    async def _fatal(self, problem: Problem) -> None:
-        try:
-            self.writer.write(problem.as_error("FATAL"))
-            async with asyncio.timeout(1):
-                await self.writer.drain()
-        except (ConnectionError, TimeoutError):
-            return
-
-    # -- startup -----------------------------------------------------------------------------------------------------
-
-    async def _start(self) -> bool:
-        """The startup; whether messages follow."""
-        while True:
-            code, body = await frames.read_startup(self.reader)
-            if code not in (frames.SSL_REQUEST, frames.GSS_REQUEST):
-                break
-            self.writer.write(b"N")
-            await self.writer.drain()
-        if code == frames.CANCEL_REQUEST:
-            self.cancel(body.int32(), body.int32() & 0xFFFFFFFF)
-            return False
-        if code >> 16 != frames.PROTOCOL:
-            await self._fatal(
-                Problem("0A000", f"protocol version {code >> 16}.{code & 0xFFFF} is not supported, 3.0 is")
-            )
-            return False
-        options: dict[str, str] = {}
-        while name := body.text():
-            options[name] = body.text()
-        if code & 0xFFFF or any(name.startswith("_pq_.") for name in options):
-            await self._negotiate([name for name in options if name.startswith("_pq_.")])
-        if (refusal := await self._refusal()) is not None:
-            await self._fatal(refusal)
-            return False
-        return await self._greet(options)
-
-    async def _negotiate(self, unknown: Sequence[str]) -> None:
-        body = b"\0\0\0\0" + len(unknown).to_bytes(4, "big") + b"".join(map(frames.text, unknown))
-        self.writer.write(frames.message(b"v", body))
-
-    async def _refusal(self) -> Problem | None:
-        """Why the client is not admitted."""
-        if not self.admission.needs_password:
-            return None
-        self.writer.write(frames.authentication(3))
-        await self.writer.drain()
-        kind, body = await frames.read_message(self.reader, frames.LARGEST_STARTUP)
-        if kind != b"p":
-            raise Malformed("a password was expected", lost=True)
-        return await self.admission.refusal(self.session, body.text())
-
-    async def _greet(self, options: dict[str, str]) -> bool:
-        session = self.session
-        for name in ("client_encoding", "application_name", "DateStyle"):
-            given = options.get(name, options.get(name.lower()))
-            try:
-                if given is not None:
-                    session.put(name, given)
-            except Failed as failed:
-                await self._fatal(failed.problem)
-                return False
-        self.writer.write(frames.authentication(0))
-        for name, value in session.settings.items():
-            self.writer.write(frames.parameter_status(name, value))
-        self.writer.write(frames.backend_key(*self.key) + frames.ready(session.status))
-        await self.writer.drain()
-        return True
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
@@ -203,12 +129,12 @@ class Connection:
             await self._handle(kind, handlers[kind], body)
 
     async def _handle(self, kind: bytes, handler: Callable[[Body], Awaitable[None]], body: Body) -> None:
-        if kind in _BEGINNING and not await self.admission.holds():
-            raise _Revoked
+        if kind in _BEGINNING and not await self.startup.holds():
+            raise Revoked
         try:
             with self.session.limited():
                 await handler(body)
-        except (_Gone, _Idle):
+        except (_Gone, _Idle, Revoked):
             raise
         except Malformed as error:
             if error.lost:
@@ -297,7 +223,7 @@ class Connection:
         for notice in answer.notices:
             self.writer.write(notice.as_notice("NOTICE" if notice.code == "00000" else "WARNING"))
         for name in answer.changed:
-            self.writer.write(frames.parameter_status(name, self.session.settings[name]))
+            self.writer.write(frames.parameter_status(name, self.session.settings.reported[name]))
 
     async def _send(self, rows: Rows, formats: Sequence[int], most: int = 0) -> bool:
         """Send rows, `most` of them (0: all); whether there may be more."""
@@ -350,7 +276,7 @@ class Connection:
             elif kind == b"c":
                 if problem is not None:
                     raise problem
-                return await asyncio.to_thread(copy.finish, b"".join(parts))
+                return await self.session.finish(copy, b"".join(parts))
             elif kind == b"f":
                 raise Failed("57014", f"COPY from stdin failed: {body.text()}")
             elif kind not in (b"H", b"S"):

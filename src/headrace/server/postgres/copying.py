@@ -61,15 +61,15 @@ class CopyIn:
         given = tuple(stream.schema.field(name).name for name in columns) or stream.schema.names
         return CopyIn(hub, stream, given, is_csv, has_header)
 
-    def finish(self, data: bytes) -> int:
-        """Push the rows; how many.
+    def rows(self, data: bytes) -> pa.Table:
+        """The rows that were copied. Raises `Failed` that names the first one that does not fit the stream."""
+        return self._of_csv(data) if self.is_csv else self._of_text(data)
 
-        Raises `Failed` that names the first row that does not fit the stream, and then pushes none.
-        """
-        table = self._of_csv(data) if self.is_csv else self._of_text(data)
-        if table.num_rows:
-            self.hub.push(self.stream.name, table)
-        return table.num_rows
+    def push(self, rows: pa.Table) -> int:
+        """Push them; how many."""
+        if rows.num_rows:
+            self.hub.push(self.stream.name, rows)
+        return rows.num_rows
 
     def _of_csv(self, data: bytes) -> pa.Table:
         if not self.has_header:

@@ -1,5 +1,5 @@
-"""`PostgresServer`, the server of PostgreSQL's protocol: accepts connections (at most 100) in one thread with one event loop,
-makes a session for each, and cancels a session's statement when its client asks for it.
+"""`PostgresServer`, the server of PostgreSQL's protocol: accepts connections (at most 100 that are admitted) in one
+thread with one event loop, makes a session for each, and cancels a session's statement when its client asks for it.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
+import ssl
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,9 +16,8 @@ from typing import Final
 from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Tokens
 from headrace.server.following import Publications
-from headrace.server.postgres.admission import Admission
+from headrace.server.postgres.admission import Entrance, Startup
 from headrace.server.postgres.connection import Connection
-from headrace.server.postgres.protocol.frames import LARGEST_STARTUP
 from headrace.server.postgres.protocol.problems import Problem
 from headrace.server.postgres.session import Session
 from headrace.server.security.audit import AuditLog, of_tool
@@ -25,6 +25,9 @@ from headrace.server.security.permissions import Limits
 from headrace.server.security.principal import OPEN, Principal
 
 MOST_CONNECTIONS: Final = 100
+"""That are admitted."""
+_MOST_STARTING: Final = 1000
+"""That have not said yet who they are: they have `START_SECONDS` for it, and hold no other place."""
 _THREADS: Final = 16
 """Statements that run at once; those of other connections wait."""
 _END_SECONDS: Final = 2.0
@@ -33,11 +36,18 @@ _END_SECONDS: Final = 2.0
 class PostgresServer:
     """Serves connections from `run` until `should_exit` is set."""
 
-    def __init__(self, hub: Hub, tokens: Tokens | None, publications: Publications, limits: Limits) -> None:
-        self._limits, self._log = limits, AuditLog(hub.path)
-        self._hub, self._tokens, self._publications = hub, tokens, publications
+    def __init__(
+        self,
+        hub: Hub,
+        tokens: Tokens | None,
+        publications: Publications,
+        limits: Limits,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._entrance, self._log = Entrance(tokens, limits, tls), AuditLog(hub.path)
+        self._hub, self._publications = hub, publications
         self._sessions: dict[int, tuple[int, Session]] = {}
-        """Each connection's number, with its secret."""
+        """Those that are admitted: each connection's number, with its secret."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._last = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -78,15 +88,8 @@ class PostgresServer:
         assert task is not None
         self._tasks.add(task)
         try:
-            if len(self._sessions) >= MOST_CONNECTIONS:
-                with suppress(TimeoutError, ConnectionError):
-                    async with asyncio.timeout(
-                        _END_SECONDS
-                    ):  # unread bytes would reset the connection before the error arrives
-                        await reader.read(LARGEST_STARTUP)
-                writer.write(Problem("53300", "sorry, too many clients already").as_error("FATAL"))
-                return
-            await self._connected(reader, writer)
+            if len(self._tasks) - len(self._sessions) <= _MOST_STARTING:
+                await self._connected(reader, writer)
         except asyncio.CancelledError:
             writer.write(Problem("57P01", "terminating connection: the hub ends").as_error("FATAL"))
         finally:
@@ -102,19 +105,19 @@ class PostgresServer:
         def audit(principal: Principal | None, **facts: str) -> None:
             self._log.write(of_tool(self._hub.loop.engine.clock(), principal, address, **facts))
 
-        session = Session(self._hub, self._publications, self._limits.of(OPEN), audit)
-        self._sessions[number] = secret, session
+        session = Session(self._hub, self._publications, self._entrance.limits.of(OPEN), audit)
+
+        def enter() -> bool:
+            if len(self._sessions) >= MOST_CONNECTIONS:
+                return False
+            self._sessions[number] = secret, session
+            return True
+
         try:
-            await Connection(
-                session,
-                reader,
-                writer,
-                Admission(self._tokens, self._limits),
-                (number, secret),
-                self._cancel,
-            ).serve()
+            startup = Startup(self._entrance, session, reader, writer, (number, secret), enter, self._cancel)
+            await Connection(session, reader, writer, startup).serve()
         finally:
-            del self._sessions[number]
+            self._sessions.pop(number, None)
 
     def _cancel(self, number: int, secret: int) -> None:
         known = self._sessions.get(number)

@@ -23,56 +23,29 @@ from headrace.server.postgres import copying
 from headrace.server.postgres.copying import CopyIn, CopyOut
 from headrace.server.postgres.following import FollowingCursor
 from headrace.server.postgres.protocol.problems import Failed, Problem, problem_of
+from headrace.server.postgres.settings import Settings, name_of
 from headrace.server.postgres.tables.reader import AGAIN_SECONDS, Rows, TableReader
+from headrace.server.postgres.tables.sources import Tables
 from headrace.server.postgres.tables.sql_text import Text, statements
-from headrace.server.postgres.tables.system_tables import VERSION
 from headrace.server.security.permissions import Permissions
-from headrace.zones import rules_of
 
-REPORTED: Final = {
-    "server_version": f"{VERSION} (Headrace)",
-    "server_encoding": "UTF8",
-    "client_encoding": "UTF8",
-    "application_name": "",
-    "is_superuser": "off",
-    "session_authorization": "headrace",
-    "DateStyle": "ISO, MDY",
-    "IntervalStyle": "postgres",
-    "TimeZone": "UTC",
-    "integer_datetimes": "on",
-    "standard_conforming_strings": "on",
-}
-"""Settings of which a client hears when it connects, and when they change."""
-_OTHERS: Final = {
-    "search_path": "public",
-    "transaction_isolation": "read committed",
-    "transaction_read_only": "off",
-    "default_transaction_isolation": "read committed",
-    "default_transaction_read_only": "off",
-    "statement_timeout": "60s",
-    "follow_timeout": "10s",
-    "max_identifier_length": "63",
-    "max_index_keys": "32",
-    "lc_collate": "C",
-    "extra_float_digits": "1",
-    "client_min_messages": "notice",
-    "datestyle": "ISO, MDY",
-}
-_SHOWN: Final = {"time zone": "timezone", "transaction isolation level": "transaction_isolation"}
 _READS: Final = ("SELECT", "WITH", "VALUES", "TABLE", "(")
 _SHOWS: Final = ("INVOKE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN")
 """Statements of the hub that show something and change nothing."""
 _ENDS: Final = ("COMMIT", "END", "ROLLBACK", "ABORT")
-_UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "": 1e-3}
 _FETCH: Final = re.compile(
     r"FETCH\s+(?:(?:NEXT|FORWARD)\b\s*)?(?:(ALL|[0-9]+)\b\s*)?(?:(?:FROM|IN)\s+)?(\"(?:[^\"]|\"\")*\"|\w+)\s*",
     re.IGNORECASE | re.DOTALL,
 )
 _BATCH_ROWS: Final = 10_000
 _LOOK_SECONDS: Final = 1.0
-"""Until it is found out that a client which gets no rows has left."""
+"""Until it is found out that a client which gets no rows has left, or that its token was revoked."""
 _ALL: Final = 1 << 20
 """Rows that FETCH ALL takes at most of a cursor that follows: it would not end."""
+
+
+class Revoked(Exception):
+    """The token of the connection is not valid any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +68,13 @@ class Session:
     permissions: Permissions
     audit: Callable[..., None]
     """Writes a line of the audit log: a principal, and the `statement`, `status` and `message` of `of_tool`."""
-    settings: dict[str, str] = field(default_factory=lambda: dict(REPORTED))
+    settings: Settings = field(default_factory=Settings)
     status: bytes = b"I"
     """I, T or E, as `ready` of `frames` describes it."""
     cursors: dict[str, Rows | FollowingCursor] = field(default_factory=dict)
     reader: TableReader = field(init=False)
-    _others: dict[str, str] = field(default_factory=lambda: dict(_OTHERS))
+    holds: Callable[[], Awaitable[bool]] | None = None
+    """Whether its token is still valid; None: it needs none."""
     _has_changed: bool = False
     """Whether a statement of this transaction has taken effect."""
     _ended: str | None = None
@@ -111,7 +85,7 @@ class Session:
     _actions: dict[str, Callable[[Text], Awaitable[Answer | CopyIn | CopyOut]]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.reader = TableReader(self.hub)
+        self.reader = TableReader(Tables(self.hub, self.permissions.principal))
         self._actions = {
             **dict.fromkeys(_READS, self._select),
             **dict.fromkeys(("BEGIN", "START"), self._begin),
@@ -129,9 +103,16 @@ class Session:
             "COPY": self._copy,
         }
 
+    def admit(self, permissions: Permissions, holds: Callable[[], Awaitable[bool]]) -> None:
+        """Give the session the permissions of a token; `holds`: whether that is still valid."""
+        self.permissions, self.holds = permissions, holds
+        self.reader = TableReader(Tables(self.hub, permissions.principal))
+
     def is_of_hub(self, text: Text) -> bool:
         """Whether the hub executes a statement, not the session."""
-        return _first(text) not in self._actions or (_first(text) == "SHOW" and self._setting(text) is None)
+        return _first(text) not in self._actions or (
+            _first(text) == "SHOW" and self.settings.shown(_asked(text)) is None
+        )
 
     def shows(self, text: Text) -> bool:
         """Whether a statement has rows and may be repeated: its columns can be found out by running it."""
@@ -143,7 +124,7 @@ class Session:
     def columns(self, text: Text) -> pa.Schema | None:
         """The columns of a FETCH."""
         found = _FETCH.fullmatch(text.text.strip())
-        return None if found is None else self._cursor(_name(found[2])).schema
+        return None if found is None else self._cursor(name_of(found[2])).schema
 
     async def run(self, text: Text) -> list[Answer] | CopyIn | CopyOut:
         """Run a statement, or several of the hub's; raises its errors. A COPY is what remains to be done."""
@@ -163,7 +144,7 @@ class Session:
         loop = asyncio.get_running_loop()
         self._ended = None
         self._stop.clear()
-        seconds = seconds_of(self._others["statement_timeout"])
+        seconds = self.settings.seconds("statement_timeout")
         self._timer = loop.call_later(seconds, self.cancel, "statement timeout") if seconds else None
         try:
             yield
@@ -210,7 +191,7 @@ class Session:
         principal = self.permissions.principal
         try:
             outcomes = self.hub.execute_or_refuse(
-                text.text, zone=self.settings["TimeZone"], permit=self.permissions.permit
+                text.text, zone=self.settings.zone, permit=self.permissions.permit
             )
         except Exception as error:
             problem = problem_of(error)
@@ -232,9 +213,7 @@ class Session:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     async def _select(self, text: Text) -> Answer:
-        return Answer(
-            "SELECT", await asyncio.to_thread(self.reader.select, text.text, self.settings["TimeZone"])
-        )
+        return Answer("SELECT", await asyncio.to_thread(self.reader.select, text.text, self.settings.zone))
 
     # -- settings and transactions -----------------------------------------------------------------------------------
 
@@ -285,46 +264,11 @@ class Session:
         value = "".join(
             token.text[1:-1] if token.kind in ("string", "quoted") else token.text for token in rest
         )
-        return Answer("SET", changed=self.put(name, value))
-
-    def put(self, name: str, value: str) -> tuple[str, ...]:
-        """Change a setting; its name, where clients want to know.
-
-        Raises `Failed` for a value that it cannot have.
-        """
-        name = _name(name)
-        reported = {known.lower(): known for known in REPORTED}.get(name.lower())
-        key = name.lower()
-        if key == "timezone" and value.upper() in ("DEFAULT", "LOCAL"):
-            value = "UTC"
-        is_right = {
-            "client_encoding": lambda: value.upper().replace("-", "") in ("UTF8", "UNICODE", "DEFAULT"),
-            "timezone": lambda: rules_of(value) is not None and re.fullmatch(r"[\w/+:-]+", value),
-            "datestyle": lambda: value.upper().startswith(("ISO", "DEFAULT")),
-            "statement_timeout": lambda: seconds_of(value) is not None,
-            "follow_timeout": lambda: seconds_of(value) is not None,
-        }.get(key, lambda: True)()
-        if not is_right:
-            raise Failed("22023", f'invalid value for parameter "{name}": "{value}"')
-        if reported is None:
-            self._others[key] = value
-            return ()
-        if key not in ("application_name", "timezone"):
-            return ()
-        self.settings[reported] = value
-        return (reported,)
+        return Answer("SET", changed=self.settings.put(name_of(name), value))
 
     async def _show(self, text: Text) -> Answer:
-        name, value = self._setting(text) or ("", "")
+        name, value = self.settings.shown(_asked(text)) or ("", "")
         return Answer("SHOW", Rows.of(pa.table({name: [value]})))
-
-    def _setting(self, text: Text) -> tuple[str, str] | None:
-        """The name and the value of the setting that SHOW names; None where it names none."""
-        asked = " ".join(token.text for token in text.tokens[1:]).lower()
-        name = _SHOWN.get(asked, asked)
-        every = {known.lower(): value for known, value in self.settings.items()} | self._others
-        every["timezone"] = self.settings["TimeZone"]
-        return (name, every[name]) if name in every else None
 
     # -- cursors -----------------------------------------------------------------------------------------------------
 
@@ -334,7 +278,7 @@ class Session:
             raise Failed("42601", "DECLARE name CURSOR FOR SELECT … or FOLLOW query is expected")
         at = words.index("FOR", words.index("CURSOR")) + 1
         name, inner = (
-            _name(text.tokens[1].text),
+            name_of(text.tokens[1].text),
             Text(text.after(at), text.tokens[at].start if at < len(words) else 0),
         )
         if name in self.cursors:
@@ -357,7 +301,9 @@ class Session:
                 client = quoted[1:-1].replace("''", "'")
             case _:
                 raise Failed("42601", "FOLLOW query [CLIENT 'name'] is expected")
-        return FollowingCursor.of(self.hub, _name(text.tokens[1].text), client)
+        query = name_of(text.tokens[1].text)
+        self.permissions.require_seen(self.hub.catalog, query)
+        return FollowingCursor.of(self.hub, query, client)
 
     async def _fetch(self, text: Text) -> Answer:
         found = _FETCH.fullmatch(text.text.strip())
@@ -365,10 +311,10 @@ class Session:
             raise Failed(
                 "0A000", "FETCH [FORWARD] [n | ALL] FROM name is expected", "Cursors move forward only."
             )
-        cursor = self._cursor(_name(found[2]))
+        cursor = self._cursor(name_of(found[2]))
         most = 1 if found[1] is None else _ALL if found[1].upper() == "ALL" else int(found[1])
         if isinstance(cursor, FollowingCursor):
-            seconds = seconds_of(self._others["follow_timeout"]) or 0.0
+            seconds = self.settings.seconds("follow_timeout")
             return Answer("FETCH", Rows.of(await self._wait_for(cursor, most, seconds)))
         return Answer("FETCH", Rows.of(await asyncio.to_thread(_taken, cursor, most)))
 
@@ -379,22 +325,25 @@ class Session:
         await asyncio.to_thread(cursor.acknowledge)
         while True:
             waiter = self.publications.waiter
+            self.permissions.require_seen(self.hub.catalog, cursor.query)
             rows = await asyncio.to_thread(cursor.take, most)
             left = until - loop.time()
             if rows.num_rows or not most or left <= 0 or self.publications.ended:
                 return rows
             waits = [asyncio.ensure_future(event.wait()) for event in (waiter, self._stop)]
-            await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, timeout=min(left, _LOOK_SECONDS), return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 wait.cancel()
             if self._stop.is_set():
                 raise self._cancelled()
+            if self.holds is not None and not await self.holds():
+                raise Revoked
 
     async def _close(self, text: Text) -> Answer:
         if text.words[1:] == ("ALL",):
             await asyncio.to_thread(self._close_all, acknowledging=True)
         else:
-            name = _name(text.tokens[1].text) if len(text.tokens) > 1 else ""
+            name = name_of(text.tokens[1].text) if len(text.tokens) > 1 else ""
             cursor = self._cursor(name)
             await asyncio.to_thread(_closed, cursor, acknowledging=True)
             del self.cursors[name]
@@ -414,18 +363,34 @@ class Session:
     async def _insert(self, text: Text) -> Answer:
         def push() -> int:
             stream, columns, select = copying.insert_as_select(self.hub, text)
-            rows = self.reader.select(select, self.settings["TimeZone"])
-            return copying.insert(self.hub, stream, columns, _taken(rows, _ALL))
+            rows = _taken(self.reader.select(select, self.settings.zone), _ALL)
+            return self._pushed(rows.num_rows, lambda: copying.insert(self.hub, stream, columns, rows))
 
+        self.permissions.require("register")
         count = await asyncio.to_thread(push)
         self._has_changed = True
         return Answer(f"INSERT 0 {count}")
 
     async def _copy(self, text: Text) -> CopyIn | CopyOut:
         if "STDIN" in (token.word for token in text.tokens):
+            self.permissions.require("register")
             self._has_changed = True
             return await asyncio.to_thread(CopyIn.of, self.hub, text)
         return CopyOut.of(text)
+
+    async def finish(self, copy: CopyIn, data: bytes) -> int:
+        """Push the rows of a COPY FROM STDIN; how many."""
+
+        def push() -> int:
+            rows = copy.rows(data)
+            return self._pushed(rows.num_rows, lambda: copy.push(rows))
+
+        return await asyncio.to_thread(push)
+
+    def _pushed(self, rows: int, push: Callable[[], int]) -> int:
+        """Push so many rows, within the owner's quota."""
+        self.permissions.quotas.take_rows(self.permissions.principal, rows)
+        return push()
 
     async def copied(self, copy: CopyOut) -> tuple[pa.Schema, AsyncIterator[pa.Table]]:
         """The columns and the rows of a COPY TO STDOUT; those of FOLLOW do not end but with the client or the hub."""
@@ -444,20 +409,14 @@ class Session:
             yield await self._wait_for(cursor, _BATCH_ROWS, _LOOK_SECONDS)
 
 
-def seconds_of(text: str) -> float | None:
-    """A length of time such as `500ms`, `10 s` or `60000`, in seconds; None for what is none."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s|min|h|)", text.strip())
-    return None if found is None else float(found[1]) * _UNITS[found[2]]
+def _asked(text: Text) -> str:
+    """What SHOW names."""
+    return " ".join(token.text for token in text.tokens[1:])
 
 
 def _first(text: Text) -> str:
     token = text.tokens[0]
     return token.word if token.kind == "name" else token.text
-
-
-def _name(text: str) -> str:
-    """A name as it is meant: in small letters unless it is quoted."""
-    return text[1:-1].replace('""', '"') if text.startswith('"') else text.lower()
 
 
 def _taken(rows: Rows, most: int) -> pa.Table:

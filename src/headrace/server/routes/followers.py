@@ -13,16 +13,16 @@ from starlette.concurrency import run_in_threadpool
 
 from headrace.errors import HeadraceError, UserError
 from headrace.runtime.hub.hub import Hub
+from headrace.server.access import WATCH_SECONDS
 from headrace.server.following import Feed
 from headrace.server.problems import Refused, problem_of
+from headrace.server.security.audit import POLICY
 from headrace.server.security.permissions import Permissions, needs_own_query, permissions_of
 
 router = APIRouter(prefix="/v1/queries", tags=["followers"], dependencies=[Depends(needs_own_query)])
 socket_router = APIRouter(prefix="/v1/queries")
 """Routes of WebSockets, which check their access themselves: a refusal is a close code, not a status."""
 _FORM = "^(json|arrow)$"
-_REFUSED = 1008
-"""The close code of a policy that the request breaks."""
 _MOST_CREDITS = 1 << 20
 
 
@@ -69,14 +69,14 @@ async def follow_with_credits(
         permissions.require_seen(state.hub.catalog, name)
         feed, position = await run_in_threadpool(_opened, state, permissions, name, client, since, tables)
     except (Refused, HeadraceError) as error:
-        await socket.close(_REFUSED, str(error)[:100])
+        await socket.close(POLICY, str(error)[:100])
         return
     await socket.accept()
     credits_ = asyncio.Semaphore(0)
     sending = asyncio.create_task(_send(socket, feed, position, credits_))
     try:
-        await _receive(socket, state.hub, name, client, credits_)
-    except WebSocketDisconnect:
+        await _receive(socket, feed, client, credits_)
+    except (WebSocketDisconnect, RuntimeError):  # closed by the client, or by `_send`
         pass
     finally:
         sending.cancel()
@@ -85,28 +85,44 @@ async def follow_with_credits(
 
 
 async def _send(socket: WebSocket, feed: Feed, position: int, credits_: asyncio.Semaphore) -> None:
-    async for event in feed.events(position, socket.app.state.publications):
-        if event is not None:
-            await credits_.acquire()
-            await socket.send_text(event.data)
-    await socket.close(1001)
+    try:
+        async for event in feed.events(position, socket.app.state.publications):
+            if event is not None:
+                await _paid(credits_, feed)
+                await socket.send_text(event.data)
+    except (Refused, HeadraceError) as error:
+        await socket.close(POLICY, str(error)[:100])
+    else:
+        await socket.close(1001)
 
 
-async def _receive(
-    socket: WebSocket, hub: Hub, name: str, client: str | None, credits_: asyncio.Semaphore
-) -> None:
+async def _paid(credits_: asyncio.Semaphore, feed: Feed) -> None:
+    """Wait for a credit, as long as the follower may have the next event."""
+    while True:
+        feed.require_permitted()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(credits_.acquire(), WATCH_SECONDS)
+            return
+
+
+async def _receive(socket: WebSocket, feed: Feed, client: str | None, credits_: asyncio.Semaphore) -> None:
     while True:
         try:
-            message = json.loads(await socket.receive_text())
+            message = dict(json.loads(await socket.receive_text()))
+            feed.require_permitted()
             if "acknowledge" in message and client is not None:
-                await run_in_threadpool(_acknowledge, hub, name, client, int(message["acknowledge"]))
+                cursor = int(message["acknowledge"])
+                await run_in_threadpool(_acknowledge, feed.hub, feed.query, client, cursor)
             if "credits" in message:
                 for _ in range(min(int(message["credits"]), _MOST_CREDITS)):
                     credits_.release()
+        except Refused as error:
+            await socket.close(POLICY, str(error)[:100])
+            return
         except HeadraceError as error:
             await socket.send_text(json.dumps(problem_of(error)[1]))
-        except (ValueError, TypeError, KeyError):
-            await socket.close(_REFUSED, 'expected {"credits": n} or {"acknowledge": cursor}')
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            await socket.close(POLICY, 'expected {"credits": n} or {"acknowledge": cursor}')
             return
 
 
@@ -128,14 +144,16 @@ def _opened(
         start = max(hub.query(name).client(client).position, start or 0)
     elif start is None:
         start = hub.home.list_of(hub.home.latest(), "results").length
-    feed = Feed(hub, hub.catalog.require_query(name).definition.name, tables, state.encoded, permissions)
+    query = hub.catalog.require_query(name).definition.name
+    feed = Feed(hub, query, tables, state.encoded, permissions, state.access)
+    feed.require_permitted()
     feed.read(start)
     return feed, start
 
 
 def _acknowledge(hub: Hub, name: str, client: str, cursor: int) -> None:
     length = hub.home.list_of(hub.home.latest(), "results").length
-    if cursor > length:
+    if not 0 <= cursor <= length:
         raise UserError(
             f"the cursor {cursor} is beyond what is committed", remedy="Send the id of a received event."
         )

@@ -8,7 +8,7 @@ import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
 from headrace.catalog.catalog import CatalogQuery
 from headrace.errors import UserError
@@ -77,6 +77,15 @@ class Registration(BaseModel):
     from_now: bool = False
     owner: str | None = None
     tags: list[str] = []
+
+    @model_validator(mode="after")
+    def _is_text(self) -> Registration:
+        """Refuse half of a surrogate pair, which JSON can write and no file can hold."""
+        try:
+            "".join([*self.queries, *self.queries.values(), self.owner or "", *self.tags]).encode()
+        except UnicodeEncodeError:
+            raise ValueError("half of a surrogate pair is no text") from None
+        return self
 
 
 @router.post("", dependencies=[Depends(needs_register)])

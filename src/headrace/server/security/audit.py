@@ -1,9 +1,11 @@
 """Audit log (`audit.jsonl` in the home), and the middleware that writes a line for each HTTP request that is refused
-(401, 403, 429) or is not GET, HEAD or OPTIONS (except accepted pushes of rows). PostgreSQL clients have lines for
-refusals and for statements that change definitions.
+(401, 403, 429) or is not GET, HEAD or OPTIONS (except accepted pushes of rows), and for each WebSocket that is accepted,
+refused or closed by the server for what its client did. PostgreSQL clients have lines for refusals and for statements that
+change definitions.
 
-A line has the time, owner, role, token, address, method, path, statement, status and message; of an SQL tool the method is `SQL`,
-and the status an SQLSTATE. Lines are appended and never changed;
+A line has the time, owner, role, token, address, method, path, statement, status and message; of a WebSocket the method is
+`WEBSOCKET`, and the status that of the handshake or the code of the close; of an SQL tool the method is `SQL`, and the status an
+SQLSTATE. Lines are appended and never changed;
 a full file is renamed `audit-NUMBER.jsonl`, and the newest `_RETAINED` of these are retained.
 """
 
@@ -27,6 +29,8 @@ _LONGEST: Final = 10_000
 """Characters of a statement that a line has."""
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _REFUSED: Final = frozenset({401, 403, 429})
+POLICY: Final = 1008
+"""The close code of a WebSocket whose client does what it may not do."""
 
 
 class AuditLog:
@@ -40,7 +44,7 @@ class AuditLog:
 
     def write(self, line: dict[str, Any]) -> None:
         """Append a line. Raises `OSError` when it cannot be written."""
-        text = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+        text = json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n"
         with self._lock:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -67,16 +71,25 @@ class Audited:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        was_accepted = False
 
         async def audited(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                is_push = scope["path"].endswith("/rows") and status < 300
-                if status in _REFUSED or (scope["method"] not in _READING and not is_push):
-                    self._log.write(self._line(scope, status))
+            nonlocal was_accepted
+            match message["type"]:
+                case "http.response.start":
+                    status = message["status"]
+                    is_push = scope["path"].endswith("/rows") and status < 300
+                    if status in _REFUSED or (scope["method"] not in _READING and not is_push):
+                        self._log.write(self._line(scope, status))
+                case "websocket.accept":
+                    was_accepted = True
+                    self._log.write(self._line(scope, 101))
+                case "websocket.close" if not was_accepted or message.get("code") == POLICY:
+                    scope.setdefault("state", {})["message"] = message.get("reason") or None
+                    self._log.write(self._line(scope, POLICY if was_accepted else 403))
             await send(message)
 
         await self._app(scope, receive, audited)
@@ -86,7 +99,7 @@ class Audited:
         return {
             "at": render_instant(self._clock()),
             **whose(state.get("principal"), client[0] if client else "local"),
-            "method": scope["method"],
+            "method": scope.get("method", "WEBSOCKET"),
             "path": scope["path"],
             "statement": state.get("statement", "")[:_LONGEST] or None,
             "status": status,

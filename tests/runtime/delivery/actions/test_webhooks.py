@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +16,9 @@ from typing import Any
 import pytest
 
 from headrace.errors import UserError
+from headrace.runtime.delivery.actions import dispatcher
 from headrace.runtime.delivery.actions.channel import Message, Undelivered
+from headrace.runtime.delivery.actions.receivers import Receivers
 from headrace.runtime.delivery.actions.webhook import headers_of
 from headrace.runtime.epoch.retention import EVERY
 from headrace.runtime.hub.opening import open_hub
@@ -311,9 +314,37 @@ def test_the_operator_is_notified_of_minutes_with_much_traffic(tmp_path: Path) -
     ]
 
 
-def test_a_name_without_an_address_is_a_failure_like_others() -> None:
-    from headrace.runtime.delivery.actions.receivers import Receivers
+@pytest.mark.parametrize("receivers", [None, Receivers()])
+def test_a_resolver_that_hangs_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receivers: Receivers | None
+) -> None:
+    """Names of local hubs are resolved by the client, those of served ones by the check of their addresses."""
+    asked, release, resolve = threading.Event(), threading.Event(), socket.getaddrinfo
 
+    def hangs(host: Any, *more: Any, **named: Any) -> Any:
+        if host not in ("nowhere.invalid", b"nowhere.invalid"):
+            return resolve(host, *more, **named)
+        asked.set()
+        assert release.wait(600)
+        raise socket.gaierror(socket.EAI_AGAIN, "later")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hangs)
+    monkeypatch.setattr(dispatcher, "_CLOSING_SECONDS", 0.1)
+    hub = open_hub(tmp_path, local=True, receivers=receivers)
+    try:
+        hub.start()
+        hub.execute(STREAM + query("http://nowhere.invalid/", "timeout '1 HOUR'"))
+        push(hub, 1)
+        assert asked.wait(60)
+        closing = threading.Thread(target=hub.close, daemon=True)
+        closing.start()
+        closing.join(30)
+        assert not closing.is_alive()
+    finally:
+        release.set()
+
+
+def test_a_name_without_an_address_is_a_failure_like_others() -> None:
     with pytest.raises(Undelivered) as raised:
         Receivers().address("nowhere.invalid", 80)
     assert not raised.value.lasting

@@ -1,15 +1,24 @@
 """The interface of channels, by each of which an action sends messages to one receiver; the message, which has rows of one
-epoch, and the error of one that was not taken.
+epoch, and the error of one that was not taken. Threads for what may never return, and the event loop that resolves names in
+such threads.
 """
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from headrace.errors import HeadraceError
+
+_Result = TypeVar("_Result")
 
 
 class Undelivered(HeadraceError):
@@ -49,3 +58,25 @@ class Channel(Protocol):
 
     async def send(self, message: Message) -> None:
         """Return when the receiver has the message. Raises `Undelivered`, or `StoreError` of the home's own disk."""
+
+
+async def in_own_thread(call: Callable[[], _Result]) -> _Result:
+    """What a function returns or raises, in a thread that it may keep: neither the end of the hub nor of the process waits for it."""
+    result: Future[_Result] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="headrace-action", daemon=True).start()
+    return await asyncio.shield(asyncio.wrap_future(result))
+
+
+class ChannelLoop(asyncio.SelectorEventLoop):
+    """An event loop that ends while a resolver of names still searches."""
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
+        """As the function of `socket`."""
+        return await in_own_thread(partial(socket.getaddrinfo, host, port, **options))

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import HeadraceError, StoreError
+from headrace.runtime.delivery.actions.channel import ChannelLoop
 from headrace.runtime.delivery.actions.making import Maker
 from headrace.runtime.delivery.actions.outbox import Outbox
 from headrace.runtime.delivery.actions.receivers import Receivers
@@ -109,9 +110,7 @@ class Dispatcher:
 
     def _run(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=lambda: asyncio.run(self._main()), name="headrace-actions", daemon=True
-            )
+            self._thread = threading.Thread(target=self._deliver, name="headrace-actions", daemon=True)
             self._thread.start()
 
     def wake(self) -> None:
@@ -151,6 +150,10 @@ class Dispatcher:
                 outbox.close()
 
     # -- in the thread -----------------------------------------------------------------------------------------------
+
+    def _deliver(self) -> None:
+        with asyncio.Runner(loop_factory=ChannelLoop) as runner:
+            runner.run(self._main())
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()

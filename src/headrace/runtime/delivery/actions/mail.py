@@ -6,18 +6,17 @@ import asyncio
 import smtplib
 import socket
 import ssl
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from email.message import EmailMessage
+from functools import partial
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from headrace.connectors.formats.rendering import to_text
 from headrace.errors import UserError
-from headrace.runtime.delivery.actions.channel import Message, Undelivered
+from headrace.runtime.delivery.actions.channel import Message, Undelivered, in_own_thread
 from headrace.runtime.delivery.actions.receivers import Receivers
 
 _PORTS: Final = {"smtp": 25, "smtps": 465}
@@ -48,20 +47,10 @@ class Mail:
 
         Raises `Undelivered` where it does not take it for every address, or not in time.
         """
-        sent: Future[None] = Future()
-
-        def run() -> None:
-            try:
-                self._send(message)
-                sent.set_result(None)
-            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-                sent.set_exception(error)
-
         async with self.slots:
-            threading.Thread(target=run, name="headrace-mail", daemon=True).start()
             try:
                 async with asyncio.timeout(self.seconds):
-                    await asyncio.shield(asyncio.wrap_future(sent))
+                    await in_own_thread(partial(self._send, message))
             except TimeoutError:
                 raise Undelivered(f"no answer within {self.seconds:g} seconds") from None
 

@@ -17,13 +17,14 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Final
 
 import httpx
 
 from headrace.connectors.formats.rendering import to_json
 from headrace.errors import UserError
-from headrace.runtime.delivery.actions.channel import Message, Undelivered
+from headrace.runtime.delivery.actions.channel import Message, Undelivered, in_own_thread
 from headrace.runtime.delivery.actions.receivers import Receivers
 from headrace.time import SECOND, Clock
 
@@ -69,7 +70,7 @@ class Webhook:
         url, extensions = httpx.URL(self.url), dict[str, str]()
         if self.receivers is not None:
             port = url.port or (443 if url.scheme == "https" else 80)
-            address = await asyncio.to_thread(self.receivers.address, url.host, port)
+            address = await in_own_thread(partial(self.receivers.address, url.host, port))
             headers["Host"] = url.netloc.decode("ascii")
             extensions["sni_hostname"] = url.host
             url = url.copy_with(host=address)

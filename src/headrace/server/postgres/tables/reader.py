@@ -1,4 +1,4 @@
-"""The reader of tables: executes a client's SELECT over a hub's tables in a DuckDB that is in memory and has no access
+"""The reader of tables: executes a client's SELECT over the tables that it sees in a DuckDB that is in memory and has no access
 to files or the network; `Rows` has the result, which is read part by part.
 
 It opens no file and no network, has one thread and little memory, and holds no data: every table is a stream of Arrow
@@ -18,9 +18,8 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from headrace.runtime.hub.hub import Hub
 from headrace.server.postgres.protocol.problems import Failed, problem_of
-from headrace.server.postgres.tables.sources import ANSWERS, PUBLIC, table_of
+from headrace.server.postgres.tables.sources import ANSWERS, PUBLIC, Tables
 from headrace.server.postgres.tables.sql_text import Edited, for_reader, tokens
 from headrace.server.postgres.tables.system_tables import SystemTables, script
 
@@ -85,7 +84,7 @@ class Rows:
 class TableReader:
     """The reader of one session; made with its first SELECT."""
 
-    hub: Hub
+    tables: Tables
     _database: duckdb.DuckDBPyConnection | None = None
     _reading: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
     _system: SystemTables = field(init=False)
@@ -95,7 +94,7 @@ class TableReader:
     """Held by the thread that reads."""
 
     def __post_init__(self) -> None:
-        self._system = SystemTables(self.hub)
+        self._system = SystemTables(self.tables)
 
     def select(self, text: str, zone: str) -> Rows:
         """The rows of a SELECT, of which none is read yet.
@@ -151,10 +150,14 @@ class TableReader:
         connection = self._database.cursor()
         with self._lock:
             self._reading.append(connection)
-        self._add_system(connection)
-        connection.execute(
-            f"SET search_path = 'headrace.public,headrace.pgc'; SET TimeZone = '{zone}'; {_SETTINGS}"
-        )
+        try:
+            self._add_system(connection)
+            connection.execute(
+                f"SET search_path = 'headrace.public,headrace.pgc'; SET TimeZone = '{zone}'; {_SETTINGS}"
+            )
+        except duckdb.Error as error:  # interrupted as early as this
+            self._end(connection)
+            raise _failed(error, None) from None
         return connection
 
     def _add_system(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -167,7 +170,7 @@ class TableReader:
         for schema in (PUBLIC, ANSWERS) if ANSWERS in words else (PUBLIC,):
             for word in words:
                 view = f'{schema}."{word.replace(chr(34), chr(34) * 2)}"'
-                source = table_of(self.hub, schema, word)
+                source = self.tables.table(schema, word)
                 if source is None:
                     connection.execute(f"DROP VIEW IF EXISTS {view}")
                 else:

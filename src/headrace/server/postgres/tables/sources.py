@@ -1,5 +1,5 @@
-"""The tables that PostgreSQL clients see, each as columns and batches of rows for DuckDB: a query's committed results
-and its current answer, a stream's archive, a relation's rows.
+"""The tables that a PostgreSQL client sees, each as columns and batches of rows for DuckDB: a query's committed results
+and its current answer, a stream's archive, a relation's rows. Queries of other owners are no tables for an owner.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from headrace.operators.base.group_codes import ints
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.home.run_cache import load_relation
 from headrace.runtime.hub.hub import Hub
+from headrace.server.security.principal import Principal
 
 PUBLIC: Final = "public"
 """The schema of results, streams and relations."""
@@ -43,42 +44,50 @@ class Source:
             yield from table.cast(self.schema).to_batches()
 
 
-def names(hub: Hub) -> Iterator[tuple[str, str]]:
-    """(schema, name) of every table."""
-    catalog = hub.catalog
-    for query in catalog.queries.values():
-        yield PUBLIC, query.definition.name
-        yield ANSWERS, query.definition.name
-    for stream in catalog.streams.values():
-        yield PUBLIC, stream.name
-    for relation in catalog.relations.values():
-        yield PUBLIC, relation.definition.name
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of a hub that a principal sees."""
 
+    hub: Hub
+    principal: Principal
 
-def columns_of(hub: Hub, schema: str, name: str) -> pa.Schema:
-    """The columns of a table that exists."""
-    source = table_of(hub, schema, name)
-    return pa.schema([]) if source is None else source.schema
+    def names(self) -> Iterator[tuple[str, str]]:
+        """(schema, name) of every table."""
+        catalog = self.hub.catalog
+        for query in catalog.queries.values():
+            if self.principal.sees(query.definition):
+                yield PUBLIC, query.definition.name
+                yield ANSWERS, query.definition.name
+        for stream in catalog.streams.values():
+            yield PUBLIC, stream.name
+        for relation in catalog.relations.values():
+            yield PUBLIC, relation.definition.name
 
+    def columns_of(self, schema: str, name: str) -> pa.Schema:
+        """The columns of a table that exists."""
+        source = self.table(schema, name)
+        return pa.schema([]) if source is None else source.schema
 
-def table_of(hub: Hub, schema: str, name: str) -> Source | None:
-    """The table of that name; None if there is none."""
-    catalog = hub.catalog
-    if catalog.query(name) is not None:
-        handle = hub.query(name)
+    def table(self, schema: str, name: str) -> Source | None:
+        """The table of that name; None if there is none."""
+        hub, catalog = self.hub, self.hub.catalog
+        if (query := catalog.query(name)) is not None:
+            if not self.principal.sees(query.definition):
+                return None
+            handle = hub.query(name)
+            if schema == ANSWERS:
+                return Source(handle.schema.arrow(), lambda: iter([handle.invoke()]))
+            return Source(handle.history_schema, handle.history_in_parts)
         if schema == ANSWERS:
-            return Source(handle.schema.arrow(), lambda: iter([handle.invoke()]))
-        return Source(handle.history_schema, handle.history_in_parts)
-    if schema == ANSWERS:
+            return None
+        if (stream := catalog.stream(name)) is not None:
+            return Source(stream.schema.arrow(), lambda: _archived(hub, stream))
+        if (relation := catalog.relation(name)) is not None:
+            columns = relation.definition.schema.arrow()
+            return Source(
+                columns, lambda: iter([load_relation(hub.home.store, relation.file).select(columns.names)])
+            )
         return None
-    if (stream := catalog.stream(name)) is not None:
-        return Source(stream.schema.arrow(), lambda: _archived(hub, stream))
-    if (relation := catalog.relation(name)) is not None:
-        columns = relation.definition.schema.arrow()
-        return Source(
-            columns, lambda: iter([load_relation(hub.home.store, relation.file).select(columns.names)])
-        )
-    return None
 
 
 def _archived(hub: Hub, stream: StreamDefinition) -> Iterator[pa.Table]:

@@ -14,9 +14,8 @@ from typing import Final
 import pyarrow as pa
 
 from headrace import __version__
-from headrace.runtime.hub.hub import Hub
 from headrace.server.postgres.protocol.types import TYPES, type_of
-from headrace.server.postgres.tables.sources import ANSWERS, PUBLIC, Source, columns_of, names
+from headrace.server.postgres.tables.sources import ANSWERS, PUBLIC, Source, Tables
 
 VERSION: Final = "14.0"
 """Of PostgreSQL, whose catalog this resembles: tools choose their questions by it."""
@@ -48,7 +47,7 @@ _COLUMNS: Final = pa.schema(
 class SystemTables:
     """The tables that the views are over, made again when the catalog has changed."""
 
-    hub: Hub
+    tables: Tables
     _made: dict[str, tuple[int, pa.Table]] = field(default_factory=dict)
     """Each with the position of its catalog."""
 
@@ -59,26 +58,26 @@ class SystemTables:
             "__columns": Source(_COLUMNS, lambda: self._current("__columns", _columns)),
         }
 
-    def _current(self, name: str, make: Callable[[Hub], pa.Table]) -> Iterator[pa.Table]:
-        position = self.hub.catalog.position
+    def _current(self, name: str, make: Callable[[Tables], pa.Table]) -> Iterator[pa.Table]:
+        position = self.tables.hub.catalog.position
         if name not in self._made or self._made[name][0] != position:
-            self._made[name] = position, make(self.hub)
+            self._made[name] = position, make(self.tables)
         yield self._made[name][1]
 
 
-def _relations(hub: Hub) -> pa.Table:
+def _relations(tables: Tables) -> pa.Table:
     rows = [
         (oid, _SCHEMAS[schema], schema, name, "v" if schema == ANSWERS else "r")
-        for oid, schema, name in _numbered(hub)
+        for oid, schema, name in _numbered(tables)
     ]
     return _table(rows, _RELATIONS)
 
 
-def _columns(hub: Hub) -> pa.Table:
+def _columns(tables: Tables) -> pa.Table:
     rows = [
         (oid, number, kind.oid, kind.size, schema, name, column.name, kind.name, kind.internal)
-        for oid, schema, name in _numbered(hub)
-        for number, column in enumerate(columns_of(hub, schema, name), 1)
+        for oid, schema, name in _numbered(tables)
+        for number, column in enumerate(tables.columns_of(schema, name), 1)
         for kind in [type_of(column.type)]
     ]
     return _table(rows, _COLUMNS)
@@ -91,10 +90,10 @@ def _table(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
     )
 
 
-def _numbered(hub: Hub) -> Iterator[tuple[int, str, str]]:
+def _numbered(tables: Tables) -> Iterator[tuple[int, str, str]]:
     """Each table with a number that stays the same while others are made and dropped."""
     used = set[int]()
-    for schema, name in sorted(names(hub)):
+    for schema, name in sorted(tables.names()):
         oid = _FIRST_OID + zlib.crc32(f"{schema}.{name}".encode()) % (1 << 31)
         while oid in used:
             oid += 1
