@@ -64,7 +64,7 @@ DEFINITIONS: Final[Mapping[str, StreamDefinition]] = {
         ),
     )
 }
-"""By name. `docs/reference/system-streams.md` has the meaning of the columns."""
+"""By name. `docs/reference/language.md` has the meaning of the columns."""
 
 
 def is_system(name: str) -> bool:
