@@ -85,11 +85,12 @@ def emitted(hub: Hub, name: str) -> Counter[int]:
     return Counter({part.epoch: part.table.num_rows for part in parts})
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_each_epoch_has_its_row_and_its_figures_are_those_of_the_receipts(seed: int, tmp_path: Path) -> None:
     rng, seen = random.Random(seed), list[EpochObservation]()
     with opened(tmp_path / "home", seen) as hub:
         hub.execute(script(ORDINARY, READERS))
+        hub.loop.drain()
         for second in range(0, 40, 2):
             push(hub, some_rows(rng, second, rng.randrange(1, 6)))
             if rng.random() < 0.7:
@@ -136,7 +137,7 @@ def _assert_streams_and_queries(hub: Hub, read: dict[int, EpochObservation]) -> 
         assert (rejected > 0) == (name == "parts")
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_whatever_happens_between_two_epochs_the_sums_are_what_is_committed(
     seed: int, tmp_path: Path
 ) -> None:
@@ -236,7 +237,7 @@ def test_a_later_query_reads_the_archive_and_a_paused_one_catches_up(tmp_path: P
         hub.execute(
             "RESUME QUERY epochs;"
             "CREATE QUERY total AS SELECT COUNT(*) AS n, SUM(rows) AS total, MAX(seconds) AS longest FROM system.epochs;"
-            "CREATE QUERY since AS SELECT epoch FROM system.epochs BEGIN '2000-01-01' END '2100-01-01' WHERE rows > 0"
+            "CREATE QUERY since AS SELECT epoch FROM system.epochs WHERE rows > 0 BEGIN TIMESTAMP '2000-01-01 00:00:00' END TIMESTAMP '2100-01-01 00:00:00'"
         )
         hub.loop.drain()
         read = [row for row in rows(hub, "epochs") if row["rows"]]

@@ -15,6 +15,7 @@ from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.ingest.pushed_rows import ingest_once
 from headrace.runtime.ingest.system_rows import Measured, Row, as_table, has_rows
 from headrace.runtime.messages.epoch_work import EpochWork
+from headrace.runtime.progress.failing_queries import FAILED_ROWS
 from headrace.runtime.progress.plan_index import PlanIndex
 from headrace.store.files.envelope import json_text, seal_text, unseal
 from headrace.store.logs.manifest import Manifest
@@ -51,7 +52,10 @@ class SystemFeed:
         at = max(self.intake.clock(), last.get("at", BEGINNING))
         entries = home.query_log.read(before.querylog) if before.querylog != after.querylog else ()
         new = [entry for position, entry in entries if position < after.querylog]
-        rows = Measured(seen, at, index, home.catalog, new).rows()
+        counts_before = before.facts.get(FAILED_ROWS, {})
+        counts = after.facts.get(FAILED_ROWS, {})
+        failed = {name: count - counts_before.get(name, 0) for name, count in counts.items()}
+        rows = Measured(seen, at, index, home.catalog, failed, new).rows()
         created = {name: home.created(name) for name in rows}
         fact = {"epoch": after.epoch, "at": at, "created": created, **_stored(rows, write)}
         return replace(after, facts={**after.facts, FACT: fact})

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from headrace.catalog.catalog import Catalog, is_of_query
+from headrace.catalog.catalog import Catalog, CatalogQuery, is_of_query
 from headrace.catalog.definitions import StreamDefinition
 from headrace.catalog.system_streams import EPOCHS, QUERIES, STREAMS
 from headrace.observation import EpochObservation, OperatorObservation
-from headrace.runtime.messages.epoch_work import EpochWork
+from headrace.runtime.messages.epoch_work import BACKFILLS, EpochWork
 from headrace.runtime.plan.derived_streams import owner_of
 from headrace.runtime.progress.plan_index import PlanIndex
 from headrace.time import BEGINNING, FOREVER, SECOND, Instant
@@ -26,9 +27,9 @@ def has_rows(work: EpochWork, index: PlanIndex, *, changes: bool) -> bool:
 
     So no row of theirs is the cause of another one. `changes`: the catalog has changed.
     """
-    own = index.system_streams
-    if not own:
+    if not index.system_streams_read:
         return False
+    own = index.system_streams
     inputs = {*work.taken, *work.min_punctuations, *(split.stream for split, _ in work.splits)}
     if changes or not inputs <= own:
         return True
@@ -41,18 +42,19 @@ def has_rows(work: EpochWork, index: PlanIndex, *, changes: bool) -> bool:
 class Measured:
     """An epoch that has rows: its observation, the instant of its rows, the index of its plan, and the catalog after it.
 
-    `entries` are those of the query log that it is the first to have.
+    `failed` has the rows on which each operator failed in it; `entries` are those of the query log that it is the first to have.
     """
 
     seen: EpochObservation
     at: Instant
     index: PlanIndex
     catalog: Catalog
+    failed: Mapping[str, int] = field(default_factory=dict)
     entries: Sequence[Mapping[str, Any]] = ()
 
     def rows(self) -> dict[str, list[Row]]:
         """By built-in stream that queries read; only its rows cost anything."""
-        return {name: _ROWS[name](self) for name in sorted(self.index.system_streams)}
+        return {name: _ROWS[name](self) for name in sorted(self.index.system_streams_read)}
 
     def of_epoch(self) -> list[Row]:
         """The row of `system.epochs`."""
@@ -72,9 +74,9 @@ class Measured:
         ]
 
     def of_streams(self) -> list[Row]:
-        """The rows of `system.streams`: of the streams that had rows."""
+        """The rows of `system.streams`: of the streams that had new rows, not those that a backfill reads again."""
         rows = []
-        for name in self._inputs():
+        for name in () if self.seen.kind in BACKFILLS else self._inputs():
             stream = self.seen.streams[name]
             if stream.rows or stream.rejected:
                 punctuation = stream.punctuation or BEGINNING
@@ -86,12 +88,38 @@ class Measured:
 
     def of_queries(self) -> list[Row]:
         """The rows of `system.queries`: of the queries with results or failures, and of those that a statement has changed."""
-        seen = self._seen_by_query()
-        for name in self._changed():
-            seen.setdefault(name, OperatorObservation())
-        return [
-            (self.at, self.seen.epoch, *_query_row(self.catalog, name, seen[name])) for name in sorted(seen)
-        ]
+        own = {name: seen for name, seen in self.seen.operators.items() if self._is_of_query(name)}
+        state_rows, failed = Counter[str](), Counter[str]()
+        for name, seen in self.seen.operators.items():
+            state_rows[owner_of(name)] += seen.state_rows
+        for name, count in self.failed.items():
+            failed[owner_of(name)] += count
+        rows = []
+        for name, query in self._named(own, failed).items():
+            id_ = None if query is None else query.operator_id
+            seen = own.get(id_ or "", OperatorObservation())
+            counts = seen.rows_in, seen.rows_kept, seen.results, failed[id_ or ""], state_rows[id_ or ""]
+            failure = None if query is None else query.definition.failure
+            rows.append((self.at, self.seen.epoch, name, _state(query), *counts, failure))
+        return rows
+
+    def _named(
+        self, own: Mapping[str, OperatorObservation], failed: Mapping[str, int]
+    ) -> dict[str, CatalogQuery | None]:
+        """The queries that have rows, by name; None for one that was dropped."""
+        of_queries = (entry.get("query", entry) for entry in self.entries if is_of_query(entry))
+        changed = {name for entry in of_queries for name in (entry["name"], entry.get("to", entry["name"]))}
+        active = {name for name, seen in own.items() if seen.results}
+        active |= {name for name, count in failed.items() if count and self._is_of_query(name)}
+        found = {
+            query.definition.name: query
+            for query in self.catalog.queries.values()
+            if query.operator_id in active
+        }
+        for name in changed:
+            query = self.catalog.query(name)
+            found[name if query is None else query.definition.name] = query
+        return dict(sorted(found.items()))
 
     def _inputs(self) -> list[str]:
         """The streams of the observation that are input, without built-in ones."""
@@ -107,28 +135,6 @@ class Measured:
             and not self.index.follows_system(planned.stream)
         )
 
-    def _seen_by_query(self) -> dict[str, OperatorObservation]:
-        """The queries with results or rows on which they failed, by name."""
-        seen = {name: each for name, each in self.seen.operators.items() if self._is_of_query(name)}
-        for name, inner in self.seen.operators.items():
-            owner = owner_of(name)
-            if owner != name and owner in seen:
-                rejected, state_rows = inner.rejected, inner.state_rows
-                seen[owner] = seen[owner].plus(OperatorObservation(rejected=rejected, state_rows=state_rows))
-        names = {query.operator_id: query.definition.name for query in self.catalog.queries.values()}
-        return {
-            names[operator]: each
-            for operator, each in seen.items()
-            if operator in names and (each.results or each.rejected)
-        }
-
-    def _changed(self) -> Collection[str]:
-        """The queries of which the entries change the definition or the state."""
-        of_queries = (entry.get("query", entry) for entry in self.entries if is_of_query(entry))
-        named = {name for entry in of_queries for name in (entry["name"], entry.get("to", entry["name"]))}
-        found = {name: self.catalog.query(name) for name in named}
-        return {name if query is None else query.definition.name for name, query in found.items()}
-
 
 _ROWS: Final[Mapping[str, Callable[[Measured], list[Row]]]] = {
     EPOCHS: Measured.of_epoch,
@@ -137,14 +143,12 @@ _ROWS: Final[Mapping[str, Callable[[Measured], list[Row]]]] = {
 }
 
 
-def _query_row(catalog: Catalog, name: str, seen: OperatorObservation) -> Row:
-    query = catalog.query(name)
-    counts = seen.rows_in, seen.rows_kept, seen.results, seen.rejected, seen.state_rows
+def _state(query: CatalogQuery | None) -> str:
     if query is None:
-        return name, "dropped", *counts, None
-    definition = query.definition
-    state = "failed" if definition.failure is not None else "paused" if definition.paused else "live"
-    return definition.name, state, *counts, definition.failure
+        return "dropped"
+    if query.definition.failure is not None:
+        return "failed"
+    return "paused" if query.definition.paused else "live"
 
 
 def as_table(stream: StreamDefinition, rows: Sequence[Row]) -> pa.Table:

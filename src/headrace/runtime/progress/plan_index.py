@@ -65,9 +65,15 @@ class PlanIndex:
 
     @cached_property
     def system_streams(self) -> frozenset[str]:
-        """The built-in streams that operators read."""
-        names = (stream.name for stream in self.sources if stream.using == system_streams.USING)
-        return frozenset(name for name in names if name in self.readers or name in self.unions_with)
+        """The built-in streams."""
+        return frozenset(stream.name for stream in self.sources if stream.using == system_streams.USING)
+
+    @cached_property
+    def system_streams_read(self) -> frozenset[str]:
+        """Those that operators read."""
+        return frozenset(
+            name for name in self.system_streams if name in self.readers or name in self.unions_with
+        )
 
     def follows_system(self, stream: str) -> bool:
         """Whether a stream, or what drives it, is a built-in stream."""
