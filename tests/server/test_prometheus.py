@@ -104,7 +104,7 @@ def scraping(folder: Path, hub: Served) -> Iterator[str]:
             f"--web.listen-address=127.0.0.1:{port}",
         ],
         stdout=subprocess.DEVNULL,
-        stderr=(folder / "log").open("w"),
+        stderr=subprocess.DEVNULL,
     )
     try:
         yield f"http://127.0.0.1:{port}"

@@ -75,7 +75,7 @@ class Measured:
 
     def of_streams(self) -> list[Row]:
         """The rows of `system.streams`: of the streams that had new rows, not those that a backfill reads again."""
-        rows = []
+        rows: list[Row] = []
         for name in () if self.seen.kind in BACKFILLS else self._inputs():
             stream = self.seen.streams[name]
             if stream.rows or stream.rejected:
@@ -94,7 +94,7 @@ class Measured:
             state_rows[owner_of(name)] += seen.state_rows
         for name, count in self.failed.items():
             failed[owner_of(name)] += count
-        rows = []
+        rows: list[Row] = []
         for name, query in self._named(own, failed).items():
             id_ = None if query is None else query.operator_id
             seen = own.get(id_ or "", OperatorObservation())
@@ -111,7 +111,7 @@ class Measured:
         changed = {name for entry in of_queries for name in (entry["name"], entry.get("to", entry["name"]))}
         active = {name for name, seen in own.items() if seen.results}
         active |= {name for name, count in failed.items() if count and self._is_of_query(name)}
-        found = {
+        found: dict[str, CatalogQuery | None] = {
             query.definition.name: query
             for query in self.catalog.queries.values()
             if query.operator_id in active
