@@ -20,7 +20,7 @@ from headrace.catalog.definitions import QueryDefinition
 from headrace.catalog.journal import to_json
 from headrace.catalog.system_streams import built_in
 from headrace.errors import StoreError, UserError, outcome_unless_known
-from headrace.language.binder.sources.unions import check_names
+from headrace.language.binder.sources.query_checks import check_names
 from headrace.language.statements import statement as stmt
 from headrace.planner.joins.stream_joins import signature_of
 from headrace.runtime.epoch.pipeline import Pipeline

@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.statements.outcome import Outcome
 from headrace.server.bodies import text_of

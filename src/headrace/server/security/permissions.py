@@ -15,7 +15,7 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import ActionDefinition, QueryDefinition
 from headrace.catalog.system_streams import is_system
 from headrace.errors import UnknownName
-from headrace.language.parser.set_operators import parse_select
+from headrace.language.parser.query import parse_select
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.actions import ENVIRONMENT
 from headrace.language.statements.query_filter import Condition
