@@ -5,21 +5,27 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace.catalog.system_streams import DEFINITIONS, EPOCHS, QUERIES, STREAMS
-from headrace.errors import UserError
+from headrace.errors import StoreError, UserError
 from headrace.observation import EpochObservation
+from headrace.runtime.epoch import engine
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.ingest.system_feed import FACT
 from headrace.runtime.results import result_log
 from headrace.time import SECOND
+from tests.runtime.ingest.test_repeated_push import BreakingDisk, again, on
 from tests.runtime.rig import faults_once_tidy
+from tests.store.faults import FaultyDisk
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 STREAM = (
     "CREATE STREAM s (k STRING, v BIGINT, at TIMESTAMP) USING push OPTIONS (maxAhead '1000 days')"
@@ -352,10 +358,109 @@ def test_rows_of_the_last_epoch_are_in_the_answers_of_a_run(tmp_path: Path) -> N
         push(hub, [{"k": "a", "v": 1, "at": SECOND}])
         hub.run_once()
         assert [row["rows"] for row in rows(hub, "epochs")] == [1]
-        hub.run_once(seal=True)
         push(hub, [{"k": "a", "v": 1, "at": 2 * SECOND}])
+        hub.run_once(seal=True)
+        assert [row["rows"] for row in rows(hub, "epochs")] == [
+            1,
+            1,
+        ]  # none of the epochs that end the streams
+        push(hub, [{"k": "a", "v": 1, "at": 3 * SECOND}])
         hub.run_once()
         assert hub.status()["streams"][EPOCHS]["late"] == 0
+
+
+def test_rows_that_wait_when_an_epoch_of_an_opening_has_rows_are_ingested_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that finds the plan of another version publishes an epoch before it does anything else."""
+    with opened(tmp_path / "home") as hub:
+        hub.execute(script(ORDINARY, READERS))
+        hub.loop.drain()
+        push(hub, [{"k": "a", "v": 1, "at": SECOND}])
+        assert hub.loop.step() is not None
+        hub.execute("PAUSE QUERY parts")
+    monkeypatch.setattr(engine, "is_readable", lambda *_: False)
+    with opened(tmp_path / "home") as hub:
+        hub.loop.drain()
+        assert [row["rows"] for row in rows(hub, "epochs")] == [0, 1, 0]
+        assert [row["state"] for row in rows(hub, "queries") if row["query"] == "parts"][-1] == "paused"
+        assert_sums(hub)
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_a_disk_that_fails_at_any_call_loses_no_row(lasting: bool, tmp_path: Path) -> None:
+    """The epoch is published, its rows cannot be ingested: the loop repeats that, and nothing else."""
+    with opened(tmp_path / "home") as hub:
+        hub.execute(script(ORDINARY, READERS))
+        push(hub, [{"k": "a", "v": 1, "at": SECOND}])
+        assert hub.loop.step() is not None
+    traced = FaultyDisk()
+    with opened(again(tmp_path / "home", "traced")) as hub, on(hub, traced):
+        hub.loop.engine.system_feed.ingest(hub.home.latest())
+    assert len(traced.trace) > 6
+    for number in range(len(traced.trace)):
+        disk = BreakingDisk(broken_from=number) if lasting else BreakingDisk(full_at=number)
+        with opened(again(tmp_path / "home", f"home{number}")) as hub:
+            with on(hub, disk), suppress(StoreError):
+                hub.loop.step()
+            hub.loop.drain()
+            assert_sums(hub)
+
+
+def test_an_alert_on_oneself_while_the_hub_runs(tmp_path: Path) -> None:
+    """Rows of a running hub reach a query, and its action another stream; then the hub comes to rest."""
+    with opened(tmp_path / "home") as hub:
+        hub.execute(script(ORDINARY))
+        hub.execute(
+            "CREATE STREAM alarms (query STRING, failure STRING) USING push;"
+            "CREATE QUERY suspended AS SELECT query, failure FROM system.queries WHERE state = 'failed' THEN WRITE TO alarms;"
+            "CREATE QUERY heard AS SELECT query, failure FROM alarms"
+        )
+        with hub.running():
+            push(hub, [{"k": "a", "v": 1, "at": SECOND}])
+            hub.log({"do": "pause", "name": "counted", "reason": "it was too large"})
+            while not rows(hub, "heard"):
+                hub.loop.wait_for_epoch_after(hub.home.latest().epoch)
+            while hub.loop.engine.has_system_rows():
+                hub.loop.wait_for_epoch_after(hub.home.latest().epoch)
+        assert rows(hub, "heard") == [{"query": "counted", "failure": "it was too large"}]
+        hub.loop.drain()
+        assert hub.loop.drain() == 0
+
+
+def test_what_a_query_gets_it_also_gets_with_a_budget_of_synopses_and_in_explain(tmp_path: Path) -> None:
+    with Hub(tmp_path / "home", LocalExecutor(), tasks=1, synopsis_bytes=1 << 20) as hub:
+        (told,) = hub.execute("EXPLAIN SELECT epoch FROM system.epochs WHERE seconds > 1")
+        assert "system.epochs" in told.message
+        assert not hub.catalog.streams  # nothing reads it
+        hub.execute(
+            "CREATE QUERY medians AS SELECT APPROX_PERCENTILE(seconds, 0.5) AS m FROM system.epochs [RANGE 1 HOUR SLIDE 1 HOUR]"
+        )
+        assert [*hub.catalog.streams] == [EPOCHS]
+        assert "system.epochs" in hub.explain("medians")
+
+
+def test_a_query_that_is_refused_leaves_no_stream(tmp_path: Path) -> None:
+    with opened(tmp_path / "home") as hub:
+        with pytest.raises(UserError):
+            hub.execute(
+                "CREATE QUERY q AS SELECT epoch, COUNT(*) FROM system.epochs [RANGE 1 DAY SLIDE 1 MICROSECOND]"
+            )
+        assert not hub.catalog.streams
+
+
+@pytest.mark.spark
+def test_they_are_read_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    from headrace.runtime.hub.opening import open_hub
+
+    with open_hub(tmp_path / "home", spark=spark) as hub:
+        hub.execute(script(ORDINARY, READERS))
+        for second in range(3):
+            push(hub, [{"k": "a", "v": 1, "at": second * SECOND}] * (second + 1))
+            hub.run_once()
+        assert [row["rows"] for row in rows(hub, "epochs") if row["rows"]] == [1, 2, 3]
+        assert_sums(hub)
+        assert hub.archive(EPOCHS).count() == len(rows(hub, "epochs"))
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,11 @@ class SystemFeed:
     def with_rows(
         self, before: Manifest, after: Manifest, seen: EpochObservation, index: PlanIndex, write: Write
     ) -> Manifest:
-        """The manifest of an epoch with its rows, after the manifest `before`. Their event times never decrease."""
+        """The manifest of an epoch with its rows in place of those in the manifest `before`, which are ingested first.
+
+        Their event times never decrease. Raises `PushFailed`.
+        """
+        self.ingest(before)
         home, last = self.intake.home, before.facts.get(FACT, {})
         at = max(self.intake.clock(), last.get("at", BEGINNING))
         entries = home.query_log.read(before.querylog) if before.querylog != after.querylog else ()

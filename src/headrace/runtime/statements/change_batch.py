@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from headrace.algebra.query import Query, QueryScan, StreamScan, UnionAll, every_node, walk
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.definition_json import to_json
 from headrace.catalog.definitions import QueryDefinition
-from headrace.catalog.journal import to_json
 from headrace.catalog.system_streams import built_in
 from headrace.errors import StoreError, UserError, outcome_unless_known
 from headrace.language.binder.sources.query_checks import check_names
