@@ -14,11 +14,13 @@ import pytest
 from headrace.catalog.system_streams import DEFINITIONS, EPOCHS, QUERIES, STREAMS
 from headrace.errors import StoreError, UserError
 from headrace.observation import EpochObservation
+from headrace.operators.panes.emission_limit import EmissionCap
 from headrace.runtime.epoch import engine
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.ingest.system_feed import FACT
 from headrace.runtime.results import result_log
+from headrace.runtime.tasks.state import emission_limits
 from headrace.time import SECOND
 from tests.runtime.ingest.test_repeated_push import BreakingDisk, again, on
 from tests.runtime.rig import faults_once_tidy
@@ -167,7 +169,7 @@ def test_whatever_happens_between_two_epochs_the_sums_are_what_is_committed(
         assert_sums(hub)
 
 
-def assert_sums(hub: Hub) -> None:
+def assert_sums(hub: Hub, *queries: str) -> None:
     """No row about an epoch is lost or there twice."""
     committed = hub.status()["streams"]["s"]
     for name in ("epochs", "streams"):
@@ -175,7 +177,7 @@ def assert_sums(hub: Hub) -> None:
         assert len({row["epoch"] for row in told}) == len(told)
         for count in ("rows", "late", "rejected"):
             assert sum(row[count] for row in told) == committed[count], (name, count)
-    for name in ORDINARY:
+    for name in queries or ORDINARY:
         told = [row for row in rows(hub, "queries") if row["query"] == name]
         assert sum(row["results"] for row in told) == sum(emitted(hub, name).values()), name
     in_queries, in_epochs = (sum(row["results"] for row in rows(hub, name)) for name in ("queries", "epochs"))
@@ -200,6 +202,35 @@ def test_a_row_is_the_cause_of_no_other_row(tmp_path: Path) -> None:
         assert sum(row["rows"] for row in rows(hub, "epochs")) == 5
         assert {row["stream"] for row in rows(hub, "streams")} == {"s"}
         assert not {"minutes", *READERS} & {row["query"] for row in rows(hub, "queries") if row["results"]}
+
+
+def test_windows_that_are_emitted_in_epochs_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ordinary queries they have rows, of queries over built-in streams they have none."""
+    monkeypatch.setattr(emission_limits, "EMISSION_CAP", EmissionCap(40, 25))
+    now = [0]
+    with Hub(tmp_path / "home", LocalExecutor(), clock=lambda: now[0], tasks=1) as hub:
+        hub.execute(
+            script({"every": "SELECT COUNT(*) AS n FROM s [RANGE TUMBLING 1 SECOND] EMIT EMPTY"}, READERS)
+        )
+        hub.execute(
+            "CREATE QUERY own AS SELECT COUNT(*) AS n FROM system.epochs [RANGE TUMBLING 1 SECOND] EMIT EMPTY"
+        )
+        hub.loop.drain()
+        read = []
+        for number in range(1, 4):
+            now[0] = number * 300 * SECOND
+            push(hub, [{"k": "a", "v": 1, "at": number * 200 * SECOND}])
+            before = hub.home.latest().epoch
+            assert hub.loop.drain() > 8
+            told = [row for row in rows(hub, "epochs") if row["epoch"] > before]
+            assert [row["rows"] for row in told] == [1] + [0] * (len(told) - 1)
+            assert sum(row["results"] for row in told) == sum(emitted(hub, "every").values()) - sum(read)
+            assert all(row["results"] for row in told[1:])
+            read.append(sum(row["results"] for row in told))
+        assert len(emitted(hub, "own")) > 4  # in parts too
+        assert_sums(hub, "every")
 
 
 def test_an_epoch_with_rows_of_its_own_and_of_others_has_a_row_about_the_others(tmp_path: Path) -> None:

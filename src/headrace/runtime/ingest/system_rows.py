@@ -25,9 +25,9 @@ Row: TypeAlias = Sequence[Any]
 def has_rows(work: EpochWork, index: PlanIndex, *, changes: bool) -> bool:
     """Whether an epoch has rows in the built-in streams: not if all it did was to answer queries over these.
 
-    So no row of theirs is the cause of another one. `changes`: the catalog has changed. At the end of streams there are none.
+    So no row of theirs is the cause of another one. `changes`: the catalog has changed.
     """
-    if work.final or not index.system_streams_read:
+    if not index.system_streams_read:
         return False
     own = index.system_streams
     inputs = {*work.taken, *work.min_punctuations, *(split.stream for split, _ in work.splits)}
