@@ -398,21 +398,22 @@ class Engine:
         self._in_files()
         epoch = self.rounds.run(self.manifest, work)
         executed = stopwatch.perf_counter()
-        planned = self._publish(epoch, executed - started)
+        planned, seen = self._publish(epoch, executed - started)
         self.intake.consumed(epoch.work.taken)
         if suspended := self.rounds.failing.entries(self.home.catalog):
             self.log(*suspended)
         self.housekeeping.collect_if_due(self._saved.files)
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
-        seen = observe(planned, epoch.work, epoch.receipts, self.plan, seconds, self.clock())
+        seen = seen or observe(planned, epoch.work, epoch.receipts, self.plan, {}, self.clock())
+        seen = replace(seen, seconds={**seen.seconds, **seconds})
         self.replay_schedule.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
         return seen
 
-    def _publish(self, epoch: Epoch, seconds: float = 0.0) -> Manifest:
-        """Publish the manifest of an epoch that took so many seconds, under the newest plan."""
+    def _publish(self, epoch: Epoch, seconds: float = 0.0) -> tuple[Manifest, EpochObservation | None]:
+        """Publish the manifest of an epoch that took so many seconds, under the newest plan; what was measured, if it has rows about it."""
         files, work, intake = epoch.files, epoch.work, self.intake
         settled = self.retention.settled(epoch.manifest, work.taken, self.plan, intake, files)
-        index, before = index_of(self.plan), self.published
+        index, before, seen = index_of(self.plan), self.published, None
         if self.system_feed.has_rows(before, settled, work, index):
             seen = observe(settled, work, epoch.receipts, self.plan, {"execute": seconds}, self.clock())
             settled = self.system_feed.with_rows(before, settled, seen, index, files.write)
@@ -423,4 +424,4 @@ class Engine:
         self.manifest = self.published = planned
         self.on_published()
         self.backfill_planner.published(self._in_files().name, self.plan)
-        return planned
+        return planned, seen
