@@ -56,8 +56,10 @@ def punctuation(rows: int, rounds: int) -> Report:
     notes = [
         f"{rows:,} rows of {_SECONDS} s, up to 20 s late, and a link that is silent from 200 s to 260 s; slack needed: {needed} s.",
         "Latency: how far the greatest event time was past a window's end when it was emitted, mean over windows and groups.",
-        "State: rows of state after an epoch. At its peak, when the silent link delivers, any exact progress holds the panes of the"
-        " silence: the peaks differ only in which runs are merged already.",
+        (
+            "State: rows of state after an epoch. At its peak, when the silent link delivers, any exact progress holds the panes of the"
+            " silence: the peaks differ only in which runs are merged already."
+        ),
     ]
     return Report(
         "punctuation",
