@@ -10,6 +10,7 @@ from headrace.catalog.definitions import (
     StreamDefinition,
     WindowDefinition,
 )
+from headrace.catalog.system_streams import built_in
 from headrace.examples.windows import Months
 from headrace.language.binder.query_binder import bind_query
 from headrace.language.statements.parse_script import parse_script
@@ -47,7 +48,7 @@ class Catalog:
                     self.queries[query.name.lower()] = (query, bind_query(select, self, script))
 
     def stream(self, name: str) -> StreamDefinition | None:
-        return self.streams.get(name.lower())
+        return self.streams.get(name.lower()) or built_in(name)
 
     def relation(self, name: str) -> RelationDefinition | None:
         return self.relations.get(name.lower())

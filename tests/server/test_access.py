@@ -144,6 +144,12 @@ def test_every_route_refuses_a_revoked_token_and_hides_what_belongs_to_another_o
             "CREATE QUERY mine AS SELECT k FROM s; CREATE QUERY x AS SELECT k FROM mine UNION ALL SELECT k FROM q",
             404,
         ),
+        ("CREATE QUERY x AS SELECT query FROM system.queries", 403),
+        (
+            "CREATE QUERY x AS SELECT k FROM s WHERE k IN (SELECT query FROM system.queries [RANGE 1 HOUR])",
+            403,
+        ),
+        ("EXPLAIN SELECT epoch FROM system.epochs", 403),
         ("CREATE OR REPLACE QUERY q AS SELECT v FROM s", 409),
         ("CREATE QUERY x OPTIONS (owner 'ana') AS SELECT k FROM s", 403),
         ("ALTER QUERY q AS SELECT v FROM s", 404),

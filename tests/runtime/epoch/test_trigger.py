@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from headrace.connectors.sources.segment_files import as_rows
 from headrace.errors import PushFailed, StoreError, UserError
-from headrace.runtime.epoch import loop, push
+from headrace.runtime.epoch import loop
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.ingest import pushed_rows
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.store.logs.record_log import INGEST_LOG, RecordLog
 from headrace.time import SECOND, now
@@ -157,7 +159,7 @@ def test_one_producer_s_batches_under_way_are_logged_in_turn_and_a_repeated_one_
         hub.execute(SCRIPT)
         intake = hub.loop.engine.intake
         with intake.lock:
-            pushes = [pool.submit(hub._pushing._log, *_batch(hub, 7)) for _ in range(4)]
+            pushes = [pool.submit(pushed_rows.ingest, intake, *_batch(hub, 7)) for _ in range(4)]
             while len(intake._arrivals) < 4:
                 threading.Event().wait(0.001)
         for each in pushes:
@@ -168,8 +170,8 @@ def test_one_producer_s_batches_under_way_are_logged_in_turn_and_a_repeated_one_
 def _batch(hub: Hub, sequence: int) -> tuple[Any, ...]:
     """What a push of one row is once it has been looked at."""
     definition = hub.stream_definition("p")
-    table = push.as_rows(definition, [{"v": sequence}])
-    return definition, table, push.content_digest(table), "me", sequence
+    table = as_rows(definition, [{"v": sequence}])
+    return definition, table, pushed_rows.content_digest(table), "me", sequence
 
 
 def test_an_append_that_fails_fails_for_each_of_its_pushes(
@@ -228,14 +230,14 @@ def test_rows_of_a_stream_that_is_dropped_during_the_push_are_refused(
     with opened(tmp_path) as hub:
         for again in ("", "CREATE STREAM p (w BIGINT) USING push"):
             hub.execute("CREATE STREAM p (v BIGINT) USING push")
-            write = push.write_table_segment
+            write = pushed_rows.write_table_segment
 
             def dropped_before(*args: Any, write: Any = write, again: str = again, **how: Any) -> Any:
                 hub.execute(f"DROP STREAM p; {again}")
                 return write(*args, **how)
 
             with monkeypatch.context() as patched:
-                patched.setattr(push, "write_table_segment", dropped_before)
+                patched.setattr(pushed_rows, "write_table_segment", dropped_before)
                 with pytest.raises(UserError, match="stream 'p' was dropped meanwhile"):
                     hub.push("p", [{"v": 1}])
             assert hub.home.ingest_log.length == 0

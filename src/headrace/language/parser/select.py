@@ -202,16 +202,17 @@ def _source(cursor: Cursor) -> Source:
 
 
 def _named(cursor: Cursor) -> Source:
-    """A name in FROM, with the channel of a stream."""
+    """A name in FROM, with the channel of a stream; the columns of `system.epochs` are read as those of `epochs`."""
     start = cursor.token.span
-    name = cursor.name("a stream, a relation or a query")
+    name = cursor.dotted_name("a stream, a relation or a query")
     span = cursor.since(start)
+    alias = None if span == start else cursor.before.text
     channel: Choice["rows", "late", "rejects"] = "rows"
     if cursor.accept("LATE"):
         channel = "late"
     elif cursor.accept("REJECTS"):
         channel = "rejects"
-    return Source(name, None, None, channel, span)
+    return Source(name, alias, None, channel, span)
 
 
 def _united(cursor: Cursor) -> Source:
@@ -226,7 +227,7 @@ def _united(cursor: Cursor) -> Source:
                 at,
                 "Write UNION ALL, which keeps all rows.",
             )
-        others.append(_named(cursor))
+        others.append(replace(_named(cursor), alias=None))
     return replace(first, others=tuple(others), span=cursor.since(start)) if others else first
 
 

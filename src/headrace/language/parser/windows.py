@@ -273,7 +273,7 @@ def table_function(cursor: Cursor) -> tuple[str, StartingWindow | SessionWindow 
     function = cursor.advance()
     cursor.expect_sign("(")
     cursor.expect("TABLE", purpose=f" and a stream's name in {function.upper}")
-    name = cursor.name("a stream's name")
+    name = cursor.dotted_name("a stream's name")
     partition: tuple[Expr, ...] = ()
     if function.upper == "SESSION" and cursor.accept("PARTITION", "BY"):
         partition = _before_descriptor(cursor)

@@ -208,7 +208,7 @@ def _drop(cursor: Cursor) -> Statement:
         raise cursor.expected("STREAM, RELATION or QUERY after DROP")
     cursor.advance()
     if_exists = cursor.accept("IF", "EXISTS")
-    return Drop(kind, cursor.name(f"the {kind}'s name"), if_exists)
+    return Drop(kind, cursor.dotted_name(f"the {kind}'s name"), if_exists)
 
 
 def _pass_before_name(cursor: Cursor, *words: str) -> bool:
@@ -291,7 +291,7 @@ def _show(cursor: Cursor) -> Show | ShowCreate:
 def _describe(cursor: Cursor) -> Describe:
     extended = _pass_before_name(cursor, "EXTENDED")
     _pass_before_name(cursor, *_KINDS)
-    return Describe(cursor.name("the name of a stream, relation or query"), extended)
+    return Describe(cursor.dotted_name("the name of a stream, relation or query"), extended)
 
 
 def _punctuate(cursor: Cursor) -> Punctuate:

@@ -116,6 +116,14 @@ class Cursor:
             raise self.expected(what)
         return self.advance().text
 
+    def dotted_name(self, what: str) -> str:
+        """Pass a name, or names with dots between them: `system.epochs`."""
+        name = self.name(what)
+        while self.at_sign(".") and self.ahead().kind in ("name", "quoted"):
+            self.advance()
+            name = f"{name}.{self.advance().text}"
+        return name
+
     def string(self, what: str) -> str:
         """Pass a string."""
         if self.token.kind != "string":

@@ -29,6 +29,7 @@ from headrace.runtime.messages.task_messages import (
 )
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.progress.committed_progress import committed_progress, progress_of
+from headrace.runtime.progress.failing_queries import FAILED_ROWS
 from headrace.runtime.progress.frontier import Frontier
 from headrace.runtime.progress.group_progress import groups_after
 from headrace.runtime.progress.pane_layout import with_row_layout_states
@@ -43,8 +44,6 @@ from headrace.time import BEGINNING, FOREVER, Instant
 
 PLAN_SEGMENTS: Final = "plan segments"
 """In a manifest's facts: the files that the plan's own file needs."""
-FAILED_ROWS: Final = "rejected"
-"""In a manifest's facts: how many rows each operator has failed on. Those with a list `failures:…` are among them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from headrace.runtime.ingest import derived_input
 from headrace.runtime.ingest.admission import Admission, gathered_at
 from headrace.runtime.ingest.clock_punctuation import clock_punctuations
 from headrace.runtime.ingest.ingest_queue import Intake
+from headrace.runtime.ingest.system_feed import SystemFeed
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import Participants, Split
@@ -88,6 +89,7 @@ class Engine:
     They wait while all others continue, until the home is opened again or a statement changes the plan.
     """
     rounds: Rounds = field(init=False)
+    system_feed: SystemFeed = field(init=False)
     gathers_until: Instant | None = field(init=False, default=None)
     """When the rows that wait for others to arrive (`latency` of their streams) are due; None where none do."""
     _saved: SavedPlan = field(init=False, default=NO_PLAN)
@@ -106,6 +108,7 @@ class Engine:
         self.backfill_planner = BackfillPlanner(self.home)
         self.vacuuming = Vacuuming(self.home)
         self.rounds = Rounds(self.home, self.executor, self.clock, self.tasks, self.backfill_planner)
+        self.system_feed = SystemFeed(self.intake)
         self.take_over()
         self.collect()
 
@@ -264,6 +267,7 @@ class Engine:
         Backfills go before new rows, or with `live_first` in the time that live epochs leave. With `polls` sources are listed.
         """
         self.find_out()
+        self.system_feed.ingest(self.published)
         self.intake.listen(index_of(self.plan).sources if polls else ())
         while (work := self._next_epoch(live_first)) is not None:
             try:
@@ -396,6 +400,10 @@ class Engine:
         """True while a query has results, or a later punctuation, that the queries over it have not read."""
         return self.rounds.level_input(self.manifest, self.manifest).is_unread()
 
+    def has_system_rows(self) -> bool:
+        """True while rows of built-in streams wait for an epoch."""
+        return self.system_feed.is_behind(self.published, index_of(self.plan).system_streams)
+
     def _records(
         self, stream: StreamDefinition, chunk: Sequence[ArchiveEntry]
     ) -> Mapping[int, Mapping[str, Any]]:
@@ -432,14 +440,15 @@ class Engine:
         self._in_files()
         epoch = self.rounds.run(self.manifest, work)
         executed = stopwatch.perf_counter()
-        planned = self._publish(epoch)
+        planned, seen = self._publish(epoch, executed - started)
         self.intake.consumed(epoch.work.taken)
         if suspended := self.rounds.failing.entries(self.home.catalog):
             self.log(*suspended)
         self.housekeeping.collect_if_due(self._saved.files)
         self._vacuum_if_due()
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
-        seen = observe(planned, epoch.work, epoch.receipts, self.plan, seconds, self.clock())
+        seen = seen or observe(planned, epoch.work, epoch.receipts, self.plan, {}, self.clock())
+        seen = replace(seen, seconds={**seen.seconds, **seconds})
         self.replay_schedule.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
         return seen
 
@@ -459,16 +468,20 @@ class Engine:
                 return
             self._run(EpochWork("tick"))
 
-    def _publish(self, epoch: Epoch) -> Manifest:
-        """Publish the manifest of an epoch, under the newest plan."""
+    def _publish(self, epoch: Epoch, seconds: float = 0.0) -> tuple[Manifest, EpochObservation | None]:
+        """Publish the manifest of an epoch that took so many seconds, under the newest plan; what was measured, if it has rows about it."""
         files, work, intake = epoch.files, epoch.work, self.intake
         settled = self.retention.settled(epoch.manifest, work.taken, self.plan, intake, files)
-        readers = commit.archive_readers(settled, self.plan, files.read)
-        planned = self.vacuuming.settled(settled, readers).with_base(files.write)
+        settled = self.vacuuming.settled(settled, commit.archive_readers(settled, self.plan, files.read))
+        index, before, seen = index_of(self.plan), self.published, None
+        if self.system_feed.has_rows(before, settled, work, index):
+            seen = observe(settled, work, epoch.receipts, self.plan, {"execute": seconds}, self.clock())
+            settled = self.system_feed.with_rows(before, settled, seen, index, files.write)
+        planned = settled.with_base(files.write)
         self.home.manifests.publish(planned, [*commit.files_named(epoch.receipts), *files.unsynced])
         self.rounds.accept(epoch)
         self.housekeeping.published(self.published, planned, commit.superseded(epoch.receipts))
         self.manifest = self.published = planned
         self.on_published()
         self.backfill_planner.published(self._in_files().name, self.plan)
-        return planned
+        return planned, seen

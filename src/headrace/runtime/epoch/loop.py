@@ -91,8 +91,16 @@ class Loop:
             if seen is None:
                 return True
             if seen.kind == "epoch" and not self._waits_before(end):
+                self._measure_last(proceed)
                 return True
         return False
+
+    def _measure_last(self, proceed: Callable[[], bool]) -> None:
+        """Give queries over built-in streams the rows about the last epoch."""
+        with self.lock:
+            waits = self.engine.has_system_rows()
+        if waits:
+            self._supervised_step(proceed)
 
     def _listen(self) -> int:
         """List all sources; returns the number of ingest records."""

@@ -5,22 +5,18 @@ punctuation (a watermark) that a program declares for a stream.
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final, TypeAlias
-
-import pyarrow as pa
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import ALL, PUNCTUATION, IngestRecord
 from headrace.connectors.sources.content_digest import content_digest
-from headrace.connectors.sources.segment_files import as_rows, write_table_segment
-from headrace.errors import PushFailed, StoreError, UnknownName, UserError, WriteOutcome, did_you_mean
+from headrace.connectors.sources.segment_files import as_rows
+from headrace.errors import UnknownName, UserError, did_you_mean
 from headrace.runtime.epoch.engine import Engine
-from headrace.runtime.home.file_names import segments
 from headrace.runtime.home.home import Home
+from headrace.runtime.ingest.pushed_rows import ingest, ingest_once
 from headrace.runtime.progress.punctuators import promise_of
 from headrace.time import FOREVER, Instant, render_duration, render_instant
 
@@ -101,43 +97,17 @@ class Pushing:
         Returns the number of rows. Raises `UserError` when the stream takes no pushes, the rows do not fit its columns, or the
         number is not valid; `PushFailed` when the rows were not written, or that is in doubt.
         """
-        definition = self._stream(name)
+        definition, intake = self._stream(name), self._engine.intake
         table = as_rows(definition, rows)
         if producer is None and sequence is None:
             # A call that fails retains its producer: the number is free for its repetition.
             producer, sequence = self._resting.pop() if self._resting else (f"hub-{uuid.uuid4().hex}", 0)
-            self._log(definition, table, content_digest(table), producer, sequence)
+            ingest(intake, definition, table, content_digest(table), producer, sequence)
             self._resting.append((producer, sequence + 1))
             return int(table.num_rows)
         producer, sequence = _checked(producer, sequence)
-        digest, intake = content_digest(table), self._engine.intake
-        with intake.lock:
-            is_there = intake.producers(definition).has(producer, sequence, digest)
-        if not is_there:
-            self._log(definition, table, digest, producer, sequence)
+        ingest_once(intake, definition, table, producer, sequence)
         return int(table.num_rows)
-
-    def _log(
-        self, definition: StreamDefinition, table: pa.Table, digest: str, producer: str, sequence: int
-    ) -> None:
-        """Write rows as a segment, and its record to the log."""
-        intake = self._engine.intake
-        folder, segment = segments(definition.name), f"push-{uuid.uuid4().hex}"
-        outcome: WriteOutcome = "absent"
-        try:
-            written = write_table_segment(
-                *(definition, table, Path(self._home.store.root) / folder, segment, self._engine.clock()),
-                durable=False,
-            )
-            record = replace(written, producer=producer, sequence=sequence, digest=digest)
-            try:
-                intake.hand_in(record, definition, (f"{folder}/{segment}.arrow",))
-            except StoreError:
-                outcome = intake.find_out(record)
-                if outcome != "present":
-                    raise
-        except StoreError as error:
-            raise PushFailed(definition.name, producer, sequence, outcome, error) from error
 
     def pushed(self, name: str, producer: str) -> int | None:
         """The last batch number of a producer that is durable; None for a producer that is not known.

@@ -22,7 +22,6 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.base.operator import AT
 from headrace.operators.base.query_failures import ROW_FAILURES
 from headrace.operators.output.output_stage import HIDDEN
-from headrace.runtime.epoch.commit import FAILED_ROWS
 from headrace.runtime.home import file_names
 from headrace.runtime.home.run_cache import section_of
 from headrace.runtime.ingest import ingest_summary
@@ -30,6 +29,7 @@ from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.plan import derived_streams
+from headrace.runtime.progress.failing_queries import FAILED_ROWS
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.results.result_log import SUMS, consolidated
 from headrace.store.files.container import parts

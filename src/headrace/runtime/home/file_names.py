@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
+from headrace.catalog.system_streams import PREFIX, is_system
 from headrace.errors import UserError
 
 SPARK_SCRATCH: Final = "spark-"
@@ -78,7 +79,12 @@ LONGEST_NAME: Final = 128
 
 
 def require_name(kind: str, name: str) -> None:
-    """Refuse the name of a stream, relation or query that cannot be that of a file or a line of output."""
+    """Refuse the name of a stream, relation or query that is of a built-in one, or cannot be that of a file or a line of output."""
+    if is_system(name):
+        raise UserError(
+            f"names that begin with '{PREFIX}' are those of built-in streams",
+            remedy=f"Choose another name than '{name}'.",
+        )
     if any(ord(mark) < 32 or ord(mark) == 127 for mark in name):
         raise UserError(f"the name of the {kind} has a control character: {name!r}", remedy="Leave it out.")
     length = len(file_name(name).encode(errors="surrogatepass"))

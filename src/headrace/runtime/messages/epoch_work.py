@@ -12,6 +12,8 @@ from headrace.runtime.messages.task_messages import Participants, Split
 from headrace.time import Instant
 
 NOBODY: Final = Participants()
+BACKFILLS: Final = ("replay", "fill")
+"""The kinds of epochs that read the archive or the state, not the sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class EpochWork:
     @property
     def is_replay(self) -> bool:
         """True when the archive or the state is read, not the sources."""
-        return self.kind in ("replay", "fill")
+        return self.kind in BACKFILLS
 
     def tasks(self, cores: int) -> int:
         """The most scan tasks that pay: two a core for much input, one for little."""

@@ -18,6 +18,7 @@ from headrace.catalog.definitions import (
     StreamDefinition,
     WindowDefinition,
 )
+from headrace.catalog.system_streams import DEFINITIONS, built_in
 from headrace.errors import UserError
 from headrace.language.binder.query_binder import bind_query
 from headrace.language.syntax.ast import Select
@@ -37,8 +38,8 @@ class CatalogNames:
     catalog: Catalog
 
     def stream(self, name: str) -> StreamDefinition | None:
-        """The stream of that name."""
-        return self.catalog.stream(name)
+        """The stream of that name; a built-in one is there before it is in the catalog."""
+        return self.catalog.stream(name) or built_in(name)
 
     def relation(self, name: str) -> RelationDefinition | None:
         """The relation of that name."""
@@ -57,6 +58,7 @@ class CatalogNames:
     def known(self) -> Iterable[str]:
         """All names of streams, relations and queries."""
         catalog = self.catalog
+        yield from DEFINITIONS
         yield from (stream.name for stream in catalog.streams.values())
         yield from (relation.definition.name for relation in catalog.relations.values())
         yield from (query.definition.name for query in catalog.queries.values())

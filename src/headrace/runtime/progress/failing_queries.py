@@ -20,6 +20,8 @@ from headrace.runtime.plan import derived_streams
 
 ATTEMPTS: Final = 3
 """Epochs in a row in which an operator may fail before its query is suspended."""
+FAILED_ROWS: Final = "rejected"
+"""In a manifest's facts: how many rows each operator has failed on. Those with a list `failures:…` are among them."""
 
 
 def failures_of(receipts: Iterable[StateReceipt]) -> dict[str, QueryFailure]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, TypeVar
 
+from headrace.catalog import system_streams
 from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.family import state_name
@@ -72,6 +73,22 @@ class PlanIndex:
         """The streams that are input: neither results of queries nor unions."""
         internal = (derived_streams.USING, union_streams.USING)
         return tuple(stream for stream in self.plan.streams.values() if stream.using not in internal)
+
+    @cached_property
+    def system_streams(self) -> frozenset[str]:
+        """The built-in streams."""
+        return frozenset(stream.name for stream in self.sources if stream.using == system_streams.USING)
+
+    @cached_property
+    def system_streams_read(self) -> frozenset[str]:
+        """Those that operators read."""
+        return frozenset(
+            name for name in self.system_streams if name in self.readers or name in self.unions_with
+        )
+
+    def follows_system(self, stream: str) -> bool:
+        """Whether a stream, or what drives it, is a built-in stream."""
+        return not self.system_streams.isdisjoint(self.clock_of(stream).sources)
 
     @cached_property
     def results_of(self) -> Mapping[str, StreamDefinition]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.archive.blocks import blocks_for
 from headrace.archive.runs import AT, BLOCK, FATE, POSITION
+from headrace.catalog import system_streams
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.options import OURS
 from headrace.errors import EpochFailed, UserError
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 
 SPARK_STREAM = "spark"
 """The `using` of a stream that a program feeds with a streaming DataFrame."""
-_NOT_NAMED: Final = (SPARK_STREAM, derived_streams.USING, union_streams.USING)
+_NOT_NAMED: Final = (SPARK_STREAM, derived_streams.USING, union_streams.USING, system_streams.USING)
 """Values of `using` that no statement gives."""
-_WITHOUT_SPARK: Final = (*OURS, SPARK_STREAM)
+_WITHOUT_SPARK: Final = (*OURS, SPARK_STREAM, system_streams.USING)
 
 
 class StreamingFrames:

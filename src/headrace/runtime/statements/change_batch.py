@@ -1,6 +1,6 @@
 """Batches of changes of the catalog, logged and planned together: those of a script, ten thousand at the cost of what each
 changes, and those of several threads (group commit). Meanwhile the catalog is shown with them, a new query gets its shared
-join, and one that reads itself is refused.
+join and the built-in streams that it is the first to read, and one that reads itself is refused.
 
 Changes that follow one another wait, and are logged and planned together. Until then readers of `catalog` see them
 applied. Nothing here walks through the queries that are not changed, whatever their number.
@@ -16,7 +16,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from headrace.algebra.query import Query, QueryScan, StreamScan, UnionAll, every_node, walk
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.definition_json import to_json
 from headrace.catalog.definitions import QueryDefinition
+from headrace.catalog.system_streams import built_in
 from headrace.errors import StoreError, UserError, outcome_unless_known
 from headrace.language.binder.sources.query_checks import check_names
 from headrace.language.statements import statement as stmt
@@ -76,6 +78,13 @@ def changes_one_query(statement: stmt.Statement) -> bool:
 def names_read(query: Query) -> set[str]:
     """The standing queries that a query reads, in lower case."""
     return {node.name.lower() for node in every_node(query) if isinstance(node, QueryScan) and node.is_named}
+
+
+def streams_made_by(catalog: Catalog, query: Query) -> list[dict[str, Any]]:
+    """The log entries that make the built-in streams which a query is the first to read."""
+    named = {node.name for node in every_node(query) if isinstance(node, StreamScan)}
+    new = (built_in(name) for name in sorted(named) if catalog.stream(name) is None)
+    return [{"do": "create_stream", "stream": to_json(stream)} for stream in new if stream is not None]
 
 
 def refuse_unreadable(name: str, query: Query) -> None:
@@ -190,7 +199,7 @@ class CatalogChanges:
                 self._pipeline.loop.engine.find_out()
 
     def log(self, *entries: Mapping[str, Any], query: Query | None = None) -> None:
-        """Log changes together, or let them wait for their neighbours; `query` is the bound query of a registration."""
+        """Log changes together, or let them wait for their neighbours; `query` is the bound query of the last, a registration."""
         if self._waiting is None:
             self._pipeline.log(*entries)
             return
@@ -199,7 +208,7 @@ class CatalogChanges:
         self._waiting += entries
         if query is not None:
             self._read |= names_read(query)
-            for join in (entry["query"].get("join", "") for entry in entries):
+            for join in (entry["query"].get("join", "") for entry in entries if "query" in entry):
                 self._joins[read_under(signature_of(query), join)] = join
 
     def join_for(self, definition: QueryDefinition, query: Query, alone: Operator) -> str:

@@ -42,6 +42,7 @@ from headrace.runtime.statements.change_batch import (
     changes_one_query,
     is_definition,
     refuse_unreadable,
+    streams_made_by,
 )
 from headrace.runtime.statements.definition_diff import differences, refuse_if_read, require_free
 from headrace.runtime.statements.outcome import Outcome, moved
@@ -335,8 +336,9 @@ class Statements:
         places: Sequence[Span] = (),
     ) -> None:
         """Bind and lower, since a query that cannot run is refused now; then log it, unless it equals `existing`."""
-        catalog = self._catalog
-        refuse_unreadable(definition.name, query := bind_text(catalog, definition.text, definition.zone))
+        query = bind_text(self._catalog, definition.text, definition.zone)
+        catalog = self._catalog.apply_all(made := streams_made_by(self._catalog, query))
+        refuse_unreadable(definition.name, query)
         require_few_windows(definition, query)
         chosen = replace(definition, join="")
         operator = operator_of(catalog, CatalogQuery(chosen, catalog.position))
@@ -345,7 +347,7 @@ class Statements:
             operator = operator_of(catalog, CatalogQuery(chosen, catalog.position))
         self._action_rules.require(catalog, definition, query, operator, places)
         if definition != existing:
-            self._changes.log(registration(chosen), query=query)
+            self._changes.log(*made, registration(chosen), query=query)
 
     def _alter(self, statement: stmt.AlterQuery) -> Outcome:
         existing = self._catalog.require_query(statement.name)

@@ -222,7 +222,7 @@ def _queries(home: Home, manifest: Manifest, selection: Selection) -> list[dict[
 
 def _described(catalog: Catalog, name: str) -> pa.Table:
     schema: Schema
-    if (stream := catalog.stream(name)) is not None:
+    if (stream := CatalogNames(catalog).stream(name)) is not None:
         schema = stream.schema
     elif (relation := catalog.relation(name)) is not None:
         schema = relation.definition.schema

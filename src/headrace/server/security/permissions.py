@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection, Request
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import ActionDefinition, QueryDefinition
+from headrace.catalog.system_streams import is_system
 from headrace.errors import UnknownName
 from headrace.language.parser.query import parse_select
 from headrace.language.statements import statement as stmt
@@ -132,6 +133,8 @@ class Permissions:
     def _require_sources(self, catalog: Catalog, select: object) -> None:
         for name in _sources(select):
             self.require_seen(catalog, name)
+            if is_system(name):  # they have rows about the queries of all owners
+                self.require("administer")
 
     def _require_own_actions(self, actions: Sequence[ActionDefinition]) -> None:
         """Refuse files of the machine, and other secrets than the owner's: they could be sent to a receiver of its choice."""
