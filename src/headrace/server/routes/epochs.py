@@ -1,0 +1,63 @@
+"""Routes under `/v1/epochs`: the newest epochs for a performance monitor; pause, resume and single-step epochs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Query, Request
+
+from headrace.errors import NameTaken
+from headrace.runtime.hub.hub import Hub
+from headrace.server.monitoring.recent_epochs import RecentEpochs
+from headrace.server.problems import Refused
+from headrace.server.security.permissions import needs_administer
+
+router = APIRouter(prefix="/v1/epochs", tags=["epochs"])
+_START_SECONDS: Final = 0.05
+"""How long a step waits for an engine that is starting."""
+
+
+@router.get("")
+def epochs(
+    request: Request, after: int = -1, limit: Annotated[int, Query(ge=1, le=1200)] = 240
+) -> dict[str, Any]:
+    """The newest epochs after one, oldest first, since this process started."""
+    recent: RecentEpochs = request.app.state.recent
+    return {**_state(_hub(request)), "epochs": recent.after(after, limit)}
+
+
+@router.post("/pause", dependencies=[Depends(needs_administer)])
+def pause(request: Request) -> dict[str, Any]:
+    """Finish the epoch under way, and begin no other: pushes are still taken in, and wait."""
+    hub = _hub(request)
+    hub.stop()
+    return _state(hub)
+
+
+@router.post("/resume", dependencies=[Depends(needs_administer)])
+def resume(request: Request) -> dict[str, Any]:
+    """Run epochs again."""
+    hub = _hub(request)
+    hub.start()
+    return _state(hub)
+
+
+@router.post("/step", dependencies=[Depends(needs_administer)])
+def step(request: Request) -> dict[str, Any]:
+    """One epoch, with all that it measured; `observed` is null where nothing waits. Epochs have to be paused."""
+    hub = _hub(request)
+    if hub.loop.is_running:
+        raise NameTaken("epochs run by themselves", remedy="Pause them first: POST /v1/epochs/pause.")
+    if not hub.loop.engine.executor.ready(_START_SECONDS):
+        raise Refused(503, "the engine is starting", "Try again in a moment.")
+    observed = hub.loop.step()
+    return {**_state(hub), "observed": None if observed is None else observed.as_dict()}
+
+
+def _state(hub: Hub) -> dict[str, Any]:
+    return {"running": hub.loop.is_running, "epoch": hub.home.latest().epoch}
+
+
+def _hub(request: Request) -> Hub:
+    hub: Hub = request.app.state.hub
+    return hub
