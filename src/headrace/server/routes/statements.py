@@ -73,7 +73,7 @@ def _checked(state: Any, script: str, zone: str, permissions: Permissions) -> di
             case stmt.CreateQuery(definition=definition):
                 facts = {"kind": "query", "name": definition.name}
                 if not made & {name.lower() for name in sources_of(statement.select)}:
-                    facts |= _prospect(state, statement, permissions)
+                    facts |= _prospect(state, statement, script, permissions)
                 checked.append(facts)
                 made.add(definition.name.lower())
             case stmt.CreateStream(definition=created) | stmt.CreateRelation(definition=created):
@@ -81,13 +81,15 @@ def _checked(state: Any, script: str, zone: str, permissions: Permissions) -> di
     return {"statements": len(statements), "queries": checked}
 
 
-def _prospect(state: Any, statement: stmt.CreateQuery, permissions: Permissions) -> dict[str, Any]:
+def _prospect(
+    state: Any, statement: stmt.CreateQuery, script: str, permissions: Permissions
+) -> dict[str, Any]:
     definition, hub = statement.definition, state.hub
     permissions.permit(hub.catalog, stmt.ExplainSelect(definition.text, statement.select, definition.zone))
     try:
         found = prospect(hub, state.snapshots.current(), definition)
     except UserError as error:
-        raise moved(error, statement.select.span.start) from None
+        raise moved(error, statement.select.span.start).within(script) from None
     return {
         "columns": [{"name": field.name, "type": str(field.type)} for field in found.columns],
         "plan": found.plan,

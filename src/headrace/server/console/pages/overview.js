@@ -12,7 +12,17 @@ export function overview(main, signal) {
   const rows = lines("Rows a second", TOTALS), times = lines("Milliseconds an epoch", ["execute", "publish"], { format: (value) => value.toFixed(1) });
   main.append(element("h1", {}, "Overview"), troubles, element("div", { class: "grid" }, Object.values(figures).map((one) => one.holder)),
     element("div", { class: "grid wide" }, card("Rows a second", rows.holder), card("Milliseconds an epoch", times.holder)), card("Streams", streams));
-  let before = null, epoch = -1;
+  let before = null, epoch = -1, current = null;
+  function second(one) { // the epochs of one second are one point
+    const at = Math.floor(one.at / 1e6);
+    if (current && current.at !== at) {
+      rows.add(current.at, TOTALS.map((key) => current[key]));
+      if (at > current.at + 1) rows.add(current.at + 1, [0, 0, 0]);
+      if (at > current.at + 2) rows.add(at - 1, [0, 0, 0]);
+    }
+    if (current?.at !== at) current = { at, rows: 0, late: 0, rejected: 0 };
+    for (const key of TOTALS) current[key] += one[key];
+  }
   repeat(signal, async () => {
     const [now, epochs] = await Promise.all([json("/v1/summary", { signal }), json(`/v1/epochs?after=${epoch}&limit=300`, { signal })]);
     const at = Date.now() / 1000, total = (key) => Object.values(now.streams).reduce((sum, stream) => sum + (stream[key] ?? 0), 0);
@@ -32,8 +42,8 @@ export function overview(main, signal) {
       ["watermark", ([, stream]) => instant(stream.punctuation)], ["behind the clock", ([, stream]) => behind(stream.punctuation), "number"],
       ["note", ([name]) => now.sources[name] ?? "", "text"]], Object.entries(now.streams))
       : element("p", { class: "soft" }, "No streams yet. ", element("a", { href: "#/editor" }, "Create one in the editor"), "."));
-    if (before) rows.add(at, TOTALS.map((key) => Object.keys(now.streams).reduce((sum, name) => sum + rateOf(name, key), 0)));
     for (const one of epochs.epochs) {
+      second(one);
       times.add(one.at / 1e6, [1000 * (one.seconds.execute ?? 0), 1000 * (one.seconds.publish ?? 0)]);
       epoch = one.epoch;
     }

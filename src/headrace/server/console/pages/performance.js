@@ -44,6 +44,6 @@ export function performance(main, signal) {
   repeat(signal, async () => {
     const { queries } = await json("/v1/queries?sort=nanoseconds&limit=10", { signal });
     renew(costly, table("Costliest queries", [["query", (one) => link(one.name)], ["cost an epoch", (one) => duration(one.nanoseconds), "number"], ["share", (one) => percent(one.share), "number"],
-      ["keeps", (one) => percent(one.selectivity), "number"], ["rows of state", (one) => one.state_rows === undefined ? "" : count(one.state_rows), "number"], ["text", (one) => element("code", {}, one.text), "text"]], queries));
+      ["keeps", (one) => percent(one.selectivity), "number"], ["rows of state", (one) => one.state_rows === undefined ? "" : count(one.state_rows), "number"], ["text", (one) => element("code", { class: "short", title: one.text }, one.text), "text"]], queries));
   }, 3000);
 }

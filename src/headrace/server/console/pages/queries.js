@@ -45,7 +45,7 @@ export function queries(main, signal, _, given) {
       [heading("state_rows", "rows of state"), (query) => query.state_rows === undefined ? "" : count(query.state_rows), "number"],
       [heading("results", "results an epoch"), (query) => query.results === undefined ? "" : query.results.toLocaleString("en", { maximumSignificantDigits: 3 }), "number"],
       [heading("selectivity", "keeps"), (query) => percent(query.selectivity), "number"],
-      ["text", (query) => element("code", {}, query.text), "text"]], rows, { sorted: { name: 0, nanoseconds: 4, state_rows: 6, results: 7, selectivity: 8 }[sort.value] });
+      ["text", (query) => element("code", { class: "short", title: query.text }, query.text), "text"]], rows, { sorted: { name: 0, nanoseconds: 4, state_rows: 6, results: 7, selectivity: 8 }[sort.value] });
   }
   const show = () => load().catch((error) => { if (error.name !== "AbortError") list.replaceChildren(problem(error)); });
   const turn = (by) => { page += by; show(); list.scrollIntoView({ block: "nearest" }); };
@@ -54,7 +54,6 @@ export function queries(main, signal, _, given) {
     element("div", { class: "bar" }, field("Search", search), field("Tag", tag), field("Owner", owner), field("State", state), field("Sort by", sort),
       element("a", { href: "#/editor", class: "main button" }, "Register another")),
     card(null, list, element("div", { class: "bar foot" }, before, after, where)));
-  search.focus();
   repeat(signal, () => load(), 3000);
 }
 
