@@ -27,13 +27,10 @@ export function stepper() {
   return { holder: element("div", { class: "stepper" }, element("div", { class: "bar" }, words, pause, step, resume), outcome), set };
 }
 
-const MOST = 30;
-
 function observed(epoch) {
-  const works = Object.entries(epoch.work).sort(([, one], [, other]) => other.nanoseconds - one.nanoseconds);
-  const more = works.length > MOST ? element("p", { class: "soft" }, `and ${count(works.length - MOST)} more`) : null;
+  const more = epoch.further ? element("p", { class: "soft" }, `and ${count(epoch.further)} more`) : null;
   const times = Object.entries(epoch.seconds).map(([stage, seconds]) => `${stage} ${duration(seconds * 1e9)}`).join(", ");
-  return element("div", { class: "observed" }, element("p", {}, `Epoch ${count(epoch.epoch)}: ${count(epoch.rows)} rows, ${count(epoch.late)} late; ${times}`),
-    table(`Work of epoch ${epoch.epoch}`, [["work", ([name]) => name], ["rows in", ([, one]) => count(one.rows_in), "number"], ["rows out", ([, one]) => count(one.rows_out), "number"],
-      ["time", ([, one]) => duration(one.nanoseconds), "number"], ["state", ([, one]) => bytes(one.state_bytes), "number"]], works.slice(0, MOST)), more);
+  return element("div", { class: "observed", tabindex: "0", role: "region", "aria-label": `What epoch ${epoch.epoch} did` }, element("p", {}, `Epoch ${count(epoch.epoch)}: ${count(epoch.rows)} rows, ${count(epoch.late)} late; ${times}`),
+    table(`Work of epoch ${epoch.epoch}`, [["work", (one) => one.label, "text"], ["rows in", (one) => count(one.rows_in), "number"], ["rows out", (one) => count(one.rows_out), "number"],
+      ["time", (one) => duration(one.nanoseconds), "number"], ["state", (one) => one.state_bytes ? bytes(one.state_bytes) : "", "number"]], epoch.works, { scrolls: false }), more);
 }

@@ -4,15 +4,14 @@ measurements, and what one box stands for.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
 
 from headrace.errors import UnknownName
-from headrace.planner.explain.diagram import Picture, picture
+from headrace.planner.explain.diagram import Picture
 from headrace.planner.explain.diagram_json import as_json, content_of
-from headrace.server.monitoring.plan_snapshot import PlanSnapshots
+from headrace.server.monitoring.plan_snapshot import PlanSnapshot, PlanSnapshots
 from headrace.server.security.permissions import permissions_of
 
 router = APIRouter(prefix="/v1/network", tags=["network"])
@@ -28,7 +27,7 @@ def network(
 
     Each column shows the costliest boxes; the others are one box, whose content is at `/v1/network/box`.
     """
-    return as_json(_picture(request, query, like, tag))
+    return as_json(_picture(request, query, like, tag)[0])
 
 
 @router.get("/box")
@@ -43,47 +42,48 @@ def box(
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> dict[str, Any]:
     """What a box of the same picture stands for: its work, and its queries with their costs, the costliest first."""
-    drawn = _picture(request, query, like, tag)
+    drawn, snapshot = _picture(request, query, like, tag)
     found = next((each for each in drawn.boxes if each.name == name), None)
     if found is None:
         raise UnknownName(f"there is no box '{name}' now", remedy="Ask for the network again.")
-    graph, permissions = _snapshots(request).current(), permissions_of(request)
-    content = content_of(graph, found, _WORKS)
+    permissions, content = permissions_of(request), content_of(snapshot.graph, found, _WORKS)
     seen = [cost for cost in content.queries if search.lower() in cost.name.lower()]
     if permissions.principal.is_limited:
         own = set(permissions.visible(request.app.state.hub.catalog, [cost.name for cost in seen]))
         seen = [cost for cost in seen if cost.name in own]
-    total = sum(cost.nanoseconds for cost in graph.costs) or 1.0
     return {
         "title": content.title,
         "works": content.works,
         "total": len(seen),
         "queries": [
-            {"name": cost.name, "nanoseconds": cost.nanoseconds, "share": cost.nanoseconds / total}
+            {"name": cost.name, "nanoseconds": cost.nanoseconds, "share": cost.nanoseconds / snapshot.total}
             for cost in seen[skip : skip + limit]
         ],
     }
 
 
-def _picture(request: Request, query: str | None, like: str | None, tag: str | None) -> Picture:
+def _picture(
+    request: Request, query: str | None, like: str | None, tag: str | None
+) -> tuple[Picture, PlanSnapshot]:
     permissions, catalog = permissions_of(request), request.app.state.hub.catalog
+    snapshots: PlanSnapshots = request.app.state.snapshots
     if query is not None:
         permissions.require_seen(catalog, query)
-        return picture(_snapshots(request).current(), catalog.require_query(query).definition.name)
+        registered = catalog.require_query(query).definition.name
+        snapshot = snapshots.current(registered)
+        if registered not in snapshot.costs:
+            raise UnknownName(f"the query '{query}' has no work", remedy="Resume it, or look at EXPLAIN.")
+        return snapshot.picture(registered), snapshot
     permissions.require("administer")
-    chosen: Collection[str] = ()
+    snapshot, chosen = snapshots.current(), set[str]()
     if like or tag:
         chosen = {
             each.definition.name
             for each in catalog.queries.values()
             if (like or "").lower() in each.definition.name.lower()
             and (not tag or tag in each.definition.tags)
+            and each.definition.name in snapshot.costs
         }
         if not chosen:
             raise UnknownName("no query has such a name and tag", remedy="Search for less.")
-    return picture(_snapshots(request).current(), chosen=chosen)
-
-
-def _snapshots(request: Request) -> PlanSnapshots:
-    snapshots: PlanSnapshots = request.app.state.snapshots
-    return snapshots
+    return snapshot.picture(chosen=chosen), snapshot

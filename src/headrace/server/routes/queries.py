@@ -5,6 +5,7 @@ of earlier times, pages of their committed results, their costs and plans. Follo
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, Final, TypeAlias
 from typing import Literal as Choice
@@ -14,10 +15,11 @@ from pydantic import BaseModel
 
 from headrace.catalog.catalog import CatalogQuery
 from headrace.errors import UserError
+from headrace.planner.explain.plan_graph import QueryCost
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.introspection.cost_history import cost_history
 from headrace.runtime.statements.outcome import Outcome
-from headrace.server.monitoring.plan_snapshot import PlanSnapshots
+from headrace.server.monitoring.plan_snapshot import PlanSnapshot, PlanSnapshots
 from headrace.server.paging import Page, page_of_results, time_of
 from headrace.server.security.permissions import needs_own_query, needs_register, permissions_of
 from headrace.server.tables import table_response
@@ -26,9 +28,12 @@ router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[Depends
 _MOST_LISTED = 1000
 State: TypeAlias = Choice["live", "paused", "failed"]
 Sort: TypeAlias = Choice["name", "nanoseconds", "state_rows", "results", "selectivity"]
-_NOTHING: Final[dict[str, float | None]] = dict.fromkeys(
-    ("nanoseconds", "state_rows", "results", "selectivity")
-)
+_SORTED: Final[Mapping[str, Callable[[QueryCost], float]]] = {
+    "nanoseconds": lambda cost: cost.nanoseconds,
+    "state_rows": lambda cost: cost.state_rows,
+    "results": lambda cost: cost.seen.results,
+    "selectivity": lambda cost: cost.seen.selectivity or 0.0,
+}
 
 
 @router.get("")
@@ -57,33 +62,31 @@ def queries(
         and _matches(query, like, owner, tag, state)
         and query.definition.name.lower() > after.lower()
     ]
-    taken = _costs(request) if costs or sort != "name" else {}
-    if sort == "name":
+    snapshot = _snapshots(request).current() if costs or sort != "name" else None
+    if snapshot is None or sort == "name":
         chosen.sort(key=lambda query: query.definition.name.lower())
     else:
-        chosen.sort(key=lambda query: taken.get(query.definition.name, _NOTHING)[sort] or 0.0, reverse=True)
+        measure, seen = _SORTED[sort], snapshot.costs
+        chosen.sort(
+            key=lambda query: measure(cost) if (cost := seen.get(query.definition.name)) else 0, reverse=True
+        )
     page = chosen[skip : skip + limit]
     more = page[-1].definition.name if sort == "name" and len(chosen) > skip + limit else None
-    described = [_described(query) | taken.get(query.definition.name, {}) for query in page]
+    described = [_described(query) | _taken(snapshot, query) for query in page]
     return {"queries": described, "next": more, "total": len(chosen)}
 
 
-def _costs(request: Request) -> dict[str, dict[str, float | None]]:
-    """What each query takes, by name; none before the first measurement."""
-    snapshots: PlanSnapshots = request.app.state.snapshots
-    graph = snapshots.current()
-    if graph.seen is None:
+def _taken(snapshot: PlanSnapshot | None, query: CatalogQuery) -> dict[str, float | None]:
+    """What a query takes; nothing before it was measured."""
+    cost = None if snapshot is None else snapshot.costs.get(query.definition.name)
+    if snapshot is None or cost is None or snapshot.graph.seen is None:
         return {}
-    epochs, total = graph.seen.epochs, sum(cost.nanoseconds for cost in graph.costs) or 1.0
     return {
-        cost.name: {
-            "nanoseconds": cost.nanoseconds,
-            "share": cost.nanoseconds / total,
-            "state_rows": cost.state_rows,
-            "results": cost.seen.results / epochs,
-            "selectivity": cost.seen.selectivity,
-        }
-        for cost in graph.costs
+        "nanoseconds": cost.nanoseconds,
+        "share": cost.nanoseconds / snapshot.total,
+        "state_rows": cost.state_rows,
+        "results": cost.seen.results / snapshot.graph.seen.epochs,
+        "selectivity": cost.seen.selectivity,
     }
 
 
@@ -214,9 +217,9 @@ def timeline(
 @router.get("/{name}/costs")
 def costs(request: Request, name: str, epochs: Annotated[int, Query(ge=1, le=1000)] = 120) -> dict[str, Any]:
     """What the query took in each of the newest epochs."""
-    snapshots: PlanSnapshots = request.app.state.snapshots
     registered = _hub(request).catalog.require_query(name).definition.name
-    points = cost_history(_hub(request).home, snapshots.current(), registered, epochs)
+    graph = _snapshots(request).current(registered).graph
+    points = cost_history(_hub(request).home, graph, registered, epochs)
     return {"query": registered, "epochs": [asdict(point) for point in points]}
 
 
@@ -236,6 +239,11 @@ def explained(hub: Hub, name: str | None, form: str) -> Response:
     if form == "text":
         return Response(text, media_type="text/plain; charset=utf-8")
     return Response(json.dumps({"query": name, "plan": text.splitlines()}), media_type="application/json")
+
+
+def _snapshots(request: Request) -> PlanSnapshots:
+    snapshots: PlanSnapshots = request.app.state.snapshots
+    return snapshots
 
 
 def _hub(request: Request) -> Hub:

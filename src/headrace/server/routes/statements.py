@@ -87,7 +87,7 @@ def _prospect(
     definition, hub = statement.definition, state.hub
     permissions.permit(hub.catalog, stmt.ExplainSelect(definition.text, statement.select, definition.zone))
     try:
-        found = prospect(hub, state.snapshots.current(), definition)
+        found = prospect(hub, state.snapshots.current().graph, definition)
     except UserError as error:
         raise moved(error, statement.select.span.start).within(script) from None
     return {
