@@ -52,6 +52,10 @@ def run(command: str) -> str:
     return output
 
 
+def shortened(line: str, most: int = 150) -> str:
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
 class Background:
     """A command that goes on running; its lines are shown as they come, and kept."""
 
@@ -77,7 +81,7 @@ class Background:
         for line in self._process.stdout:
             self.lines.append(line)
             if line.strip() and not line.startswith(":"):
-                print(f"{prefix} | {line.rstrip()}", flush=True)
+                print(f"{prefix} | {shortened(line.rstrip())}", flush=True)
 
     def until(self, words: str, times: int = 1) -> None:
         wait_until(lambda: sum(words in line for line in tuple(self.lines)) >= times, words)
@@ -97,16 +101,23 @@ def wait_until(is_true: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-@contextmanager
-def receiver() -> Iterator[tuple[str, list[str]]]:
-    """A program that alerts are sent to: its address, and the bodies of the calls that it got."""
-    calls: list[str] = []
+class Alerts:
+    """A program that alerts are sent to: its address, and the calls that it got."""
 
+    def __init__(self, address: str) -> None:
+        self.address, self.calls = address, list[str]()
+
+    def until(self, times: int) -> None:
+        wait_until(lambda: len(self.calls) >= times, "alert")
+
+
+@contextmanager
+def receiver() -> Iterator[Alerts]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            calls.append(body)
             print(f"alert | {body}", flush=True)
+            alerts.calls.append(body)
             self.send_response(204)
             self.end_headers()
 
@@ -114,8 +125,9 @@ def receiver() -> Iterator[tuple[str, list[str]]]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        alerts = Alerts(f"http://127.0.0.1:{server.server_port}/alert")
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/alert", calls
+        yield alerts
         server.shutdown()
 
 
@@ -139,7 +151,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def tour(folder: Path) -> None:
+def tour(folder: Path, alerts: Alerts) -> None:
     home, url = shlex.quote(str(folder / "shop")), f"http://127.0.0.1:{free_port()}"
     serve = f"headrace serve --home {home} --no-auth --port {url.rpartition(':')[2]}"
     shell = f"headrace shell --home {home} --format csv"
@@ -162,11 +174,10 @@ def tour(folder: Path) -> None:
         say("Push a minute of bids: windows of ten seconds close, and are sent to who watches.")
         push(0)
         watching.until("data: ")
-        with receiver() as (address, calls):
-            say(f"An alert: a query that calls a program, here one of this tour at {address}.")
-            run(f'{shell} -e "{ALERT.format(url=address)}"')
-            push(1)
-            wait_until(lambda: bool(calls), "alert")
+        say(f"An alert: a query that calls a program, here one of this tour at {alerts.address}.")
+        run(f'{shell} -e "{ALERT.format(url=alerts.address)}"')
+        push(1)
+        alerts.until(1)
         say("A client with a name gets what it has not got yet, and acknowledges it.")
         run(fetch)
         watching.end()
@@ -176,11 +187,13 @@ def tour(folder: Path) -> None:
         say("The next start resumes from what was committed: nothing is lost, nothing counts twice.")
         hub = Background(serve, "hub")
         hub.until("listening on")
-        say("A push that may have arrived can be repeated with its key: it counts once.")
+        say(
+            "A push that may have arrived can be repeated with its key: it counts once, and so does its alert."
+        )
         for _ in range(2):
             push(2, "-H 'Idempotency-Key: minute-2' ")
-        accepted = "180"
-        wait_until(lambda: accepted in status_of(url), accepted)
+        alerts.until(2)
+        wait_until(lambda: rows_of(url) == 180, "third minute")
         run(f'{shell} -e "SHOW STREAMS"')
         say("The client continues where it was.")
         run(fetch)
@@ -191,18 +204,15 @@ def tour(folder: Path) -> None:
     say("The end. Where to go from here: docs/guide/first-steps.md, docs/guide/console.md.")
 
 
-def status_of(url: str) -> str:
+def rows_of(url: str) -> int:
     """The rows of the stream, as the hub reports them."""
-    done = subprocess.run(
-        ["curl", "-sS", f"{url}/v1/summary"], check=True, env=ENVIRONMENT, capture_output=True, text=True
-    )
-    return str(json.loads(done.stdout)["streams"]["bids"]["rows"])
+    command = ["curl", "-sS", f"{url}/v1/summary"]
+    done = subprocess.run(command, check=True, env=ENVIRONMENT, capture_output=True, text=True)
+    return int(json.loads(done.stdout)["streams"]["bids"]["rows"])
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
-        tour(Path(sys.argv[1]).absolute())
-    else:
-        with tempfile.TemporaryDirectory() as made:
-            tour(Path(made))
+    with tempfile.TemporaryDirectory() as made, receiver() as listening:
+        chosen = Path(sys.argv[1] if len(sys.argv) > 1 else made).absolute()
+        chosen.mkdir(parents=True, exist_ok=True)
+        tour(chosen, listening)

@@ -64,6 +64,22 @@ class Browser:
         except TimeoutException:
             pytest.fail(f"never true: {script}; the page has: {self.text('body')}")
 
+    def count(self, selector: str) -> int:
+        """How many elements match."""
+        return int(
+            self.driver.execute_script("return document.querySelectorAll(arguments[0]).length", selector)
+        )
+
+    def attribute(self, selector: str, name: str) -> str:
+        """An attribute of the first element that matches."""
+        return str(self.driver.find_element(By.CSS_SELECTOR, selector).get_dom_attribute(name))
+
+    def focused(self, name: str) -> str:
+        """An attribute of the element that has the focus."""
+        return str(
+            self.driver.execute_script("return document.activeElement.getAttribute(arguments[0])", name)
+        )
+
     def set_range(self, selector: str, value: int) -> None:
         """Move a slider, as soon as it can be moved."""
         self.until_true(f"return document.querySelector({selector!r})?.disabled === false")

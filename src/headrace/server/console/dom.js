@@ -20,11 +20,7 @@ export const fresh = (prefix) => `${prefix}-${++made}`;
 export const button = (words, onclick, attributes = {}) => element("button", { type: "button", onclick, ...attributes }, words);
 export const hidden = (words) => element("span", { class: "unseen" }, words);
 
-export function card(title, ...children) {
-  if (!title) return element("section", { class: "card" }, children);
-  const id = fresh("title");
-  return element("section", { class: "card", "aria-labelledby": id }, element("h2", { id }, title), children);
-}
+export const card = (title, ...children) => element("div", { class: "card" }, title ? element("h2", {}, title) : null, children);
 
 export function figure(label) {
   const value = element("div", { class: "figure" }, "–");

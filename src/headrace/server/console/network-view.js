@@ -151,13 +151,14 @@ export function networkView(chosen, signal, { height = 600, onmove = () => {}, o
     mark();
     drawLines();
     onpick(name);
-    const title = element("h3", {}, places.get(name)?.title ?? name), list = element("div"), works = element("div");
+    const title = element("h2", {}, places.get(name)?.title ?? name), list = element("div"), works = element("div");
     const search = element("input", { type: "search", id: fresh("search"), placeholder: "part of a name" });
-    let skip = 0;
+    let skip = 0, turn = 0;
     async function load() {
+      const mine = ++turn;
       try {
         const found = await json(`/v1/network/box?${asked()}&${new URLSearchParams({ name, search: search.value, skip, limit: PAGE })}`, { signal });
-        if (current !== name) return;
+        if (current !== name || mine !== turn) return; // another box, or another search
         works.replaceChildren(...found.works.map((work) => element("p", { class: "work" }, work)));
         const rows = found.queries.map((one) => element("li", {}, link(one.name), element("span", { class: "soft" }, ` ${duration(one.nanoseconds)}, ${percent(one.share)} `),
           element("a", { class: "small", href: `#/network?query=${encodeURIComponent(one.name)}` }, "its network", hidden(` of ${one.name}`))));

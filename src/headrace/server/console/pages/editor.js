@@ -74,7 +74,7 @@ function prospect(query) {
   return element("section", {}, element("h3", {}, query.name), element("p", {}, words),
     table(`Work of ${query.name}`, [["work", (work) => work.label, "text"], ["shared with", (work) => work.queries ? partners(work) : element("b", {}, "new"), "text"],
       ["its part", (work) => work.nanoseconds === null ? "not known" : `≈ ${duration(work.nanoseconds)}`, "number"]], query.work),
-    element("details", {}, element("summary", {}, "Plan and columns"), element("p", { class: "soft" }, query.columns.map((column) => `${column.name} ${column.type}`).join(", ")), element("pre", { tabindex: "0", "aria-label": `Plan of ${query.name}` }, query.plan.join("\n"))));
+    element("details", {}, element("summary", {}, "Plan and columns"), element("p", { class: "soft" }, query.columns.map((column) => `${column.name} ${column.type}`).join(", ")), element("pre", { tabindex: "0", role: "region", "aria-label": `Plan of ${query.name}` }, query.plan.join("\n"))));
 }
 
 function partners(work) {

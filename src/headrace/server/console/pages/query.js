@@ -34,7 +34,7 @@ function head(described, act) {
   const facts = [described.owner ? `owner ${described.owner}` : "", described.tags.length ? `tags ${described.tags.join(", ")}` : "",
     ...described.actions, described.columns.map((column) => `${column.name} ${column.type}`).join(", ")].filter(Boolean).join(" · ");
   const alter = `#/editor?text=${encodeURIComponent(`ALTER QUERY ${quoted(described.name)} AS\n${described.text};`)}`;
-  return card(null, element("div", { class: "bar" }, badge(described), element("span", { class: "soft" }, facts)), element("pre", { tabindex: "0", "aria-label": "Text of the query" }, described.text),
+  return card(null, element("div", { class: "bar" }, badge(described), element("span", { class: "soft" }, facts)), element("pre", { tabindex: "0", role: "region", "aria-label": "Text of the query" }, described.text),
     described.failure ? element("p", { class: "failed" }, described.failure) : null,
     element("div", { class: "bar foot" }, described.paused || described.failure ? button("Resume", () => act("resume")) : button("Pause", () => act("pause")),
       element("a", { class: "button", href: alter }, "Alter"), button("Drop", () => confirm(`Drop the query ${described.name}?`) && act("drop"))));
@@ -85,7 +85,7 @@ function costs(path, signal) {
 }
 
 function planInWords(path) {
-  const words = element("pre", { tabindex: "0", "aria-label": "Plan in words" });
+  const words = element("pre", { tabindex: "0", role: "region", "aria-label": "Plan in words" });
   const whole = element("details", { class: "card" }, element("summary", {}, "Plan in words"), words);
   whole.addEventListener("toggle", () => { if (whole.open) text(`${path}/explain`).then((plan) => { words.textContent = plan; }, (error) => whole.append(problem(error))); });
   return whole;
