@@ -33,7 +33,7 @@ _MOST: Final = {"read": 8, "fold": 12, "state": 14, "query": 16}
 class Box:
     """A box of a column; `share` of all time is drawn as a bar.
 
-    It stands for the work at `places` of the sharing, or for `queries`. `name` is the same in later pictures of this work.
+    Its content is the work at `places` of the sharing, or `queries`. `name` is the same in later pictures of this work.
     """
 
     id: str

@@ -1,5 +1,5 @@
-"""EXPLAIN's picture as plain values for the console: boxes with their places, the rows along each line, and what one box
-stands for.
+"""EXPLAIN's picture as plain values for the console: boxes with their places, the rows along each line, and the content
+of one box.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def as_json(drawn: Picture) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BoxContent:
-    """What a box stands for: each piece of its work in a line, and the queries that have a part in it, the costliest first."""
+    """The content of a box: each piece of its work in a line, and the queries that have a part in it, the costliest first."""
 
     title: str
     works: tuple[str, ...]

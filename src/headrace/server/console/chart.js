@@ -25,7 +25,7 @@ export function lines(title, names, { most = 300, height = 190, format = count, 
   }));
   const first = x === "time" ? { value: "{HH}:{mm}:{ss}", label: "time" } : { label: x };
   const { holder, plot } = plotted(title, {
-    scales: { x: { time: x === "time" }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },
+    scales: { x: { time: x === "time", range: (_, low, high) => low === high ? [low - 5, high + 1] : [low, high] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },
     series: [first, ...series], legend: { live: true },
     axes: [{ ...axis, values: x === "time" ? "{HH}:{mm}:{ss}" : undefined, space: 80 }, { ...axis, size: 66, values: (_, ticks) => ticks.map(format) }],
   }, data, height);

@@ -1,5 +1,5 @@
 """Routes under `/v1/network`: the running work of all queries, of chosen ones or of one, as boxes and lines with their
-measurements, and what one box stands for.
+measurements, and the content of one box.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def box(
     skip: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> dict[str, Any]:
-    """What a box of the same picture stands for: its work, and its queries with their costs, the costliest first."""
+    """The content of a box of the same picture: its work, and its queries with their costs, the costliest first."""
     drawn, snapshot = _picture(request, query, like, tag)
     found = next((each for each in drawn.boxes if each.name == name), None)
     if found is None:
@@ -72,7 +72,7 @@ def _picture(
         registered = catalog.require_query(query).definition.name
         snapshot = snapshots.current(registered)
         if registered not in snapshot.costs:
-            raise UnknownName(f"the query '{query}' has no work", remedy="Resume it, or look at EXPLAIN.")
+            raise UnknownName(f"the query '{query}' has no work", remedy="RESUME QUERY gives it some.")
         return snapshot.picture(registered), snapshot
     permissions.require("administer")
     snapshot, chosen = snapshots.current(), set[str]()

@@ -3,11 +3,11 @@
 
 import { follow, json, text } from "../api.js";
 import { lines } from "../chart.js";
-import { announce, badge, button, card, count, duration, element, percent, problem, renew, repeat, rowsTable, shown } from "../dom.js";
+import { announce, badge, button, card, count, duration, element, field, percent, problem, renew, repeat, rowsTable, shown } from "../dom.js";
 import { networkView } from "../network-view.js";
 import { past } from "./past.js";
 
-const RECENT = 20;
+const RECENT = 8, POINTS = 300, SERIES = 6;
 
 export async function query(main, signal, name) {
   const path = `/v1/queries/${encodeURIComponent(name)}`;
@@ -53,20 +53,32 @@ function answerNow(path, signal) {
   return card("Answer now", answer);
 }
 
-export const numbersOf = (described) => described.columns.filter((column) => /INT|DOUBLE|FLOAT|DECIMAL/.test(column.type)).map((column) => column.name).slice(0, 4);
-
+// A chart of one column over the epochs: a line for each value of the first other column (at most six), where epochs have several rows.
 function live(name, described, signal) {
-  const numbers = numbersOf(described), newest = element("div", {}, element("p", { class: "soft" }, "Rows of the next epochs appear here."));
-  const chart = numbers.length ? lines("The last row of each epoch", numbers, { format: shown }) : null;
-  const recent = [];
+  const numbers = described.columns.filter((column) => /INT|DOUBLE|FLOAT|DECIMAL/.test(column.type)).map((column) => column.name);
+  const column = element("select", {}, numbers.map((one) => element("option", {}, one))), picture = element("div");
+  const newest = element("div", {}, element("p", { class: "soft" }, "Rows of the next epochs appear here."));
+  let recent = [], points = [], chart = null, keys = [];
+  column.value = numbers.at(-1) ?? "";
+  const keyOf = (row) => { const by = described.columns.find((one) => one.name !== column.value && one.name in row); return by ? shown(row[by.name]) : ""; };
+  function draw(all) {
+    const wanted = points.some((point) => point.rows.length > 1) ? [...new Set(points.flatMap((point) => point.rows.map(keyOf)))].sort().slice(0, SERIES) : [""];
+    const isSame = chart && !all && wanted.join("\n") === keys.join("\n");
+    keys = wanted;
+    const values = (point) => keys.map((key) => point.rows.findLast((row) => keys.length === 1 || keyOf(row) === key)?.[column.value] ?? null);
+    if (isSame) { chart.add(points.at(-1).at, values(points.at(-1))); return; }
+    chart = lines(`${column.value} of each epoch`, keys.map((key) => key || column.value), { format: shown });
+    chart.set([points.map((point) => point.at), ...keys.map((_, index) => points.map((point) => values(point)[index]))]);
+    picture.replaceChildren(chart.holder);
+  }
+  column.addEventListener("change", () => { if (points.length) draw(true); });
   follow(name, null, (event) => {
-    recent.unshift(...event.rows.slice(-RECENT).reverse().map((row) => ({ epoch: event.epoch, ...row })));
-    recent.length = Math.min(recent.length, RECENT);
+    recent = [...event.rows.slice(-RECENT).reverse().map((row) => ({ epoch: event.epoch, ...row })), ...recent].slice(0, RECENT);
     renew(newest, rowsTable("The newest rows", recent));
-    const last = event.rows.at(-1);
-    chart?.add(Date.now() / 1000, numbers.map((column) => typeof last[column] === "number" ? last[column] : null));
+    points = [...points, { at: Date.now() / 1000, rows: event.rows.slice(-RECENT) }].slice(-POINTS);
+    if (numbers.length) draw(false);
   }, signal).catch((error) => { if (!signal.aborted) renew(newest, problem(error)); });
-  return card("As epochs commit", chart?.holder ?? null, newest);
+  return card("As epochs commit", numbers.length > 1 ? field("Column", column) : null, picture, newest);
 }
 
 function costs(path, signal) {
