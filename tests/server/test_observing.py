@@ -160,6 +160,8 @@ def test_epochs_are_paused_done_one_by_one_and_resumed(hub: Served) -> None:
     rows = '{"k":"a","v":1,"at":"2024-01-01T00:00:40Z"}\n'
     hub.post("/v1/streams/s/rows", rows)
     assert hub.get("/v1/summary")["streams"]["s"]["waiting"] == 1
+    boxes = {box["name"]: box["waiting"] for box in hub.get("/v1/network")["boxes"]}
+    assert {name: rows for name, rows in boxes.items() if rows} == {"read s": 1}
     assert hub.get("/v1/epochs")["epoch"] == paused["epoch"]
     stepped = hub.post("/v1/epochs/step", "")[1]
     assert (stepped["epoch"], stepped["observed"]["rows"]) == (paused["epoch"] + 1, 1)

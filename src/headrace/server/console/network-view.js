@@ -46,7 +46,10 @@ export function networkView(chosen, signal, { height = 600, onmove = () => {}, o
     const place = {
       node, x: box.x, y: box.y, width: box.width, height: box.height, title: box.title.join(" "), kind: box.kind,
       update(now) {
-        now.lines.forEach((line, index) => { if (measures[index] && measures[index].textContent !== line) measures[index].textContent = line; });
+        now.lines.forEach((line, index) => {
+          const words = index === 0 && now.waiting ? `${line}, ${rate(now.waiting)} rows wait` : line;
+          if (measures[index] && measures[index].textContent !== words) measures[index].textContent = words;
+        });
         bar.setAttribute("width", Math.max(0, (box.width - 22) * Math.min(1, now.share)));
         node.setAttribute("aria-label", `${KIND[now.kind]}: ${[...now.title, ...now.lines].join(", ")}`);
       },

@@ -12,6 +12,7 @@ from headrace.errors import UnknownName
 from headrace.planner.explain.diagram import Picture
 from headrace.planner.explain.diagram_json import as_json, content_of
 from headrace.server.monitoring.plan_snapshot import PlanSnapshot, PlanSnapshots
+from headrace.server.monitoring.waiting_rows import waiting_rows
 from headrace.server.security.permissions import permissions_of
 
 router = APIRouter(prefix="/v1/network", tags=["network"])
@@ -25,9 +26,14 @@ def network(
 ) -> dict[str, Any]:
     """All running work, or that of one query, or of those whose names have `like` and which have the tag.
 
-    Each column shows the costliest boxes; the others are one box, whose content is at `/v1/network/box`.
+    Each column shows the costliest boxes; the others are one box, whose content is at `/v1/network/box`. `waiting` are rows of
+    a stream for the next epochs.
     """
-    return as_json(_picture(request, query, like, tag)[0])
+    drawn = as_json(_picture(request, query, like, tag)[0])
+    waiting = {f"read {stream}": rows for stream, rows in waiting_rows(request.app.state.hub).items()}
+    for each in drawn["boxes"]:
+        each["waiting"] = waiting.get(each["name"], 0)
+    return drawn
 
 
 @router.get("/box")

@@ -12,6 +12,7 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from headrace.server.monitoring.waiting_rows import waiting_rows
 from headrace.server.problems import Refused
 from headrace.server.routes.queries import explained, state_of
 from headrace.server.security.permissions import needs_administer, permissions_of
@@ -69,16 +70,15 @@ def status(request: Request) -> Any:
 def summary(request: Request) -> dict[str, Any]:
     """The hub in a few numbers, however many queries there are; of an owner its own queries are counted."""
     hub, principal = request.app.state.hub, permissions_of(request).principal
-    manifest, intake = hub.home.latest(), hub.loop.engine.intake
+    manifest, waiting = hub.home.latest(), waiting_rows(hub)
     states = Counter(
         state_of(query) for query in hub.catalog.queries.values() if principal.sees(query.definition)
     )
     streams = {}
     for stream in hub.catalog.streams.values():
-        waiting = sum(record.rows or 0 for record in tuple(intake.waiting(stream.name)))
         progress = manifest.stream(stream.name).as_json() if stream.name in manifest.streams else {}
         counts = {name: progress.get(name) for name in ("rows", "late", "rejected", "punctuation", "shed")}
-        streams[stream.name] = {**counts, "waiting": waiting}
+        streams[stream.name] = {**counts, "waiting": waiting[stream.name]}
     return {
         "epoch": manifest.epoch,
         "running": hub.loop.is_running,
