@@ -54,6 +54,10 @@ def test_the_overview_follows_what_is_committed(hub: Served, browser: Browser) -
     before = hub.get("/v1/status")["streams"]["s"]["rows"]
     push(hub, 13, 14, 15)
     browser.until_text(f"{before + 3}\nrows in all")
+    names = "performance.getEntriesByType('resource').map((one) => one.name)"
+    browser.until_true(f"return {names}.filter((name) => name.includes('/v1/epochs')).length > 3")
+    asked = browser.driver.execute_script(f"return {names}.filter((name) => name.includes('after=-1&'))")
+    assert len(asked) == 1, "later ones ask for newer epochs only"
     assert browser.complaints() == []
 
 
@@ -89,18 +93,34 @@ def test_queries_are_sorted_chosen_and_paged_by_the_server(hub: Served, browser:
 
 
 def test_the_past_of_a_query_is_read_with_a_slider(hub: Served, browser: Browser) -> None:
+    push(hub, 21, 32)
+    while (
+        hub.get("/v1/queries/q/timeline")["last"] != 1704067230 * 1_000_000
+    ):  # windows that end at 10, 20, 30
+        pass
     browser.open(f"{hub.url}/#/queries/q")
-    browser.until_text("rows from 2024-01-01T00:00:")
-    line = hub.get("/v1/queries/q/timeline")
+    browser.until_text("to 2024-01-01T00:00:30Z.")
     browser.set_range("input[type=range]", 0)
-    first = hub.get("/v1/queries/q/answer?at=2024-01-01T00:00:10Z")["rows"][0]["n"]
-    browser.until_text(f"a\t{first}", "[aria-label='The answer as of 2024-01-01T00:00:10Z'] tbody")
-    browser.click("Later")
-    second = f"2024-01-01T00:00:{line['last'] // 1_000_000 % 60:02d}"
-    browser.until_text(second, "output")
-    browser.click("Earlier")
-    browser.until_text("2024-01-01T00:00:1", "output")
+    for words, end in (("", 10), ("Later", 20), ("Later", 30), ("Earlier", 20), ("Earlier", 10)):
+        if words:
+            browser.click(words)
+        shown = hub.get(f"/v1/queries/q/answer?at=2024-01-01T00:00:{end}Z")["rows"][0]["n"]
+        browser.until_text(f"a\t{shown}", ".past tbody")
+        browser.until_true(f"return document.querySelector('output').textContent.slice(17, 19) >= {end}")
+        assert int(browser.text("output")[17:19]) < end + 10
     assert browser.complaints() == []
+
+
+HELD_BACK = """
+    const plain = window.fetch, gate = new Promise((resolve) => { window.release = resolve; });
+    window.fetch = async (url, options) => {
+      const answer = await plain(url, options);
+      if (!String(url).includes('search=alert_1&')) return answer;
+      await gate;
+      setTimeout(() => setTimeout(() => { window.isLate = true; }, 200), 0);
+      return answer;
+    };
+"""
 
 
 def test_the_network_is_zoomed_searched_and_followed_to_who_shares(hub: Served, browser: Browser) -> None:
@@ -117,8 +137,12 @@ def test_the_network_is_zoomed_searched_and_followed_to_who_shares(hub: Served, 
         assert f"box {kind}" in browser.focused("class")
     browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
     browser.until_text("share it", ".panel")
+    browser.driver.execute_script(HELD_BACK)  # the answer to an older search comes last
     browser.type(".panel input", "alert_14")
     browser.until_text("10 queries share it", ".panel")
+    browser.driver.execute_script("release()")
+    browser.until_true("return window.isLate")
+    assert "10 queries share it" in browser.text(".panel")
     browser.click("alert_147")
     browser.until_text("v > 147", "main pre")
     browser.open(f"{hub.url}/#/network?like=alert_00")
@@ -163,7 +187,7 @@ def test_an_epoch_is_done_alone(hub: Served, browser: Browser) -> None:
     browser.until_text("Costliest queries")
     browser.click("Pause epochs")
     browser.until_text("rows wait until the next step")
-    push(hub, 17, 18)
+    push(hub, 33, 34)
     browser.click("Step")
     browser.until_text("read stream s", ".observed")
     assert "2 rows" in browser.text(".observed")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,32 +23,49 @@ from headrace.runtime.home.run_cache import section_of
 from headrace.runtime.messages.result_entry import Facts, answered
 from headrace.runtime.results import result_log
 from headrace.store.logs.manifest import Manifest
-from headrace.time import BEGINNING, Instant, render_instant
+from headrace.time import BEGINNING, Duration, Instant, render_instant
+
+_READ: Final = 1 << 18
+"""Rows whose instants are read for a timeline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Results by emission instant: `rows[i]` were emitted in the i-th of equal intervals from `first` to `last`."""
+    """Results by emission instant: `rows[i]` in the i-th `interval` (microseconds) from `first` on, `last` in the last of them."""
 
     first: Instant
     last: Instant
+    interval: Duration
     rows: tuple[int, ...]
 
 
 def timeline(home: Home, operator: Operator, buckets: int) -> Timeline | None:
-    """The retained results of an operator by time; None where there are none. Opens no file with rows.
+    """The retained results of an operator by time; None where there are none.
 
-    Rows that one task emitted in one epoch count at the last of their instants.
+    Of more than `_READ` rows with several instants in a run, the older ones count at the last instant of their run.
     """
-    seen = home.at_newest_epoch(lambda manifest: [facts for _, facts in _facts(home, manifest, operator)])
+    seen = home.at_newest_epoch(lambda manifest: list(_counted(home, manifest, operator)))
     if not seen:
         return None
-    rows, least, greatest = (np.array(column, np.int64) for column in zip(*seen, strict=True))
-    first, last = int(least.min()), int(greatest.max())
+    first, last = min(least for least, _, _ in seen), max(int(at.max()) for _, at, _ in seen)
+    at, rows = (np.concatenate(columns) for columns in list(zip(*seen, strict=True))[1:])
     interval = max(1, -(-(last - first) // buckets))
-    places = np.minimum((greatest - first) // interval, buckets - 1)
+    places = np.minimum((at - first) // interval, buckets - 1)
     counts = np.bincount(places, rows, buckets if last > first else 1)
-    return Timeline(first, last, tuple(counts.astype(np.int64).tolist()))
+    return Timeline(first, last, interval, tuple(counts.astype(np.int64).tolist()))
+
+
+def _counted(
+    home: Home, manifest: Manifest, operator: Operator
+) -> Iterator[tuple[Instant, np.ndarray, np.ndarray]]:
+    """Of each run: its least instant, instants, and how many results each has; the newest runs first."""
+    read = 0
+    for name, (rows, least, greatest) in _facts(home, manifest, operator):
+        if least == greatest or read + rows > _READ:
+            yield least, np.array([greatest]), np.array([rows])
+        else:
+            read += rows
+            yield least, *np.unique(ints(section_of(home.store, name, operator.id), AT), return_counts=True)
 
 
 def answer_as_of(home: Home, operator: Operator, query: Query, at: Instant) -> pa.Table:

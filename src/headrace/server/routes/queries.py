@@ -207,11 +207,11 @@ def results(
 def timeline(
     request: Request, name: str, buckets: Annotated[int, Query(ge=1, le=1000)] = 200
 ) -> dict[str, Any]:
-    """How many results were emitted over time: `rows` has counts of equal intervals from `first` to `last`, in microseconds."""
+    """How many results were emitted over time: `rows` has counts of intervals from `first` to `last`, in microseconds."""
     found = _hub(request).query(name).timeline(buckets)
     if found is None:
-        return {"first": None, "last": None, "rows": []}
-    return {"first": found.first, "last": found.last, "rows": found.rows}
+        return {"first": None, "last": None, "interval": None, "rows": []}
+    return asdict(found)
 
 
 @router.get("/{name}/costs")
