@@ -38,6 +38,7 @@ from benchmarks.suite.shedding import shedding
 from benchmarks.suite.sketches import sketches
 from benchmarks.suite.skew import late_union, skew
 from benchmarks.suite.slack import band, blocks
+from benchmarks.suite.split_merge import split_merge
 from benchmarks.suite.standing import standing
 from benchmarks.suite.startup import startup
 from benchmarks.suite.stream_joins import stream_joins
@@ -66,6 +67,7 @@ SUITE = {
     "late-joins": late_joins,
     "skew": skew,
     "late-union": late_union,
+    "split-merge": split_merge,
     "query-index": query_index,
     "queries": queries,
     "alerts": alerts,

@@ -85,9 +85,9 @@ def _markdown(report: Report, found: dict[str, Any]) -> str:
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> list[str]:
-    heads = list(rows[0])
+    heads = list(dict.fromkeys(head for row in rows for head in row))
     lines = ["| " + " | ".join(head.replace("_", " ") for head in heads) + " |", "|" + "---|" * len(heads)]
-    return lines + ["| " + " | ".join(_cell(row[head]) for head in heads) + " |" for row in rows]
+    return lines + ["| " + " | ".join(_cell(row.get(head, "")) for head in heads) + " |" for row in rows]
 
 
 def _cell(value: Any) -> str:

@@ -37,13 +37,15 @@ from headrace.schema import BIGINT, Field, Schema
 from headrace.time import BEGINNING
 
 QUERIES = (1, 10, 100, 1000)
+_MOST_ROWS = 2_000_000
 STATES = (1_000, 10_000, 100_000, 1_000_000)
 _START, _MINUTE, _MINUTES = 1_700_000_040_000_000, 60_000_000, 10
 _TUMBLING = "[RANGE TUMBLING 1 MINUTE]"
 
 
 def join_core(rows: int, rounds: int) -> Report:
-    """`rows` of each of two streams."""
+    """`rows` of each stream, at most two million."""
+    rows = min(rows, _MOST_ROWS)
     with tempfile.TemporaryDirectory(prefix="headrace-joins-") as folder:
         files = _files(Path(folder), rows)
         table, ratios = _beside_duckdb(Path(folder), files, rounds)

@@ -1,7 +1,8 @@
 """What do sources apart in time cost? Experiments E10 and E13: state of windows over a union, beside a merge that keeps order.
 
 Li, Window Queries over Data Streams (2008), figures 8-8 and 8-11. Ours is the whole of Headrace but Spark, with the progress of each source
-of its own; the plan in order holds rows of the early sources until the others are there. Rows of state are counts, the same on
+of its own; the plan in order (`baselines/plans/in_order.py`) is run on the same rows: its merge holds rows of the early sources until the
+others are there. Rows of state are counts, the same on
 every machine.
 """
 
@@ -9,12 +10,17 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.baselines.plans.flows import Flow, Rows
+from benchmarks.baselines.plans.in_order import Merge, WindowCount
+from benchmarks.baselines.plans.plan import Node, run
+from benchmarks.baselines.windows import Sliding
 from benchmarks.charts import Curve, Curves
 from benchmarks.expected import WrongAnswer
 from benchmarks.report import Report
@@ -129,8 +135,8 @@ def kept(union: Union) -> Kept:
             start = stop
         check(query.history(), union, at, key)
     half = len(state) // 4
-    held = in_order_rows(union, at, source)
-    return Kept((max(state[half:]), mean(state[half:])), (int(held.max()), float(held.mean())))
+    held = held_in_order(union, at, source, key)
+    return Kept((max(state[half:]), mean(state[half:])), (max(held), mean(held)))
 
 
 def check(answer: pa.Table, union: Union, at: np.ndarray, key: np.ndarray) -> None:
@@ -148,18 +154,31 @@ def check(answer: pa.Table, union: Union, at: np.ndarray, key: np.ndarray) -> No
             raise WrongAnswer(f"The window that ends at second {window} is wrong.")
 
 
-def in_order_rows(union: Union, at: np.ndarray, source: np.ndarray) -> np.ndarray:
-    """By moment: rows that wait in a merge, and partials of open windows of the aggregate behind it, a pane and group each."""
-    moments = np.arange(max(union.late) + union.range, union.seconds)
-    late = np.array(union.late)
-    released = moments - late.max()
-    waiting = np.zeros(len(moments), np.int64)
-    for each, behind in enumerate(late.tolist()):
-        own = at[source == each]
-        own.sort()
-        waiting += np.searchsorted(own, moments - behind) - np.searchsorted(own, released)
-    partials = union.groups * (-(-union.range // union.slide))
-    return waiting + partials
+def held_in_order(union: Union, at: np.ndarray, source: np.ndarray, key: np.ndarray) -> list[int]:
+    """By second: rows that wait in a merge of the sources, and partials of open windows behind it; once a window is open
+    and while all sources still send."""
+    ran = run(
+        [
+            Node("merge", Merge.of(len(union.late)), tuple(f"s{each}" for each in range(len(union.late)))),
+            Node("count", WindowCount(Sliding(union.range, union.slide)), ("merge",)),
+        ],
+        {f"s{each}": _by_second(union, at, source, key, each) for each in range(len(union.late))},
+    )
+    moments = slice(max(union.late) + union.range, union.seconds)
+    return [sum(held) for held in zip(*(held[moments] for held in ran.held.values()), strict=True)]
+
+
+def _by_second(union: Union, at: np.ndarray, source: np.ndarray, key: np.ndarray, each: int) -> list[Flow]:
+    """What a source, in order and late by so many seconds, sends in each second."""
+    times, keys, late = at[source == each], key[source == each], union.late[each]
+    cuts = np.searchsorted(times, np.arange(union.seconds + 1) - late)
+    return [
+        Flow(
+            Rows(times[low:high], keys[low:high], keys[low:high]),
+            moment + 1 - late if moment >= late else None,
+        )
+        for moment, (low, high) in enumerate(pairwise(cuts.tolist()))
+    ]
 
 
 def _report(

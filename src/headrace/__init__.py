@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from headrace.runtime.hub.hub import Hub
     from headrace.runtime.hub.query_handle import QueryHandle
     from headrace.runtime.hub.trial import test
-    from headrace.server.opening import connect
-    from headrace.server.opening import open_hub as open  # noqa: A004 - hr.open("home")
+    from headrace.server.open_or_connect import connect
+    from headrace.server.open_or_connect import open_hub as open  # noqa: A004 - hr.open("home")
 
 __version__ = "0.1.0"
 __all__ = [
@@ -39,10 +39,10 @@ _PLACES = {
     "LinearWindow": ("headrace.algebra.windows.user_windows", "LinearWindow"),
     "UserWindow": ("headrace.algebra.windows.user_windows", "UserWindow"),
     "check_window": ("headrace.algebra.windows.contract_check", "check_window"),
-    "connect": ("headrace.server.opening", "connect"),
+    "connect": ("headrace.server.open_or_connect", "connect"),
     "Hub": ("headrace.runtime.hub.hub", "Hub"),
     "QueryHandle": ("headrace.runtime.hub.query_handle", "QueryHandle"),
-    "open": ("headrace.server.opening", "open_hub"),
+    "open": ("headrace.server.open_or_connect", "open_hub"),
     "test": ("headrace.runtime.hub.trial", "test"),
 }
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors.formats.result_writer import render, to_csv, to_text
+from headrace.connectors.formats.rendering import render, to_csv, to_text
 from headrace.errors import UserError
 
 STAMP = pa.timestamp("us", tz="UTC")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import __version__
-from headrace.operators.row_windows.tuple_windows import TupleSlides
+from headrace.operators.row_windows.tuple_slides import TupleSlides
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from tests.cli.building import apart, bid, environment, headrace, put, script

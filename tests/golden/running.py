@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 import headrace as hr
-from headrace.connectors.formats.result_writer import render
+from headrace.connectors.formats.rendering import render
 from headrace.runtime.delivery.output_files import Exporter
 from tests.golden.case import Block, Case
 from tests.golden.values import instant, letters, printed, table

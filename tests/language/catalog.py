@@ -12,7 +12,7 @@ from headrace.catalog.definitions import (
 )
 from headrace.examples.windows import Months
 from headrace.language.binder.query_binder import bind_query
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.language.statements.statement import CreateQuery, CreateRelation, CreateStream
 
 SCRIPT = """

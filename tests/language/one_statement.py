@@ -1,6 +1,6 @@
 """One statement from its text."""
 
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.language.statements.statement import Statement
 
 

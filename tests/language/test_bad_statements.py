@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import UnsupportedQuery, UserError
 from headrace.language.binder.query_binder import bind_query
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.language.statements.statement import CreateQuery
 from tests.language.catalog import Catalog
 

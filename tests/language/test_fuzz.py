@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from headrace.errors import UserError
 from headrace.language.binder.expressions.expression_binder import bind_expression
 from headrace.language.binder.query_binder import bind_query
-from headrace.language.parser.set_operators import parse_select
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.parser.query import parse_select
+from headrace.language.statements.parse_script import parse_script
 from headrace.language.statements.statement import CreateQuery
 from tests.language.catalog import SCRIPT, Catalog
 from tests.language.texts import selects

@@ -1,6 +1,6 @@
 """The text and the place of each statement of a script."""
 
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 
 
 def test_a_statement_has_its_text_and_its_place_in_the_script() -> None:

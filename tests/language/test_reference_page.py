@@ -8,7 +8,7 @@ import pytest
 from headrace.errors import UserError
 from headrace.language.binder.query_binder import bind_query
 from headrace.language.statements import statement as statements
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from tests.language.catalog import Catalog

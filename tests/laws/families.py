@@ -20,7 +20,7 @@ from headrace.operators.base.group_codes import SLOTS, ints
 from headrace.operators.base.operator import SLOT, Advance, Operator, Sections
 from headrace.operators.families.cohort import cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
-from headrace.operators.families.harvest import ScanOutput, gathered
+from headrace.operators.families.scan_output import ScanOutput, gathered
 from headrace.operators.sharing.scan_sharing import scan_groups
 from headrace.planner.lowering.lower import lower
 from headrace.reference.history import History, StreamRow

@@ -42,7 +42,7 @@ from headrace.algebra.windows.window import (
     Unbounded,
     slides,
 )
-from headrace.operators.relations.interval_buckets import LEVELS
+from headrace.operators.relations.interval_blocks import LEVELS
 from headrace.reference.evaluate import _moment
 from headrace.reference.history import History, record
 from headrace.reference.relational import Moment, partitions, stream_rows, time_of

@@ -17,7 +17,7 @@ from headrace.operators.approximate import histogram_store
 from headrace.operators.approximate.approximate_instants import ApproximateInstants
 from headrace.operators.approximate.approximate_windows import ApproximateWindows
 from headrace.operators.base.operator import Operator
-from headrace.operators.on_demand.subwindow import check, full_length
+from headrace.operators.on_demand.subwindow_check import check, full_length
 from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import invoke
 from headrace.reference.history import History

@@ -12,7 +12,7 @@ from headrace.language.binder.query_binder import bind_query
 from headrace.planner.joins.join_stage import JOINS
 from headrace.planner.joins.outer_joins import OUTER_JOINS
 from headrace.planner.lowering.lower import LOWERINGS, RULES, lower
-from headrace.planner.rules import always
+from headrace.planner.rule import always
 from tests.language.catalog import Catalog
 from tests.planner.planned import PLANS
 

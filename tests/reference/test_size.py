@@ -11,7 +11,7 @@ import headrace.reference
 
 ROOM = Path(headrace.reference.__file__).parent
 SCALAR = {"scalar.py", "conversion.py"}
-STATISTICS = {"series.py"}
+STATISTICS = {"statistical_aggregates.py"}
 ESTIMATES = {"shedding.py"}
 SILENT = (
     tokenize.COMMENT,

@@ -18,7 +18,7 @@ from headrace import connect as headrace_connect
 from headrace.errors import UnknownName
 from headrace.runtime.home.lru_cache import Recent
 from headrace.server.following import Feed
-from headrace.server.opening import open_hub
+from headrace.server.open_or_connect import open_hub
 from headrace.server.problems import Refused
 from headrace.server.security.audit import AuditLog
 from headrace.server.security.permissions import Limits

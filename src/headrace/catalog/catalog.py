@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
+from headrace.catalog.definition_json import from_json, settings_from_json, to_json
 from headrace.catalog.definitions import (
     FunctionDefinition,
     QueryDefinition,
@@ -19,8 +20,7 @@ from headrace.catalog.definitions import (
     StreamDefinition,
     WindowDefinition,
 )
-from headrace.catalog.journal import from_json, settings_from_json, to_json
-from headrace.catalog.registry import Edit, Registry
+from headrace.catalog.immutable_mapping import Edit, ImmutableMapping
 from headrace.errors import CorruptStore, UnknownName, did_you_mean
 
 _Value = TypeVar("_Value")
@@ -58,7 +58,7 @@ class Catalog:
 
     streams: Mapping[str, StreamDefinition] = field(default_factory=dict)
     relations: Mapping[str, StoredRelation] = field(default_factory=dict)
-    queries: Registry[CatalogQuery] = field(default_factory=Registry)
+    queries: ImmutableMapping[CatalogQuery] = field(default_factory=ImmutableMapping)
     functions: Mapping[str, FunctionDefinition] = field(default_factory=dict)
     windows: Mapping[str, WindowDefinition] = field(default_factory=dict)
     position: int = 0

@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts, let_arrow_finish
-from headrace.connectors.formats.result_writer import to_text
+from headrace.connectors.formats.rendering import to_text
 from headrace.examples.flights import prepare
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.runtime.delivery.output_files import is_answer
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.introspection.loss_report import loss_report
-from headrace.server.opening import open_hub
+from headrace.server.open_or_connect import open_hub
 from headrace.time import Instant
 
 _DATA: Final = "demo-data"

@@ -140,7 +140,7 @@ def _run(options: argparse.Namespace) -> int:
 
     with Interrupts() as stop:  # before the next import, which takes a while
         with importing():
-            from headrace.cli.run_script import RunOptions, run_script  # noqa: PLC0415
+            from headrace.cli.run_command import RunOptions, run_script  # noqa: PLC0415
 
         run_options = RunOptions(
             script=options.script,
@@ -303,7 +303,7 @@ def _serve(options: argparse.Namespace) -> int:
 
     with Interrupts() as stop:
         from headrace.cli.screen import Screen  # noqa: PLC0415
-        from headrace.cli.serve import ServeOptions, serve  # noqa: PLC0415
+        from headrace.cli.server_commands import ServeOptions, serve  # noqa: PLC0415
 
         serve_options = ServeOptions(
             home=options.home or Path(_HOME),
@@ -337,7 +337,7 @@ def _add_token(commands: _Commands) -> None:
 
 
 def _token(options: argparse.Namespace) -> int:
-    from headrace.cli.serve import token_line  # noqa: PLC0415
+    from headrace.cli.server_commands import token_line  # noqa: PLC0415
 
     home = options.home or Path(_HOME)
     print(token_line(home, options.verb, options.name, options.owner, options.role))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 import pyarrow as pa
 
 from headrace.cli.status_line import LiveLine
-from headrace.connectors.formats.result_writer import render, to_csv, to_text
+from headrace.connectors.formats.rendering import render, to_csv, to_text
 
 if TYPE_CHECKING:
     from headrace.language.statements.statement import Statement

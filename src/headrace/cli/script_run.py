@@ -22,7 +22,7 @@ from headrace.runtime.results.result_log import visible
 from headrace.runtime.statements.outcome import Outcome
 
 if TYPE_CHECKING:
-    from headrace.cli.run_script import RunOptions
+    from headrace.cli.run_command import RunOptions
 
 _LOOK_SECONDS: Final = 0.2
 _TABLES: Final = (

@@ -19,7 +19,7 @@ from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts
 from headrace.errors import HeadraceError, UserError
 from headrace.language.statements import statement as stmt
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.language.syntax.lexer import tokens
 from headrace.remote.remote_hub import connect_hub
 from headrace.remote.sockets import is_listening
@@ -27,7 +27,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.runtime.invoke.home_reader import Reader
 from headrace.runtime.statements.outcome import Outcome
 from headrace.runtime.statements.show import show
-from headrace.server.opening import open_hub
+from headrace.server.open_or_connect import open_hub
 
 _READ_ONLY: Final = (stmt.Show, stmt.Describe, stmt.ExplainQuery, stmt.ExplainAll, stmt.ExplainSelect)
 _HELP: Final = """Statements end with ';' and may take several lines.

@@ -16,8 +16,8 @@ from typing import Any
 from headrace.algebra.expressions.aggregates import OF_PAIRS, OF_SHAPE, AggregateCall
 from headrace.algebra.expressions.shedding_estimates import PARTS
 from headrace.reference.conversion import fit, in_range
-from headrace.reference.series import faded_mean, nearest, of_order, of_pairs, of_shape
 from headrace.reference.shedding import of_weighted
+from headrace.reference.statistical_aggregates import faded_mean, nearest, of_order, of_pairs, of_shape
 from headrace.reference.values import identity, sort_key, unsigned
 
 

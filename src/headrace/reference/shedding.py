@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.shedding_estimates import Z
-from headrace.reference.series import nearest
+from headrace.reference.statistical_aggregates import nearest
 
 
 class Weighed(NamedTuple):

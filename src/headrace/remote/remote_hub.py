@@ -114,7 +114,7 @@ class RemoteHub:
         )
 
     def close(self) -> None:
-        """Close the connections; the hub goes on."""
+        """Close the connections; the hub continues."""
         self._transport.close()
 
     def __enter__(self) -> Self:

@@ -48,7 +48,7 @@ class Transport:
     def json(self, method: str, path: str, *, script: str | None = None, **request: Any) -> Any:
         """The JSON of a response. A `script` is the request's body, in which mistakes have their place.
 
-        Raises what the hub's problem says, and `HubGone` when there is no answer.
+        Raises the error of the hub's problem response, and `HubGone` when there is no response.
         """
         if script is not None:
             request["content"] = script.encode()

@@ -156,10 +156,10 @@ def tools_listener_of(hub: Hub, listening: socket.socket, tokens: Any, limits: A
 
     def make_server() -> Any:
         from headrace.server.following import Publications  # noqa: PLC0415 - with the first connection
-        from headrace.server.postgres.door import Door  # noqa: PLC0415
+        from headrace.server.postgres.postgres_server import PostgresServer  # noqa: PLC0415
 
         publications = Publications()
         before_stop.append(publications.end)
-        return Door(hub, tokens, publications, limits)
+        return PostgresServer(hub, tokens, publications, limits)
 
     return Listener(hub.path, [listening], make_server, before_stop)

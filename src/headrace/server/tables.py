@@ -14,7 +14,7 @@ import pyarrow as pa
 from fastapi import Request, Response
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.connectors.formats.result_writer import to_json
+from headrace.connectors.formats.rendering import to_json
 from headrace.connectors.sources.source_reader import read_bytes
 from headrace.errors import UserError
 from headrace.server.problems import Refused

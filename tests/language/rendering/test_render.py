@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, note
 
+from headrace.catalog.definition_json import from_json, to_json
 from headrace.catalog.definitions import ActionDefinition, QueryDefinition, StreamDefinition
-from headrace.catalog.journal import from_json, to_json
 from headrace.errors import UserError
 from headrace.language.binder.query_binder import bind_query
 from headrace.language.statements.create_text import create_query_text

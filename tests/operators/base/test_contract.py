@@ -26,7 +26,7 @@ from headrace.operators.base.operator import (
 )
 from headrace.operators.base.wrapper import Around
 from headrace.operators.families.family import state_name, with_stored_layout
-from headrace.operators.on_demand.subwindow import check
+from headrace.operators.on_demand.subwindow_check import check
 from headrace.operators.sharing.scan_sharing import groups
 from headrace.planner.explain.operator_text import explain
 from headrace.planner.explain.work_sharing import sharing

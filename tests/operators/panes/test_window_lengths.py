@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headrace.algebra.windows.window import Landmark, TimeSlide
 from headrace.operators.base.operator import Advance
 from headrace.operators.families.cohort import Cohort
-from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.panes.pane_keys import block_key, cover, covers, levels_and_blocks
 from headrace.operators.panes.panes import Panes
 from headrace.operators.panes.window_lengths import WindowLengths, top_level

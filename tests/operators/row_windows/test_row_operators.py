@@ -38,7 +38,7 @@ from headrace.algebra.windows.window import (
 )
 from headrace.errors import UnsupportedQuery
 from headrace.planner.lowering.lower import lower
-from headrace.planner.lowering.lowering import finish_of
+from headrace.planner.lowering.lowering_context import finish_of
 from headrace.planner.lowering.query_shape import shape_of
 from headrace.reference.history import record
 from headrace.runtime.results.result_log import ordered as ordered_results

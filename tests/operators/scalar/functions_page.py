@@ -9,7 +9,7 @@ import sys
 from typing import Final
 
 from headrace.algebra.functions.entry import Function
-from headrace.algebra.functions.numbers import CHOICES, MATHEMATICS, OPERATORS
+from headrace.algebra.functions.operators_and_math import CHOICES, MATHEMATICS, OPERATORS
 from headrace.algebra.functions.structs import STRUCTS
 from headrace.algebra.functions.text import TEXTS
 from headrace.algebra.functions.time import TIMES

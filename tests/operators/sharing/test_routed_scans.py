@@ -14,7 +14,7 @@ from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Expression, Named
 from headrace.algebra.query import Filter, Query, Windowed
 from headrace.algebra.windows.window import TimeSlide, Unbounded
-from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.sharing import routed_scans
 from headrace.operators.sharing import scan_sharing as foldings_of
 from headrace.operators.sharing.routed_scans import RoutedRows

@@ -20,14 +20,14 @@ from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Advance, Operator
 from headrace.operators.families.cohort import cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
-from headrace.operators.families.harvest import ScanOutput, gathered
+from headrace.operators.families.scan_output import ScanOutput, gathered
 from headrace.operators.panes.panes import Panes
 from headrace.operators.rows.row_pipeline import LookupJoin, RowFilter
 from headrace.operators.sharing import scan_sharing as foldings_of
 from headrace.operators.sharing import shared_panes
 from headrace.operators.sharing.scan_sharing import Unshared, scan_groups
-from headrace.operators.sharing.shared_aggregates import SharedPredicates
 from headrace.operators.sharing.shared_panes import SharedPanes, common_panes
+from headrace.operators.sharing.shared_predicates import SharedPredicates
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.lowering.lower import lower
 from headrace.reference.history import StreamRow

@@ -9,13 +9,13 @@ import numpy as np
 from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Call, Named
 from headrace.algebra.windows.window import TimeSlide
-from headrace.operators.query_index.predicate_index import predicate_of
+from headrace.operators.query_index.index_cache import predicate_of
 from headrace.operators.query_index.predicates.normal_form import normal
 from headrace.operators.rows.row_pipeline import RowPipeline
 from headrace.operators.sharing.scan_sharing import MOST_SEPARATE_FILTERS
-from headrace.operators.sharing.shared_aggregates import SharedPredicates
 from headrace.operators.sharing.shared_panes import LazyScanners
 from headrace.operators.sharing.shared_plan import SharedPlan, _plans, plan_from, plan_of, rebuilt_plan
+from headrace.operators.sharing.shared_predicates import SharedPredicates
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.lowering.lower import lower
 from headrace.schema import BIGINT, BOOLEAN

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.errors import EpochFailed
 from headrace.operators.base.operator import Advance, Operator
-from headrace.operators.row_windows.tuple_windows import TupleSlides
+from headrace.operators.row_windows.tuple_slides import TupleSlides
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt

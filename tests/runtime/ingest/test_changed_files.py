@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.run_script import RunOptions, run_script
+from headrace.cli.run_command import RunOptions, run_script
 from headrace.cli.signals import Interrupts
 from headrace.connectors.sources.known_files import KnownFile, end_of_lines
 from headrace.errors import UserError

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import UserError
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from tests.language.rendering.definition_text import render_stream

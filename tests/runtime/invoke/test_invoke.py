@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import UserError
 from headrace.operators.on_demand import selection, shared_selections
 from headrace.operators.on_demand.selection import Selection
-from headrace.operators.query_index import predicate_index
+from headrace.operators.query_index import index_cache
 from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
 from headrace.runtime.invoke import deferred_window
 from headrace.runtime.invoke.deferred_window import Invocation
@@ -120,11 +120,11 @@ def test_an_index_frozen_in_a_closure_would_be_noticed(
 ) -> None:
     frozen: dict[int, Any] = {}
 
-    def once(plans: predicate_index.Plans[Any], members: tuple[Any, ...]) -> Any:
+    def once(plans: index_cache.Plans[Any], members: tuple[Any, ...]) -> Any:
         made = OF(plans, members)
         return frozen.setdefault(id(plans), made)
 
-    monkeypatch.setattr(predicate_index.Plans, "of", once)
+    monkeypatch.setattr(index_cache.Plans, "of", once)
     rig = Rig(tmp_path, ONE_FILE)
     with rig.hub(1, {"first": TEXT}) as hub:
         rig.drop(FILES[0])
@@ -134,7 +134,7 @@ def test_an_index_frozen_in_a_closure_would_be_noticed(
         assert "KeyError: 'g'" in hub.status()["failed"]["second"]  # a column that only the second one reads
 
 
-OF = predicate_index.Plans.of
+OF = index_cache.Plans.of
 
 
 def test_averages_come_of_sums_and_counts_whatever_the_cut(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import headrace as hr
 from headrace.errors import QueryFailed
 from headrace.operators.base.operator import Advance
-from headrace.operators.row_windows.tuple_windows import TupleSlides
+from headrace.operators.row_windows.tuple_slides import TupleSlides
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.tasks.scan import scan_task

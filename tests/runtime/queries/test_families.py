@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.operators.families.family import QueryRowCounts, number_of
-from headrace.operators.families.member import FamilyMember
+from headrace.operators.families.family_operator import FamilyOperator
 from headrace.operators.sharing import scan_sharing
 from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.hub.hub import Hub
@@ -186,7 +186,7 @@ def test_a_home_whose_queries_stored_their_rows_apart_goes_on_with_them_together
     rig = Rig(tmp_path, ONE_FILE)
     texts = {f"m{extent}": text(shape, "", "", extent) for extent in EXTENTS}
     with monkeypatch.context() as before, rig.hub(2, {}) as hub:
-        before.setattr(FamilyMember, "in_family", lambda operator: operator)
+        before.setattr(FamilyOperator, "in_family", lambda operator: operator)
         hub.register_many(texts)
         rig.drop(files[0])
         hub.run_once()
@@ -227,7 +227,7 @@ def test_a_crowd_answers_and_rejects_as_each_query_does_alone(
         bound_queries._lowered.clear()
         with monkeypatch.context() as alone:
             if not together:
-                alone.setattr(FamilyMember, "in_family", lambda operator: operator)
+                alone.setattr(FamilyOperator, "in_family", lambda operator: operator)
             rig = Rig(tmp_path / str(together), ONE_FILE)
             with rig.hub(tasks, {}) as hub:
                 hub.execute("CREATE QUERY base AS SELECT k, g, x FROM s [RANGE 9 SECONDS]")

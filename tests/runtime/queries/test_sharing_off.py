@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.catalog.definition_json import from_json, to_json
 from headrace.catalog.definitions import QueryDefinition
-from headrace.catalog.journal import from_json, to_json
 from headrace.language.statements.create_text import create_query_text
 from headrace.operators.families.family import state_name
 from headrace.operators.sharing import scan_sharing

@@ -18,7 +18,7 @@ BROKEN = textwrap.dedent(
     import os
 
     if os.environ.get("BROKEN_KERNEL"):
-        from headrace.operators.row_windows.tuple_windows import TupleSlides
+        from headrace.operators.row_windows.tuple_slides import TupleSlides
 
         def failing(advance):
             def fails(self, *arguments):

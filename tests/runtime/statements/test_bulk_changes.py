@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.definition_json import from_json, to_json
 from headrace.catalog.definitions import QueryDefinition
-from headrace.catalog.journal import from_json, to_json
 from headrace.errors import UserError
 from headrace.language.statements.create_text import create_query_text
 from headrace.language.statements.statement import CreateQuery

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from headrace.errors import UserError
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.runtime.plan import bound_queries, epoch_planner, plan_files
 from headrace.runtime.plan.plan_files import load_plan
 from tests.runtime.rig import QUERIES, Rig, cut, faults_once_tidy, made_rows

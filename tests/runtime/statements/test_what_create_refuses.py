@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import UserError
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.language.statements.stream_keywords import stream_from_keywords
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headrace.server.postgres.protocol.parameters import literal
 from headrace.server.postgres.protocol.rows import copied_rows, data_rows, row_description
 from headrace.server.postgres.protocol.types import type_of
-from headrace.server.postgres.tables.tokens import for_reader, parameters, statements, with_values
+from headrace.server.postgres.tables.sql_text import for_reader, parameters, statements, with_values
 from tests.server.postgres.wire import cells
 
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)

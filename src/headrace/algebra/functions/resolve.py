@@ -1,8 +1,8 @@
 """Resolution of functions: the function of a name and argument types, the casts of its arguments, and its result
 type; the table of all functions and operators, and users' registered functions (`UserFunction`).
 
-The rows are in `numbers`, `text`, `time` and `structs`, the rules in `type_rules`, coercion in `coercion`. Operators are
-functions of the same table. Implicit conversions of Spark appear as differing `Signature.arguments`: the binder
+The rows are in `operators_and_math`, `text`, `time` and `structs`, the rules in `type_rules`, coercion in `coercion`.
+Operators are functions of the same table. Implicit conversions of Spark appear as differing `Signature.arguments`: the binder
 inserts a `Cast` there.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 from headrace.algebra.expressions.expression import Value
 from headrace.algebra.functions.coercion import accepts, can_cast, common_of_two, common_type
 from headrace.algebra.functions.entry import Function
-from headrace.algebra.functions.numbers import CHOICES, MATHEMATICS, OPERATORS
+from headrace.algebra.functions.operators_and_math import CHOICES, MATHEMATICS, OPERATORS
 from headrace.algebra.functions.structs import STRUCTS
 from headrace.algebra.functions.text import TEXTS
 from headrace.algebra.functions.time import TIMES

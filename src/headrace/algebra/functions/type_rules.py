@@ -19,7 +19,7 @@ from headrace.algebra.functions.coercion import (
     decimal_for,
     decimal_of_constant,
 )
-from headrace.algebra.functions.regex import check_like, translated, translated_replacement
+from headrace.algebra.functions.java_regex import check_like, translated, translated_replacement
 from headrace.errors import UnsupportedQuery, UserError
 from headrace.schema import (
     BIGINT,

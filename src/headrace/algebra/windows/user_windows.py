@@ -1,7 +1,8 @@
 """The base classes, and so the contract, of user-defined windows: the Python class of `[WINDOW name(args)]`.
 
-A kind of window is three functions, as in the window papers. All are functions of a row alone: the windows must not depend on
-other rows (such windows are *context free*, so a window can be emitted when punctuation has passed its end).
+A kind of window is three functions, as in the window papers: the windows of a row, the bounds of a window, and whether a window
+holds a row. None may depend on other rows (such windows are *context free*, so one can be emitted when punctuation has passed its
+end).
 `headrace.check_window` tests them against each other. Source: Li 2008, ch. 5 (windows, extent, wids).
 """
 

@@ -1,5 +1,6 @@
-"""The table of built-in window classes by name, and the construction of a window object, of a built-in or a user's
-class, from constants.
+"""The window classes that have the contract of user windows and need no registration, by name: CUMULATE, and that of
+joined rows. Also the construction of a window object, of one of these or of a user's class, from constants. Tumbling,
+sliding, session and other windows are in `window`.
 """
 
 from __future__ import annotations

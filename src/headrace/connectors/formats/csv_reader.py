@@ -21,9 +21,9 @@ import pyarrow.csv as pacsv
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.formats import text_lines
 from headrace.connectors.formats.text_values import convert, with_article
+from headrace.connectors.records.chunk import Chunk, Refused
 from headrace.connectors.records.ingest_record import IngestRecord
 from headrace.connectors.records.options import TextOptions, text_options
-from headrace.connectors.records.rejected import Chunk, Refused
 from headrace.operators.base.group_codes import flat
 from headrace.schema import Schema
 

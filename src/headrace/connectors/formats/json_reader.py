@@ -20,9 +20,9 @@ from headrace.connectors.formats import text_lines
 from headrace.connectors.formats.json_values import Literal, Misfit, value
 from headrace.connectors.formats.parquet_reader import first_line
 from headrace.connectors.formats.text_values import convert, epoch_of, instants_counted
+from headrace.connectors.records.chunk import Chunk, Refused, WholeFile
 from headrace.connectors.records.ingest_record import IngestRecord
 from headrace.connectors.records.options import TextOptions, text_options
-from headrace.connectors.records.rejected import Chunk, Refused, WholeFile
 from headrace.operators.base.group_codes import flat
 from headrace.schema import Schema, Type, to_arrow
 

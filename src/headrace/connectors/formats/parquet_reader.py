@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.connectors.formats.typed_columns import fitted, matched
+from headrace.connectors.records.chunk import Chunk, WholeFile
 from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
-from headrace.connectors.records.rejected import Chunk, WholeFile
 from headrace.schema import Schema
 
 BATCH: Final = 1 << 18

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
+from headrace.connectors.records.chunk import WholeFile
 from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
-from headrace.connectors.records.rejected import WholeFile
 
 BLOCK: Final = 8 << 20
 _BOM: Final = codecs.BOM_UTF8

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.connectors.records.rejected import Chunk, Refused, WholeFile
+from headrace.connectors.records.chunk import Chunk, Refused, WholeFile
 from headrace.schema import Field, Schema, Type, to_arrow
 
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.formats.parquet_reader import BATCH
+from headrace.connectors.records.chunk import Chunk
 from headrace.connectors.records.ingest_record import IngestRecord
 from headrace.connectors.records.options import number
-from headrace.connectors.records.rejected import Chunk
 from headrace.errors import UserError
 from headrace.schema import BIGINT, STAMP, TIMESTAMP, Field, Schema
 from headrace.time import SECOND, Instant

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.formats.text_values import day, moment
 from headrace.connectors.formats.typed_columns import fitted, matched
+from headrace.connectors.records.chunk import WholeFile
 from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
-from headrace.connectors.records.rejected import WholeFile
 from headrace.errors import UserError, did_you_mean
 from headrace.schema import INTEGERS, Field, to_arrow
 from headrace.store.files.filesystem import LocalStore

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
 from headrace.connectors.formats import arrow_reader, csv_reader, json_reader, parquet_reader
+from headrace.connectors.records.chunk import Chunk, Refused, WholeFile
 from headrace.connectors.records.ingest_record import (
     NO_REJECTS,
     REJECTS,
@@ -31,7 +32,6 @@ from headrace.connectors.records.ingest_record import (
     reject_table,
 )
 from headrace.connectors.records.options import option
-from headrace.connectors.records.rejected import Chunk, Refused, WholeFile
 from headrace.connectors.sources import rate_source
 from headrace.connectors.sources.event_time import event_times, time_columns
 from headrace.connectors.sources.listing import list_new, require_place

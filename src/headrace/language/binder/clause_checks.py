@@ -39,7 +39,7 @@ def check_clauses(
         check_order(aggregates, select)
     if select.emit == "rstream" and not (stream.sliding or is_of_now(sources.streams)):
         fail(
-            "RSTREAM needs a window with SLIDE, or [NOW]: over another window it would never stop speaking",
+            "RSTREAM needs a window with SLIDE, or [NOW]: over another window it would emit all its rows at every instant",
             stream.span,
             "Write for example FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE], or use ISTREAM.",
         )

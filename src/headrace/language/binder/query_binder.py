@@ -48,9 +48,9 @@ from headrace.language.binder.sources.bounds import condition, joined_condition
 from headrace.language.binder.sources.from_clause import From, bind_from
 from headrace.language.binder.sources.set_operators import is_later, spelled_out
 from headrace.language.binder.subqueries.existence import every_part
-from headrace.language.binder.subqueries.memberships import Memberships
 from headrace.language.binder.subqueries.semijoins import with_semijoins
-from headrace.language.parser.set_operators import parse_select
+from headrace.language.binder.subqueries.subquery_binder import SubqueryBinder
+from headrace.language.parser.query import parse_select
 from headrace.language.syntax.ast import (
     AllColumns,
     Constant,
@@ -93,7 +93,7 @@ def _bound(
     """The query of a SELECT; with `numbered` the columns of a single SELECT are named c0, c1, …."""
     sources = _from(select, names, functions)
     select = spelled_out(select, sources.stream)
-    memberships = Memberships(
+    subquery_binder = SubqueryBinder(
         names,
         sources.scope,
         functions,
@@ -101,7 +101,7 @@ def _bound(
         lambda inner: _from(inner, names, functions).scope,
     )
     single = select.source.sets is None
-    return _SelectBinder(select, sources, functions, memberships, numbered and single).query()
+    return _SelectBinder(select, sources, functions, subquery_binder, numbered and single).query()
 
 
 def _from(select: Select, names: Names, functions: Mapping[str, UserFunction]) -> From:
@@ -120,7 +120,7 @@ class _SelectBinder:
     select: Select
     sources: From
     functions: Mapping[str, UserFunction]
-    memberships: Memberships
+    subquery_binder: SubqueryBinder
     numbered: bool
     rows: ExpressionBinder = field(init=False)
     grouping: Grouping = field(init=False)
@@ -156,7 +156,7 @@ class _SelectBinder:
             self.grouping.aggregates,
             grouped=self.grouped,
             streams_rows=self._streams_rows,
-            semijoined=self.memberships.reads_changes,
+            semijoined=self.subquery_binder.reads_changes,
         )
         if select.shedding is not None:
             check_shedding(select, self.sources, self.grouping, having)
@@ -182,11 +182,11 @@ class _SelectBinder:
         where = None
         if self.select.where is not None:
             binder = ExpressionBinder(
-                self._where_column, self._in_where, self.functions, self.memberships.bind
+                self._where_column, self._in_where, self.functions, self.subquery_binder.bind
             )
-            where = self.memberships.where(self.select.where, binder)
+            where = self.subquery_binder.where(self.select.where, binder)
         self._bind_values()
-        select, semijoins = self.select, self.memberships.reads_changes
+        select, semijoins = self.select, self.subquery_binder.reads_changes
         if semijoins:
             self.sources = with_semijoins(select, self.sources)
         limits = None if self.sources.others or semijoins else select.bounds  # up to NOW they are windows
@@ -200,7 +200,7 @@ class _SelectBinder:
         node = tree(
             self.sources,
             where,
-            self.memberships,
+            self.subquery_binder,
             self.grouping.bounds,
             grouped_window=select.window is not None,
         )
@@ -219,7 +219,7 @@ class _SelectBinder:
                 "Put it into WHERE, or read the groups in FROM: SELECT …, (SELECT …) FROM (SELECT … GROUP BY …) AS t.",
             )
         for part in selects:
-            self.memberships.value(part, self.rows)
+            self.subquery_binder.value(part, self.rows)
 
     def _check_bounds(self, where: Expression | None) -> None:
         """Raises `UnsupportedQuery` where a condition reads a row together with the bounds of its window."""
@@ -237,7 +237,7 @@ class _SelectBinder:
         for factor in factors:
             if factor not in of_windows:
                 grouping.check_without_bounds(factor, span, "WHERE", remedy)
-        for item in self.memberships.subqueries:
+        for item in self.subquery_binder.subqueries:
             for part in (item.condition, item.test):
                 if part is not None:
                     grouping.check_without_bounds(part, span, "WHERE", remedy)
@@ -371,7 +371,7 @@ class _SelectBinder:
                 node.select.span,
                 "Compare a SELECT as a value: (SELECT COUNT(*) FROM …) > 0.",
             )
-        return self.memberships.value(node, outer)
+        return self.subquery_binder.value(node, outer)
 
     def _aggregate(self, call: FunctionCall) -> Expression:
         if call.name.lower() != "error_bound":

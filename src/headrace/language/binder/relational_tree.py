@@ -10,13 +10,13 @@ from headrace.algebra.expressions.expression import Call, Expression, columns_of
 from headrace.algebra.query import Filter, Join, Node, Windowed
 from headrace.language.binder.expressions.expression_binder import joined
 from headrace.language.binder.sources.from_clause import From
-from headrace.language.binder.subqueries.memberships import Memberships
+from headrace.language.binder.subqueries.subquery_binder import SubqueryBinder
 
 
 def tree(
     sources: From,
     where: Expression | None,
-    memberships: Memberships,
+    subquery_binder: SubqueryBinder,
     bounds: frozenset[str],
     *,
     grouped_window: bool,
@@ -28,7 +28,7 @@ def tree(
     """
     prefix = f"{sources.stream.alias}."
     pending = list(sources.conditions)
-    pending += [condition for semijoin in memberships.semijoins for condition in semijoin.conditions]
+    pending += [condition for semijoin in subquery_binder.semijoins for condition in semijoin.conditions]
     pending += [] if where is None else list(conjuncts(where))
     of_windows = [factor for factor in pending if columns_of(factor) and columns_of(factor) <= bounds]
     pending = [factor for factor in pending if factor not in of_windows]
@@ -40,9 +40,9 @@ def tree(
     assert sources.stream.window is not None
     node = Windowed(node, sources.stream.alias, sources.stream.window)
     node, pending = _with_streams(node, sources, pending)
-    for semijoin in memberships.semijoins:
+    for semijoin in subquery_binder.semijoins:
         node, pending = _paired(node, semijoin.right, sources, pending)
-    for join in memberships.joins:
+    for join in subquery_binder.joins:
         node = Join(node, join.right, join.kind, join.condition)
     for source, kind, condition in sources.relations:
         if kind == "inner":
@@ -52,7 +52,7 @@ def tree(
             pending = [factor for factor in pending if factor not in taken]
             condition = joined("and", taken) if taken else None  # noqa: PLW2901
         node = Join(node, source.scan, kind, condition)
-    node = memberships.over(node)
+    node = subquery_binder.over(node)
     pending += of_windows
     return Filter(node, joined("and", pending)) if pending else node
 

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from headrace.catalog.definitions import ActionDefinition
 from headrace.errors import Span, did_you_mean
-from headrace.language.statements.definitions import interval_option, option_list
+from headrace.language.statements.options import interval_option, option_list
 from headrace.language.syntax.cursor import Cursor
 
 _LARGEST: Final = {"batch": 10_000, "attempts": 1_000}

@@ -9,7 +9,7 @@ from typing import Final, TypedDict
 from typing import Literal as Choice
 
 from headrace.errors import Span, UserError, did_you_mean
-from headrace.language.statements.definitions import checked_zone, interval_option, option_list, taken
+from headrace.language.statements.options import checked_zone, interval_option, option_list, taken
 from headrace.language.syntax.cursor import Cursor
 from headrace.time import Duration
 

@@ -84,8 +84,8 @@ class ApproximateInstants(Around):
             if form is not None
         )
         yield from histograms(in_histograms, f"every instant with a row: up to {16 * MANY:,}")
-        where = "by group" if self.exactly.rows.routing is not None else "one slot"
-        yield f"group by {keys(self.exactly.grouped.keys)} (routed to {where})"
+        where = "by group" if self.exactly.rows.routing is not None else "to one slot"
+        yield f"group by {keys(self.exactly.grouped.keys)} (routed {where})"
         yield from steps_up(self.row_steps)
 
     @property

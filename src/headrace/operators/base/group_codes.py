@@ -49,6 +49,12 @@ class Groups:
         rank[self.live] = np.arange(self.count)
         return replace(self, codes=rank.take(self.codes), live=None)
 
+    def of_rows(self, rows: Ints) -> Groups:
+        """The groups of some of the rows: those without any of these rows are left out."""
+        groups = self.dense()
+        codes, held = compact(groups.codes[rows], groups.count)
+        return Groups(codes, len(held), tuple(picked(key, held) for key in groups.keys))
+
 
 def group(
     columns: Sequence[pa.Array],

@@ -298,7 +298,7 @@ class BaseOperator(StateOwner):
 
     @property
     def family_key(self) -> str | None:
-        """The name of its family, equal for all queries of its shape; None if it has its own state. See `FamilyMember`."""
+        """The name of its family, equal for all queries of its shape; None if it has its own state. See `FamilyOperator`."""
         return None
 
     @property
@@ -436,7 +436,7 @@ class BaseOperator(StateOwner):
         emitted_to: Instant,
         now: Instant,
     ) -> pa.Table | None:
-        """What it would answer if its window were `length` long, one of `subwindows`; see `subwindow.shorter`."""
+        """What it would answer if its window were `length` long, one of `subwindows`; None without such a window."""
         return None
 
     # EXPLAIN

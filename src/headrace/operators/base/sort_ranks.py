@@ -1,4 +1,6 @@
-"""Sort keys (ORDER BY) of columns: integers that sort as the values do in Spark; and tie-breaks of -0.0 before 0.0."""
+"""Sort keys of columns: integers that sort as the values do in Spark, where -0.0 equals 0.0; and a last key that puts
+-0.0 first among rows that are otherwise equal.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ progress: a *cohort* is those queries that have the same `Advance`, and the rest
 from query to query is data: an array by number (`extents.Extents`), or a plan by which rows are finished (`finishing`).
 Source: CACQ and PSoup (queries as data).
 
-Contract. A class of operators has families when it extends `member.FamilyMember` with a field `family`, the hash of
+Contract. A class of operators has families when it extends `family_operator.FamilyOperator` with a field `family`, the hash of
 what its queries have in common (`family_name`), and defines `together` (one operator over all rows, used to compact
 them) and `advance_family` (one step for a cohort, which splits results by query). Its own sections become the family's
 by `numbered`. All else, such as cohorts, expiry and deltas, follows, and callers ask for no class.

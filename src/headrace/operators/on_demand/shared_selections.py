@@ -1,5 +1,6 @@
-"""Shared scan of all selections (queries with BEGIN … END) over a stream: a batch is matched with the conditions of all
-at once, and the positions of the rows that each selects are stored, as bitmaps or lists.
+"""Shared scan of all selections over a stream that store bitmaps (queries with BEGIN … END and materialize 'partial'):
+a batch is matched with the conditions of all at once, and the positions of the rows that each selects are stored, as
+bitmaps or lists.
 
 A batch is matched by one index of all conditions. Its rows are cut by chunk of positions, and the bitmaps of rows
 become bitmaps of positions: shifted by a few bits if the positions have no gap, which is nearly always so. Source:
@@ -21,16 +22,16 @@ from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Scanned
 from headrace.operators.families.family import number_of
 from headrace.operators.on_demand.row_bitmaps import CHUNK, CHUNK_BITS, Bytes, contained, slots_of_owners
+from headrace.operators.query_index.index_cache import Conditions, Plans, none_yet
 from headrace.operators.query_index.matching.match import Matches, match
 from headrace.operators.query_index.matching.prepare import Failed
-from headrace.operators.query_index.predicate_index import Conditions, Plans, none_yet
 from headrace.operators.rows.row_pipeline import RowFilter
 
 BITS: Final = "bits"
 """The section of containers."""
 
 
-class SelectionScan(Protocol):
+class StoredSelection(Protocol):
     """A query that needs the positions of rows that pass its conditions."""
 
     @property
@@ -45,7 +46,7 @@ class SelectionScan(Protocol):
 
 
 @dataclass(frozen=True)
-class SelectionPlan(Conditions[SelectionScan]):
+class SelectionPlan(Conditions[StoredSelection]):
     """The conditions of all selections over a stream, with their queries."""
 
     @cached_property
@@ -68,7 +69,7 @@ class SharedSelections:
     rows_in: int = 0
 
     @staticmethod
-    def of(queries: tuple[SelectionScan, ...]) -> SharedSelections:
+    def of(queries: tuple[StoredSelection, ...]) -> SharedSelections:
         """A scan for all the queries."""
         plan = _plans.of(queries)
         return SharedSelections(plan, selected_rows=np.zeros(len(queries), np.int64))

@@ -8,7 +8,6 @@ each of those blocks: a delta of O(levels) cells, never a rewrite.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -37,8 +36,7 @@ def into_blocks(layout: Layout, late: Sequence[pa.Table], before: int, top: int)
         made = np.flatnonzero(panes >> level < before >> level)
         if not len(made):
             break
-        groups = replace(rows.groups, codes=rows.groups.codes[made])
         blocks = (panes[made] >> level) + block_key(level, 0)
-        picked = Gathered(blocks, rows.slots[made], groups, select(rows.answer, made))
+        picked = Gathered(blocks, rows.slots[made], rows.groups.of_rows(made), select(rows.answer, made))
         added.append(merge_gathered(layout, picked))
     return added

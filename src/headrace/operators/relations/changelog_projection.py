@@ -15,8 +15,8 @@ from headrace.operators.base.due import waiting_settle
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import QUERY_NUMBER, Advance, FamilyStep, Operator, Sections, Step
 from headrace.operators.families.cohort import Cohort
+from headrace.operators.families.family_operator import RowFamilyOperator
 from headrace.operators.families.finishing import emit_by_query
-from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Emitted, emit_changes
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
@@ -26,7 +26,7 @@ from headrace.time import Instant
 
 
 @dataclass(frozen=True, slots=True)
-class ChangingRows(RowFamilyMember, RowOperator):
+class ChangingRows(RowFamilyOperator, RowOperator):
     """`Finish(Windowed(Changing))` of one query without LIMIT or DISTINCT. The first stored value is the change."""
 
     id: str

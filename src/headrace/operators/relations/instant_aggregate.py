@@ -25,8 +25,8 @@ from headrace.operators.base.operator import SLOT, Advance, FamilyStep, Operator
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents, only_slots
 from headrace.operators.families.family import joined, number_last, unnumbered
+from headrace.operators.families.family_operator import RowFamilyOperator
 from headrace.operators.families.finishing import NUMBER, emit_items
-from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
@@ -35,8 +35,8 @@ from headrace.operators.relations.instant_cells import arrived, folded, holding,
 from headrace.operators.relations.instant_rows import Validity, span_of, touched
 from headrace.operators.relations.instant_scanner import InstantScanner, instant_deltas
 from headrace.operators.relations.instant_subwindow import CELLS, FIRST, at_now
-from headrace.operators.relations.interval_buckets import SECTION as LIVE
-from headrace.operators.relations.interval_buckets import IntervalBlocks, next_expiry, store_of
+from headrace.operators.relations.interval_blocks import SECTION as LIVE
+from headrace.operators.relations.interval_blocks import IntervalBlocks, next_expiry, store_of
 from headrace.operators.relations.interval_groups import (
     Coded,
     Columns,
@@ -59,7 +59,7 @@ _EXPIRES: Final = "__expires"
 
 
 @dataclass(frozen=True, slots=True)
-class InstantAggregate(RowFamilyMember, RowOperator):
+class InstantAggregate(RowFamilyOperator, RowOperator):
     """`Finish(Aggregate(Windowed(TimeRange | Unbounded | Rows)))` of one query.
 
     `rows` defines how rows are scanned; its stored values are the inputs of `grouped`, routed by the group's keys or to

@@ -18,13 +18,13 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Column
 from headrace.operators.base.due import settles
 from headrace.operators.base.group_codes import Ints, group
+from headrace.operators.base.group_ranks import dense_ranks
 from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sections, Step
-from headrace.operators.base.ranges import dense_ranks
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents
 from headrace.operators.families.family import joined
+from headrace.operators.families.family_operator import RowFamilyOperator
 from headrace.operators.families.finishing import emit_items
-from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode, Items, Span, emit, unite
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
@@ -198,7 +198,7 @@ def span_of(advance: Advance, emit_mode: EmitMode) -> Span:
 
 
 @dataclass(frozen=True, slots=True)
-class InstantRows(RowFamilyMember, RowOperator):
+class InstantRows(RowFamilyOperator, RowOperator):
     """`Finish(Windowed(TimeRange | Unbounded | Rows))` of one query."""
 
     id: str

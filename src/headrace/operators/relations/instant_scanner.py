@@ -1,5 +1,6 @@
-"""Scanner of aggregates at every instant: new rows as deltas, folded by instant and group where their intervals are
-known, and the first instant of all.
+"""Scanner of aggregates at every instant: its deltas are the new rows, folded by event time and group if an event time
+determines how long a row holds (`[RANGE r]`, UNBOUNDED), else as they are (`[ROWS n]`). Without GROUP BY also the least
+event time of all rows, even of those that WHERE drops, for each query: its answer begins there.
 """
 
 from __future__ import annotations

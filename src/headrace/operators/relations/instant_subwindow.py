@@ -1,6 +1,6 @@
 """INVOKE q [RANGE d] of an aggregate at every instant: the answer at NOW over a shorter range, from the cells in its state.
 
-See `headrace.operators.on_demand.subwindow`.
+See `headrace.operators.on_demand.subwindow_check`.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sect
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import number_last
 from headrace.operators.row_windows.frame_cuts import NUMBER, Cut, Cutter, cut, latest_open_frames, max_rows
-from headrace.operators.row_windows.last_window import LASTS, Chunk, Shown, newest
 from headrace.operators.row_windows.partitioned_rows import OverPartitions, PartitionedRows
+from headrace.operators.row_windows.window_answers import LASTS, Chunk, Shown, newest
 from headrace.operators.row_windows.window_bins import Ends
 from headrace.operators.rows.row_state import ROWS, TIME, Held, hold
 from headrace.time import FOREVER, Instant

@@ -25,12 +25,12 @@ from headrace.operators.base.operator import QUERY_NUMBER, SLOT, WINDOW, Operato
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.extents import Extents
 from headrace.operators.families.family import joined
+from headrace.operators.families.family_operator import RowFamilyOperator
 from headrace.operators.families.finishing import NUMBER, by_query, plan_of, plans_of
-from headrace.operators.families.member import RowFamilyMember
 from headrace.operators.output.changelog import EmitMode
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
-from headrace.operators.row_windows.last_window import (
+from headrace.operators.row_windows.window_answers import (
     LAST,
     LAST_EMITTED,
     Chunk,
@@ -235,7 +235,7 @@ def _of(chunks: Sequence[Chunk], places: Ints, chosen: Sequence[int]) -> Iterato
         yield windows[rows], taken, None if failed is None else failed[rows]
 
 
-class OverPartitions(RowFamilyMember, RowOperator):
+class OverPartitions(RowFamilyOperator, RowOperator):
     """An operator over `PartitionedRows`; subclasses define how their windows end, and whether they have families."""
 
     __slots__ = ()

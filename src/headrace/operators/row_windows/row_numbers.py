@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from headrace.algebra.windows.window import Numbering
 from headrace.operators.base.group_codes import Groups, flat, group, ints
+from headrace.operators.base.group_ranks import dense_ranks
 from headrace.operators.base.operator import SLOT, Sections
-from headrace.operators.base.ranges import dense_ranks
 from headrace.operators.families.family import number_last
 from headrace.operators.row_windows.window_bins import Ends
 from headrace.operators.rows.row_state import POSITION, TIME

@@ -23,7 +23,7 @@ from headrace.operators.base.operator import AT, SLOT, WINDOW, Advance, Sections
 from headrace.operators.base.wrapper import Around
 from headrace.operators.panes.late_panes import settled_at
 from headrace.operators.row_windows.frame_windows import FrameWindows
-from headrace.operators.row_windows.last_window import LAST, LIVE, PART, answers, newest
+from headrace.operators.row_windows.window_answers import LAST, LIVE, PART, answers, newest
 from headrace.operators.rows.row_state import ROWS, Held, hold
 from headrace.operators.time_windows.window_revisions import net, revised
 from headrace.time import BEGINNING, FOREVER, Duration, Instant

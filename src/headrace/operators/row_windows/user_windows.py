@@ -30,9 +30,9 @@ from headrace.operators.aggregates.cell_table import (
 from headrace.operators.base.due import settles
 from headrace.operators.base.group_codes import Ints, compact, flat, ints
 from headrace.operators.base.operator import Advance, Sections, Step
-from headrace.operators.row_windows.last_window import LASTS, Chunk, Shown, newest
 from headrace.operators.row_windows.partitioned_rows import OverPartitions, PartitionedRows
 from headrace.operators.row_windows.user_window_scan import END, START, UserScanner
+from headrace.operators.row_windows.window_answers import LASTS, Chunk, Shown, newest
 from headrace.operators.row_windows.window_bins import Ends
 from headrace.operators.rows.row_pipeline import RowPipeline
 from headrace.operators.rows.row_state import ROWS

@@ -3,7 +3,7 @@ column of truth values.
 
 SQL's three values: true if a row matches; else unknown if x is NULL and there is a candidate, or a candidate's y is
 NULL; else false. Candidates are the relation's rows that pass the subquery's WHERE. Hash indexes find them; what
-depends only on the relation's rows is computed once per version.
+depends only on the relation's rows is computed once for each scanner (`prepare`).
 """
 
 from __future__ import annotations

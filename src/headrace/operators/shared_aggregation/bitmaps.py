@@ -19,8 +19,7 @@ from headrace.operators.partials.partial import Cells, Count, Extreme, Sum
 from headrace.operators.query_index.boxes.by_column import LANES, Tile, Words, tiles_of
 from headrace.operators.query_index.index import Compiled
 from headrace.operators.query_index.matching.prepare import Prepared, words_of
-from headrace.operators.shared_aggregation.lanes import Block, Lanes, blocks, laid_out
-from headrace.operators.shared_aggregation.planes import (
+from headrace.operators.shared_aggregation.bit_slices import (
     BitSlices,
     BlockBitSlices,
     Floats,
@@ -29,6 +28,7 @@ from headrace.operators.shared_aggregation.planes import (
     last_lanes,
     sums_of_doubles,
 )
+from headrace.operators.shared_aggregation.lanes import Block, Lanes, blocks, laid_out
 from headrace.operators.shared_aggregation.query_cells import FoldInput, occupied
 
 _CELLS: Final = 1 << 22

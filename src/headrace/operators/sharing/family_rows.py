@@ -18,7 +18,7 @@ from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import QUERY_NUMBER, SLOT, Operator
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import number_of, state_name
-from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.rows.row_state import ROWS, RowLayout, RowScanner
 from headrace.operators.sharing.routed_scans import MOST_SEPARATE_FILTERS, RoutedRows, first_filter
 from headrace.time import FOREVER, Instant

@@ -18,10 +18,10 @@ from headrace.algebra.expressions.expression import Expression
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Operator, Scanner
-from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.families.scan_output import ScanOutput
+from headrace.operators.query_index.index_cache import Conditions, Plans, none_yet
 from headrace.operators.query_index.matching.match import match
 from headrace.operators.query_index.matching.prepare import truths
-from headrace.operators.query_index.predicate_index import Conditions, Plans, none_yet
 from headrace.operators.rows.row_pipeline import RowFilter
 
 MOST_SEPARATE_FILTERS: Final = 12

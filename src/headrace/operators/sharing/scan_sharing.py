@@ -1,6 +1,6 @@
 """Scan groups: which operators of a scan task fold or store their rows together, and the scanner of each group.
 
-Aggregates with the same joins and grouping are folded once for all their conditions and windows (`shared_aggregates`);
+Aggregates with the same joins and grouping are folded once for all their conditions and windows (`shared_predicates`);
 those that count distinct values, once for all their windows (`shared_panes`). Everything else is unshared, on the rows
 that pass its first filter, which one index finds for all (`routed_scans`). The output of the task is the same in each
 case: an operator's deltas as it would have made them alone.
@@ -19,12 +19,12 @@ from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Operator, Scanner
 from headrace.operators.families.family import state_name, with_stored_layout
-from headrace.operators.families.harvest import ScanOutput
 from headrace.operators.families.pane_queries import over_panes
+from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.on_demand.row_bitmaps import united
 from headrace.operators.on_demand.selection import Selection
 from headrace.operators.on_demand.shared_selections import BITS, SharedSelections
-from headrace.operators.query_index.predicate_index import predicate_of
+from headrace.operators.query_index.index_cache import predicate_of
 from headrace.operators.query_index.predicates.normal_form import can_fail
 from headrace.operators.rows.row_pipeline import RowFilter, RowStep, joins_of
 from headrace.operators.sharing.family_rows import FamilyRows
@@ -133,8 +133,8 @@ def scan_group_of(
         return SelectionScan(selecting, SharedSelections.of(selecting))
     if how == "rows":
         return FamilyRows.of(tuple(queries), relations)
-    from headrace.operators.sharing.shared_aggregates import SharedPredicates  # noqa: PLC0415 - of many queries
     from headrace.operators.sharing.shared_panes import SharedPanes  # noqa: PLC0415
+    from headrace.operators.sharing.shared_predicates import SharedPredicates  # noqa: PLC0415 - of many queries
 
     sharing = tuple(over_panes(queries))
     shared = SharedPanes if how == "panes" else SharedPredicates

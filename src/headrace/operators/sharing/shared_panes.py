@@ -26,7 +26,7 @@ from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import Scanned, Scanner, Sections
 from headrace.operators.families.family import number_of, numbered
-from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.panes.panes import Panes
 from headrace.operators.rows.row_pipeline import RowPipeline

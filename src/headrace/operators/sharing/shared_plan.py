@@ -1,4 +1,4 @@
-"""Plans of `shared_aggregates`: the conditions, partials and panes of thousands of aggregates with the same grouping,
+"""Plans of `shared_predicates`: the conditions, partials and panes of thousands of aggregates with the same grouping,
 updated as queries are added and dropped.
 """
 
@@ -15,7 +15,7 @@ from headrace.operators.aggregates.cell_table import Layout
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.families.family import number_of
 from headrace.operators.panes.panes import Panes
-from headrace.operators.query_index.predicate_index import Conditions, Plans, none_yet
+from headrace.operators.query_index.index_cache import Conditions, Plans, none_yet
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.schema import BIGINT
 

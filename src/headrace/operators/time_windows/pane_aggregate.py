@@ -35,7 +35,7 @@ from headrace.operators.base.operator import (
 from headrace.operators.families import pane_queries
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import family_name
-from headrace.operators.families.member import FamilyMember
+from headrace.operators.families.family_operator import FamilyOperator
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.panes.adaptive_panes import (
     EVERY_ROW,
@@ -64,7 +64,7 @@ from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 
 @dataclass(frozen=True, slots=True)
-class PaneAggregate(FamilyMember):
+class PaneAggregate(FamilyOperator):
     """`Finish(Aggregate(Windowed(TimeSlide | Landmark)))` of one query.
 
     `single_slot`: route all groups to one slot, for queries whose windows must be in one place. `range` is None for

@@ -52,9 +52,9 @@ def state_label(operator: PaneAggregate) -> str:
 
 
 def routed(operator: PaneAggregate) -> str:
-    """`group by auction (routed to by group)`."""
-    where = "one slot" if operator.single_slot is not None else "by group"
-    return f"group by {keys(operator.keys)} (routed to {where})"
+    """`group by auction (routed by group)`."""
+    where = "to one slot" if operator.single_slot is not None else "by group"
+    return f"group by {keys(operator.keys)} (routed {where})"
 
 
 def _sparse_groups(operator: PaneAggregate) -> Iterator[str]:

@@ -17,7 +17,7 @@ from headrace.algebra.windows.context import Context
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Advance, Sections, Step, Windows
-from headrace.operators.base.ranges import repeated
+from headrace.operators.base.window_pairs import repeated
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.output.row_operator import RowOperator
 from headrace.operators.panes.emission_limit import HIGHEST_WINDOW, EmissionCap, emission_limit_over, span

@@ -1,5 +1,6 @@
-"""State table of the first and the last pane with rows, for queries with EMIT EMPTY, whose windows without rows are
-emitted too.
+"""State table of the first and the last pane with rows, one pair for an operator, for EMIT EMPTY without GROUP BY:
+windows are emitted from the first on, also those without rows. A row counts also where the WHERE over the window
+drops it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ SEEN: Final = "seen"
 
 
 def extent_table(low: int, high: int, slot: int) -> pa.Table:
-    """The state table of the least and greatest pane of a window's rows."""
+    """The state table of the least and greatest pane of an operator's rows."""
     keys = pa.array([block_key(0, low), block_key(0, high)])
     return pa.table([keys, pa.array([slot, slot], pa.int16())], names=[KEY, SLOT])
 

@@ -16,7 +16,7 @@ from headrace.algebra.expressions.expression_text import show
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.family import state_name
 from headrace.operators.families.pane_queries import over_panes
-from headrace.operators.query_index.predicate_index import predicate_of
+from headrace.operators.query_index.index_cache import predicate_of
 from headrace.operators.rows.row_pipeline import RowFilter, joins_of
 from headrace.operators.sharing.routed_scans import first_filter
 from headrace.operators.sharing.scan_sharing import SharingKind, groups

@@ -15,7 +15,7 @@ from headrace.operators.joins.changelog_join import RelationJoin
 from headrace.operators.joins.join_side import JoinSpec
 from headrace.operators.joins.sliding_outer_join import SlidingOuterJoin
 from headrace.operators.joins.window_join import Grid, WindowJoin
-from headrace.planner.rules import Rule, always, first_of
+from headrace.planner.rule import Rule, always, first_of
 from headrace.schema import Schema
 from headrace.time import Duration
 

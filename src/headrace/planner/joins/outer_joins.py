@@ -54,7 +54,7 @@ from headrace.planner.joins.join_stage import (
     union_stream,
 )
 from headrace.planner.joins.stream_joins import PAIRS
-from headrace.planner.rules import Rule, always, first_of
+from headrace.planner.rule import Rule, always, first_of
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE, INTERVAL, TIMESTAMP, TINYINT, Field, Schema
 
 _CHANGE: Final = Field(CHANGE, TINYINT)

@@ -1,5 +1,4 @@
-"""Rewriting of joins with windows of `[ROWS n]`: each such window becomes a query in FROM whose changelog is joined;
-and `logged`, for the operator of any relation that other queries read.
+"""Rewriting of joins with windows of `[ROWS n]`: each such window becomes a query in FROM whose changelog is joined.
 
 Only later rows determine how long a row is among the last n: such a window becomes a query that emits a changelog, and
 the join is one of relations (`operators/joins/changelog_join.py`). Conditions on its columns alone are applied above it.
@@ -21,11 +20,6 @@ from headrace.algebra.expressions.expression import (
 from headrace.algebra.query import Aggregate, Filter, Join, Node, Project, Query, QueryScan, Windowed, walk
 from headrace.algebra.rewriting import expressions_of
 from headrace.algebra.windows.window import CHANGE, Changing, Rows
-from headrace.operators.approximate.approximate_instants import ApproximateInstants
-from headrace.operators.base.operator import Operator
-from headrace.operators.relations.changelog_projection import ChangingRows
-from headrace.operators.relations.instant_aggregate import InstantAggregate
-from headrace.operators.relations.instant_rows import InstantRows
 from headrace.planner.joins.outer_joins import has_outer_joins
 from headrace.schema import TINYINT
 
@@ -49,15 +43,6 @@ def with_relations(query: Query) -> Query:
         conditions = [factor for factor in factors if _is_of(factor, window)]
         root = _replaced(root, window, _held(window, conditions, reads), conditions)
     return replace(query, root=root)
-
-
-def logged(operator: Operator) -> Operator:
-    """The operator of a relation that other queries read; they may read it at an instant after its own NOW."""
-    if isinstance(operator, InstantRows | InstantAggregate | ChangingRows):
-        return replace(operator, emit_mode="log")
-    if isinstance(operator, ApproximateInstants):
-        return replace(operator, exactly=replace(operator.exactly, emit_mode="log"))
-    raise AssertionError(f"{type(operator).__name__} holds no relation")
 
 
 def _held(window: Windowed, conditions: Sequence[Expression], reads: frozenset[str]) -> Windowed:

@@ -1,5 +1,6 @@
 """Lowering of a bound query to its operator, by an ordered table of rules: the first that applies builds the
-operator. Joins of streams are decomposed before, in `planner/joins`.
+operator; and `logged`, for the operator of a relation that other queries read. Joins of streams are decomposed
+before, in `planner/joins`.
 """
 
 from __future__ import annotations
@@ -27,23 +28,26 @@ from headrace.operators.base.group_codes import slot_of_name
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.family import in_family
 from headrace.operators.panes.panes import Panes
+from headrace.operators.relations.changelog_projection import ChangingRows
+from headrace.operators.relations.instant_aggregate import InstantAggregate
+from headrace.operators.relations.instant_rows import InstantRows
 from headrace.operators.rows.row_pipeline import relations_of
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.joins.join_stage import JOINS
 from headrace.planner.joins.outer_joins import OUTER_JOINS
 from headrace.planner.lowering import approximate
 from headrace.planner.lowering.correlated import check_correlated, has_correlated
-from headrace.planner.lowering.counted_windows import (
+from headrace.planner.lowering.data_driven_windows import (
     frame_windows,
     revised_sessions,
     row_slides,
     tuple_slides,
     user_windows,
 )
-from headrace.planner.lowering.every_instant import speaking_always
-from headrace.planner.lowering.lowering import Lowering
+from headrace.planner.lowering.lowering_context import Lowering
 from headrace.planner.lowering.query_shape import Shape, shape_of
 from headrace.planner.lowering.row_steps import row_steps
+from headrace.planner.lowering.rstream_now import conditions_in_aggregates
 from headrace.planner.lowering.shedding import weighted
 from headrace.planner.lowering.time_and_instant_operators import (
     instant_aggregate,
@@ -54,7 +58,7 @@ from headrace.planner.lowering.time_and_instant_operators import (
     window_rows,
     with_changes,
 )
-from headrace.planner.rules import Rule, always, first_of
+from headrace.planner.rule import Rule, always, first_of
 
 
 def lower(name: str, query: Query, operator_id: str) -> Operator:
@@ -67,9 +71,18 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
     return rule.build(replace(lowering, rule=rule.name)).in_family()
 
 
+def logged(operator: Operator) -> Operator:
+    """The operator of a relation that other queries read; they may read it at an instant after its own NOW."""
+    if isinstance(operator, InstantRows | InstantAggregate | ChangingRows):
+        return replace(operator, emit_mode="log")
+    if isinstance(operator, ApproximateInstants):
+        return replace(operator, exactly=replace(operator.exactly, emit_mode="log"))
+    raise AssertionError(f"{type(operator).__name__} holds no relation")
+
+
 def _meant(query: Query) -> Shape:
     """The clauses of a query, exact where an approximate answer saves nothing."""
-    shape = speaking_always(shape_of(query))
+    shape = conditions_in_aggregates(shape_of(query))
     if not approximate.has_approximate(shape):
         return shape
     if approximate.from_synopses(query, shape) or approximate.at_every_instant(query, shape):
@@ -156,7 +169,7 @@ def _refuse_late(lowering: Lowering) -> Operator:
     )
 
 
-def _bounds_beside_windows(lowering: Lowering) -> bool:
+def _bounds_with_other_windows(lowering: Lowering) -> bool:
     shape = lowering.shape
     return shape.bounds is not None and not isinstance(shape.window, TimeRange | Unbounded)
 
@@ -168,7 +181,7 @@ def _refuse_bounds(lowering: Lowering) -> Operator:  # noqa: ARG001
     )
 
 
-def _speaks_forever(lowering: Lowering) -> bool:
+def _emits_without_end(lowering: Lowering) -> bool:
     return lowering.emit_mode == "rstream" and lowering.shape.window != TimeRange(0)
 
 
@@ -186,7 +199,7 @@ KEPT: Final[tuple[Rule[Lowering, Operator], ...]] = (
     Rule(
         "bounds",
         "BEGIN … END moves the ends of a window at every instant, and no others",
-        when=_bounds_beside_windows,
+        when=_bounds_with_other_windows,
         build=_refuse_bounds,
     ),
     Rule(
@@ -234,7 +247,7 @@ KEPT: Final[tuple[Rule[Lowering, Operator], ...]] = (
     Rule(
         "rstream",
         "the whole of a relation at every instant never ends",
-        when=_speaks_forever,
+        when=_emits_without_end,
         build=_refuse_rstream,
     ),
     Rule(

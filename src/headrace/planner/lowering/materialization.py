@@ -22,7 +22,7 @@ from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.planner.lowering.approximate import exactly, has_approximate
 from headrace.planner.lowering.correlated import check_correlated, has_correlated
 from headrace.planner.lowering.lower import lower
-from headrace.planner.lowering.lowering import Lowering
+from headrace.planner.lowering.lowering_context import Lowering
 from headrace.planner.lowering.query_shape import Shape, shape_of
 from headrace.time import Duration
 

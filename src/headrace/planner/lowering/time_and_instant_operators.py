@@ -24,7 +24,7 @@ from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.operators.time_windows.window_changelog import WindowChanges
 from headrace.operators.time_windows.window_revisions import Revising
 from headrace.operators.time_windows.window_rows import WindowRows
-from headrace.planner.lowering.lowering import Lowering
+from headrace.planner.lowering.lowering_context import Lowering
 
 
 def passes(lowering: Lowering) -> bool:

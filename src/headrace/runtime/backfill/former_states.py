@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.catalog.catalog import LAYOUT, Catalog, CatalogQuery
 from headrace.operators.families.family import state_name
-from headrace.operators.families.harvest import gathered
+from headrace.operators.families.scan_output import gathered
 from headrace.planner.joins.stream_joins import joins_streams, joins_two_by_each_equality
 from headrace.runtime.home import file_names
 from headrace.runtime.home.run_cache import open_run

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.algebra.query import Bounds, Query, walk
-from headrace.connectors.formats.result_writer import rendered
+from headrace.connectors.formats.rendering import rendered
 from headrace.errors import StoreError, UserError
 from headrace.operators.base.operator import Operator
 from headrace.operators.base.query_failures import of_query

@@ -25,7 +25,7 @@ from typing import TextIO, TypeAlias
 
 import pyarrow as pa
 
-from headrace.connectors.formats.result_writer import FORMATS, render, to_text
+from headrace.connectors.formats.rendering import FORMATS, render, to_text
 from headrace.errors import HeadraceError, UserError, did_you_mean
 from headrace.runtime.delivery.cursor import Cursor, Due, due
 from headrace.runtime.delivery.on_demand_changelog import require_changelog

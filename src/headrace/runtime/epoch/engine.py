@@ -35,7 +35,7 @@ from headrace.runtime.epoch.task_orders import state_messages
 from headrace.runtime.home.home import BORN, Home
 from headrace.runtime.ingest import derived_input
 from headrace.runtime.ingest.admission import Admission, gathered_at
-from headrace.runtime.ingest.idle_sources import clock_punctuations
+from headrace.runtime.ingest.clock_punctuation import clock_punctuations
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork

@@ -1,5 +1,6 @@
-"""Retention, as a change of the next manifest: it no longer lists results that are older than their query retains, nor the
-rejects of the same time. Also the number of ingest records that no epoch needs any more.
+"""Retention, as a change of the next manifest: it no longer lists results that are older than their query retains, failed
+rows of the query from before the results that stay, and rejects of a stream from before its archive begins, if the stream
+has a `retain`. Also the number of ingest records that no epoch needs any more.
 
 Results are kept for the query's `retain`, behind the instant up to which it has emitted; results that a query over it or a
 sink of this hub has not read are kept longer. Queries of one retention share result files, so a file expires as a whole; a

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import pyarrow as pa
 
 from headrace.algebra.windows.user_windows import UserWindow
+from headrace.catalog.definition_json import to_json
 from headrace.catalog.definitions import QueryDefinition
-from headrace.catalog.journal import to_json
 from headrace.language.statements.query_options import checked_owner, checked_tags
 from headrace.language.statements.statement import Form, Statement
 from headrace.language.statements.stream_keywords import StreamOptions

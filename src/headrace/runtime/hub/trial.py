@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.catalog.definition_json import to_json
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
-from headrace.catalog.journal import to_json
-from headrace.connectors.formats.result_writer import python_rows
+from headrace.connectors.formats.rendering import python_rows
 from headrace.errors import QueryFailed, UserError
 from headrace.runtime.delivery.output_files import emitted_rows
 from headrace.runtime.epoch.executor import LocalExecutor

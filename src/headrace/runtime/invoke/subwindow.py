@@ -10,7 +10,7 @@ from headrace.algebra.query import Query
 from headrace.errors import UserError
 from headrace.operators.base.operator import Operator, Sections
 from headrace.operators.families.family import state_name
-from headrace.operators.on_demand.subwindow import check, full_length
+from headrace.operators.on_demand.subwindow_check import check, full_length
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.run_cache import open_run

@@ -24,8 +24,9 @@ from headrace.planner.joins.interval_joins import with_intervals
 from headrace.planner.joins.join_stage import JoinStage
 from headrace.planner.joins.now_joins import with_pairs_of_now
 from headrace.planner.joins.outer_joins import decompose_outer, joins_changes
-from headrace.planner.joins.row_window_relations import logged, with_relations
+from headrace.planner.joins.row_window_relations import with_relations
 from headrace.planner.joins.stream_joins import decompose, joins_streams
+from headrace.planner.lowering.lower import logged
 from headrace.planner.lowering.materialization import Source
 from headrace.runtime.messages.epoch_plan import EpochPlan, PlannedOperator, Retention
 from headrace.runtime.plan import derived_streams, union_streams

@@ -32,9 +32,9 @@ from headrace.operators.relations.changelog_projection import ChangingRows
 from headrace.operators.relations.instant_aggregate import InstantAggregate
 from headrace.operators.relations.instant_rows import InstantRows
 from headrace.operators.row_windows.frame_windows import FrameWindows
-from headrace.operators.row_windows.row_windows import RowSlides
+from headrace.operators.row_windows.row_slides import RowSlides
 from headrace.operators.row_windows.session_revisions import RevisingSessions
-from headrace.operators.row_windows.tuple_windows import TupleSlides
+from headrace.operators.row_windows.tuple_slides import TupleSlides
 from headrace.operators.row_windows.user_windows import UserWindows
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.operators.time_windows.window_changelog import WindowChanges

@@ -9,8 +9,8 @@ from typing import Any
 
 from headrace.algebra.functions.resolve import UserFunction, canonical
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.definition_json import to_json
 from headrace.catalog.definitions import FunctionDefinition
-from headrace.catalog.journal import to_json
 from headrace.errors import UserError
 from headrace.language.parser.type_names import column_type
 from headrace.language.syntax.cursor import Cursor

@@ -1,5 +1,5 @@
-"""The progress of a union of streams, whose punctuation is the minimum of its inputs', and the maximum event time (NOW) of
-every stream: of a union, of pairs and of a relation's changes that of the streams they are made of.
+"""The progress of streams that are made of others: the punctuation of a union is the minimum of its inputs'; NOW (the
+maximum event time) of a union, of joined pairs and of a relation's changes is that of the streams they are made of.
 """
 
 from __future__ import annotations

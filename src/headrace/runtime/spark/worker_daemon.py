@@ -26,7 +26,7 @@ _STANDARD: Final = (0, 1, 2)
 PUT_OFF: Final = (
     "pandas",
     "headrace.operators.scalar.evaluation.kernels",
-    "headrace.operators.sharing.shared_aggregates",
+    "headrace.operators.sharing.shared_predicates",
     "headrace.operators.sharing.shared_panes",
 )
 """What tasks import with the first query that needs it, and workers should have before: each would import it by itself."""

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from headrace.algebra.query import Query, QueryScan, StreamScan, every_node
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.definition_json import settings_to_json
 from headrace.catalog.definitions import ActionDefinition, QueryDefinition
-from headrace.catalog.journal import settings_to_json
 from headrace.connectors.sources.segment_files import as_rows
 from headrace.errors import Span, UserError
 from headrace.language.statements.statement import SetActions

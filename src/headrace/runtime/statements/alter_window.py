@@ -12,7 +12,7 @@ from headrace.algebra.query import StreamScan, walk
 from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import UnsupportedQuery, UserError
-from headrace.language.parser.set_operators import parse_select
+from headrace.language.parser.query import parse_select
 from headrace.language.statements.statement import SetWindow
 from headrace.language.syntax.ast import Select, Source
 from headrace.runtime.plan.bound_queries import bound

@@ -18,7 +18,7 @@ from headrace.algebra.query import Query, QueryScan, StreamScan, UnionAll, every
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import StoreError, UserError, outcome_unless_known
-from headrace.language.binder.sources.unions import check_names
+from headrace.language.binder.sources.query_checks import check_names
 from headrace.language.statements import statement as stmt
 from headrace.planner.joins.stream_joins import signature_of
 from headrace.runtime.epoch.pipeline import Pipeline

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.catalog.catalog import Catalog, CatalogQuery, registration
+from headrace.catalog.definition_json import settings_to_json, to_json
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
-from headrace.catalog.journal import settings_to_json, to_json
 from headrace.connectors.records.options import settle
 from headrace.connectors.sources.listing import not_there_yet
 from headrace.connectors.sources.source_reader import read_all, require_usable
 from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.statements import statement as stmt
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.language.statements.stream_keywords import stream_from_keywords
 from headrace.runtime.delivery.open_actions import OpenActions
 from headrace.runtime.epoch.pipeline import Pipeline

@@ -15,7 +15,7 @@ from headrace.algebra.expressions.aggregates import APPROXIMATE, canonical
 from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import UserError
-from headrace.language.parser.set_operators import parse_select
+from headrace.language.parser.query import parse_select
 from headrace.language.syntax.ast import FunctionCall
 from headrace.runtime.plan.epoch_planner import operator_of
 

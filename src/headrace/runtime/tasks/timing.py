@@ -18,7 +18,7 @@ from headrace.observation import WorkObservation
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Operator
 from headrace.operators.base.query_failures import QueryFailure, of_query
-from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.sharing.scan_sharing import ScanGroup, SharingKind, groups, scan_group_of
 
 _SMALL_BATCH: Final = 1 << 12

@@ -22,7 +22,13 @@ from headrace.server.postgres.protocol.rows import copied_rows, data_rows, row_d
 from headrace.server.postgres.protocol.types import BY_OID, OF_NAME, TEXT
 from headrace.server.postgres.session import Answer, Session
 from headrace.server.postgres.tables.reader import Rows
-from headrace.server.postgres.tables.tokens import Text, cast_parameters, parameters, statements, with_values
+from headrace.server.postgres.tables.sql_text import (
+    Text,
+    cast_parameters,
+    parameters,
+    statements,
+    with_values,
+)
 
 START_SECONDS: Final = 10.0
 """For the startup and the password."""

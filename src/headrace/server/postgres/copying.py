@@ -20,7 +20,7 @@ from headrace.operators.base.group_codes import flat
 from headrace.runtime.hub.hub import Hub
 from headrace.schema import Type, to_arrow
 from headrace.server.postgres.protocol.problems import Failed
-from headrace.server.postgres.tables.tokens import Text
+from headrace.server.postgres.tables.sql_text import Text
 from headrace.server.tables import pushed_rows
 
 _OPTIONS: Final = {

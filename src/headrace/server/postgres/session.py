@@ -24,8 +24,8 @@ from headrace.server.postgres.copying import CopyIn, CopyOut
 from headrace.server.postgres.following import FollowingCursor
 from headrace.server.postgres.protocol.problems import Failed, Problem, problem_of
 from headrace.server.postgres.tables.reader import AGAIN_SECONDS, Rows, TableReader
+from headrace.server.postgres.tables.sql_text import Text, statements
 from headrace.server.postgres.tables.system_tables import VERSION
-from headrace.server.postgres.tables.tokens import Text, statements
 from headrace.server.security.permissions import Permissions
 from headrace.zones import rules_of
 

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from headrace.errors import UserError
 from headrace.language.statements import statement as stmt
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.prospect import prospect
 from headrace.runtime.statements.outcome import Outcome, moved

@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection, Request
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import ActionDefinition, QueryDefinition
 from headrace.errors import UnknownName
-from headrace.language.parser.set_operators import parse_select
+from headrace.language.parser.query import parse_select
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.actions import ENVIRONMENT
 from headrace.language.statements.query_filter import Condition

@@ -17,6 +17,7 @@ from headrace.errors import UserError, did_you_mean
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, joined, located
 from headrace.language.binder.expressions.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
 from headrace.language.binder.sources.bounds import are_instants
+from headrace.language.binder.sources.query_checks import check_read
 from headrace.language.binder.sources.set_operators import several
 from headrace.language.binder.sources.stream_joins import (
     bounded,
@@ -24,7 +25,7 @@ from headrace.language.binder.sources.stream_joins import (
     check_outer_joins,
     check_together,
 )
-from headrace.language.binder.sources.unions import check_read, united
+from headrace.language.binder.sources.unions import united
 from headrace.language.binder.sources.window_binder import bind_window, check_attribute
 from headrace.language.syntax.ast import (
     FunctionCall,

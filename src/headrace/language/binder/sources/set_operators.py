@@ -30,7 +30,8 @@ from headrace.algebra.windows.window import CHANGE, Changing, Unbounded
 from headrace.errors import Span, UserError
 from headrace.language.binder.expressions.expression_binder import cast, located
 from headrace.language.binder.expressions.scope import BoundSource
-from headrace.language.binder.sources.unions import MAX_INPUTS, check_names, check_read
+from headrace.language.binder.sources.query_checks import check_names, check_read
+from headrace.language.binder.sources.unions import MAX_INPUTS
 from headrace.language.syntax.ast import (
     AllColumns,
     Chain,

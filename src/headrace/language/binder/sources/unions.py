@@ -1,6 +1,4 @@
-"""Binding of `FROM a UNION ALL b`: named streams with equal types of columns as one source; and checks of queries:
-none that FROM reads may revise its windows, none may have a column with a reserved name.
-"""
+"""Binding of `FROM a UNION ALL b`: named streams with equal types of columns as one source."""
 
 from __future__ import annotations
 
@@ -8,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan, UnionAll
+from headrace.algebra.query import QueryScan, RelationScan, StreamScan, UnionAll
 from headrace.errors import UnsupportedQuery, UserError
 from headrace.language.binder.expressions.expression_binder import located
 from headrace.language.syntax.ast import Source
 from headrace.language.syntax.refusals import refuse
-from headrace.schema import OURS
 
 MAX_INPUTS: Final = 15
 """The maximum number of streams in a union: four bits of a row's position have the number of its stream."""
@@ -90,22 +87,3 @@ def _check_columns(scan: StreamScan | QueryScan, first: StreamScan | QueryScan) 
         f" '{first.name}', '{first.table.names[index]}', is {expected[index]}",
         remedy=remedy,
     )
-
-
-def check_read(query: Query, what: str) -> None:
-    """Raises `UnsupportedQuery` for a query that retracts rows."""
-    if query.revisions is not None and query.emission == "windows":
-        raise UnsupportedQuery(
-            f"{what} revises its windows, and cannot be read in FROM: rows that were read would be retracted",
-            remedy="Read a query without WITH REVISIONS.",
-        )
-
-
-def check_names(query: Query) -> None:
-    """Raises `UserError` for a query with a column of an internal name."""
-    for column in query.schema.names:
-        if column.startswith(OURS):
-            raise UserError(
-                f"the column '{column}' of the answer cannot be called that: names that begin with {OURS} are reserved",
-                remedy=f"Give it another name: … AS {column.lstrip('_') or 'x'}.",
-            )

@@ -2,7 +2,7 @@
 rows per attribute.
 
 It indexes the batch instead of the queries (the other half of the duality of data and queries): for a block of rows and
-an attribute, "rows of rank r or higher" is built for all ranks at once; a box costs one XOR and one AND per attribute.
+an attribute, "rows of rank r or higher" is built for all ranks at once; a query's box (a set of values for each attribute) costs one XOR and one AND per attribute.
 A block is sized so that its working set fits the second-level cache.
 """
 

@@ -18,7 +18,7 @@ from headrace.algebra.expressions.expression import Expression
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.boxes.box_index import Part
 from headrace.operators.query_index.boxes.by_column import BLOCK_WORDS, LANES, Words, planned, tiles_of
-from headrace.operators.query_index.boxes.place import cut_ranks
+from headrace.operators.query_index.boxes.cut_ranks import cut_ranks
 from headrace.operators.query_index.index import Compiled, Entry, QueryIndex, Side
 from headrace.operators.scalar import Evaluation
 from headrace.operators.scalar.values.datum import column, truth

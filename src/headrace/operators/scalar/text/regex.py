@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.algebra.functions.regex import translated, translated_replacement
+from headrace.algebra.functions.java_regex import translated, translated_replacement
 from headrace.operators.scalar.text.text_functions import KERNELS as TEXTS
 from headrace.operators.scalar.values.datum import Datum, Failure, Kernel, Outcome, all_valid, column, rows_of
 

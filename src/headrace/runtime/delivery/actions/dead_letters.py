@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.connectors.formats.result_writer import to_json
+from headrace.connectors.formats.rendering import to_json
 from headrace.runtime.delivery.actions.channel import Message
 from headrace.store.files.filesystem import Store
 from headrace.time import Instant, render_instant

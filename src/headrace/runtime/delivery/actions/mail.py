@@ -15,7 +15,7 @@ from email.message import EmailMessage
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from headrace.connectors.formats.result_writer import to_text
+from headrace.connectors.formats.rendering import to_text
 from headrace.errors import UserError
 from headrace.runtime.delivery.actions.channel import Message, Undelivered
 from headrace.runtime.delivery.actions.receivers import Receivers

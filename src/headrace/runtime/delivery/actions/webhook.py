@@ -21,7 +21,7 @@ from typing import Final
 
 import httpx
 
-from headrace.connectors.formats.result_writer import to_json
+from headrace.connectors.formats.rendering import to_json
 from headrace.errors import UserError
 from headrace.runtime.delivery.actions.channel import Message, Undelivered
 from headrace.runtime.delivery.actions.receivers import Receivers

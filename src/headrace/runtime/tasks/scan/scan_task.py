@@ -24,7 +24,7 @@ from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import SLOT, Operator
 from headrace.operators.base.query_failures import QueryFailure, of_query
-from headrace.operators.families.harvest import ScanOutput, gathered
+from headrace.operators.families.scan_output import ScanOutput, gathered
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.backfill.pane_backfill import backfilled_panes
 from headrace.runtime.home import file_names

@@ -15,7 +15,7 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import WorkObservation
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.query_failures import QueryFailure
-from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.families.scan_output import ScanOutput
 from headrace.runtime.home.reject_files import RejectWriter
 from headrace.runtime.messages.task_messages import RejectsFile, Split, StreamReceipt
 from headrace.runtime.tasks.scan.archive_writer import Archiving

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from headrace.operators.base.operator import Advance, StateOwner
-from headrace.operators.families.harvest import gathered
+from headrace.operators.families.scan_output import gathered
 from headrace.runtime.messages.task_messages import RunRef
 
 Owners: TypeAlias = Sequence[tuple[StateOwner, Advance]]

@@ -15,7 +15,7 @@ from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import SLOT, Operator, Sections
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import QueryRowCounts, number_of, state_name
-from headrace.operators.families.harvest import gathered
+from headrace.operators.families.scan_output import gathered
 from headrace.runtime.home.run_cache import of_run, open_run, query_row_counts_of
 from headrace.runtime.messages.exchange_blob import by_state
 from headrace.runtime.messages.task_messages import RunRef

@@ -20,7 +20,7 @@ from headrace.operators.base.operator import Advance, Operator, Sections, Step
 from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.cohort import cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
-from headrace.operators.families.harvest import gathered
+from headrace.operators.families.scan_output import gathered
 from headrace.operators.on_demand.selection import arrived
 from headrace.operators.on_demand.shared_selections import BITS
 from headrace.operators.scalar.evaluation.user_functions import registered

@@ -1,5 +1,5 @@
 """Values that a client binds to the parameters of a statement, in text or binary format, as SQL constants; also the
-elements of an array's text (`{1,2}`). `tables.tokens` puts the constants in place of `$n`.
+elements of an array's text (`{1,2}`). `tables.sql_text` puts the constants in place of `$n`.
 """
 
 from __future__ import annotations

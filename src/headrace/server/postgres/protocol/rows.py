@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.connectors.formats.result_writer import to_json
+from headrace.connectors.formats.rendering import to_json
 from headrace.operators.base.group_codes import flat
 from headrace.server.postgres.protocol import frames
 from headrace.server.postgres.protocol.types import (

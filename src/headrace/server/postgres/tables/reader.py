@@ -21,8 +21,8 @@ import pyarrow as pa
 from headrace.runtime.hub.hub import Hub
 from headrace.server.postgres.protocol.problems import Failed, problem_of
 from headrace.server.postgres.tables.sources import ANSWERS, PUBLIC, table_of
+from headrace.server.postgres.tables.sql_text import Edited, for_reader, tokens
 from headrace.server.postgres.tables.system_tables import SystemTables, script
-from headrace.server.postgres.tables.tokens import Edited, for_reader, tokens
 
 AGAIN_SECONDS: Final = 0.05
 """Between two interruptions of a statement that should end."""

@@ -17,7 +17,7 @@ from headrace.operators.rows.row_state import ROWS, RowLayout
 from headrace.time import Instant
 
 
-class FamilyMember(BaseOperator):
+class FamilyOperator(BaseOperator):
     """An operator that stores its rows among those of its `family`, if it has one; see `headrace.operators.families`.
 
     Subclasses are dataclasses with a field `family`, and define `together` and `advance_family`.
@@ -80,7 +80,7 @@ class FamilyMember(BaseOperator):
         return cohorts(queries, {query.id: advance_of(query) for query in queries})
 
 
-class RowFamilyMember(FamilyMember):
+class RowFamilyOperator(FamilyOperator):
     """An operator that stores rows, or folds what it stores of them: rows of its family are scanned together."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""A registry is a dict whose changed copies are cheap: the same names, values and order, and the old ones stay as they are."""
+"""A immutable_mapping is a dict whose changed copies are cheap: the same names, values and order, and the old ones stay as they are."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.catalog import registry
-from headrace.catalog.registry import Registry
+from headrace.catalog import immutable_mapping
+from headrace.catalog.immutable_mapping import ImmutableMapping
 
 CHANGES = st.lists(
     st.lists(st.tuples(st.sampled_from("abcdefgh"), st.none() | st.integers(0, 9)), max_size=6), max_size=12
@@ -19,8 +19,8 @@ def test_whatever_comes_and_goes_it_is_a_dict(
     rounds: list[list[tuple[str, int | None]]], looked: set[int]
 ) -> None:
     model: dict[str, int] = {}
-    found: Registry[int] = Registry()
-    earlier: list[tuple[Registry[int], list[tuple[str, int]]]] = []
+    found: ImmutableMapping[int] = ImmutableMapping()
+    earlier: list[tuple[ImmutableMapping[int], list[tuple[str, int]]]] = []
     for number, changes in enumerate(rounds):
         edit = found.edit()
         for name, value in changes:
@@ -48,14 +48,14 @@ def test_whatever_comes_and_goes_it_is_a_dict(
 
 def test_changes_one_at_a_time_cost_the_root_of_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     copied: list[int] = []
-    together = registry._together
+    together = immutable_mapping._together
 
     def counting(whole: dict, *others: object) -> dict:
         copied.append(len(whole))
         return together(whole, *others)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(registry, "_together", counting)
-    found: Registry[int] = Registry({f"n{place}": place for place in range(10_000)})
+    monkeypatch.setattr(immutable_mapping, "_together", counting)
+    found: ImmutableMapping[int] = ImmutableMapping({f"n{place}": place for place in range(10_000)})
     for place in range(1000):
         edit = found.edit()
         edit.put(f"n{place}", -1)

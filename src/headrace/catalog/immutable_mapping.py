@@ -17,7 +17,7 @@ _MIN_CHANGES: Final = 32
 """The number of changes that are never merged."""
 
 
-class Registry(Mapping[str, _Value]):
+class ImmutableMapping(Mapping[str, _Value]):
     """Values by name. Immutable: `edit` makes changed copies."""
 
     __slots__ = ("_parts",)
@@ -63,7 +63,7 @@ class Registry(Mapping[str, _Value]):
         return self._one().items()
 
     def __repr__(self) -> str:
-        return f"Registry({self._one()!r})"
+        return f"ImmutableMapping({self._one()!r})"
 
     def edit(self) -> Edit[_Value]:
         """An edit, which takes changes and makes a copy with them."""
@@ -80,7 +80,7 @@ class Registry(Mapping[str, _Value]):
 
 
 class Edit(Mapping[str, _Value]):
-    """Changes to a registry; they are visible at once."""
+    """Changes to an immutable mapping; they are visible at once."""
 
     __slots__ = ("_base", "_later", "_removed")
 
@@ -98,7 +98,7 @@ class Edit(Mapping[str, _Value]):
         return name in self._later or (name in self._base and name not in self._removed)
 
     def __len__(self) -> int:
-        return len(Registry(self._base, self._later, self._removed))
+        return len(ImmutableMapping(self._base, self._later, self._removed))
 
     def __iter__(self) -> Iterator[str]:
         return iter(_together(self._base, self._later, self._removed))
@@ -115,11 +115,11 @@ class Edit(Mapping[str, _Value]):
             self._removed.add(name)
         return value
 
-    def done(self) -> Registry[_Value]:
+    def done(self) -> ImmutableMapping[_Value]:
         """The copy. It shares the edit's mappings, so the edit must not be used afterwards."""
         if len(self._later) + len(self._removed) > max(_MIN_CHANGES, isqrt(len(self._base))):
-            return Registry(_together(self._base, self._later, self._removed))
-        return Registry(self._base, self._later, self._removed)
+            return ImmutableMapping(_together(self._base, self._later, self._removed))
+        return ImmutableMapping(self._base, self._later, self._removed)
 
 
 def _together(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.algebra.windows.user_code import Code
+from headrace.catalog.definition_json import from_json, to_json
 from headrace.catalog.definitions import (
     Deduplication,
     FunctionDefinition,
@@ -18,7 +19,6 @@ from headrace.catalog.definitions import (
     TimeExpression,
     WindowDefinition,
 )
-from headrace.catalog.journal import from_json, to_json
 from headrace.schema import BIGINT, STRING, Field, Schema, array, decimal, struct
 
 COLUMNS = Schema(

@@ -1,7 +1,7 @@
 """Definitions, and single settings of a query, as the JSON that entries of the query log hold, and back. The log is
 authoritative: the catalog is computed from its entries.
 
-A definition is an object of its fields. Fields that came later are written only where they have a value, so that the log of a
+A definition is an object of its fields. Fields that came later are written unless they have their default, so that the log of a
 definition without them stays as it was.
 """
 

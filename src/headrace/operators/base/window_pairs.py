@@ -1,6 +1,4 @@
-"""Helpers for arrays: a (row, window) pair for every window that each row is in, a bounded number at a time; and the
-rank of each row in its group by (time, position).
-"""
+"""A (row, window) pair for every window that each row is in, a bounded number of pairs at a time."""
 
 from __future__ import annotations
 
@@ -34,17 +32,3 @@ def repeated(low: Ints, high: Ints) -> Iterator[tuple[Ints, Ints]]:
     copies = high - low + 1
     row = np.repeat(np.arange(len(low)), copies)
     yield row, np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies) + np.repeat(low, copies)
-
-
-def dense_ranks(codes: Ints, at: Ints, position: Ints) -> Ints:
-    """The rank of each row among its code's, from 1, by (time, position); equal positions share a rank."""
-    order = np.lexsort((position, at, codes))
-    code, positions = codes[order], position[order]
-    advances = np.r_[True, code[1:] != code[:-1]] if len(order) else np.zeros(0, bool)
-    steps = advances | np.r_[True, positions[1:] != positions[:-1]] if len(order) else advances
-    number = np.cumsum(steps)
-    starts = np.flatnonzero(advances)
-    number -= np.repeat(number[starts] - 1, np.diff(np.r_[starts, len(order)]))
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = number
-    return ranks

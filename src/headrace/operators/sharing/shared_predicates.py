@@ -28,8 +28,8 @@ from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.block_codes import by_block_and_group
 from headrace.operators.base.group_codes import Groups, Ints, compact, group
 from headrace.operators.base.operator import Scanned
-from headrace.operators.families.harvest import ScanOutput
 from headrace.operators.families.pane_queries import together
+from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.query_index.matching.prepare import Failed
 from headrace.operators.rows.row_pipeline import RowPipeline, joins_of

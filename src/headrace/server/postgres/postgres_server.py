@@ -1,4 +1,4 @@
-"""`Door`, the server of PostgreSQL's protocol: accepts connections (at most 100) in one thread with one event loop,
+"""`PostgresServer`, the server of PostgreSQL's protocol: accepts connections (at most 100) in one thread with one event loop,
 makes a session for each, and cancels a session's statement when its client asks for it.
 """
 
@@ -30,7 +30,7 @@ _THREADS: Final = 16
 _END_SECONDS: Final = 2.0
 
 
-class Door:
+class PostgresServer:
     """Serves connections from `run` until `should_exit` is set."""
 
     def __init__(self, hub: Hub, tokens: Tokens | None, publications: Publications, limits: Limits) -> None:

@@ -22,6 +22,7 @@ from headrace.operators.aggregates.group_by import columns_of_cells, fold, nothi
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.due import waiting_settle
 from headrace.operators.base.group_codes import Groups, Ints, flat, ints
+from headrace.operators.base.group_ranks import dense_ranks
 from headrace.operators.base.operator import (
     AT,
     QUERY_NUMBER,
@@ -32,7 +33,7 @@ from headrace.operators.base.operator import (
     Sections,
     Step,
 )
-from headrace.operators.base.ranges import dense_ranks, repeated
+from headrace.operators.base.window_pairs import repeated
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import number_last
 from headrace.operators.families.finishing import by_query, plan_of, plans_of, with_number

@@ -27,7 +27,7 @@ from headrace.planner.lowering.query_shape import Shape
 from headrace.schema import BOOLEAN
 
 
-def speaking_always(shape: Shape) -> Shape:
+def conditions_in_aggregates(shape: Shape) -> Shape:
     """The query with its conditions inside the aggregates, where they would otherwise drop instants.
 
     Raises `UnsupportedQuery` for an inner join that is no equality with a column.

@@ -9,7 +9,7 @@ import pytest
 from headrace.algebra.expressions.expression import Call, Literal
 from headrace.algebra.windows.window import Numbering
 from headrace.operators.aggregates.group_by import Grouped
-from headrace.operators.row_windows.tuple_windows import TupleSlides
+from headrace.operators.row_windows.tuple_slides import TupleSlides
 from headrace.schema import BIGINT, BOOLEAN
 from tests.operators.by_hand import COUNT, K, V, counts_of, driven, layout, plain, rows_of, told
 

@@ -1,4 +1,5 @@
-"""Punctuation by the clock: idle timeouts, silent sources and heartbeats.
+"""Punctuation by the clock, from idle timeouts, silent sources and heartbeats: for each stream, an instant that the
+punctuation of the next epoch is not below.
 
 Rows and promises advance punctuation in the tasks. Only the driver knows of silence; it gives the tasks a minimum
 for the epoch's punctuation (Li 2008, sections 8.1 and 8.2; Srivastava and Widom 2004).

@@ -15,10 +15,10 @@ from typing import Final
 from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts
 from headrace.errors import UserError
-from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.parse_script import parse_script
 from headrace.runtime.home.quick_start import importing, leave_pandas_out
-from headrace.runtime.hub import opening as opening_alone
-from headrace.server import opening
+from headrace.runtime.hub import opening
+from headrace.server import open_or_connect
 
 DEFAULT_HOME: Final = Path("headrace-home")
 
@@ -57,7 +57,7 @@ def run_script(options: RunOptions, stop: Interrupts) -> int:
                 leave_pandas_out()
             with importing():
                 open_hub = (
-                    opening.open_hub if persistent else opening_alone.open_hub
+                    open_or_connect.open_hub if persistent else opening.open_hub
                 )  # no one knows a temporary home
                 hub = open_hub(home, cores=options.cores, local=options.local, brief=options.once)
                 stop.when_requested(hub.give_up_start)

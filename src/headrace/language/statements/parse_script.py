@@ -1,5 +1,5 @@
-"""The parser of scripts: statement by statement, by its first words, from text to a record; SELECTs and most clauses
-are parsed by other modules.
+"""The parser of scripts: each statement is recognised by its first words, and becomes a record of `statement`
+(`CreateQuery`, `Drop`, `Invoke`, …). SELECTs and most clauses are parsed by other modules.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import did_you_mean
 from headrace.language.parser.durations import instant
 from headrace.language.parser.expressions import expression
-from headrace.language.parser.set_operators import select
+from headrace.language.parser.query import select
 from headrace.language.parser.subqueries import at_select
 from headrace.language.parser.windows import bracket, part_of_window
 from headrace.language.statements.actions import then_clauses
-from headrace.language.statements.definitions import checked_zone, relation, stream, stream_options
+from headrace.language.statements.definitions import relation, stream, stream_options
+from headrace.language.statements.options import checked_zone
 from headrace.language.statements.query_filter import selection
 from headrace.language.statements.query_options import query_options
 from headrace.language.statements.statement import (

@@ -1,4 +1,4 @@
-"""Binding of every SELECT inside the expressions of a query, collected by `Memberships`: over a stored relation a
+"""Binding of every SELECT inside the expressions of a query, collected by `SubqueryBinder`: over a stored relation a
 BOOLEAN column (whether it has such a row), over a changing relation a join.
 
 Such a join is a semijoin or antijoin (`semijoins`, `existence`), which must be a factor of WHERE, or an outer join with
@@ -55,7 +55,7 @@ class Membership:
 
 
 @dataclass(slots=True)
-class Memberships:
+class SubqueryBinder:
     """Collects the subqueries of one SELECT; `scope` has its sources.
 
     `inner` binds a SELECT over a changing relation, `sources` the FROM of one.

@@ -7,7 +7,7 @@ import pytest
 from headrace.algebra.expressions.expression import Call, Literal
 from headrace.algebra.windows.window import Numbering
 from headrace.operators.output.changelog import EmitMode
-from headrace.operators.row_windows.row_windows import RowSlides
+from headrace.operators.row_windows.row_slides import RowSlides
 from headrace.schema import BIGINT, BOOLEAN
 from tests.operators.by_hand import K, V, counts_of, driven, plain, rows_of, told
 

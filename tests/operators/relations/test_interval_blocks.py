@@ -18,7 +18,7 @@ from headrace.operators.aggregates.cell_table import Layout, gather
 from headrace.operators.families.extents import Extents
 from headrace.operators.relations import instant_cells
 from headrace.operators.relations.instant_aggregate import InstantAggregate
-from headrace.operators.relations.interval_buckets import IntervalBlocks
+from headrace.operators.relations.interval_blocks import IntervalBlocks
 from headrace.planner.lowering.lower import lower
 from headrace.reference.history import record
 from tests.laws.driving import batch, epochs, plain

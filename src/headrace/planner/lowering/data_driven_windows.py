@@ -9,11 +9,11 @@ from headrace.errors import UnsupportedQuery
 from headrace.operators.row_windows.frame_cuts import ByDelta, ByGap
 from headrace.operators.row_windows.frame_windows import FrameWindows
 from headrace.operators.row_windows.partitioned_rows import PartitionedRows
-from headrace.operators.row_windows.row_windows import RowSlides
+from headrace.operators.row_windows.row_slides import RowSlides
 from headrace.operators.row_windows.session_revisions import RevisingSessions
-from headrace.operators.row_windows.tuple_windows import TupleSlides
+from headrace.operators.row_windows.tuple_slides import TupleSlides
 from headrace.operators.row_windows.user_windows import UserWindows
-from headrace.planner.lowering.lowering import Lowering
+from headrace.planner.lowering.lowering_context import Lowering
 
 
 def spec_of(lowering: Lowering) -> PartitionedRows:

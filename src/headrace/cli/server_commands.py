@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts, let_arrow_finish
-from headrace.connectors.formats.result_writer import to_text
+from headrace.connectors.formats.rendering import to_text
 from headrace.errors import HeadraceError, UserError
 from headrace.runtime.delivery.actions.receivers import Receivers
 from headrace.runtime.home.home import Home
@@ -23,7 +23,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Tokens, is_loopback
 from headrace.server.bodies import LARGEST
 from headrace.server.listener import Certificate, listener_of, network_socket, tools_listener_of
-from headrace.server.opening import open_hub
+from headrace.server.open_or_connect import open_hub
 from headrace.server.security.permissions import Limits
 from headrace.server.security.principal import Role
 from headrace.server.security.quotas import Quotas
@@ -107,9 +107,9 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
             listener.start()
             hub.on_close(listener.stop)
             for tools in for_tools:
-                door = tools_listener_of(hub, tools, tokens, limits)
-                door.start()
-                hub.on_close(door.stop)
+                tools_listener = tools_listener_of(hub, tools, tokens, limits)
+                tools_listener.start()
+                hub.on_close(tools_listener.stop)
             _announce(screen, listening, for_tools, tokens, is_encrypted=tls is not None)
             return _wait(hub, stop)
     return 0
