@@ -117,6 +117,8 @@ def pages(browser: Browser, hub: Served) -> Iterator[str]:
     until("document.querySelectorAll('.chart canvas').length >= 4")
     browser.click("Pause epochs")
     browser.until_text("rows wait")
+    while not hub.get("/v1/summary")["streams"]["bids"]["waiting"]:
+        pass
     browser.click("Step")
     browser.until_text("Epoch ")
     yield "console-performance"

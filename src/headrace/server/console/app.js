@@ -58,7 +58,7 @@ function theme(name) {
 const toggle = () => {
   theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
   announce(`${document.documentElement.dataset.theme} colours`);
-  dispatchEvent(new Event("resize")); // charts take the colours of their axes anew
+  dispatchEvent(new Event("resize")); // charts redraw their axes in the new colours
 };
 theme(localStorage.getItem("headrace-theme") ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
 document.getElementById("theme").addEventListener("click", toggle);

@@ -48,7 +48,7 @@ export function lines(title, names, { most = 300, height = 190, format = count, 
 export function bars(title, label, onpick, { height = 110 } = {}) {
   const { holder, plot } = plotted(title, {
     legend: { show: false }, cursor: { y: false, drag: { x: false, y: false } },
-    scales: { x: { time: true }, y: { range: (_, __, high) => [0, high || 1] } },
+    scales: { x: { time: true, range: (_, low, high) => [low, high + ((high - low) / 100 || 1)] }, y: { range: (_, __, high) => [0, high || 1] } },
     series: [{}, { label, stroke: COLOURS[0], fill: "rgba(11,143,140,.55)", width: 0, paths: uPlot.paths.bars({ size: [0.9, 60], align: 1 }), points: { show: false } }],
     axes: [{ ...axis, space: 90 }, { ...axis, size: 66, values: (_, ticks) => ticks.map(count) }],
   }, [[], []], height);

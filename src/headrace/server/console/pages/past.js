@@ -44,7 +44,7 @@ export function past(path, described, signal) {
   function stop() { clearInterval(playing); playing = null; play.textContent = "Play"; }
   signal.addEventListener("abort", stop);
   slider.addEventListener("input", () => go(line.first + length() * slider.value / STEPS));
-  const controls = [button("Earlier", () => step(-1)), play, button("Later", () => step(1)), button("Read anew", () => load())];
+  const controls = [button("Earlier", () => step(-1)), play, button("Later", () => step(1)), button("Reload", () => load())];
   async function load() {
     try {
       line = await json(`${path}/timeline?buckets=${BUCKETS}`, { signal });
