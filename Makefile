@@ -11,7 +11,7 @@ BENCH_STAMP := $(VENV)/.ready-to-measure
 CODE := src tests $(wildcard benchmarks examples)
 WORKERS := 2
 
-.PHONY: help setup setup-dev demo test lint format types imports unit plans golden narrow mutants coverage-mutants lock bench soak kills clean
+.PHONY: help setup setup-dev demo tour test lint format types imports unit plans golden pictures narrow mutants coverage-mutants lock bench soak kills clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -21,6 +21,9 @@ setup-dev: $(DEV_STAMP) ## an environment that can also test it
 
 demo: $(RUN_STAMP) ## the quickest look: real flights, several standing queries, live results
 	@$(BIN)/headrace demo
+
+tour: $(RUN_STAMP) ## a running hub step by step, each command shown: serve, push, watch, alert, kill, resume
+	@$(BIN)/python examples/tour.py $(ARGS)
 
 test: lint unit narrow ## everything that must hold: style, types, import law, tests
 
@@ -62,6 +65,9 @@ plans: $(DEV_STAMP) ## record the plans of tests/planner again, to review what d
 
 golden: $(DEV_STAMP) ## record the answers of golden cases (ARGS: files), to review what differs
 	$(BIN)/python -m tests.golden.record $(ARGS)
+
+pictures: $(DEV_STAMP) ## the pictures of the console in docs/pictures, taken in a browser
+	$(BIN)/python -m tests.server.pictures $(ARGS)
 
 soak: $(DEV_STAMP) ## the long tests: kills, restarts, many generated histories
 	HYPOTHESIS_PROFILE=soak $(PYTEST) -m "soak or not soak" --timeout=3600 --session-timeout=360000 $(ARGS)

@@ -55,6 +55,57 @@ class Browser:
                     found?.click(); return found !== undefined;"""
         WebDriverWait(self.driver, PATIENCE).until(lambda driver: driver.execute_script(script, words))
 
+    def until_true(self, script: str) -> None:
+        """Wait until a script returns something true."""
+        try:
+            WebDriverWait(self.driver, PATIENCE, poll_frequency=0.05).until(
+                lambda driver: driver.execute_script(script)
+            )
+        except TimeoutException:
+            pytest.fail(f"never true: {script}; the page has: {self.text('body')}")
+
+    def count(self, selector: str) -> int:
+        """How many elements match."""
+        return int(
+            self.driver.execute_script("return document.querySelectorAll(arguments[0]).length", selector)
+        )
+
+    def attribute(self, selector: str, name: str) -> str:
+        """An attribute of the first element that matches."""
+        return str(self.driver.find_element(By.CSS_SELECTOR, selector).get_dom_attribute(name))
+
+    def focused(self, name: str) -> str:
+        """An attribute of the element that has the focus."""
+        return str(
+            self.driver.execute_script("return document.activeElement.getAttribute(arguments[0])", name)
+        )
+
+    def set_range(self, selector: str, value: int) -> None:
+        """Move a slider, as soon as it can be moved."""
+        self.until_true(f"return document.querySelector({selector!r})?.disabled === false")
+        self.driver.execute_script(
+            """const slider = document.querySelector(arguments[0]); slider.value = arguments[1];
+               slider.dispatchEvent(new Event('input', { bubbles: true }));""",
+            selector,
+            value,
+        )
+
+    def scroll_to(self, selector: str) -> None:
+        """Bring an element into the middle of the window."""
+        self.driver.execute_script(
+            "document.querySelector(arguments[0]).scrollIntoView({ block: 'center' })", selector
+        )
+
+    def pick(self, kind: str, index: int) -> str:
+        """Choose a box of the network; its name."""
+        script = """const found = document.querySelectorAll(`.box.${arguments[0]}`)[arguments[1]];
+                    found?.dispatchEvent(new MouseEvent('click', { bubbles: true })); return found?.dataset.box;"""
+        return str(
+            WebDriverWait(self.driver, PATIENCE).until(
+                lambda driver: driver.execute_script(script, kind, index)
+            )
+        )
+
     def complaints(self) -> list[str]:
         """What the page has logged as errors."""
         return [line["message"] for line in self.driver.get_log("browser") if line["level"] == "SEVERE"]

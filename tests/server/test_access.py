@@ -47,10 +47,21 @@ ROUTES = [
     ("GET", "/v1/status"),
     ("GET", "/v1/explain"),
     ("GET", "/metrics"),
+    ("GET", "/v1/queries/q/timeline"),
+    ("GET", "/v1/queries/q/costs"),
+    ("GET", "/v1/network?query=q"),
+    ("GET", "/v1/network/box?query=q&name=query%20q"),
+    ("GET", "/v1/summary"),
+    ("GET", "/v1/catalog"),
+    ("GET", "/v1/epochs"),
+    ("POST", "/v1/epochs/pause"),
+    ("POST", "/v1/epochs/step"),
+    ("POST", "/v1/epochs/resume"),
+    ("POST", "/v1/check"),
 ]
 CALLING = "CREATE QUERY x AS SELECT k FROM s THEN CALL 'https://example.org/' WITH ({})"
-READS = {("POST", "/v1/queries/q/acknowledge")}
-"""What changes only how far the client itself has read."""
+READS = {("POST", "/v1/queries/q/acknowledge"), ("POST", "/v1/check")}
+"""What changes nothing, or only how far the client itself has read."""
 
 
 def test_every_route_needs_a_token_which_is_shown_once_and_stored_as_a_digest(tmp_path: Path) -> None:
@@ -115,7 +126,19 @@ def test_every_route_refuses_a_revoked_token_and_hides_what_belongs_to_another_o
                 body = '{"queries": {}}' if route == "/v1/queries" else "DROP QUERY q"
                 status, text = hub.curl(route, "-X", method, "--json", body, token=reader)
                 assert status == 403, (route, text)
-        assert hub.curl("/v1/explain", token=ana)[0] == 403
+        for all_work in ("/v1/explain", "/v1/network", "/v1/network?like=q", "/v1/network/box?name=read%20s"):
+            assert hub.curl(all_work, token=ana)[0] == 403, all_work
+        for own_work in ("/v1/network?query=q", "/v1/network/box?query=q&name=query%20q"):
+            assert hub.curl(own_work, token=ana)[0] == 200, own_work
+            assert hub.curl(own_work, token=ben)[0] == 404, own_work
+        reading, beside = "CREATE QUERY x AS SELECT k FROM q", "CREATE QUERY x AS SELECT k FROM s"
+        assert hub.curl("/v1/check", "-d", reading, token=ben)[0] == 404
+        for token, seen in ((ana, ["q"]), (ben, [])):
+            (checked,) = json.loads(hub.curl("/v1/check", "-d", beside, token=token)[1])["queries"]
+            assert {(work["queries"], *work["names"]) for work in checked["work"] if work["queries"]} == {
+                (1, *seen)
+            }
+        assert json.loads(hub.curl("/v1/summary", token=ben)[1])["queries"]["live"] == 0
         assert json.loads(hub.curl("/v1/queries", token=ben)[1])["queries"] == []
         assert [each["name"] for each in json.loads(hub.curl("/v1/queries", token=ana)[1])["queries"]] == [
             "q"

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 from tests.server.browsing import Browser, browsing, needs_browser
 from tests.server.serving import STREAM, TOTAL, TUMBLE, Served, served
 
 pytestmark = needs_browser
+PAGE = 50
+"""Queries that a page of the list has."""
+_AXE = importlib.util.find_spec("axe_core_python")
+AXE = None if _AXE is None else Path(str(_AXE.origin)).with_name("axe.min.js")
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +26,12 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("served") / "home") as running:
         running.post("/v1/statements", STREAM + TUMBLE + TOTAL)
         selects = {f"alert_{n:03d}": f"SELECT COUNT(*) AS n FROM s WHERE v > {n}" for n in range(150)}
-        running.post("/v1/queries", json.dumps({"queries": selects}), "-H", "Content-Type: application/json")
+        running.post(
+            "/v1/queries",
+            json.dumps({"queries": selects, "tags": ["numbered"]}),
+            "-H",
+            "Content-Type: application/json",
+        )
         push(running, 1, 12)
         yield running
 
@@ -41,12 +54,16 @@ def test_the_overview_follows_what_is_committed(hub: Served, browser: Browser) -
     before = hub.get("/v1/status")["streams"]["s"]["rows"]
     push(hub, 13, 14, 15)
     browser.until_text(f"{before + 3}\nrows in all")
+    names = "performance.getEntriesByType('resource').map((one) => one.name)"
+    browser.until_true(f"return {names}.filter((name) => name.includes('/v1/epochs')).length > 3")
+    asked = browser.driver.execute_script(f"return {names}.filter((name) => name.includes('after=-1&'))")
+    assert len(asked) == 1, "later ones ask for newer epochs only"
     assert browser.complaints() == []
 
 
 def test_a_query_is_searched_opened_and_seen_live(hub: Served, browser: Browser) -> None:
     browser.open(f"{hub.url}/#/queries")
-    browser.until_text("alert_097")
+    browser.until_text("alert_037")
     browser.type("input[type=search]", "total")
     browser.until_text("total")
     browser.click("total")
@@ -54,8 +71,129 @@ def test_a_query_is_searched_opened_and_seen_live(hub: Served, browser: Browser)
     before = hub.get("/v1/queries/total/answer")["rows"][0]["n"]
     push(hub, 16)
     browser.until_text(f"n\n{before + 1}")
-    browser.until_text("query total", "main .picture")
+    browser.until_text("query total", ".caption")
     assert browser.complaints() == []
+
+
+def test_queries_are_sorted_chosen_and_paged_by_the_server(hub: Served, browser: Browser) -> None:
+    browser.open(f"{hub.url}/#/queries")
+    browser.until_text(f"1 to {PAGE} of ")
+    assert browser.count("tbody tr") == PAGE
+    browser.click("Next")
+    browser.until_text(f"{PAGE + 1} to {2 * PAGE} of ")
+    browser.click("cost an epoch")
+    browser.until_true("return document.querySelector('th[aria-sort]')?.innerText.includes('cost')")
+    costliest = hub.get("/v1/queries?sort=nanoseconds&limit=1")["queries"][0]["name"]
+    browser.until_text(costliest, "tbody tr:first-child")
+    assert "sort=nanoseconds" in browser.driver.current_url
+    browser.driver.refresh()
+    browser.until_true("return document.querySelector('th[aria-sort]')?.innerText.includes('cost')")
+    browser.open(f"{hub.url}/#/queries?tag=numbered&like=alert_01")
+    browser.until_text("1 to 10 of 10 queries")
+
+
+def test_the_past_of_a_query_is_read_with_a_slider(hub: Served, browser: Browser) -> None:
+    push(hub, 21, 32)
+    while (
+        hub.get("/v1/queries/q/timeline")["last"] != 1704067230 * 1_000_000
+    ):  # windows that end at 10, 20, 30
+        pass
+    browser.open(f"{hub.url}/#/queries/q")
+    browser.until_text("to 2024-01-01T00:00:30Z.")
+    browser.set_range("input[type=range]", 0)
+    for words, end in (("", 10), ("Later", 20), ("Later", 30), ("Earlier", 20), ("Earlier", 10)):
+        if words:
+            browser.click(words)
+        shown = hub.get(f"/v1/queries/q/answer?at=2024-01-01T00:00:{end}Z")["rows"][0]["n"]
+        browser.until_text(f"a\t{shown}", ".past tbody")
+        browser.until_true(f"return document.querySelector('output').textContent.slice(17, 19) >= {end}")
+        assert int(browser.text("output")[17:19]) < end + 10
+    assert browser.complaints() == []
+
+
+HELD_BACK = """
+    const plain = window.fetch, gate = new Promise((resolve) => { window.release = resolve; });
+    window.fetch = async (url, options) => {
+      const answer = await plain(url, options);
+      if (!String(url).includes('search=alert_1&')) return answer;
+      await gate;
+      setTimeout(() => setTimeout(() => { window.isLate = true; }, 200), 0);
+      return answer;
+    };
+"""
+
+
+def test_the_network_is_zoomed_searched_and_followed_to_who_shares(hub: Served, browser: Browser) -> None:
+    browser.open(f"{hub.url}/#/network")
+    browser.until_true("return document.querySelectorAll('.box').length > 10")
+    whole = browser.attribute(".network", "viewBox")
+    browser.click("+")
+    assert browser.attribute(".network", "viewBox") != whole
+    browser.click("Show all")
+    assert browser.attribute(".network", "viewBox") == whole
+    browser.driver.execute_script("document.querySelector('.box.read').focus()")
+    for key, kind in ((Keys.ARROW_RIGHT, "fold"), (Keys.ARROW_RIGHT, "state"), (Keys.ARROW_LEFT, "fold")):
+        browser.driver.switch_to.active_element.send_keys(key)
+        assert f"box {kind}" in browser.focused("class")
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    browser.until_text("share it", ".panel")
+    browser.driver.execute_script(HELD_BACK)  # the answer to an older search comes last
+    browser.type(".panel input", "alert_14")
+    browser.until_text("10 queries share it", ".panel")
+    browser.driver.execute_script("release()")
+    browser.until_true("return window.isLate")
+    assert "10 queries share it" in browser.text(".panel")
+    browser.click("alert_147")
+    browser.until_text("v > 147", "main pre")
+    browser.open(f"{hub.url}/#/network?like=alert_00")
+    browser.until_text("10 queries", ".caption")
+    assert browser.count(".box.query") == 10
+    browser.until_true("return document.querySelector('.box.read .measure').textContent.includes('quer')")
+    assert browser.complaints() == []
+
+
+def test_places_of_the_network_are_kept_and_come_back_to(hub: Served, browser: Browser) -> None:
+    browser.open(f"{hub.url}/#/network")
+    browser.until_true("return document.querySelectorAll('.box').length > 10")
+    browser.type(".finder input", "query total")
+    browser.until_text("total", ".hits")
+    browser.driver.find_element(By.CSS_SELECTOR, ".finder input").send_keys(Keys.ENTER)
+    browser.until_text("1 query", ".panel")
+    browser.until_true("return location.hash.includes('box=query+total')")
+    name = "document.querySelector('input[placeholder=name]')"
+    browser.driver.execute_script(f"{name}.value = 'the sum'; {name}.dispatchEvent(new Event('input'))")
+    browser.click("Keep")
+    browser.until_true(
+        "return [...document.querySelectorAll('option')].some((one) => one.value === 'the sum')"
+    )
+    kept = place(browser)
+    browser.open(f"{hub.url}/#/network")
+    browser.until_true("return document.querySelectorAll('.box').length > 10")
+    browser.driver.execute_script(
+        """const select = [...document.querySelectorAll('select')].find((one) => [...one.options].some((option) => option.value === 'the sum'));
+           select.value = 'the sum'; select.dispatchEvent(new Event('change'));"""
+    )
+    browser.until_text("1 query", ".panel")
+    assert place(browser) == kept
+
+
+def place(browser: Browser) -> list[int]:
+    """What part of the network is seen, in whole points."""
+    return [round(float(number)) for number in browser.attribute(".network", "viewBox").split()]
+
+
+def test_an_epoch_is_done_alone(hub: Served, browser: Browser) -> None:
+    browser.open(f"{hub.url}/#/performance")
+    browser.until_text("Costliest queries")
+    browser.click("Pause epochs")
+    browser.until_text("rows wait until the next step")
+    push(hub, 33, 34)
+    browser.click("Step")
+    browser.until_text("read stream s", ".observed")
+    assert "2 rows" in browser.text(".observed")
+    browser.click("Run")
+    browser.until_text("Epochs run by themselves")
+    assert hub.curl("/readyz")[0] == 200
 
 
 def test_a_mistake_in_the_editor_is_shown_and_selected_where_it_is(hub: Served, browser: Browser) -> None:
@@ -73,6 +211,65 @@ def test_a_mistake_in_the_editor_is_shown_and_selected_where_it_is(hub: Served, 
     browser.until_text("query x registered")
     browser.until_text("name")
     assert hub.get("/v1/queries/x")["paused"] is False
+
+
+def test_the_editor_marks_mistakes_completes_and_shows_what_is_shared(hub: Served, browser: Browser) -> None:
+    browser.open(f"{hub.url}/#/editor")
+    browser.type("textarea", "CREATE QUERY y AS SELECT nothing FROM s")
+    browser.until_text("line 1, column 26:", ".mistake")
+    assert browser.text(".marks mark") == "nothing"
+    browser.type("textarea", "CREATE QUERY y AS SELECT low")
+    browser.until_text("lower(", ".completions")
+    browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+    assert browser.driver.execute_script("return document.querySelector('textarea').value").endswith(
+        "SELECT lower("
+    )
+    browser.type("textarea", "CREATE QUERY y AS SELECT COUNT(*) AS n FROM s WHERE v > 999")
+    standing = hub.get("/v1/summary")["queries"]["live"]
+    browser.until_text(f"{standing} queries", "[aria-label='Work of y']")
+    assert hub.curl("/v1/queries/y")[0] == 404
+    assert browser.text(".marks mark") == ""
+
+
+PAGES = ("", "queries", "queries/total", "network", "performance", "editor")
+
+
+@pytest.mark.skipif(
+    AXE is None, reason="needs the package axe-core-python, which carries the accessibility checker axe"
+)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("page", PAGES)
+def test_no_page_is_closed_to_keyboards_or_screen_readers(
+    hub: Served, browser: Browser, page: str, theme: str
+) -> None:
+    assert AXE is not None
+    browser.open(f"{hub.url}/#/{page}")
+    browser.driver.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
+    ready = {"network": ".box", "queries": "tbody tr", "queries/total": ".box", "editor": "textarea"}
+    browser.until_true(f"return document.querySelector('{ready.get(page, '.card')}') !== null")
+    if page == "network":
+        browser.pick("read", 0)
+        browser.until_text("share it", ".panel")
+    browser.driver.execute_script(AXE.read_text(encoding="utf-8"))
+    found = browser.driver.execute_async_script(
+        "const done = arguments[0]; axe.run(document).then((result) => done(result.violations.map((one) => [one.id, one.help, one.nodes.map((node) => node.target.join(' ')).slice(0, 5)])))"
+    )
+    assert found == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_draws_and_asks_for_is_bounded(hub: Served, browser: Browser, page: str) -> None:
+    """However many queries there are: boxes and rows are drawn a page at a time, and one second asks a few times."""
+    browser.open(f"{hub.url}/#/{page}")
+    asked = "performance.getEntriesByType('resource').filter((one) => one.name.includes('/v1/')).length"
+    browser.until_true(f"return {asked} >= {LEAST_REQUESTS.get(page, 1)}")
+    browser.until_true("return performance.now() > 3000")  # what is asked for again is asked for
+    seconds, requests = browser.driver.execute_script(f"return [performance.now() / 1000, {asked}]")
+    assert requests <= 12 + 4 * seconds
+    assert browser.count("*") < 1600
+
+
+LEAST_REQUESTS = {"": 2, "queries/total": 4, "performance": 2}
 
 
 def test_a_query_is_paused_resumed_and_keeps_its_page(hub: Served, browser: Browser) -> None:

@@ -47,6 +47,7 @@ def test_another_process_registers_pushes_follows_and_reads(hub: RemoteHub) -> N
     assert followed[0].to_pylist() == [{"k": "a", "n": 2}]
     assert query.invoke().to_pylist() == [{"k": "a", "n": 2}]
     assert query.history().to_pylist() == [{"k": "a", "n": 2}]
+    assert (query.as_of(at(10)).num_rows, query.as_of(at(9)).num_rows) == (1, 0)
     assert query.history(since=at(30)).num_rows == 0
     late = hub.register("SELECT MAX(v) AS top FROM s", "late", owner="me", tags=["x"])
     while late.invoke().to_pylist() != [{"top": 12}]:

@@ -35,6 +35,10 @@ class RemoteQuery:
             last = f"{last} MICROSECONDS"
         return self._transport.table(self._path("answer"), {"last": last})[0]
 
+    def as_of(self, at: datetime) -> pa.Table:
+        """As `QueryHandle.as_of`; a naive datetime is UTC."""
+        return self._transport.table(self._path("answer"), {"at": at.isoformat()})[0]
+
     def history(self, since: datetime | None = None) -> pa.Table:
         """As `QueryHandle.history`."""
         return pa.concat_tables(list(self.history_in_parts(since)))

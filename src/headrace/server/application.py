@@ -23,9 +23,11 @@ from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Access
 from headrace.server.following import ENCODED, Publications
 from headrace.server.metrics import HubMetrics, Measured
+from headrace.server.monitoring.plan_snapshot import PlanSnapshots
+from headrace.server.monitoring.recent_epochs import RecentEpochs
 from headrace.server.problems import add_handlers
 from headrace.server.repetition import Repetitions
-from headrace.server.routes import followers, observation, queries, statements, streams
+from headrace.server.routes import epochs, followers, network, observation, queries, statements, streams
 from headrace.server.security.audit import Audited, AuditLog
 from headrace.server.security.permissions import Limits
 
@@ -61,13 +63,17 @@ def application(hub: Hub, access: Access, publications: Publications, limits: Li
     )
     app.state.metrics = HubMetrics(hub)
     app.state.limits = limits
+    app.state.snapshots = PlanSnapshots(hub)
+    app.state.recent = RecentEpochs(hub.loop.engine.clock)
+    hub.on_epoch(app.state.recent.epoch)
     app.add_middleware(Audited, log=AuditLog(hub.path), clock=hub.loop.engine.clock)
     app.add_middleware(Measured, metrics=app.state.metrics)
     add_handlers(app)
     app.include_router(observation.open_router)
     app.include_router(observation.metrics_router, dependencies=[Depends(access)])
-    for routes in (statements, queries, followers, streams, observation):
+    for routes in (statements, queries, followers, streams, epochs, network, observation):
         app.include_router(routes.router, dependencies=[Depends(access)])
+    app.include_router(streams.catalog_router, dependencies=[Depends(access)])
     app.state.access = access
     app.mount("/console", StaticFiles(directory=CONSOLE), name="console")
     app.add_api_route("/", _console, include_in_schema=False)

@@ -26,7 +26,7 @@ def page_of_results(hub: Hub, query: str, since: str | None, after: str | None, 
 
     Raises `UserError` for a cursor or a time that is none.
     """
-    start = None if since is None else instant_of(_time(since))
+    start = None if since is None else instant_of(time_of(since))
     position, skipped = (0, 0) if after is None else _position(after)
     operator, bound = hub.operator_and_query(query)
     manifest = hub.home.latest()
@@ -48,11 +48,15 @@ def page_of_results(hub: Hub, query: str, since: str | None, after: str | None, 
     return Page(rows, f"{max(position, end)}.0")
 
 
-def _time(text: str) -> datetime:
+def time_of(text: str) -> datetime:
+    """A time in ISO 8601.
+
+    Raises `UserError` for text that is none.
+    """
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise UserError(f"since is '{text}'", remedy="Write a time such as 2024-01-31T12:00:00Z.") from None
+        raise UserError(f"'{text}' is no time", remedy="Write a time such as 2024-01-31T12:00:00Z.") from None
 
 
 def _position(text: str) -> tuple[int, int]:

@@ -6,7 +6,7 @@ Each column shows the costliest boxes; the rest, perhaps thousands, are one box.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -31,7 +31,10 @@ _MOST: Final = {"read": 8, "fold": 12, "state": 14, "query": 16}
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box of a column; `share` of all time is drawn as a bar."""
+    """A box of a column; `share` of all time is drawn as a bar.
+
+    Its content is the work at `places` of the sharing, or `queries`. `name` is the same in later pictures of this work.
+    """
 
     id: str
     column: int
@@ -39,15 +42,19 @@ class Box:
     title: str
     lines: tuple[str, ...] = ()
     share: float = 0.0
+    name: str = ""
+    places: tuple[int, ...] = ()
+    queries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Rows from box to box, for this number of operators."""
+    """Rows from box to box, for this number of operators; `rows` an epoch, 0 before the first measurement."""
 
     source: str
     target: str
     operators: int
+    rows: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +66,35 @@ class Picture:
     lines: tuple[Line, ...]
 
 
-def picture(graph: Explained, query: str | None = None) -> Picture:
-    """All running queries, or one query with what it needs and shares."""
-    drawn = _Drawing(graph, query)
+def picture(graph: Explained, query: str | None = None, chosen: Collection[str] = ()) -> Picture:
+    """All running queries, or one query, or those that are `chosen`, with what they need and share."""
+    drawn = _Drawing(graph, query, frozenset(chosen))
     boxes = tuple(drawn.boxes())
-    lines = dict[tuple[str, str], int]()
-    for ends in drawn.lines():
-        lines[ends] = lines.get(ends, 0) + 1
-    return Picture(drawn.caption(), boxes, tuple(Line(*ends, many) for ends, many in lines.items()))
+    lines = dict[tuple[str, str], list[float]]()
+    for source, target, rows in drawn.lines():
+        lines.setdefault((source, target), []).append(rows)
+    epochs = 1 if graph.seen is None else graph.seen.epochs
+    return Picture(
+        drawn.caption(),
+        boxes,
+        tuple(Line(*ends, len(rows), sum(rows) / epochs) for ends, rows in lines.items()),
+    )
 
 
 @dataclass(frozen=True)
 class _Drawing:
     graph: Explained
     query: str | None
+    chosen: frozenset[str]
 
     @cached_property
     def operators(self) -> dict[str, str]:
-        """The operators in the picture, with their queries: for one query also those whose results it reads."""
-        if self.query is None:
+        """The operators in the picture, with their queries: for chosen queries also those whose results they read."""
+        chosen = self.chosen if self.query is None else {self.query}
+        if not chosen:
             return dict(self.graph.owners)
         needed: dict[str, str] = {}
-        waiting = [operator for operator, owner in self.graph.owners.items() if owner == self.query]
+        waiting = [operator for operator, owner in self.graph.owners.items() if owner in chosen]
         while waiting:
             operator = waiting.pop()
             needed[operator] = self.graph.owners[operator]
@@ -157,6 +171,8 @@ class _Drawing:
                     work.label,
                     self._lines(position),
                     self.graph.share(position),
+                    work.key,
+                    (position,),
                 )
             else:
                 rest.setdefault(box, []).append(position)
@@ -172,6 +188,8 @@ class _Drawing:
                 title,
                 (f"of {whose}",),
                 sum(map(self.graph.share, places)),
+                f"more {box}",
+                tuple(places),
             )
         yield from self._query_boxes()
 
@@ -201,7 +219,7 @@ class _Drawing:
                 cost = (
                     (f"{time_of(costs[name].nanoseconds)}, {percent_of(share)}",) if self.graph.seen else ()
                 )
-                yield Box(box, columns[name], "query", name, cost, share)
+                yield Box(box, columns[name], "query", name, cost, share, f"query {name}", queries=(name,))
         if others:
             share = sum(costs[name].nanoseconds for name in others) / total
             cost = (f"together {percent_of(share)}",) if self.graph.seen else ()
@@ -212,27 +230,34 @@ class _Drawing:
                 f"{len(others):,} more queries",
                 cost,
                 share,
+                "more queries",
+                queries=tuple(others),
             )
 
-    def lines(self) -> Iterator[tuple[str, str]]:
-        """The two ends of each line, once for each operator."""
+    def lines(self) -> Iterator[tuple[str, str, float]]:
+        """The two ends of each line and rows in all measured epochs, once for each operator.
+
+        Rows that operators share are divided among them, so the sum over a line's operators is what passes along it.
+        """
+        works = self.graph.sharing.works
         for operator, owner in self.operators.items():
             read, fold, state = (self._position(operator, kind) for kind in ("read", "fold", "state"))
-            yield self.drawn[read], self.drawn[fold]
-            yield self.drawn[fold], self.drawn[state]
+            offered, own = self.graph.measured(fold), self.graph.of_operator(operator)
+            rows_in = offered.rows_in / len(works[fold].users) if offered is not None else 0.0
+            yield self.drawn[read], self.drawn[fold], rows_in
+            yield self.drawn[fold], self.drawn[state], own.delta_rows
             if "." not in operator:
-                yield self.drawn[state], self.queries[owner]
-            maker = self.graph.makers.get(self.graph.sharing.works[read].stream)
+                yield self.drawn[state], self.queries[owner], own.results
+            maker = self.graph.makers.get(works[read].stream)
             if maker in self.operators:
                 made = self.drawn[self._position(str(maker), "state")]
-                yield (
-                    made if "." in str(maker) else self.queries[self.operators[str(maker)]],
-                    self.drawn[read],
-                )
+                source = made if "." in str(maker) else self.queries[self.operators[str(maker)]]
+                rows = self.graph.of_operator(str(maker)).results / len(works[read].users)
+                yield source, self.drawn[read], rows
 
     def caption(self) -> str:
         """The subject of the picture, and the time of the measurements."""
-        names = set(self.operators.values())
+        names = self.chosen or set(self.operators.values())
         of = f"query {self.query}" if self.query is not None else count(len(names), "query", "queries")
         seen = self.graph.seen
         if seen is None:

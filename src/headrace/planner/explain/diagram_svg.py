@@ -11,9 +11,11 @@ from xml.sax.saxutils import escape
 
 from headrace.planner.explain.diagram import COLOURS, Box, Picture
 
-_WIDTH: Final = 248
+WIDTH: Final = 248
+"""Of a box."""
 _GAP: Final = 84
-_MARGIN: Final = 24
+MARGIN: Final = 24
+"""Around all boxes."""
 _TOP: Final = 64
 _LINE: Final = 15
 _BETWEEN: Final = 14
@@ -25,7 +27,9 @@ _THICKEST: Final = 7.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
+class Placed:
+    """A box, its title in lines, and its place in points from the left and from above."""
+
     box: Box
     title: tuple[str, ...]
     x: float
@@ -34,21 +38,22 @@ class _Placed:
 
     @property
     def middle(self) -> float:
+        """Where lines begin and end."""
         return self.y + self.height / 2
 
 
 def svg(drawn: Picture) -> str:
     """The picture as a complete document, in UTF-8."""
-    placed = _placed(drawn)
-    width = max((box.x + _WIDTH for box in placed.values()), default=_WIDTH) + _MARGIN
-    height = max((box.y + box.height for box in placed.values()), default=_TOP) + _MARGIN
+    placed = placed_boxes(drawn)
+    width = max((box.x + WIDTH for box in placed.values()), default=WIDTH) + MARGIN
+    height = max((box.y + box.height for box in placed.values()), default=_TOP) + MARGIN
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
             f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="12">'
         ),
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
-        f'<text x="{_MARGIN}" y="34" font-size="15" fill="#0f172a">{escape(_plain(drawn.caption))}</text>',
+        f'<text x="{MARGIN}" y="34" font-size="15" fill="#0f172a">{escape(_plain(drawn.caption))}</text>',
         *_curves(drawn, placed),
         *(part for box in placed.values() for part in _box(box)),
         "</svg>",
@@ -56,7 +61,8 @@ def svg(drawn: Picture) -> str:
     return "\n".join(parts)
 
 
-def _placed(drawn: Picture) -> dict[str, _Placed]:
+def placed_boxes(drawn: Picture) -> dict[str, Placed]:
+    """The boxes by id, in columns from left to right."""
     columns: dict[int, list[Box]] = {}
     for box in drawn.boxes:
         columns.setdefault(box.column, []).append(box)
@@ -72,8 +78,8 @@ def _placed(drawn: Picture) -> dict[str, _Placed]:
     for number, column in enumerate(ordered):
         y = _TOP + (max(tall) - tall[number]) / 2
         for box in column:
-            x = _MARGIN + number * (_WIDTH + _GAP)
-            positions[box.id] = _Placed(box, titles[box.id], x, y, heights[box.id])
+            x = MARGIN + number * (WIDTH + _GAP)
+            positions[box.id] = Placed(box, titles[box.id], x, y, heights[box.id])
             y += heights[box.id] + _BETWEEN
     return positions
 
@@ -107,12 +113,12 @@ def _untangled(columns: Sequence[list[Box]], neighbours: Mapping[str, list[str]]
     return ordered
 
 
-def _curves(drawn: Picture, placed: Mapping[str, _Placed]) -> Iterator[str]:
+def _curves(drawn: Picture, placed: Mapping[str, Placed]) -> Iterator[str]:
     most = max((line.operators for line in drawn.lines), default=1)
     for line in drawn.lines:
         source, target = placed[line.source], placed[line.target]
         thick = 1 + (_THICKEST - 1) * math.sqrt(line.operators / most) if most > 1 else 1.5
-        left, right = source.x + _WIDTH, target.x
+        left, right = source.x + WIDTH, target.x
         bend = max(40.0, (right - left) / 2)
         colour = COLOURS[source.box.kind][1]
         yield (
@@ -123,12 +129,12 @@ def _curves(drawn: Picture, placed: Mapping[str, _Placed]) -> Iterator[str]:
         )
 
 
-def _box(placed: _Placed) -> Iterator[str]:
+def _box(placed: Placed) -> Iterator[str]:
     box = placed.box
     fill, edge = COLOURS[box.kind]
     yield f"<g><title>{escape(_plain(box.title))}</title>"
     yield (
-        f'<rect x="{placed.x:.1f}" y="{placed.y:.1f}" width="{_WIDTH}" height="{placed.height:.1f}" rx="7" '
+        f'<rect x="{placed.x:.1f}" y="{placed.y:.1f}" width="{WIDTH}" height="{placed.height:.1f}" rx="7" '
         f'fill="{fill}" stroke="{edge}"/>'
     )
     y = placed.y + 19
@@ -138,7 +144,7 @@ def _box(placed: _Placed) -> Iterator[str]:
     for text in box.lines:
         yield f'<text x="{placed.x + 11:.1f}" y="{y:.1f}" font-size="11" fill="#475569">{escape(text)}</text>'
         y += _LINE
-    bar = (_WIDTH - 22) * min(1.0, box.share)
+    bar = (WIDTH - 22) * min(1.0, box.share)
     if bar > 0:
         yield (
             f'<rect x="{placed.x + 11:.1f}" y="{placed.y + placed.height - 9:.1f}" width="{bar:.1f}" height="4" rx="2" '

@@ -78,6 +78,10 @@ class Explained:
             observed.rows_in, observed.rows_out, observed.nanoseconds, self.seen.state_bytes[position]
         )
 
+    def of_operator(self, operator: str) -> OperatorObservation:
+        """The measurements of an operator in all epochs together."""
+        return NOTHING if self.seen is None else self.seen.operators.get(operator, NOTHING)
+
     def share(self, position: int) -> float:
         """The work's share of all measured time."""
         if self.seen is None or not self.seen.nanoseconds:

@@ -51,7 +51,7 @@ def query_lines(graph: Explained, name: str) -> Iterator[str]:
         shown = ", ".join(others[:3]) + (f" and {len(others) - 3:,} more" if len(others) > 3 else "")
         whom = f"shared with {count(len(others), 'query', 'queries')}: {shown}" if others else "its own"
         yield f"    {work.label}: {whom}"
-        yield from (f"      {line}" for line in _measures(graph, position))
+        yield from (f"      {line}" for line in measures(graph, position))
     if graph.seen is not None:
         costs = graph.costs
         rank, cost = next((n, item) for n, item in enumerate(costs, 1) if item.name == name)
@@ -87,7 +87,7 @@ def _level(graph: Explained, places: Sequence[int], depth: int, seen: set[int]) 
     for position in fresh[:most]:
         work = graph.sharing.works[position]
         yield f"{margin}{work.label}  [{graph.shared_with(work.users)}]"
-        yield from (f"{margin}    {line}" for line in _measures(graph, position))
+        yield from (f"{margin}    {line}" for line in measures(graph, position))
         yield from _level(graph, graph.below(position), depth + 1, seen)
     rest = fresh[most:]
     if rest:
@@ -99,7 +99,7 @@ def _level(graph: Explained, places: Sequence[int], depth: int, seen: set[int]) 
         yield f"{margin}and {len(rest):,} more {word} of {count(len(graph.queries_of(users)), 'query', 'queries')}{cost}"
 
 
-def _measures(graph: Explained, position: int) -> Iterator[str]:
+def measures(graph: Explained, position: int) -> Iterator[str]:
     """`50,000 rows in, 1,200 out (2.4 %); a query keeps 1.3 %; state 12.3 MB; 35 ms (70 %)`."""
     seen, work = graph.measured(position), graph.sharing.works[position]
     if seen is None or graph.seen is None:

@@ -1,5 +1,5 @@
-"""Handle of a standing query for a program: its current answer, its history, its results as epochs commit them, its
-clients, its completeness, and its removal.
+"""Handle of a standing query for a program: its answer now or at an earlier instant, its history, its results as epochs
+commit them, its clients, its completeness, and its removal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headrace.runtime.delivery import on_demand_changelog
 from headrace.runtime.delivery.client import Client, connect
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.invoke.subwindow import answer_within
-from headrace.runtime.results import result_log
+from headrace.runtime.results import past_answer, result_log
 from headrace.runtime.results.result_log import visible
 from headrace.runtime.results.time_merge import Part
 from headrace.runtime.statements.execute import Statements
@@ -59,6 +59,20 @@ class QueryHandle:
         operator, query = self._bound()
         length = None if last is None else length_of(last)
         return answer_within(self._pipeline.home, operator, query, length)
+
+    def as_of(self, at: datetime | Instant) -> pa.Table:
+        """The answer as it was at an instant of event time, from committed results.
+
+        Of a relation the rows that held at it, of windows the last one that ended by it, of a stream its rows up to it.
+        Raises `UserError` where results of then are not stored.
+        """
+        operator, query = self._bound()
+        on_demand_changelog.require_changelog(self.name, operator)
+        return past_answer.answer_as_of(self._pipeline.home, operator, query, instant_of(at))
+
+    def timeline(self, buckets: int = 200) -> past_answer.Timeline | None:
+        """How many results were emitted over time; None where there are none."""
+        return past_answer.timeline(self._pipeline.home, self._bound()[0], buckets)
 
     def completeness(self) -> Completeness:
         """Whether it is live or still backfilling, and from when on its answers have every row."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from headrace.catalog.catalog import Catalog
 from headrace.language.statements.statement import Form
 from headrace.observation import WorkObservation
 from headrace.operators.base.operator import Operator
@@ -42,16 +43,29 @@ def explained(home: Home) -> Explained:
     """The running plan, with its measurements. Operators of a query that was dropped and created again are new ones."""
     home.refresh()
     plan = _plan(home)
-    names = {query.operator_id: query.definition.name for query in home.catalog.queries.values()}
-    owners = {operator: _owner(plan, names, operator) for operator in plan.operators}
+    shares = sharing_of(plan, home.catalog)
+    lines = last_lines(Path(home.store.root), max(EPOCHS, lines_per_rotation(len(plan.operators))))
+    return Explained(shares, measured(shares, lines), owners_of(plan, home.catalog), _makers(plan))
+
+
+def sharing_of(plan: EpochPlan, catalog: Catalog) -> Sharing:
+    """The work of a plan, with who shares it."""
     unions = {
         name: [source.stream for source in inputs_of(stream)]
         for name, stream in plan.streams.items()
         if stream.using == USING
     }
-    shares = sharing(plan.operators, _channel_labels(plan), _titles(plan, names), unions)
-    lines = last_lines(Path(home.store.root), max(EPOCHS, lines_per_rotation(len(plan.operators))))
-    return Explained(shares, measured(shares, lines), owners, _makers(plan))
+    return sharing(plan.operators, _channel_labels(plan), _titles(plan, _names(catalog)), unions)
+
+
+def owners_of(plan: EpochPlan, catalog: Catalog) -> dict[str, str]:
+    """Each operator's query, by name."""
+    names = _names(catalog)
+    return {operator: _owner(plan, names, operator) for operator in plan.operators}
+
+
+def _names(catalog: Catalog) -> dict[str, str]:
+    return {query.operator_id: query.definition.name for query in catalog.queries.values()}
 
 
 def explain_all(home: Home, form: Form = "text") -> str:

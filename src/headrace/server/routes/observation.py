@@ -1,9 +1,10 @@
-"""Routes for operation: `/v1/status`, `/v1/explain` (the plan of all queries), `/metrics` for Prometheus, `/healthz`
+"""Routes for operation: `/v1/status`, `/v1/summary`, `/v1/explain` (the plan of all queries), `/metrics` for Prometheus, `/healthz`
 and `/readyz`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -11,8 +12,9 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from headrace.server.monitoring.waiting_rows import waiting_rows
 from headrace.server.problems import Refused
-from headrace.server.routes.queries import explained
+from headrace.server.routes.queries import explained, state_of
 from headrace.server.security.permissions import needs_administer, permissions_of
 
 router = APIRouter(prefix="/v1", tags=["observation"])
@@ -62,6 +64,30 @@ def status(request: Request) -> Any:
         actions = {name: action for name, action in facts["actions"].items() if action["name"] in own}
         facts = {**shared, **by_query, "actions": actions}
     return jsonable_encoder(facts)
+
+
+@router.get("/summary")
+def summary(request: Request) -> dict[str, Any]:
+    """The hub in a few numbers, however many queries there are; of an owner its own queries are counted."""
+    hub, principal = request.app.state.hub, permissions_of(request).principal
+    manifest, waiting = hub.home.latest(), waiting_rows(hub)
+    states = Counter(
+        state_of(query) for query in hub.catalog.queries.values() if principal.sees(query.definition)
+    )
+    streams = {}
+    for stream in hub.catalog.streams.values():
+        progress = manifest.stream(stream.name).as_json() if stream.name in manifest.streams else {}
+        counts = {name: progress.get(name) for name in ("rows", "late", "rejected", "punctuation", "shed")}
+        streams[stream.name] = {**counts, "waiting": waiting[stream.name]}
+    return {
+        "epoch": manifest.epoch,
+        "running": hub.loop.is_running,
+        "queries": {state: states[state] for state in ("live", "paused", "failed")},
+        "streams": streams,
+        "sources": hub.source_warnings(),
+        "state_bytes": sum(run.bytes for run in manifest.state),
+        "failures": hub.loop.supervisor.failed,
+    }
 
 
 @router.get("/explain", dependencies=[Depends(needs_administer)])

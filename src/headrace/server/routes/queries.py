@@ -1,25 +1,39 @@
-"""Routes under `/v1/queries`: list, register, describe, drop, pause and resume standing queries; their current answers,
-pages of their committed results, and their plans. Following of results is in `followers`.
+"""Routes under `/v1/queries`: list, register, describe, drop, pause and resume standing queries; their answers of now and
+of earlier times, pages of their committed results, their costs and plans. Following of results is in `followers`.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Annotated, Any, Final, TypeAlias
+from typing import Literal as Choice
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, model_validator
 
 from headrace.catalog.catalog import CatalogQuery
 from headrace.errors import UserError
+from headrace.planner.explain.plan_graph import QueryCost
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.introspection.cost_history import cost_history
 from headrace.runtime.statements.outcome import Outcome
-from headrace.server.paging import Page, page_of_results
+from headrace.server.monitoring.plan_snapshot import PlanSnapshot, PlanSnapshots
+from headrace.server.paging import Page, page_of_results, time_of
 from headrace.server.security.permissions import needs_own_query, needs_register, permissions_of
 from headrace.server.tables import table_response
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[Depends(needs_own_query)])
 _MOST_LISTED = 1000
+State: TypeAlias = Choice["live", "paused", "failed"]
+Sort: TypeAlias = Choice["name", "nanoseconds", "state_rows", "results", "selectivity"]
+_SORTED: Final[Mapping[str, Callable[[QueryCost], float]]] = {
+    "nanoseconds": lambda cost: cost.nanoseconds,
+    "state_rows": lambda cost: cost.state_rows,
+    "results": lambda cost: cost.seen.results,
+    "selectivity": lambda cost: cost.seen.selectivity or 0.0,
+}
 
 
 @router.get("")
@@ -28,33 +42,71 @@ def queries(
     like: str | None = None,
     owner: str | None = None,
     tag: str | None = None,
+    state: Annotated[State | None, Query()] = None,
+    sort: Annotated[Sort, Query()] = "name",
     limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 100,
+    skip: Annotated[int, Query(ge=0)] = 0,
     after: str = "",
+    costs: bool = False,
 ) -> dict[str, Any]:
-    """Standing queries in order of their names; `like` is part of a name. `next` is the value of `after` for the next page."""
+    """Standing queries in order of their names; `like` is part of a name. `next` is the value of `after` for the next page.
+
+    `costs` adds what each takes: `nanoseconds` an epoch, `share` of all measured time, `state_rows`, `results` an epoch,
+    `selectivity`. `sort` by one of them puts the greatest first, and `skip` begins a page; `total` is how many match.
+    """
     principal = permissions_of(request).principal
-    chosen = sorted(
-        (
-            query
-            for query in _hub(request).catalog.queries.values()
-            if principal.sees(query.definition)
-            and _matches(query, like, owner, tag)
-            and query.definition.name.lower() > after.lower()
-        ),
-        key=lambda query: query.definition.name.lower(),
-    )
-    page = chosen[:limit]
-    more = page[-1].definition.name if len(chosen) > limit else None
-    return {"queries": [_described(query) for query in page], "next": more}
+    chosen = [
+        query
+        for query in _hub(request).catalog.queries.values()
+        if principal.sees(query.definition)
+        and _matches(query, like, owner, tag, state)
+        and query.definition.name.lower() > after.lower()
+    ]
+    snapshot = _snapshots(request).current() if costs or sort != "name" else None
+    if snapshot is None or sort == "name":
+        chosen.sort(key=lambda query: query.definition.name.lower())
+    else:
+        measure, seen = _SORTED[sort], snapshot.costs
+        chosen.sort(
+            key=lambda query: measure(cost) if (cost := seen.get(query.definition.name)) else 0, reverse=True
+        )
+    page = chosen[skip : skip + limit]
+    more = page[-1].definition.name if sort == "name" and len(chosen) > skip + limit else None
+    described = [_described(query) | _taken(snapshot, query) for query in page]
+    return {"queries": described, "next": more, "total": len(chosen)}
 
 
-def _matches(query: CatalogQuery, like: str | None, owner: str | None, tag: str | None) -> bool:
+def _taken(snapshot: PlanSnapshot | None, query: CatalogQuery) -> dict[str, float | None]:
+    """What a query takes; nothing before it was measured."""
+    cost = None if snapshot is None else snapshot.costs.get(query.definition.name)
+    if snapshot is None or cost is None or snapshot.graph.seen is None:
+        return {}
+    return {
+        "nanoseconds": cost.nanoseconds,
+        "share": cost.nanoseconds / snapshot.total,
+        "state_rows": cost.state_rows,
+        "results": cost.seen.results / snapshot.graph.seen.epochs,
+        "selectivity": cost.seen.selectivity,
+    }
+
+
+def _matches(
+    query: CatalogQuery, like: str | None, owner: str | None, tag: str | None, state: State | None
+) -> bool:
     definition = query.definition
     return (
         (like is None or like.lower() in definition.name.lower())
         and (owner is None or definition.owner == owner)
         and (tag is None or tag in definition.tags)
+        and (state is None or state == state_of(query))
     )
+
+
+def state_of(query: CatalogQuery) -> State:
+    """Whether a query gets rows; one that failed does not until it is resumed or altered."""
+    if query.definition.failure is not None:
+        return "failed"
+    return "paused" if query.definition.paused else "live"
 
 
 def _described(query: CatalogQuery) -> dict[str, Any]:
@@ -138,9 +190,12 @@ def _quoted(name: str) -> str:
 
 
 @router.get("/{name}/answer")
-def answer(request: Request, name: str, last: str | None = None) -> Response:
-    """The current answer (INVOKE); `last` is a shorter window, such as `10 MINUTES`."""
-    table = _hub(request).query(name).invoke(last)
+def answer(request: Request, name: str, last: str | None = None, at: str | None = None) -> Response:
+    """The current answer (INVOKE); `last` is a shorter window, such as `10 MINUTES`. With `at` the answer as of that time."""
+    if at is not None and last is not None:
+        raise UserError("the answer as of a time has the query's own window", remedy="Leave out at or last.")
+    handle = _hub(request).query(name)
+    table = handle.invoke(last) if at is None else handle.as_of(time_of(at))
     return table_response(request, table, {"query": name, "warning": Outcome.answer(name, table).warning})
 
 
@@ -155,6 +210,26 @@ def results(
     """Committed rows in order of epochs, a page at a time; `since` is a time, `after` the `next` of the page before."""
     page: Page = page_of_results(_hub(request), name, since, after, limit)
     return table_response(request, page.rows, {"query": name, "next": page.next})
+
+
+@router.get("/{name}/timeline")
+def timeline(
+    request: Request, name: str, buckets: Annotated[int, Query(ge=1, le=1000)] = 200
+) -> dict[str, Any]:
+    """How many results were emitted over time: `rows` has counts of intervals from `first` to `last`, in microseconds."""
+    found = _hub(request).query(name).timeline(buckets)
+    if found is None:
+        return {"first": None, "last": None, "interval": None, "rows": []}
+    return asdict(found)
+
+
+@router.get("/{name}/costs")
+def costs(request: Request, name: str, epochs: Annotated[int, Query(ge=1, le=1000)] = 120) -> dict[str, Any]:
+    """What the query took in each of the newest epochs."""
+    registered = _hub(request).catalog.require_query(name).definition.name
+    graph = _snapshots(request).current(registered).graph
+    points = cost_history(_hub(request).home, graph, registered, epochs)
+    return {"query": registered, "epochs": [asdict(point) for point in points]}
 
 
 @router.get("/{name}/explain")
@@ -173,6 +248,11 @@ def explained(hub: Hub, name: str | None, form: str) -> Response:
     if form == "text":
         return Response(text, media_type="text/plain; charset=utf-8")
     return Response(json.dumps({"query": name, "plan": text.splitlines()}), media_type="application/json")
+
+
+def _snapshots(request: Request) -> PlanSnapshots:
+    snapshots: PlanSnapshots = request.app.state.snapshots
+    return snapshots
 
 
 def _hub(request: Request) -> Hub:

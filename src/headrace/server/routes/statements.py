@@ -1,23 +1,29 @@
-"""Route `POST /v1/statements`: executes a script of statements, each within its sender's permissions, and returns one
-outcome a statement; a repetition with the same `Idempotency-Key` gets the first response.
+"""Routes `POST /v1/statements`, which executes a script of statements, each within its sender's permissions, and returns
+one outcome a statement (a repetition with the same `Idempotency-Key` gets the first response), and `POST /v1/check`,
+which finds its mistakes and what its queries would cost, without running it.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from headrace.errors import UserError
+from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_script import parse_script
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.statements.outcome import Outcome
+from headrace.runtime.hub.prospect import prospect
+from headrace.runtime.statements.outcome import Outcome, moved
 from headrace.server.bodies import text_of
-from headrace.server.security.permissions import Permissions, permissions_of
+from headrace.server.security.permissions import Permissions, permissions_of, sources_of
 from headrace.server.tables import table_text
 
 router = APIRouter(prefix="/v1", tags=["statements"])
+_NAMES: Final = 8
+"""Queries that would share a piece of work, by name; the others are counted."""
 
 
 @router.post(
@@ -44,6 +50,60 @@ async def execute(
         lambda: _outcomes(hub, script, zone, tables, permissions),
     )
     return Response(answer, media_type="application/json")
+
+
+@router.post(
+    "/check", openapi_extra={"requestBody": {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+)
+async def check(request: Request, zone: str = "UTC") -> dict[str, Any]:
+    """Check a script without running it: the answer to a mistake is that of `/v1/statements`.
+
+    Each CREATE QUERY that reads what exists has its columns, its plan, and what it would cost and share.
+    """
+    permissions = permissions_of(request)
+    script = await text_of(request, permissions.largest_body)
+    return await run_in_threadpool(_checked, request.app.state, script, zone, permissions)
+
+
+def _checked(state: Any, script: str, zone: str, permissions: Permissions) -> dict[str, Any]:
+    statements, made = parse_script(script, zone), set[str]()
+    checked = []
+    for statement in statements:
+        match statement:
+            case stmt.CreateQuery(definition=definition):
+                facts = {"kind": "query", "name": definition.name}
+                if not made & {name.lower() for name in sources_of(statement.select)}:
+                    facts |= _prospect(state, statement, script, permissions)
+                checked.append(facts)
+                made.add(definition.name.lower())
+            case stmt.CreateStream(definition=created) | stmt.CreateRelation(definition=created):
+                made.add(created.name.lower())
+    return {"statements": len(statements), "queries": checked}
+
+
+def _prospect(
+    state: Any, statement: stmt.CreateQuery, script: str, permissions: Permissions
+) -> dict[str, Any]:
+    definition, hub = statement.definition, state.hub
+    permissions.permit(hub.catalog, stmt.ExplainSelect(definition.text, statement.select, definition.zone))
+    try:
+        found = prospect(hub, state.snapshots.current().graph, definition)
+    except UserError as error:
+        raise moved(error, statement.select.span.start).within(script) from None
+    return {
+        "columns": [{"name": field.name, "type": str(field.type)} for field in found.columns],
+        "plan": found.plan,
+        "work": [
+            {
+                "kind": work.kind,
+                "label": work.label,
+                "queries": len(work.queries),
+                "names": permissions.visible(hub.catalog, work.queries)[:_NAMES],
+                "nanoseconds": work.nanoseconds,
+            }
+            for work in found.works
+        ],
+    }
 
 
 def _outcomes(hub: Hub, script: str, zone: str, tables: str, permissions: Permissions) -> str:

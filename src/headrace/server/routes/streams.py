@@ -1,5 +1,6 @@
-"""Route `POST /v1/streams/NAME/rows`: pushes the rows of the body (JSON lines, CSV or Arrow) into a stream; a
-repetition with the same `Idempotency-Key`, or `Producer` and `Sequence`, counts once.
+"""Routes `GET /v1/catalog`, the names that statements can use, and `POST /v1/streams/NAME/rows`, which pushes the rows of
+the body (JSON lines, CSV or Arrow) into a stream; a repetition with the same `Idempotency-Key`, or `Producer` and
+`Sequence`, counts once.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Request
 from starlette.concurrency import run_in_threadpool
 
+from headrace.algebra.functions.resolve import FUNCTIONS
+from headrace.catalog.definitions import RelationDefinition, StreamDefinition
 from headrace.runtime.delivery.actions.writing import PRODUCER
 from headrace.runtime.hub.hub import Hub
 from headrace.server.bodies import body_of
@@ -17,6 +20,24 @@ from headrace.server.security.permissions import Permissions, needs_register, pe
 from headrace.server.tables import pushed_rows
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
+catalog_router = APIRouter(prefix="/v1", tags=["streams"])
+
+
+@catalog_router.get("/catalog")
+def catalog(request: Request) -> dict[str, Any]:
+    """What statements can name besides queries: streams and relations with their columns, functions with their usage."""
+    known = request.app.state.hub.catalog
+    relations = [relation.definition for relation in known.relations.values()]
+    return {
+        "streams": [_columns_of(stream) for stream in known.streams.values()],
+        "relations": [_columns_of(relation) for relation in relations],
+        "functions": [{"name": name, "usage": each.usage} for name, each in sorted(FUNCTIONS.items())],
+    }
+
+
+def _columns_of(definition: StreamDefinition | RelationDefinition) -> dict[str, Any]:
+    columns = [{"name": field.name, "type": str(field.type)} for field in definition.schema]
+    return {"name": definition.name, "columns": columns}
 
 
 @router.post("/{name}/rows", dependencies=[Depends(needs_register)])

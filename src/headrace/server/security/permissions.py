@@ -130,8 +130,13 @@ class Permissions:
         if query is not None and not self.principal.sees(query.definition):
             raise UnknownName(f"there is no query '{name}'")
 
+    def visible(self, catalog: Catalog, names: Sequence[str]) -> list[str]:
+        """Those of some queries that the principal sees."""
+        found = ((name, catalog.query(name)) for name in names)
+        return [name for name, query in found if query is not None and self.principal.sees(query.definition)]
+
     def _require_sources(self, catalog: Catalog, select: object) -> None:
-        for name in _sources(select):
+        for name in sources_of(select):
             self.require_seen(catalog, name)
             if is_system(name):  # they have rows about the queries of all owners
                 self.require("administer")
@@ -219,13 +224,13 @@ def _paths(statement: stmt.Statement) -> Iterator[str]:
     yield from (action.target for action in actions if action.kind == "folder")
 
 
-def _sources(node: Any) -> Iterator[str]:
+def sources_of(node: Any) -> Iterator[str]:
     """The names in all FROM clauses of a SELECT, also of those inside it."""
     if isinstance(node, Source):
         yield node.name
     if isinstance(node, tuple | list):
         for inner in node:
-            yield from _sources(inner)
+            yield from sources_of(inner)
     elif is_dataclass(node) and not isinstance(node, type):
         for attribute in fields(node):
-            yield from _sources(getattr(node, attribute.name))
+            yield from sources_of(getattr(node, attribute.name))

@@ -1,0 +1,102 @@
+"""What a query would cost and share before it is registered: the work it needs, how much of it runs already and for whom,
+and an estimate of its cost from what is measured now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Final
+
+from headrace.catalog.catalog import registration
+from headrace.catalog.definitions import QueryDefinition
+from headrace.planner.explain.operator_text import explain
+from headrace.planner.explain.plan_graph import Explained
+from headrace.planner.explain.work_sharing import Kind, Sharing, WorkItem
+from headrace.runtime.epoch.pipeline import Pipeline
+from headrace.runtime.introspection.explain import owners_of, sharing_of
+from headrace.runtime.plan.bound_queries import bind_text
+from headrace.runtime.plan.epoch_planner import operator_of, plan_after
+from headrace.runtime.statements.change_batch import CatalogChanges, refuse_unreadable
+from headrace.runtime.statements.window_limits import require_few_windows
+from headrace.schema import Schema
+
+_NAME: Final = "(not registered)"
+
+
+@dataclass(frozen=True, slots=True)
+class ProspectiveWork:
+    """A piece of work that a query would need. `queries`: those for which it runs already; none: it is new.
+
+    `nanoseconds` an epoch: of work that runs already the query's part of it, of new work the median of such work over the
+    same stream; None where nothing like it is measured.
+    """
+
+    kind: Kind
+    label: str
+    queries: tuple[str, ...]
+    nanoseconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """A query that is not registered: its columns, its plan in words, and its work from the stream to the state."""
+
+    columns: Schema
+    plan: tuple[str, ...]
+    works: tuple[ProspectiveWork, ...]
+
+
+def prospect(pipeline: Pipeline, graph: Explained, definition: QueryDefinition) -> Prospect:
+    """The plan and the sharing of a query as if it were registered now; `graph` is the running plan, measured.
+
+    Raises `UserError` where CREATE QUERY would refuse its text.
+    """
+    catalog, plan = pipeline.catalog, pipeline.loop.engine.plan
+    query = bind_text(catalog, definition.text, definition.zone)
+    refuse_unreadable(definition.name, query)
+    require_few_windows(definition, query)
+    join = CatalogChanges(pipeline).join_for(definition, query)
+    entries = [registration(replace(definition, name=_NAME, join=join))]
+    after = catalog.apply_all(entries)
+    registered = after.require_query(_NAME)
+    operator_of(after, registered)
+    planned = plan_after(plan, catalog, after, entries).plan
+    new = [name for name in planned.operators if name not in plan.operators]
+    shares, owners = sharing_of(planned, after), owners_of(planned, after)
+    places = dict.fromkeys(place for name in new for place in shares.places[name])
+    return Prospect(
+        query.schema,
+        tuple(line for name in new for line in explain(planned.operators[name]).split("\n")),
+        tuple(_work(graph, shares.works[place], owners) for place in places),
+    )
+
+
+def _work(graph: Explained, work: WorkItem, owners: dict[str, str]) -> ProspectiveWork:
+    others = [user for user in work.users if user in graph.owners]
+    queries = tuple(dict.fromkeys(owners[user] for user in others))
+    return ProspectiveWork(work.kind, work.label, queries, _estimate(graph, work, others))
+
+
+def _estimate(graph: Explained, work: WorkItem, others: list[str]) -> float | None:
+    """Nanoseconds an epoch of the query's part, where something like it is measured."""
+    seen = graph.seen
+    if seen is None:
+        return None
+    if others:
+        works = graph.sharing.works
+        place = next(place for place in graph.sharing.places[others[0]] if works[place].kind == work.kind)
+        return seen.works[place].nanoseconds / seen.epochs / (len(works[place].users) + 1)
+    alike = [
+        seen.works[place].nanoseconds / seen.epochs
+        for place in _measured_alike(graph.sharing, work)
+        if seen.works[place].nanoseconds
+    ]
+    return median(alike) if alike else None
+
+
+def _measured_alike(sharing: Sharing, work: WorkItem) -> Iterator[int]:
+    for place, other in enumerate(sharing.works):
+        if other.kind == work.kind and other.stream == work.stream:
+            yield place
