@@ -158,7 +158,7 @@ def test_bits_are_mixed_by_a_permutation() -> None:
 
 
 def test_readers_of_a_paused_query_wait_and_others_of_their_family_do_not(tmp_path: Path) -> None:
-    answered = []
+    answered, while_paused = [], list[list[int]]()
     for pauses in (False, True):
         with Hub(tmp_path / f"pauses {pauses}", LocalExecutor(), tasks=1) as hub:
             streams = "CREATE STREAM s (k BIGINT, x BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at"
@@ -177,15 +177,19 @@ def test_readers_of_a_paused_query_wait_and_others_of_their_family_do_not(tmp_pa
             for second in range(1, 40):
                 if pauses and second in (9, 23):
                     hub.execute("PAUSE QUERY below0" if second == 9 else "RESUME QUERY below0")
-                push(hub, second, "s")
-                if pauses and second == 22:
+                push(
+                    hub, second, "s", count=10 if second % 12 < 5 else 1
+                )  # no query takes the first row of a second
+                if second == 22:
                     seen = [hub.query(f"above{number}").history().num_rows for number in range(4)]
-                    assert 0 < seen[0] < seen[1]
+                    while_paused.append(seen[1:])
+                    assert (0 < seen[0] < seen[1]) == pauses
             hub.catch_up()
             answered.append(
                 [sorted(hub.query(f"above{n}").history().to_pylist(), key=repr) for n in range(4)]
             )
     assert answered[0] == answered[1]
+    assert while_paused[0] == while_paused[1]
 
 
 def test_a_select_in_from_is_not_of_the_family_of_its_text_as_a_query(tmp_path: Path) -> None:
