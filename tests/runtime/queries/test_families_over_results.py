@@ -16,6 +16,7 @@ import pytest
 from headrace.operators.families.numbering import id_of, is_numbered, mixed_bits, number_of
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.plan.epoch_planner import operator_of
 from headrace.runtime.tasks.state.state_task import StateTask
 from headrace.time import SECOND
 
@@ -202,3 +203,18 @@ def test_a_select_in_from_is_not_of_the_family_of_its_text_as_a_query(tmp_path: 
         inner = {operator.family_key for name, operator in operators.items() if ".inner" in name}
         assert len(inner) == 1
         assert plain not in inner | {None}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_operator_that_is_planned_alone_has_the_state_that_it_has_in_the_plan(
+    kind: str, tmp_path: Path
+) -> None:
+    with hub_of(tmp_path, kind, 2) as hub:
+        hub.execute(
+            "CREATE QUERY below AS SELECT k, COUNT(*) AS n FROM s [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY k;"
+            "CREATE QUERY above AS SELECT k, SUM(n) AS n FROM below [RANGE 4 SECONDS SLIDE 1 SECOND] GROUP BY k;"
+            "CREATE QUERY top AS SELECT k, MAX(n) AS n FROM above [RANGE 4 SECONDS SLIDE 1 SECOND] GROUP BY k;"
+        )
+        planned = hub.loop.engine.plan.operators
+        for query in hub.catalog.queries.values():
+            assert operator_of(hub.catalog, query) == planned[query.operator_id]
