@@ -11,9 +11,13 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Call, Column
 from headrace.algebra.windows.window import CHANGE
 from headrace.operators.base.batch import Batch
+from headrace.operators.base.group_codes import ints
+from headrace.operators.base.operator import QUERY_NUMBER
 from headrace.operators.base.union_positions import placed
+from headrace.operators.families.numbering import number_of
 from headrace.operators.joins.changelog_join import RelationJoin
 from headrace.operators.joins.join_side import JoinSpec, Side
+from headrace.operators.rows.sorted_rows import HASH, in_order
 from headrace.schema import BIGINT, BOOLEAN, STRING, TINYINT, Field, Schema
 from tests.operators.by_hand import plain
 from tests.operators.local_driver import drive
@@ -105,3 +109,14 @@ def test_the_first_row_of_all_is_told_though_it_has_no_pair_where_that_is_wanted
     epochs = [[rows(("a", 1, 9))], [rows(("b", 2, 4))], [rows(("c", 3, 6))]]
     found = plain(drive(operator, epochs, [0, 0, 0], final=False).results, "x.v", "y.v")
     assert found == [(4, None, None, None), (9, None, None, None)]
+
+
+def test_rows_of_a_family_are_in_the_order_of_their_hashes_there() -> None:
+    operator = join().in_family()
+    scanner = operator.scanner({})
+    scanner.add(rows(*((chr(97 + number), number, number) for number in range(26))))
+    own = in_order([scanner.finish().deltas["left"]])
+    (stored,) = operator.for_family({"left": own}).values()
+    assert np.all(np.diff(ints(stored, HASH)) >= 0)
+    assert not np.isin(ints(stored, HASH), ints(own, HASH)).any()
+    assert set(ints(stored, QUERY_NUMBER).tolist()) == {number_of("q1.inner")}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headrace.operators.families.family import QueryRowCounts
 from headrace.operators.families.family_operator import FamilyOperator
 from headrace.operators.families.numbering import number_of
+from headrace.operators.joins import changelog_join
 from headrace.operators.sharing import scan_sharing
 from headrace.planner.lowering import lower
 from headrace.runtime.epoch import engine
@@ -244,6 +245,18 @@ def test_a_home_whose_readers_of_results_had_a_family_for_each_stream_goes_on_wi
         hub.run_once()
         assert_each_as_alone(hub, files)
         assert not faults_once_tidy(hub)
+
+
+def test_rows_of_queries_with_one_hash_are_not_joined_with_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changelog_join, "mixed_bits", lambda _: 0)
+    files = cut(made_rows(4, 60, disorder=3 * SECOND), 20, 40)
+    rig = Rig(tmp_path, ONE_FILE)
+    with rig.hub(2, {f"m{extent}": text(OVER_RESULTS[-1], "", "", extent) for extent in EXTENTS}) as hub:
+        rig.drop(*files)
+        hub.run_once()
+        assert_each_as_alone(hub, files)
 
 
 CROWDS = (

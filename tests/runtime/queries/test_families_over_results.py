@@ -16,6 +16,7 @@ import pytest
 from headrace.operators.families.numbering import id_of, is_numbered, mixed_bits, number_of
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.plan.epoch_planner import operator_of
 from headrace.runtime.tasks.state.state_task import StateTask
 from headrace.time import SECOND
 
@@ -158,7 +159,7 @@ def test_bits_are_mixed_by_a_permutation() -> None:
 
 
 def test_readers_of_a_paused_query_wait_and_others_of_their_family_do_not(tmp_path: Path) -> None:
-    answered = []
+    answered, while_paused = [], list[list[int]]()
     for pauses in (False, True):
         with Hub(tmp_path / f"pauses {pauses}", LocalExecutor(), tasks=1) as hub:
             streams = "CREATE STREAM s (k BIGINT, x BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at"
@@ -177,15 +178,19 @@ def test_readers_of_a_paused_query_wait_and_others_of_their_family_do_not(tmp_pa
             for second in range(1, 40):
                 if pauses and second in (9, 23):
                     hub.execute("PAUSE QUERY below0" if second == 9 else "RESUME QUERY below0")
-                push(hub, second, "s")
-                if pauses and second == 22:
+                push(
+                    hub, second, "s", count=10 if second % 12 < 5 else 1
+                )  # no query takes the first row of a second
+                if second == 22:
                     seen = [hub.query(f"above{number}").history().num_rows for number in range(4)]
-                    assert 0 < seen[0] < seen[1]
+                    while_paused.append(seen[1:])
+                    assert (0 < seen[0] < seen[1]) == pauses
             hub.catch_up()
             answered.append(
                 [sorted(hub.query(f"above{n}").history().to_pylist(), key=repr) for n in range(4)]
             )
     assert answered[0] == answered[1]
+    assert while_paused[0] == while_paused[1]
 
 
 def test_a_select_in_from_is_not_of_the_family_of_its_text_as_a_query(tmp_path: Path) -> None:
@@ -198,3 +203,18 @@ def test_a_select_in_from_is_not_of_the_family_of_its_text_as_a_query(tmp_path: 
         inner = {operator.family_key for name, operator in operators.items() if ".inner" in name}
         assert len(inner) == 1
         assert plain not in inner | {None}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_operator_that_is_planned_alone_has_the_state_that_it_has_in_the_plan(
+    kind: str, tmp_path: Path
+) -> None:
+    with hub_of(tmp_path, kind, 2) as hub:
+        hub.execute(
+            "CREATE QUERY below AS SELECT k, COUNT(*) AS n FROM s [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY k;"
+            "CREATE QUERY above AS SELECT k, SUM(n) AS n FROM below [RANGE 4 SECONDS SLIDE 1 SECOND] GROUP BY k;"
+            "CREATE QUERY top AS SELECT k, MAX(n) AS n FROM above [RANGE 4 SECONDS SLIDE 1 SECOND] GROUP BY k;"
+        )
+        planned = hub.loop.engine.plan.operators
+        for query in hub.catalog.queries.values():
+            assert operator_of(hub.catalog, query) == planned[query.operator_id]

@@ -165,11 +165,21 @@ def has_dependents(plan: EpochPlan, operator_id: str) -> bool:
 
 
 def operator_of(catalog: Catalog, catalog_query: CatalogQuery) -> Operator:
-    """The operator of one query as in the plan, without planning the others."""
+    """The operator of one query as in the plan, planned with those that it reads alone."""
     streams = {stream.name: stream for stream in catalog.streams.values()}
-    return _with_queries(EpochPlan({}, streams), catalog, [catalog_query]).operators[
-        catalog_query.operator_id
-    ]
+    queries = [*_read_by(catalog, catalog_query), catalog_query]
+    return _with_queries(EpochPlan({}, streams), catalog, queries).operators[catalog_query.operator_id]
+
+
+def _read_by(catalog: Catalog, catalog_query: CatalogQuery) -> Iterator[CatalogQuery]:
+    """The registered queries of which a query reads the results, each after those that it reads."""
+    query = bound(catalog, catalog_query)
+    for _, level in levels(catalog_query.definition.name, query, catalog_query.operator_id):
+        for node in walk(level.root):
+            if isinstance(node, QueryScan) and node.query is None:
+                read = catalog.require_query(node.name)
+                yield from _read_by(catalog, read)
+                yield read
 
 
 def _without_queries(plan: EpochPlan, dropped: Sequence[str]) -> EpochPlan:
