@@ -76,3 +76,18 @@ def test_ten_new_rows_add_calls_and_two_files_to_an_empty_epoch(kind: str, tmp_p
     assert busy["exists"] == 2, "the numbers before and after the manifest's"
     if kind != "joins":  # whose runs are too large to be kept as they were made
         assert busy["map"] + busy["read"] == 0, "nothing that this process wrote is opened"
+
+
+@pytest.mark.parametrize("queries", [1, 2])
+def test_windows_on_which_the_select_list_fails_are_rejected(queries: int, tmp_path: Path) -> None:
+    """Of a lone query, whose windows are finished without its number, as of two of a family."""
+    text = "SELECT k, 1 / (COUNT(*) - 2) AS n FROM s [RANGE TUMBLING 1 SECOND] WHERE x > {least} GROUP BY k"
+    with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as hub:
+        hub.execute(script([text.format(least=-1 - number) for number in range(queries)]))
+        clocked = Clocked(hub)
+        for _ in range(2):  # each of five keys has two rows in a window
+            clocked.push(10, "s")
+            clocked.settle()
+        assert hub.last is not None
+        assert {seen.rejected for seen in hub.last.operators.values()} == {5}
+        assert [hub.query(f"q{number}").history().num_rows for number in range(queries)] == [0] * queries
