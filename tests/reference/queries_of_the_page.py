@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
-from headrace.algebra.expressions.expression import Call, Cast, Column, Named
+from headrace.algebra.expressions.expression import Call, Cast, Column, Literal, Named
 from headrace.algebra.expressions.series import pair, placed, seconds_of, timed
 from headrace.algebra.query import (
     Aggregate,
@@ -238,6 +238,20 @@ QUERIES = {
     "SELECT k FROM s LATE": query(select(LATE, "s.k"), "stream"),
     "SELECT k FROM s WHERE 6 / v = 3": query(
         select(Filter(windowed(Unbounded()), compare("=", SIXTH, Cast(number(3), DOUBLE))), "s.k"), "stream"
+    ),
+    "SELECT k FROM s WHERE k <> 'a' AND 6 / v = 3": query(
+        select(
+            Filter(
+                windowed(Unbounded()),
+                compare(
+                    "and",
+                    compare("<>", col("k"), Literal("a", STRING)),
+                    compare("=", SIXTH, Cast(number(3), DOUBLE)),
+                ),
+            ),
+            "s.k",
+        ),
+        "stream",
     ),
     "SELECT COUNT(*) AS n FROM s [RANGE 9 SECONDS SLIDE 6 SECONDS]": count_of(
         TimeSlide(9 * SECOND, 6 * SECOND)

@@ -172,7 +172,7 @@ class OrderedFilter:
     def _profile(self, batch: Batch, clock: Callable[[], int], share: float) -> None:
         """Evaluate all terms on a share of the rows; the first sample chooses the order where no epoch has."""
         most = MOST_SAMPLED - self.tally.sampled
-        rows = _sampled(batch, share)[:most] if most > 0 else ()
+        rows = _sampled(batch, share)[: max(0, most)]
         if not len(rows):
             return
         dropped, spent = np.zeros((len(rows), len(self.terms.terms)), bool), []
@@ -227,6 +227,8 @@ class OrderedFilter:
 
 def _sampled(batch: Batch, share: float) -> Ints:
     """Some rows of a batch: one of each few rows, the same ones whenever the batch is read, by a hash of its first position."""
+    if not share:
+        return np.empty(0, np.int64)
     seed = batch.position[:1].astype(np.uint64)
     together = min(batch.rows, LEAST_SAMPLE)
     if batch.rows * share < together:
