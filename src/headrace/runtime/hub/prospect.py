@@ -17,8 +17,8 @@ from headrace.planner.explain.work_sharing import Kind, Sharing, WorkItem
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.introspection.explain import owners_of, sharing_of
 from headrace.runtime.plan.bound_queries import bind_text
-from headrace.runtime.plan.epoch_planner import operator_of, plan_after
-from headrace.runtime.statements.change_batch import CatalogChanges, refuse_unreadable
+from headrace.runtime.plan.epoch_planner import plan_after
+from headrace.runtime.statements.change_batch import CatalogChanges, refuse_unreadable, streams_made_by
 from headrace.runtime.statements.window_limits import require_few_windows
 from headrace.schema import Schema
 
@@ -53,16 +53,16 @@ def prospect(pipeline: Pipeline, graph: Explained, definition: QueryDefinition) 
 
     Raises `UserError` where CREATE QUERY would refuse its text.
     """
-    catalog, plan = pipeline.catalog, pipeline.loop.engine.plan
-    query = bind_text(catalog, definition.text, definition.zone)
+    before, plan = pipeline.catalog, pipeline.plan
+    query = bind_text(before, definition.text, definition.zone)
+    made = streams_made_by(before, query)
+    catalog = before.apply_all(made)
     refuse_unreadable(definition.name, query)
     require_few_windows(definition, query)
-    join = CatalogChanges(pipeline).join_for(definition, query)
-    entries = [registration(replace(definition, name=_NAME, join=join))]
-    after = catalog.apply_all(entries)
-    registered = after.require_query(_NAME)
-    operator_of(after, registered)
-    planned = plan_after(plan, catalog, after, entries).plan
+    chosen, _ = CatalogChanges(pipeline).with_join(catalog, definition, query)
+    entries = [*made, registration(replace(chosen, name=_NAME))]
+    after = before.apply_all(entries)
+    planned = plan_after(plan, before, after, entries).plan
     new = [name for name in planned.operators if name not in plan.operators]
     shares, owners = sharing_of(planned, after), owners_of(planned, after)
     places = dict.fromkeys(place for name in new for place in shares.places[name])

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from headrace.algebra.query import Query, QueryScan, StreamScan, UnionAll, every_node, walk
-from headrace.catalog.catalog import Catalog
+from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.catalog.definition_json import to_json
 from headrace.catalog.definitions import QueryDefinition
 from headrace.catalog.system_streams import built_in
@@ -27,7 +27,7 @@ from headrace.planner.joins.shared_join import covering, read_under
 from headrace.planner.joins.stream_joins import signature_of
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.plan.derived_streams import shared_join_of
-from headrace.runtime.plan.epoch_planner import is_read
+from headrace.runtime.plan.epoch_planner import is_read, operator_of
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.statements import show
 
@@ -211,7 +211,19 @@ class CatalogChanges:
             for join in (entry["query"].get("join", "") for entry in entries if "query" in entry):
                 self._joins[read_under(signature_of(query), join)] = join
 
-    def join_for(self, definition: QueryDefinition, query: Query, alone: Operator) -> str:
+    def with_join(
+        self, catalog: Catalog, definition: QueryDefinition, query: Query
+    ) -> tuple[QueryDefinition, Operator]:
+        """The definition of a new query with the shared join that it should read, if any, and its operator."""
+        alone = replace(definition, join="")
+        operator = operator_of(catalog, CatalogQuery(alone, catalog.position))
+        join = self._join_for(definition, query, operator)
+        if not join:
+            return alone, operator
+        sharing = replace(definition, join=join)
+        return sharing, operator_of(catalog, CatalogQuery(sharing, catalog.position))
+
+    def _join_for(self, definition: QueryDefinition, query: Query, alone: Operator) -> str:
         """The shared join that a query should read; empty where it gets its own: as the first of its graph, or for good.
 
         `alone` is its operator then. One that makes no pairs has its own unless pairs are made for others, or there are many.

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.catalog.catalog import Catalog, CatalogQuery, registration
+from headrace.catalog.catalog import Catalog, registration
 from headrace.catalog.definition_json import settings_to_json, to_json
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
 from headrace.connectors.records.options import settle
@@ -30,7 +30,6 @@ from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.home.run_cache import save_relation
 from headrace.runtime.invoke.subwindow import answer_within
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_parsed, bind_text
-from headrace.runtime.plan.epoch_planner import operator_of
 from headrace.runtime.plan.update_guards import refuse_if_joined_by_changelog
 from headrace.runtime.statements import bulk_changes
 from headrace.runtime.statements.action_checks import ActionRules, refuse_if_written
@@ -340,11 +339,7 @@ class Statements:
         catalog = self._catalog.apply_all(made := streams_made_by(self._catalog, query))
         refuse_unreadable(definition.name, query)
         require_few_windows(definition, query)
-        chosen = replace(definition, join="")
-        operator = operator_of(catalog, CatalogQuery(chosen, catalog.position))
-        if join := self._changes.join_for(definition, query, operator):
-            chosen = replace(definition, join=join)
-            operator = operator_of(catalog, CatalogQuery(chosen, catalog.position))
+        chosen, operator = self._changes.with_join(catalog, definition, query)
         self._action_rules.require(catalog, definition, query, operator, places)
         if definition != existing:
             self._changes.log(*made, registration(chosen), query=query)
