@@ -17,6 +17,7 @@ from headrace.operators.families.numbering import id_of, is_numbered, mixed_bits
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan.epoch_planner import operator_of
+from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.tasks.state.state_task import StateTask
 from headrace.time import SECOND
 
@@ -218,3 +219,21 @@ def test_an_operator_that_is_planned_alone_has_the_state_that_it_has_in_the_plan
         planned = hub.loop.engine.plan.operators
         for query in hub.catalog.queries.values():
             assert operator_of(hub.catalog, query) == planned[query.operator_id]
+
+
+def test_results_are_driven_alike_if_the_same_distance_is_between_them_and_their_sources(
+    tmp_path: Path,
+) -> None:
+    with hub_of(tmp_path, "nested", 2) as hub:
+        for name, window in (("rows", "ROWS 2 SLIDE 2"), ("time", "RANGE 2 SECONDS SLIDE 1 SECOND")):
+            hub.execute(
+                f"CREATE QUERY by_{name} AS SELECT SUM(x) AS n FROM s [{window}];"
+                f"CREATE QUERY over_{name} AS SELECT SUM(n) AS n FROM by_{name} [RANGE 4 SECONDS SLIDE 4 SECONDS];"
+            )
+        index = index_of(hub.loop.engine.plan)
+        over = {
+            name: index.driver_of(hub.operator_and_query(name)[0].stream)
+            for name in ("q0", "q1", "over_rows", "over_time")
+        }
+    assert over["q0"] == over["q1"]
+    assert len(set(over.values())) == 3
