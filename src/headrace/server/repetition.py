@@ -50,7 +50,7 @@ class Repetitions:
         try:
             answer.set_result(make())
         except BaseException as error:
-            self._answers.drop(lambda other: other == key)
+            self._answers.drop([key])
             answer.set_exception(error)
             raise
         return answer.result()

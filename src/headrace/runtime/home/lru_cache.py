@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 _Key = TypeVar("_Key")
@@ -34,11 +34,16 @@ class Recent(Generic[_Key, _Value]):
             while len(self._values) > self._limit:
                 self._values.popitem(last=False)
 
-    def drop(self, unwanted: Callable[[_Key], bool]) -> None:
+    def present(self) -> list[_Key]:
+        """The keys of all values."""
+        with self._lock:
+            return list(self._values)
+
+    def drop(self, keys: Iterable[_Key]) -> None:
         """Remove the values of some keys."""
         with self._lock:
-            for key in [key for key in self._values if unwanted(key)]:
-                del self._values[key]
+            for key in keys:
+                self._values.pop(key, None)
 
     def clear(self) -> None:
         """Remove all values, as in a new worker."""

@@ -90,8 +90,9 @@ def close_state_runs(store: Store, live: frozenset[str]) -> None:
         _live[root] = live
         return
     _live[root] = live
+    of_home = [key for key in _cache.present() if key[0] == root]  # the cache is that of all homes
     _cache.drop(
-        lambda key: key[0] == root and file_names.is_state_run(key[1]) and key[1].split("#")[0] not in live
+        key for key in of_home if key[1].split("#")[0] not in live and file_names.is_state_run(key[1])
     )
 
 
