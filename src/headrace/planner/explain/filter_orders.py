@@ -34,7 +34,8 @@ class Period:
         """`drops 48 % at 210 ns a row`."""
         cost = self.seen.costs(LEAST_ROWS)[term]
         spent = "an unknown cost" if cost == float("inf") else f"{time_of(cost)} a row"
-        return f"drops {percent_of(self.drop_rate(term))} at {spent}"
+        share = percent_of(self.drop_rate(term)) if self.seen.sampled else "an unknown share"
+        return f"drops {share} at {spent}"
 
 
 def periods(history: Sequence[tuple[int, FilterObservation]]) -> list[Period]:
@@ -55,8 +56,9 @@ def order_lines(
     """The terms, then the orders, the newest first."""
     yield f"conjunction {terms.name} of {len(terms.terms)} terms, in an order that adapts (A-Greedy):"
     past = periods(history)
+    sampled = next((period for period in reversed(past) if period.seen.sampled), None)
     for place, index in enumerate(next_order, 1):
-        figures = f": {past[-1].figures(index)}" if past else ""
+        figures = f": {sampled.figures(index)}" if sampled is not None else ""
         yield f"  {place}. term {index + 1}{figures}: {terms.terms[index].display()}"
     if not past:
         yield "  nothing was observed yet: the order is a guess"
