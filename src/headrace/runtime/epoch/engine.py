@@ -59,7 +59,7 @@ _APPENDS: Final = 4  # attempts to plan and append entries while other writers a
 
 @dataclass(slots=True)
 class Engine:
-    """Runs the epochs of a home. Not thread-safe: one thread steps, others use the hub. Only `log_ahead` may run beside an epoch."""
+    """Runs the epochs of a home. Not thread-safe: one thread steps, others use the hub. Only `log_ahead` may run during an epoch."""
 
     home: Home
     executor: Executor
@@ -156,7 +156,7 @@ class Engine:
         )
 
     def log_ahead(self, *entries: Mapping[str, Any]) -> bool:
-        """As `log`, but from any thread, beside an epoch; False for entries that have to wait for its end: all but new queries.
+        """As `log`, but from any thread, during an epoch; False for entries that have to wait for its end: all but new queries.
 
         An epoch reads the plan and the catalog that it began with, and no other query depends on a new one.
         """

@@ -43,7 +43,7 @@ class Loop:
     supervisor: Supervisor = field(init=False)
     failure: BaseException | None = None
     _turn: threading.Lock = field(default_factory=threading.Lock)
-    """Whoever wants the lock next, if not for an epoch: the thread, which hardly ever lets go of it, does not begin another one before."""
+    """Held by a statement that waits for the lock: the thread begins no epoch before it has had it."""
     _thread: threading.Thread | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
     _ends: int = 0
@@ -56,7 +56,7 @@ class Loop:
         self.supervisor = Supervisor(self.engine, self.lock, self.on_failure, retries=self.retries)
 
     def log(self, *entries: Mapping[str, Any]) -> None:
-        """Append entries to the query log, see `Engine.log`; beside an epoch where that is possible, else after it."""
+        """Append entries to the query log, see `Engine.log`; during an epoch where that is possible, else after it."""
         if self.lock.acquire(blocking=False):
             try:
                 self.engine.log(*entries)

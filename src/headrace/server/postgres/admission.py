@@ -76,8 +76,8 @@ class Startup:
                 await self.writer.drain()
 
     async def _encrypt(self, tls: ssl.SSLContext) -> None:
-        """Encrypt the connection. What came before, in clear and from anyone, is not taken for what the client says afterwards."""
-        self.writer.transport.pause_reading()  # what comes from here on is part of the handshake
+        """Encrypt the connection. Data in clear after the request is refused: it may be from a machine in between."""
+        self.writer.transport.pause_reading()  # type: ignore[attr-defined]  # what comes from here on is part of the handshake
         with suppress(TimeoutError):
             async with asyncio.timeout(0):
                 await self.reader.readexactly(1)

@@ -27,7 +27,7 @@ from headrace.server.security.principal import OPEN, Principal
 MOST_CONNECTIONS: Final = 100
 """That are admitted."""
 _MOST_STARTING: Final = 1000
-"""That have not said yet who they are: they have `START_SECONDS` for it, and hold no other place."""
+"""That are not logged in yet: they have `START_SECONDS` for it, and hold no other place."""
 _THREADS: Final = 16
 """Statements that run at once; those of other connections wait."""
 _END_SECONDS: Final = 2.0

@@ -1,4 +1,4 @@
-"""Statements beside an epoch under way: new queries do not wait for its end, and others wait for one epoch, not for several."""
+"""Statements during an epoch under way: new queries do not wait for its end, and others wait for one epoch, not for several."""
 
 from __future__ import annotations
 
