@@ -18,10 +18,11 @@ from websockets.sync.client import connect
 from headrace.errors import UnknownName
 from headrace.runtime.delivery.cursor import Due
 from headrace.runtime.home.lru_cache import Recent
-from headrace.server import following
+from headrace.server import access, following
 from headrace.server.access import Access, Tokens
 from headrace.server.following import Batch, Event, Feed, Publications
 from headrace.server.open_or_connect import open_hub
+from headrace.server.problems import Refused
 from headrace.server.security.permissions import Limits
 from headrace.server.security.principal import LOCAL
 from headrace.server.security.roots import Roots
@@ -74,6 +75,30 @@ def test_a_revoked_token_ends_an_event_stream(hub: Served) -> None:
         assert follower.wait(30) == 0
     assert "event: error\n" in said
     assert json.loads(said.partition("data: ")[2])["error"]["message"] == "the token was revoked"
+
+
+def test_requests_that_last_are_woken_when_their_token_is_revoked_and_others_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "WATCH_SECONDS", 0.01)
+    tokens = Tokens(LocalStore(tmp_path))
+    kept, lost = (tokens.admit(tokens.make("ana", "read")) for _ in range(2))
+    assert kept is not None
+    assert lost is not None
+    checked, woken = Access(tokens), asyncio.Event()
+
+    async def watch() -> None:
+        with checked.lasting(kept), checked.lasting(lost):
+            watching = asyncio.create_task(checked.watch(woken.set))
+            checked.require_valid(lost)
+            tokens.revoke(lost.token)
+            await asyncio.wait_for(woken.wait(), 60)
+            watching.cancel()
+
+    asyncio.run(watch())
+    with pytest.raises(Refused, match="the token was revoked"):
+        checked.require_valid(lost)
+    checked.require_valid(kept)
 
 
 @pytest.mark.parametrize("given", ['{"credits": 100}', '{"credits": 0}'])
