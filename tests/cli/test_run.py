@@ -121,7 +121,7 @@ def test_rejected_rows_are_counted_with_a_reason_and_a_place(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("SELECT 1;", "headrace: line 1, column 1: a SELECT is not a statement of its own"),
+        ("SELECT 1;", "headrace: line 1, column 9: expected FROM and a stream"),
         ("SHOW STREAMS;\nINVOKE nobody;", "headrace: line 2, column 1: there is no query 'nobody'"),
         ("CREATE QUERY q AS SELECT a FROM nowhere [NOW];", "nowhere"),
     ],

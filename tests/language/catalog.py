@@ -59,6 +59,9 @@ class Catalog:
     def window(self, name: str) -> WindowDefinition | None:
         return self.windows.get(name.lower())
 
+    def built_in(self) -> list[str]:
+        return []
+
     def known(self) -> list[str]:
         definitions = [
             *self.streams.values(),

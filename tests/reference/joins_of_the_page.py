@@ -1,4 +1,4 @@
-"""The queries of docs/semantics.md on outer joins, SELECTs inside expressions and joins of [NOW], bound from their text."""
+"""The queries of docs/semantics.md on joins and their aggregates, SELECTs inside expressions and joins of [NOW], bound from their text."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ _TEXTS = (
     "SELECT v FROM s [ROWS 2] WHERE v < ANY (SELECT v FROM s [ROWS 3])",
     "SELECT RSTREAM(s.v, c.n) FROM s [NOW], (SELECT k, COUNT(*) AS n FROM s [RANGE 10 SECONDS] GROUP BY k) AS c WHERE s.k = c.k",
     "SELECT RSTREAM(y.k) FROM s [NOW] x, s [ROWS 3] y",
+    (
+        "SELECT x.k, COUNT(*) AS n, SUM(x.v) AS s, MAX(y.v) AS m FROM s x [RANGE 4 SECONDS SLIDE 4 SECONDS]"
+        " JOIN s y [RANGE 8 SECONDS SLIDE 4 SECONDS] ON x.k = y.k GROUP BY x.k"
+    ),
     "SELECT RSTREAM(x.v, y.v AS w) FROM s [NOW] x LEFT JOIN s [ROWS 2] y ON x.k = y.k AND x.v > y.v",
 )
 JOINS = {text: bind_query(text, _CATALOG) for text in _TEXTS}

@@ -43,7 +43,12 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         hub.post("/v1/streams/s/rows", ROWS, "-H", "Content-Type: application/x-ndjson")
         described = client.get("/openapi.json").json()
         paths = described["paths"]
-        operations = [(method, path, facts) for path in paths for method, facts in paths[path].items()]
+        operations = [
+            (method, path, facts)
+            for path in paths
+            for method, facts in paths[path].items()
+            if path != "/v1/epochs/pause"  # a hub whose epochs are paused is not ready, and answers 503
+        ]
         assert len(operations) > 15
         yield Target(hub, client, operations, described["components"]["schemas"])
         assert client.get("/readyz").status_code == 200

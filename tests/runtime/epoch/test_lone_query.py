@@ -19,15 +19,15 @@ from tests.runtime.epoch.work import disk_calls
 EPOCHS = 24
 """Of each kind: runs of four levels are merged in them."""
 MOST_CALLS = {
-    "tumbling": 980,
-    "sliding": 1320,
-    "range": 2800,
-    "rows": 1960,
-    "partitions": 2050,
-    "distinct": 1000,
-    "joins": 3700,
+    "tumbling": 1080,
+    "sliding": 1450,
+    "range": 3080,
+    "rows": 2150,
+    "partitions": 2250,
+    "distinct": 1120,
+    "joins": 4070,
 }
-"""A tenth more than was counted. Before reviews, due instants and blocks of few rows were left out: 4,650 of `range`, 4,000 of `joins`."""
+"""A fifth more than was counted alone, since caches that other tests fill are looked through too. Before reviews, due instants and blocks of few rows were left out: 4,650 of `range`, 4,000 of `joins`."""
 STREAMS = {"joins": ("s", "u")}
 
 

@@ -281,6 +281,11 @@ class OverPartitions(RowFamilyOperator, RowOperator):
         """The name of the state it shares with queries of its shape."""
         return self.spec.family
 
+    def reading(self, stream: str) -> Operator:
+        """The operator over another stream."""
+        other: Operator = replace(cast("Any", self), spec=replace(self.spec, stream=stream))
+        return other
+
     def with_family(self, family: str | None) -> Operator:
         """The operator with the name of a family, or without one."""
         named: Operator = replace(cast("Any", self), spec=replace(self.spec, family=family))

@@ -56,12 +56,15 @@ class CatalogNames:
         return self.catalog.window(name)
 
     def known(self) -> Iterable[str]:
-        """All names of streams, relations and queries."""
+        """All names of streams, relations and queries; of built-in streams where a query reads them."""
         catalog = self.catalog
-        yield from DEFINITIONS
         yield from (stream.name for stream in catalog.streams.values())
         yield from (relation.definition.name for relation in catalog.relations.values())
         yield from (query.definition.name for query in catalog.queries.values())
+
+    def built_in(self) -> Iterable[str]:
+        """The names of the built-in streams."""
+        return DEFINITIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,10 @@ class _Watched:
 
     def known(self) -> Iterable[str]:
         return self.names.known()
+
+    def built_in(self) -> Iterable[str]:
+        """The names of the built-in streams."""
+        return self.names.built_in()
 
     def _noted(self, kind: str, name: str, definition: _Found) -> _Found:
         self.lookups.append((kind, name, definition))

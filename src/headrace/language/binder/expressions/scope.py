@@ -59,6 +59,9 @@ class Names(Protocol):
     def known(self) -> Iterable[str]:
         """All names, for suggestions."""
 
+    def built_in(self) -> Iterable[str]:
+        """The names of the built-in streams, for suggestions."""
+
 
 @dataclass(frozen=True, slots=True)
 class BoundSource:

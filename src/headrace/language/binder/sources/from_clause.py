@@ -239,7 +239,7 @@ def _scan(source: Source, names: Names) -> StreamScan | RelationScan | QueryScan
         )
     raise UserError(
         f"there is no stream, relation or query '{source.name}'",
-        remedy=did_you_mean(source.name, names.known()),
+        remedy=did_you_mean(source.name, names.built_in() if "." in source.name else names.known()),
     )
 
 
