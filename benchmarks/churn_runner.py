@@ -1,9 +1,9 @@
-"""Headrace: standing queries of which a fifth are others after every minute. Prints one line of JSON.
+"""Headrace: standing queries of which a fifth are dropped and replaced every minute. Prints one line of JSON.
 
-Epochs of one slide of rows follow one another without a pause. In every other stretch of time queries are dropped and
-registered beside them, at 20 % a minute of all that stand, oldest of those that come and go first; a few stay from the
-beginning to the end, and what they answered is handed over. So are some of the newcomers, for the windows that began after
-they came. Times are of registrations and epochs, not of making rows.
+Epochs of one slide of rows follow one another without a pause. In every other interval queries are dropped and
+registered meanwhile, at 20 % a minute of all that are registered, the oldest first; a few stay from the beginning to the
+end, and their answers are written. So are those of some new queries, for the windows that began after they were
+registered. Times are of registrations and epochs, not of making rows.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ SHARE_A_MINUTE = 0.2
 STAYING = 20
 NEWCOMERS = 10
 DISTINCT = 4
-"""Predicates repeat after so many times the queries that stand."""
+"""Predicates repeat after so many times the number of registered queries."""
 
 
 @dataclass(slots=True)
 class _Crowd:
-    """Who stands: the staying ones, and those that come and go, by number, oldest first."""
+    """The registered queries: those that stay, and those that are dropped in time, by number, oldest first."""
 
     queries: int
     going: deque[int] = field(init=False)
@@ -67,7 +67,7 @@ def _predicates(count: int) -> list[data.Predicate]:
 
 
 def predicate_of(number: int, queries: int) -> data.Predicate:
-    """What query `number` asks where so many stand; newcomers' predicates repeat after a while."""
+    """The predicate of query `number` where `queries` are registered; predicates of new queries repeat after a while."""
     known = _predicates(DISTINCT * queries)
     return known[number % len(known)]
 

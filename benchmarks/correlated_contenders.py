@@ -1,4 +1,4 @@
-"""Who takes in rows for correlated aggregates by key? Many keys at once, one key after the other, and a window that keeps all its values."""
+"""Contenders of correlated aggregates by key: many keys at once, one key after the other, and a window that keeps all its values."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Costs:
 def costs(measured: Sequence[tuple[int, float]]) -> Costs:
     """Least squares over the median seconds of each number of rows; neither cost is below zero.
 
-    Each size counts alike by its relative error. Noise that would make one cost negative is in favour of who was measured: the other explains all.
+    Every size has the same weight, by its relative error. Noise that would make one cost negative is in favour of the contender: the other cost explains all.
     """
     sizes = sorted({rows for rows, _ in measured})
     medians = [median(seconds for rows, seconds in measured if rows == size) for size in sizes]

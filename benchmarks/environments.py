@@ -24,7 +24,7 @@ PEERS = CHECKOUT / "benchmarks" / "peers"
 
 
 class NotHere(Exception):
-    """A peer that this machine cannot run; the message says what is missing."""
+    """A peer that this machine cannot run; the message names what is missing."""
 
 
 def python_of(peer: str | None) -> Path:
@@ -112,7 +112,7 @@ def _class_path(peer: str) -> list[str]:
 
 def _first_error(said: str) -> str:
     errors = [line.partition("[ERROR]")[2].strip() for line in said.splitlines() if "[ERROR]" in line]
-    return next((error for error in errors if error), "it does not say why.")
+    return next((error for error in errors if error), "it gave no reason.")
 
 
 _LIST_PACKAGES = "from importlib.metadata import distributions as d; print('\\n'.join(f'{p.name}=={p.version}' for p in d()))"

@@ -1,6 +1,6 @@
 """Times epochs of 2000 rows over the same files: as Spark jobs, in standing tasks and in this process; prints JSON.
 
-Beside each way a bare one, with kernels that do nothing. All are timed in turn in one process and one Spark session, in
+Each way has a bare one to compare with, of kernels that do nothing. All are timed in turn in one process and one Spark session, in
 blocks: while jobs are timed no standing task holds a core.
 """
 

@@ -20,9 +20,9 @@ import headrace as hr
 from benchmarks.protocol import RANGE_SECONDS, Request, answer, one_row, request
 from headrace.runtime.spark.session import session
 
-HEAP = "1g"  # small, so that growth beside it is not lost in it
+HEAP = "1g"  # small, so that growth outside it is not lost in it
 BESIDE = ((10, 10), (20, 10), (30, 15), (60, 10), (60, 20), (90, 45), (100, 30), (120, 40), (300, 60))
-"""Ranges and slides, in seconds, of the windows that `windows=ten` asks for beside the measured one."""
+"""Ranges and slides, in seconds, of the windows that `windows=ten` asks for besides the measured one."""
 
 
 def statements(asked: Request, folder: Path) -> str:

@@ -1,6 +1,6 @@
 """Times one window of a minute over panes, and Spark's own `window()` of the same rows, in turn in one session; prints JSON.
 
-Ours is the whole of it: rows read, panes folded, state kept, every window told, results durable. Spark's is its batch engine, which keeps no
+Headrace does all of it: rows read, panes folded, state stored, every window emitted, results durable. Spark's is its batch engine, which keeps no
 state and closes nothing, writing the same answer to Parquet. Each pair of answers is compared before its times count.
 """
 
@@ -85,7 +85,7 @@ def timed(spark: SparkSession, folder: Path, rows: Path, panes: int) -> tuple[fl
 
 
 def _same(mine: pa.Table, theirs: pa.Table) -> None:
-    """Windows that have ended when the last row came; Spark's batch tells those beyond it too."""
+    """Windows that have ended when the last row came; Spark's batch has those beyond it too."""
     mine = pa.table([mine["window_end"].cast(pa.int64()), mine["key"], mine["top"]], ["end", "key", "top"])
     last = max(mine["end"].to_pylist(), default=0)
     theirs = theirs.filter(pa.array(theirs["end"].to_numpy() <= last))

@@ -29,7 +29,7 @@ _MOST_INSIDE = 6
 def svg(chart: Chart) -> str:
     """The picture. Needs matplotlib, of the optional dependencies `bench`."""
     os.environ.setdefault("MPLCONFIGDIR", str(cache() / "matplotlib"))
-    import matplotlib as mpl  # noqa: PLC0415 - whoever only measures need not have it
+    import matplotlib as mpl  # noqa: PLC0415 - only drawing needs it
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     with mpl.rc_context(_STYLE):

@@ -1,6 +1,6 @@
-"""One standing query over a stream in any order, epoch by epoch in this process: what was told when, wrong, and kept.
+"""One standing query over a stream in any order, epoch by epoch in this process: what was emitted when, with what error and state.
 
-No clock and no JVM but for `cpu`: latency is how far the greatest event time was past a window's end when it was told,
+No clock and no JVM but for `cpu`: latency is the greatest event time at the emission of a window less the window's end,
 memory is rows of state. Both are the same on every machine.
 """
 
@@ -101,7 +101,7 @@ def _table(arrivals: Arrivals, marks: float) -> pa.Table:
 
 
 def _wrong(answers: list[pa.Table], arrivals: Arrivals) -> float:
-    """The share of (window, group) pairs told whose count is not that of the whole stream."""
+    """The share of emitted (window, group) pairs whose count is not that of the whole stream."""
     at, key = arrivals.at, _key(arrivals)
     span = int(at.max()) + 2
     below = np.zeros((KEYS, span + 1), np.int64)

@@ -1,7 +1,7 @@
 """Headrace: what many standing queries take of memory, epoch after epoch. Prints one line of JSON.
 
-Each epoch brings one slide of rows and answers one window of every query. Old panes are forgotten with the windows that
-held them, results stay on disk; so once a window is full of panes, memory must stand still. It is the proportional set size of
+Each epoch brings one slide of rows and answers one window of every query. Old panes expire with the windows that
+held them, results stay on disk; so once a window is full of panes, memory must not grow. It is the proportional set size of
 the driver, the JVM and the workers after each epoch.
 """
 

@@ -1,4 +1,4 @@
-"""Results as files: `results/<name>.json` for programs, `.md` for people, `.svg` to look at."""
+"""Results as files: `results/<name>.json` for programs, `.md` for people, `.svg` with the picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far off is a method, by position? Root mean square errors, as the text on correlated aggregates draws them."""
+"""Root mean square errors of a method by position, as the text on correlated aggregates draws them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which groups keep their rows and which keep partials? AdaptWID: chosen for each group while the stream runs.
+"""AdaptWID: windows whose groups keep rows or partials, chosen for each group while the stream runs.
 
 A group of few rows is smaller as its rows (*lazy*) than as a partial for each open window (*eager*). A group starts lazy, is
 folded when its live rows pass a threshold, and goes back when they fall clearly below it (hysteresis). Going back cannot bring
-rows back: what was folded stays until it is told, beside the rows that come in meanwhile, and both are merged.
+rows back: what was folded stays until it is emitted, besides the rows that arrive meanwhile, and both are merged.
 Source: Li, Window Queries over Data Streams (2008), section 6.4; the threshold is 6.9 with counted live rows, without the
 sum of offsets that they contain already, and the duration of a window counted from the low watermark at its start.
 """

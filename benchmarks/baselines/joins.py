@@ -1,7 +1,7 @@
-"""Window joins of two streams: out of order (OA-Join), and two that keep their output in order, by what they hold and when they tell.
+"""Window joins of two streams: out of order (OA-Join), and two that keep their output in order, by what they hold and when they emit.
 
 Rows of stream i join rows of the other for `ranges[i]` after them: `t0 - ranges[1] <= t1 <= t0 + ranges[0]`, on equal keys. Both
-streams may come in any order and apart; `bounds` say how far each has come. Li 2008, chapter 7, with the two ranges the
+streams may be in any order, and one behind the other; `bounds` are the punctuation of each. Li 2008, chapter 7, with the two ranges the
 right way round: those of equation 7.1 are exchanged.
 """
 
@@ -39,7 +39,7 @@ NONE = Rows(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """One step: what came of each stream, and each one's bound after it."""
+    """One step: the rows that arrived of each stream, and each one's bound after it."""
 
     rows: tuple[Rows, Rows]
     bounds: tuple[int, int]

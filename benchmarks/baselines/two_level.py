@@ -1,7 +1,7 @@
-"""What if the first level of an aggregation has a table of fixed size? Two levels, and three ways to empty the lower one.
+"""An aggregation of two levels whose first has a table of fixed size, and three ways to empty that table.
 
-The lower level of a split aggregation (Gigascope's) has a slot for each hash value and no more; an entry that stands where
-another group wants to be is sent up as a partial, and the upper level adds partials of a (window, group). When a window
+The lower level of a split aggregation (Gigascope's) has a slot for each hash value and no more; an entry in the slot of
+another group is sent up as a partial, and the upper level adds partials of a (window, group). When a window
 ends its entries have to go. Doing so at once stops the intake, so they go a few at a time (*workload smoothing*).
 Source: Li, Window Queries over Data Streams (2008), section 8.4.3, figure 8-6 as repaired; `printed` is the figure itself.
 The pipeline's own two levels, partials of a scan task and state by slot, keep every group: here are the bounds it does
@@ -110,7 +110,7 @@ class FirstLevel:
             self._next_old()
 
     def _check(self) -> None:
-        """Look at a few slots for entries that have nearly stayed too long."""
+        """Check a few slots for entries that have nearly stayed too long."""
         entry = self._slots[self._cleared]
         if entry is not None and entry[0] <= self._window - self.most + 1 < self._window:
             self._send(self._cleared)

@@ -1,6 +1,6 @@
 """Sliding windows over one stream by buffering, by differences, by negative tuples, and by one partial for each open window.
 
-Time is a whole number in any unit; window w is [(w + 1) * slide - range, (w + 1) * slide). What needs order says so.
+Time is a whole number in any unit; window w is [(w + 1) * slide - range, (w + 1) * slide). A docstring names what needs order.
 Li 2008, sections 3.1, 6.1 and 6.2.
 """
 

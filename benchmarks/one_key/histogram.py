@@ -41,7 +41,7 @@ class FocusedHistogram:
         return replace(self, weights=self.weights + more)
 
     def moved(self, low: float, high: float, strategy: Strategy) -> FocusedHistogram:
-        """The same number of buckets over [low, high): what lies outside is gone, and nothing was there before."""
+        """The same number of buckets over [low, high): what is outside is dropped, and where nothing was counted yet is 0."""
         if strategy.piecemeal:
             return self._piecemeal(low, high, strategy)
         return self._wholesale(low, high, strategy)

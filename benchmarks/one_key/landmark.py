@@ -56,7 +56,7 @@ class OneNearMinimum:
 
 @dataclass(slots=True)
 class OneAboveMean:
-    """Sum of y where x > AVG(x): buckets around the mean as far as it may still go, mean +- z * deviation / sqrt(n).
+    """Sum of y where x > AVG(x): buckets around the mean to where it may still move, mean +- z * deviation / sqrt(n).
 
     They are laid out again only when the mean leaves them, or could stay in half of them by now: to follow it at every row
     would smear what was counted. The text has z = 1; 3 is measured to be better where few rows decide.
@@ -118,7 +118,7 @@ class OneAboveMean:
         self.least, self.most = min(self.least, float(values.min())), max(self.most, float(values.max()))
 
     def _widen(self, values: Doubles) -> None:
-        """The outermost buckets reach as far as the values do."""
+        """Widens the outermost buckets to the least and the greatest value."""
         assert self.histogram is not None
         bounds = self.histogram.bounds.copy()
         bounds[0] = min(bounds[0], float(values.min()))

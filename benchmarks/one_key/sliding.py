@@ -32,11 +32,11 @@ class OneSlidingNearMinimum:
     open_least: float = np.inf
     histogram: FocusedHistogram | None = None
     rebuilds: bool = True
-    """False: as printed, never counted anew."""
+    """False: as printed, never counted again."""
     closed_panes: bool = True
     """False: as printed, the open pane's least value bounds the region too."""
     counted: int = 0
-    """How many rows had come when it was last counted anew."""
+    """How many rows had arrived when it was last counted from its rows."""
 
     @property
     def pane(self) -> int:

@@ -1,7 +1,7 @@
-"""What is it worth to choose for each group between its rows and its partials? AdaptWID with panes beside both fixed choices.
+"""Experiments E5 and E6: the choice between rows and partials for each group, AdaptWID with panes against both fixed choices.
 
-Li, Window Queries over Data Streams (2008): experiments E5 (tumbling windows of a second over five data sets) and E6 (windows of
-ten seconds, one source behind the others). The operator of the pipeline runs as it does there, in several new processes one
+Li, Window Queries over Data Streams (2008): E5 has tumbling windows of a second over five data sets, E6 windows of ten
+seconds and one source behind the others. The operator of the pipeline runs as it does there, in several new processes one
 after another (see `adaptive_ways` and `fresh_processes`).
 """
 
@@ -34,7 +34,7 @@ _ROUNDS = 4
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """So many seconds of so many rows, `small` the share in groups of one row; and how far behind punctuation is."""
+    """So many seconds of so many rows, `small` the share in groups of one row; and the lag of punctuation."""
 
     name: str
     rows: int
@@ -55,7 +55,7 @@ def measured(data: DataSet, rounds: int) -> dict[Way, Found]:
 
 
 def without_panes(data: DataSet) -> int:
-    """Peak bytes of AdaptWID as it stands in the thesis: a row or a partial for each of its windows."""
+    """Peak bytes of AdaptWID as the thesis has it: a row or a partial for each of its windows."""
     kernel = AdaptiveWid(data.window, (Count(), Sum(1, integer=True)))
     groups, peak = kernel.start(), 0
     for second, rows in enumerate(data.periods()):
@@ -124,7 +124,7 @@ def _notes(rows: int, processes: int) -> list[str]:
         f"Processor time, the least of {_ROUNDS} rounds in each of {processes} processes (windows of ten seconds: a quarter as many), step by step.",
         _FIXED,
         f"Runs are merged when there are more than {MERGE}; a peak is that of all runs after an epoch.",
-        "Without panes: AdaptWID as it stands in the thesis, a row or a partial for each open window of its group, bytes of the numbers alone.",
+        "Without panes: AdaptWID as the thesis has it, a row or a partial for each open window of its group, bytes of the numbers alone.",
         "Panes are shared by queries and by all later windows, whose blocks are counted here.",
     ]
 

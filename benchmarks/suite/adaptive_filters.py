@@ -282,7 +282,7 @@ def timed() -> tuple[list[dict[str, object]], dict[str, float]]:
 
 
 def adaptive_filters(rows: int, rounds: int) -> Report:
-    """`rows` and `rounds` have no say."""
+    """The page; `rows` and `rounds` have no effect."""
     del rows, rounds
     table, cost = counted()
     rows_of_time, spent = timed()

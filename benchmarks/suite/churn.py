@@ -1,7 +1,7 @@
-"""A thousand standing queries of which a fifth are others after every minute: who notices?
+"""A thousand standing queries of which a fifth are dropped and replaced every minute.
 
 Minutes with and without churn alternate in one run on Spark, over epochs of one slide of rows each. The queries that stay must
-answer all along what numpy answers, newcomers from the first window on that began after they came; epochs may not get slower,
+answer all along what numpy answers, new ones from the first window on that began after they were registered; epochs may not get slower,
 memory may not grow.
 """
 
@@ -30,11 +30,11 @@ from headrace.time import EPOCH
 
 QUERIES = 1000
 LONG, QUICK = (600.0, 60.0), (80.0, 20.0)
-"""Seconds in all, and of a stretch with or without churn."""
+"""Seconds in all, and of an interval with or without churn."""
 
 
 def churn(rows: int, rounds: int) -> Report:
-    """One run, whatever `rounds` says: ten minutes, or two where `rows` is small."""
+    """One run, whatever `rounds` is: ten minutes, or two where `rows` is small."""
     del rounds
     seconds, stretch = LONG if rows >= 1_000_000 else QUICK
     scratch = folders.fresh("churn-run")
@@ -48,13 +48,13 @@ def churn(rows: int, rounds: int) -> Report:
     grown = median(mb[-quarter:]) / median(mb[quarter : 2 * quarter])
     assert __doc__ is not None
     note = (
-        f"{said['changes']:,} queries were dropped and as many registered in {seconds:g} s, {said['standing']:,} stand in the end; "
+        f"{said['changes']:,} queries were dropped and as many registered in {seconds:g} s, {said['standing']:,} are registered in the end; "
         f"{ROWS:,} rows an epoch; {checked:,} result rows compared. "
         f"Memory of all processes after every tenth epoch, MB: {', '.join(map(str, mb))}."
     )
     return Report(
         "churn",
-        "Queries that come and go beside a thousand others",
+        "Queries dropped and registered among a thousand",
         table,
         [
             Ratio("median epoch with 20 % churn a minute to without", busy / quiet, 1.5, at_most=True),
@@ -66,7 +66,7 @@ def churn(rows: int, rounds: int) -> Report:
     )
 
 
-_PHASES = (("nobody comes or goes", False), ("20 % a minute", True))
+_PHASES = (("no changes", False), ("20 % a minute", True))
 
 
 def _row(phase: str, epochs: list[tuple[bool, float, float]]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _row(phase: str, epochs: list[tuple[bool, float, float]]) -> dict[str, Any]:
 
 
 def _check(output: Path, said: dict[str, Any]) -> int:
-    """Compare what queries told with numpy; how many rows were. Raises `WrongAnswer`."""
+    """Compare what queries emitted with numpy; how many rows were. Raises `WrongAnswer`."""
     panes, compared = len(said["epochs"]), 0
     asked = {int(name): churn_runner.predicate_of(int(name), QUERIES) for name in said["complete_since"]}
     cells = _cells(asked, panes)
@@ -98,7 +98,7 @@ def _check(output: Path, said: dict[str, Any]) -> int:
         told = [np.asarray(found[column], np.int64) for column in ("window_end", "key", "n", "total")]
         if not all(map(np.array_equal, meant, told)):
             raise WrongAnswer(
-                f"query {name} told {len(told[0]):,} rows that are not the {len(meant[0]):,} meant"
+                f"query {name} emitted {len(told[0]):,} rows that are not the {len(meant[0]):,} meant"
             )
         compared += len(told[0])
     return compared

@@ -1,8 +1,8 @@
-"""How far off are correlated aggregates from a few buckets? The experiments of Gehrke, Korn, Srivastava (2001) over a landmark scope.
+"""Errors of correlated aggregates from a few buckets: the experiments of Gehrke, Korn, Srivastava (2001) over a landmark scope.
 
-Root mean square errors over the positions of the stream so far, by position, beside two heuristics and beside histograms of all rows so
-far, computed anew at each position: equi-width and equi-depth, which no one-pass method could have. Whether what the text says
-of a figure comes out is computed from the errors, and said in the notes.
+Root mean square errors over the positions of the stream so far, by position, with those of two heuristics and of histograms of all rows so
+far, computed again at each position: equi-width and equi-depth, which no one-pass method could have. Whether a figure confirms
+what the text claims of it is computed from the errors, and written in the notes.
 """
 
 from __future__ import annotations
@@ -131,10 +131,10 @@ def correlated(rows: int, rounds: int) -> Report:
         for each in found
     ]
     notes = [
-        f"{rows:,} rows, {BUCKETS} buckets but where it says 5, means over {len(_SEEDS)} seeds, errors at every {_EVERY}th position.",
+        f"{rows:,} rows, {BUCKETS} buckets but where 5 is given, means over {len(_SEEDS)} seeds, errors at every {_EVERY}th position.",
         "pu, wu, pq, wq: piecemeal or wholesale, with uniform or quantile bounds. Reversed: the greatest first. Drop: the first three fifths ten thousand times as great. Great first: the greater three fifths first.",
-        "The heuristic starts again at a new minimum, and for the mean counts a row by the mean of its moment for ever.",
-        "The data are stand-ins made from seeds; the text's own sets are not public.",
+        "The heuristic starts again at a new minimum, and for the mean counts a row by the mean of its moment, and never by a later one.",
+        "The data are substitutes made from seeds; the text's own sets are not public.",
         *_verdicts(found),
     ]
     title = "Correlated aggregates since a landmark: error"
@@ -168,7 +168,7 @@ def _ratios(found: list[Found]) -> list[Ratio]:
 
 
 def _verdicts(found: list[Found]) -> list[str]:
-    """What the text says of each figure, and whether it is so here."""
+    """What the text claims of each figure, and whether it is so here."""
     by = {(each.setting.figure, each.setting.data, each.setting.order): each for each in found}
     notes = []
     for figure in ("4", "5"):
@@ -211,7 +211,7 @@ def _verdicts(found: list[Found]) -> list[str]:
     turned = by["10", "USAGE", "reversed"]
     notes.append(
         f"Figure 10: {_so(turned.last('equi-depth') < turned.ours[0] and turned.ours[1] < turned.last('equi-width'))} that in reversed order ours "
-        f"({turned.ours[0]:,.4g} to {turned.ours[1]:,.4g}) lie between equi-depth ({turned.last('equi-depth'):,.4g}) and equi-width "
+        f"({turned.ours[0]:,.4g} to {turned.ours[1]:,.4g}) are between equi-depth ({turned.last('equi-depth'):,.4g}) and equi-width "
         f"({turned.last('equi-width'):,.4g})."
     )
     for order in ("great first", "reversed"):

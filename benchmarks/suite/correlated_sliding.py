@@ -1,6 +1,6 @@
-"""How far off are correlated aggregates over windows that slide? Figures 12 and 13 of Gehrke, Korn, Srivastava (2001).
+"""Errors of correlated aggregates over windows that slide: figures 12 and 13 of Gehrke, Korn, Srivastava (2001).
 
-Root mean square errors over the last w positions, by position. Beside them what queries use: ranks kept by pane (`synopses/ranks`),
+Root mean square errors over the last w positions, by position. With them what queries use: ranks kept by pane (`synopses/ranks`),
 which have a bound, in as many buckets and in four times as many.
 """
 
@@ -108,8 +108,8 @@ def correlated_sliding(rows: int, rounds: int) -> Report:
     notes = [
         f"{rows:,} rows, windows of {_WINDOW}, {BUCKETS} buckets, means over {len(_SEEDS)} seeds of the RMSE over the last {_WINDOW} rows.",
         "pu, wu, pq, wq: piecemeal or wholesale, with uniform or quantile bounds, as in the text but for its misprints.",
-        f"{_ANEW}: pu, laid out and counted anew from the rows of the window once a window, which is what the library does unless told otherwise.",
-        "Equi-width and equi-depth are histograms of the window itself, computed anew at each position.",
+        f"{_ANEW}: pu, laid out and counted again from the rows of the window once a window, which is the library's default.",
+        "Equi-width and equi-depth are histograms of the window itself, computed again at each position.",
         (
             f"Ranks are what queries use: a summary for each {_PANE} rows, merged for a window at every {_PANE}th row, with a bound that "
             f"holds; BUCKETS {BUCKETS} and BUCKETS {4 * BUCKETS}."
@@ -140,14 +140,14 @@ def _verdicts(found: list[Found]) -> Iterator[str]:
             worst = min(each.mean("pq"), each.mean("wq")) > max(each.mean("pu"), each.mean("wu"))
             first = min(OURS, key=each.mean) == "pu"
             yield (
-                f"{head}{_so(comparable)} that pu is as good as equi-depth ({depth:.2f}); {_so(first)} that it is the best of ours, and "
+                f"{head}{_so(comparable)} that pu is as good as equi-depth ({depth:.2f}); {_so(first)} that it is the best of the four policies, and "
                 f"{_so(worst)} that the quantile policies are worst: {ranked}."
             )
             continue
         better, uniform = depth < each.mean("pu"), each.mean("pu") < each.mean("pq")
         yield (
             f"{head}{_so(better)} that equi-depth ({depth:.2f}) is better than ours, and {_so(uniform)} that uniform is better than "
-            f"quantile: {ranked}; counted anew {each.mean(_ANEW):.2f}."
+            f"quantile: {ranked}; counted again {each.mean(_ANEW):.2f}."
         )
     start = next(each for each in found if (each.data, each.z) == ("ZIPF", 1.0) and each.about == "AVG")
     told = {name: start.recovers(name) for name in ("wu", "wq")}
@@ -203,7 +203,7 @@ def _errors(
 
 
 def _ranks(x: Doubles, limits: Doubles, places: np.ndarray, buckets: int, *, strictly: bool) -> Doubles:
-    """What lies below the limits, by merged summaries of panes."""
+    """What is below the limits, by merged summaries of panes."""
     kind = Ranking(Fraction(1, 2 * buckets))
     blobs = kind.made(x, None, np.arange(len(x)) // _PANE, -(-len(x) // _PANE))
     told = []

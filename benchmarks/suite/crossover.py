@@ -1,9 +1,9 @@
-"""Do panes pay? Folding rows and not doing so beside what the operator chooses, from hardly a row a group and pane to many.
+"""The crossover of panes and rows: folding rows, not folding, and the operator's choice, from hardly a row a group and pane to many.
 
-Li, Window Queries over Data Streams (2008), section 6.3: the cost model 6.1 to 6.4 says from how many rows of a group in a
+Li, Window Queries over Data Streams (2008), section 6.3: the cost model 6.1 to 6.4 gives from how many rows of a group in a
 pane, and panes in a window, it is cheaper to fold a row once than to put it into each of its windows. Here the place where
-that turns is measured, and what choosing costs beside knowing: the *regret*. *Panes* are those of AdaptWID, of which groups of
-few rows lie as these; *partials* alone are the quickest where state is no matter. The operator of the pipeline runs as in `adapt`;
+that turns is measured, and what choosing costs more than knowing: the *regret*. *Panes* are those of AdaptWID, of which groups of
+few rows are stored as these; *partials* alone are the quickest where state is no matter. The operator of the pipeline runs as in `adapt`;
 a second is a pane, four epochs a second.
 """
 
@@ -56,7 +56,7 @@ def crossover(rows: int, rounds: int) -> Report:
         regrets += chosen
         lines.append(Curve(f"none to panes, {held}", _ROWS_A_GROUP, unfolded, "theirs"))
         lines.append(Curve(f"chosen to better, {held}", _ROWS_A_GROUP, chosen, "ours"))
-    title = "Panes or none: what is chosen beside the better of both"
+    title = "Panes or none: what is chosen against the better of both"
     axes = ("rows of a group in a pane", "time, to that of panes (rows) or of the better (chosen)")
     return Report(
         "crossover",

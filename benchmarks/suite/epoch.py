@@ -1,6 +1,6 @@
 """The price of an epoch: 2000 rows through the whole epoch, as a Spark job, in standing tasks and in this process.
 
-Beside them the bare job and the bare standing tasks that they rest on, with kernels that do nothing: the scan task reads the same
+With them the bare job and the bare standing tasks that they rest on, with kernels that do nothing: the scan task reads the same
 file and sends one Arrow blob per state task, the state tasks count rows. They keep no state, write no file and publish nothing.
 All in one process and one Spark session, in turn; what is left of a whole epoch in standing tasks is the work itself, as
 the one in this process shows.
@@ -28,7 +28,7 @@ NAMES = {
 
 
 def epoch(rows: int, rounds: int) -> Report:
-    """Medians over `20 * rounds` jobs, and five times as many epochs in standing tasks; `rows` has no say."""
+    """Medians over `20 * rounds` jobs, and five times as many epochs in standing tasks; `rows` has no effect."""
     del rows
     command = [sys.executable, "-m", "benchmarks.epoch_runner", str(20 * rounds)]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""INVOKE with a thousand queries standing: a window of 2^16 rows, beside DuckDB scanning the same window for one query.
+"""INVOKE with a thousand queries standing: a window of 2^16 rows, compared with DuckDB scanning the same window for one query.
 
 The predicates are PSoup's: one to four of four attributes in 0..255, each within an interval. Both give the rows as Arrow;
 ours are in the order of the contract, DuckDB's as they come. DuckDB is asked twice: over the files of our own archive, and over
@@ -69,7 +69,7 @@ class _Asked:
 
 
 def invoke(rows: int, rounds: int) -> Report:
-    """Medians over 40 of the queries, `rounds` times; `rows` has no say."""
+    """Medians over 40 of the queries, `rounds` times; `rows` has no effect."""
     del rows
     asked = _ask_all(rounds)
     table = [

@@ -1,4 +1,4 @@
-"""Joins of streams: beside DuckDB's batch join of the same files, of three and four streams, and of a thousand queries.
+"""Joins of streams: compared with DuckDB's batch join of the same files, of three and four streams, and of a thousand queries.
 
 All in one process without a JVM, in turn: a driver and its tasks one after the other, DuckDB with one thread. Keys are drawn
 from a tenth as many values as a stream has rows; windows of a minute that do not overlap hold a tenth of them. A sum over one

@@ -1,4 +1,4 @@
-"""What does order cost a join? Experiments E7, E8, E11 and E12, between the plans of the thesis.
+"""The cost of order in a join: experiments E7, E8, E11 and E12, between the plans of the thesis.
 
 Li, Window Queries over Data Streams (2008), figures 7-6, 7-7, 8-9 and 8-10. No operator of Headrace takes part: these are
 the plans among which its join of windows (`operators/joins/window_join.py`) follows the one out of order. Rows held are counts, the same on every machine.
@@ -87,7 +87,7 @@ def joins(rows: int, rounds: int) -> Report:
         ],
     )
     notes = [
-        f"{seconds} s, {_KEYS:,} keys, steps of {_STEP} ms, progress told every second. {__doc__.split('.', 2)[2].strip()}",
+        f"{seconds} s, {_KEYS:,} keys, steps of {_STEP} ms, punctuation every second. {__doc__.split('.', 2)[2].strip()}",
         "Latency: from the end of each ten seconds to its count. In order that is when the first pair of the next ten seconds comes.",
     ]
     return Report("joins", "E7, E8: joins in and out of order", table, ratios, [], "", notes, picture=drawn)
@@ -125,7 +125,7 @@ def _all_ways(steps: list[Arrived], band: int, rounds: int) -> dict[str, _Run]:
 
 
 def _same_pairs(joined: dict[str, Joined], complete: int) -> None:
-    """All ways give the same pairs, as far as all are complete."""
+    """All ways give the same pairs, up to where all are complete."""
     sorted_pairs = []
     for each in joined.values():
         pairs = np.array([np.concatenate(side) for side in zip(*each.pairs, strict=True)])

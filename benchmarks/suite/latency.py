@@ -29,7 +29,7 @@ SETTINGS = (
 
 
 def latency(rows: int, rounds: int) -> Report:
-    """`10 * rounds` seconds of each setting; `rows` has no say."""
+    """`10 * rounds` seconds of each setting; `rows` has no effect."""
     del rows
     seconds = 10 * rounds
     found = {setting: _run(*setting, seconds) for setting in SETTINGS}

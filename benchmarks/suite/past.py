@@ -1,4 +1,4 @@
-"""A question over a long past that accepts an error of two percent: how much does it read, and how long does it take?
+"""Questions over a long archive that accept an error of two percent: the rows read, and the time.
 
 A local hub archives the rows in runs of a million, in random blocks. Then in turn: the question WITHIN 2 PERCENT, the same WITHIN 0
 PERCENT, which reads every row of the columns that it needs, and DuckDB's exact scan of the same Parquet files, on as many threads as
@@ -100,7 +100,7 @@ def _asked(hub: Hub, text: str) -> list[dict[str, Any]]:
 
 
 def _check(answers: dict[str, list[dict[str, Any]]]) -> None:
-    """All is near what DuckDB says: raises `WrongAnswer`."""
+    """Every answer is near DuckDB's: raises `WrongAnswer`."""
     for way, rows in answers.items():
         found = {row.get("key"): row for row in rows}
         for row in answers["DuckDB, exact"]:

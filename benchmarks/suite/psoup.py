@@ -3,8 +3,8 @@
 Three modes of one query: nothing kept (the paper's NoMat), which rows pass (PSoup-P), the answer itself (PSoup-C). Constants
 and widths are drawn as in the paper; rows have four attributes in 0..255. Figure 8 has its factors, `a RELOP b ± c`, and its small
 windows, but one stream instead of two (a query that joins streams keeps its answer, and nothing less), so that what NoMat evaluates grows with
-the window and not with its square, and over a few hundred rows takes about as long as looking at their bits. Counted is what an INVOKE does: factors evaluated, bits
-looked at, rows handed over. The order of the modes must hold by these counters everywhere, and by time where the paper's ratio
+the window and not with its square, and over a few hundred rows takes about as long as reading their bits. Counted is what an INVOKE does: factors evaluated, bits
+read, rows returned. The order of the modes must hold by these counters everywhere, and by time where the paper's ratio
 exceeds 3. Times are medians of medians; the paper's own are of one tuple at a time, ours of columns, so that scanning costs
 us far less, and what is kept of a selection pays where it spares reading, not evaluating.
 """
@@ -56,7 +56,7 @@ class Point:
 
 
 def figure_7(rows: int, rounds: int) -> Report:
-    """Invocation by window, predicates and mode, and Table 2 out of it; `rows` has no say."""
+    """Invocation by window, predicates and mode, and Table 2 out of it; `rows` has no effect."""
     del rows
     points = [Point(kind, n, size) for kind in ("equal", "interval") for n in FACTORS for size in WINDOWS]
     points += [Point("columns", 1, size) for size in NEAR]
@@ -140,7 +140,7 @@ def _median(ask: Callable[[], Any]) -> float:
 
 
 def _counted(hub: Hub, name: str) -> tuple[int, int, int]:
-    """Factors evaluated, bits looked at, rows fetched; what is kept whole is only handed out."""
+    """Factors evaluated, bits read, rows fetched; an answer that is kept whole is only returned."""
     operator, _ = hub.operator_and_query(name)
     if not isinstance(operator, Selection):
         return 0, 0, hub.query(name).invoke().num_rows
@@ -186,7 +186,7 @@ def _ratios(
 
 
 def _counters(counted: dict[tuple[Point, str], list[tuple[int, int, int]]]) -> list[Ratio]:
-    """What holds whatever the machine: who evaluates, who looks at bits, who touches the answer alone."""
+    """What holds whatever the machine: which mode evaluates, which reads bits, which touches the answer alone."""
     evaluated = sum(n for (_, mode), each in counted.items() if mode != "none" for n, _, _ in each)
     off = sum(
         abs(bits - point.rows)
@@ -212,10 +212,10 @@ def _counters(counted: dict[tuple[Point, str], list[tuple[int, int, int]]]) -> l
     )
     return [
         Ratio("factors evaluated by an INVOKE of what is kept", evaluated, 0, at_most=True),
-        Ratio("bits that PSoup-P looks at beside those of the window", off, 0, at_most=True),
-        Ratio("rows that any mode hands over beside the answer", beside, 0, at_most=True),
+        Ratio("bits that PSoup-P reads besides those of the window", off, 0, at_most=True),
+        Ratio("rows that any mode returns besides the answer", beside, 0, at_most=True),
         Ratio(
-            "factors that NoMat evaluates beside each one on each row of the window",
+            "factors that NoMat evaluates besides each one on each row of the window",
             off_of_window,
             0,
             at_most=True,
@@ -250,7 +250,7 @@ ARRIVING = 1000
 
 
 def figure_9(rows: int, rounds: int) -> Report:
-    """Arrival rate by the number of inequality queries over a window of 1000 rows; `rows` has no say."""
+    """Arrival rate by the number of inequality queries over a window of 1000 rows; `rows` has no effect."""
     del rows
     ways = {"PSoup-P, index": _shared, "PSoup-P, each alone": _alone, "PSoup-C, index": _lists}
     rate: dict[tuple[str, int], float] = {}

@@ -1,4 +1,4 @@
-"""What is progress worth that the source knows? Punctuation beside slack, its price, and the state it leaves behind.
+"""The worth of progress that the source knows: punctuation against slack, its price, and the state under it.
 
 Li, Window Queries over Data Streams (2008): experiments E2 and E3 (memory, latency under disorder) and the overhead of
 punctuation (Tucker). All figures but those of `overhead` are counts, the same on every machine.
@@ -63,7 +63,7 @@ def punctuation(rows: int, rounds: int) -> Report:
     ]
     return Report(
         "punctuation",
-        "Latency of windows: punctuation beside slack",
+        "Latency of windows: punctuation against slack",
         table,
         ratios,
         drawn,
@@ -115,7 +115,7 @@ def overhead(rows: int, rounds: int) -> Report:
 
 
 def disordered(rows: int, rounds: int) -> Report:
-    """State under growing disorder, beside the rows that a plan in order would have to keep to sort them."""
+    """State under growing disorder, and the rows that a plan in order would have to keep to sort them."""
     del rounds
     rows = min(rows, 10 * _MOST_ROWS)
     table, drawn, ours, theirs = [], [], [], []
@@ -153,7 +153,7 @@ def _growth(kept: list[int]) -> float:
 
 
 def bounded(rows: int, rounds: int) -> Report:
-    """State over a long run, beside the bound that windows, groups and disorder declare."""
+    """State over a long run, and the bound that windows, groups and disorder declare."""
     del rounds
     rows, depth = min(rows, _MOST_ROWS), 20
     made = disorder.band(rows, 20 * _SECONDS, depth, seed=4)

@@ -1,7 +1,7 @@
 """The query index and shared aggregation alone, without Spark: million rows a second by number of standing queries.
 
-Predicates as in PSoup's experiments: one to four of four integer attributes in 0..255, equalities or intervals; beside
-it intervals over constants of 64 bits. The yardstick is what everybody writes: one mask a query, one group-by a query.
+Predicates as in PSoup's experiments: one to four of four integer attributes in 0..255, equalities or intervals; and
+intervals over constants of 64 bits. The yardstick is the plain way: one mask a query, one group-by a query.
 """
 
 from __future__ import annotations

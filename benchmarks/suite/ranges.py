@@ -1,4 +1,4 @@
-"""What does a window's length cost? One query at ranges from a second to an hour, its windows full all the while."""
+"""The cost of a window's length: one query at ranges from a second to an hour, its windows full all the while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a stream gain that keeps a part of its rows? Fifty queries WITH SHEDDING of which no two group alike.
+"""The gain of keeping a part of a stream's rows: fifty queries WITH SHEDDING, each grouped by another key.
 
 Each counts and adds by another key over tumbling windows of 10 s, so that none shares panes with another. A window's five million rows
 come in five epochs, without a JVM and without an archive; the share changes from window to window in one home. In turn with
@@ -40,7 +40,7 @@ def _query(number: int, shedding: bool) -> str:
 
 
 def shedding(rows: int, rounds: int) -> Report:
-    """Medians over `rounds` windows of each share; `rows` has no say."""
+    """Medians over `rounds` windows of each share; `rows` has no effect."""
     del rows
     spent = _measured(rounds)
     rates = {case: WINDOW / seconds / 1e6 for case, seconds in spent.items()}
@@ -74,7 +74,7 @@ def shedding(rows: int, rounds: int) -> Report:
 
 
 def _measured(rounds: int) -> dict[str, float]:
-    """Median seconds of a window by the share kept. Raises `WrongAnswer` where estimates are far from what is counted."""
+    """Median seconds of a window by the share kept. Raises `WrongAnswer` where estimates differ much from what is counted."""
     cases = [EXACT, *(f"{sample_rate:g}" for sample_rate in KEEPS)]
     spent: dict[str, list[float]] = {case: [] for case in cases}
     with (
@@ -98,7 +98,7 @@ def _measured(rounds: int) -> dict[str, float]:
 
 
 def _epoch(hub: Hub, number: int) -> float:
-    """Seconds of one epoch, its rows handed in before."""
+    """Seconds of one epoch, its rows pushed before."""
     hub.push("s", _batch(number))
     started = time.perf_counter()
     hub.catch_up()

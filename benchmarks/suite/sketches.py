@@ -1,6 +1,6 @@
-"""What do sketches of values cost beside exact answers and beside Apache DataSketches, for one group and for very many?
+"""The cost of sketches of values, compared with exact answers and Apache DataSketches, for one group and for very many.
 
-Time is told as a multiple of an exact answer from the same batches in the same round; errors beside those allowed.
+Time is a multiple of an exact answer from the same batches in the same round; errors are next to those allowed.
 """
 
 from __future__ import annotations

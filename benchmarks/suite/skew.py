@@ -1,4 +1,4 @@
-"""What do sources apart in time cost? Experiments E10 and E13: state of windows over a union, beside a merge that keeps order.
+"""The cost of sources with different lag: experiments E10 and E13, state of windows over a union and of a merge that keeps order.
 
 Li, Window Queries over Data Streams (2008), figures 8-8 and 8-11. Ours is the whole of Headrace but Spark, with the progress of each source
 of its own; the plan in order (`baselines/plans/in_order.py`) is run on the same rows: its merge holds rows of the early sources until the
@@ -83,7 +83,7 @@ def skew(rows: int, rounds: int) -> Report:
         ),
         Ratio("growth in order for 10 s more: the greatest", float(steps.max()) / (10 * rate), 1.2, True),
     ]
-    return _report("skew", "E10: windows over sources apart", "skew", found, ratios, rate)
+    return _report("skew", "E10: windows over sources with lag", "skew", found, ratios, rate)
 
 
 def late_union(rows: int, rounds: int) -> Report:
@@ -140,7 +140,7 @@ def kept(union: Union) -> Kept:
 
 
 def check(answer: pa.Table, union: Union, at: np.ndarray, key: np.ndarray) -> None:
-    """Compare every window told with a count of the rows. Raises `WrongAnswer`."""
+    """Compare every emitted window with a count of the rows. Raises `WrongAnswer`."""
     end = flat(answer.column("window_end")).cast(pa.int64()).to_numpy() // SECOND - _BASE
     if not len(end):
         raise WrongAnswer("Expected windows, found none.")

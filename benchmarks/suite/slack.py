@@ -1,4 +1,4 @@
-"""What does guessing how late rows are cost? Experiments E2 and E3: errors and latency of slack beside punctuation.
+"""The cost of guessing how late rows are: experiments E2 and E3, errors and latency of slack and of punctuation.
 
 Li, Window Queries over Data Streams (2008), figures 6-11 and 6-12. All figures are counts and event times, the same on every machine.
 Latency is how long after a window's end its answer comes, on the clock by which rows arrive.
@@ -83,7 +83,7 @@ def band(rows: int, rounds: int) -> Report:
     )
     notes = [f"{len(made.at):,} rows, 50 a second, late by 3.2 s times the cube of a uniform number."]
     return Report(
-        "band", "E2: slack beside punctuation, banded disorder", table, ratios, [], "", notes, picture=drawn
+        "band", "E2: slack against punctuation, banded disorder", table, ratios, [], "", notes, picture=drawn
     )
 
 
@@ -128,7 +128,7 @@ def blocks(rows: int, rounds: int) -> Report:
     )
     notes = [f"{len(made.at):,} rows, 5 a second, each block within half a second of its end, in any order."]
     return Report(
-        "blocks", "E3: slack beside punctuation, sorted blocks", table, ratios, [], "", notes, picture=drawn
+        "blocks", "E3: slack against punctuation, sorted blocks", table, ratios, [], "", notes, picture=drawn
     )
 
 
@@ -189,7 +189,7 @@ def _slacked(
 def punctuated(made: Arriving, spec: Sliding, every: int) -> tuple[Floats, Ints, Floats]:
     """Headrace, its true low watermark promised after what arrived in every so many milliseconds.
 
-    When each window was told, its rows and their sum.
+    When each window was emitted, its rows and their sum.
     """
     operator = standalone.operator_of(
         "SELECT window_end, COUNT(*) AS n, SUM(v) AS total "
@@ -208,7 +208,7 @@ def punctuated(made: Arriving, spec: Sliding, every: int) -> tuple[Floats, Ints,
             table = part.results
             window = table.column("window_end").cast(pa.int64()).to_numpy() // MILLISECOND // spec.slide - 1
             if not np.isnan(told[window]).all():
-                raise WrongAnswer("Expected each window to be told once.")
+                raise WrongAnswer("Expected each window to be emitted once.")
             told[window], count[window] = moment, table.column("n").to_numpy()
             total[window] = table.column("total").to_numpy()
     return told, count, total

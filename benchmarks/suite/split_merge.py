@@ -1,4 +1,4 @@
-"""What does order cost where one input is split and merged? Rows that a cheap condition passes go past a slow one.
+"""The cost of order where one input is split and merged: rows that a cheap condition passes overtake those of a slow one.
 
 Li, Window Queries over Data Streams (2008), Figure 8-3: an ordered stream; rows of which condition A holds are in the answer, the
 others if the costly condition B holds. Both branches meet in a union: in order it holds the rows of the fast branch for as long as the

@@ -1,6 +1,6 @@
 """From typing a command to its answer: hourly counts of 10,000 rows of CSV, each time in a new process.
 
-`headrace run SCRIPT --once` on Spark, beside a bare PySpark session that counts the rows of the same file; and with `--engine local`, beside
+`headrace run SCRIPT --once` on Spark, compared with a bare PySpark session that counts the rows of the same file; and with `--engine local`, with
 DuckDB's package with the same hourly counts. All in turn, after one round that does not count: it reads every program from the disk,
 and leaves the archive of Spark's classes that a first session makes (decision 27).
 """

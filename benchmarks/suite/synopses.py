@@ -1,4 +1,4 @@
-"""What do counts within a bound take, and how wrong are they? Exponential histograms beside the window itself and the lower bound."""
+"""Bytes and errors of counts within a bound: exponential histograms, the window itself, and the lower bound."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ERRORS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 50), Fraction(1, 100), 
 _NOTES = [
     f"One key, the last {_WINDOW:,} of {2 * _WINDOW:,} instants, with a coin for each; the window is eight bytes for every one in it.",
     "Worst error: at a hundred instants. Waiting rows are those that are not put into buckets yet, and are exact.",
-    "At rest the times of buckets lie as differences. No method needs fewer bytes than the lower bound (Theorem 2).",
+    "At rest the times of buckets are differences. No method needs fewer bytes than the lower bound (Theorem 2).",
     "How fast rows are taken in is measured by `updates`.",
 ]
 
@@ -50,7 +50,7 @@ def synopses(rows: int, rounds: int) -> Report:
 
 
 def _told(row: dict[str, Any]) -> dict[str, Any]:
-    """What the table says of an error allowed."""
+    """The table's row of an error allowed."""
     return {
         "within_%": row["within_%"],
         "buckets": row["buckets"],

@@ -1,4 +1,4 @@
-"""How fast may rows come when the first level of an aggregation is a small table? Experiment E9, by counting.
+"""The greatest rate of rows when the first level of an aggregation is a small table: experiment E9, by counting.
 
 Li, Window Queries over Data Streams (2008), figure 8-7: a table of half, once and twice as many slots as groups, emptied in order
 or out of order. Rows arrive evenly into a buffer; a row and an entry sent up cost one unit of work each; the rate is the
@@ -23,7 +23,7 @@ GROUPS = {"66K": 132, "130K": 260, "260K": 520, "520K": 1040}
 TABLES = {"half": 0.5, "once": 1.0, "twice": 2.0}
 PLANS: dict[str, Flush] = {"in order": "in order", "out of order, slow": "slow", "out of order, lazy": "lazy"}
 _SPEED, _BUFFER = 1600, 200
-"""Units of work a second, and rows that the buffer holds, which the thesis does not say: 800K and 100K, scaled down."""
+"""Units of work a second, and rows that the buffer holds, which the thesis does not give: 800K and 100K, scaled down."""
 _WINDOW, _WINDOWS, _EVERY, _MOST = 6, 3, 4, 2
 _ALL_SIZES = 100_000
 _STEP = 20
@@ -124,7 +124,7 @@ def two_level(rows: int, rounds: int) -> Report:
         )
     )
     notes = [
-        f"Scaled down by 500: {_SPEED} units of work a second, a buffer of {_BUFFER} rows (the thesis does not say how many), windows of {_WINDOW} s; {_WINDOWS} windows a run.",
+        f"Scaled down by 500: {_SPEED} units of work a second, a buffer of {_BUFFER} rows (the thesis does not give their number), windows of {_WINDOW} s; {_WINDOWS} windows a run.",
         "Counts of every run were compared with the rows.",
         "In order, an entry of a new window may leave only after all old ones: that burst is what the buffer has to hold.",
     ]

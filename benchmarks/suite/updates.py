@@ -1,8 +1,8 @@
-"""How many rows a second do windowed counts of many keys take in? Exponential histograms beside an exact window and DataSketches.
+"""Rows a second of windowed counts of many keys: exponential histograms, an exact window and DataSketches.
 
-An exact window keeps the key of every row in it, adds what comes and takes off what leaves; it answers for one window size. The
-histograms answer for every size up to theirs. Correlated aggregates of many keys at once stand beside an object for each key, given its
-rows in turn, and beside a window that keeps the values. DataSketches has no windows; its count-min sketch counts by key since the
+An exact window keeps the key of every row in it, adds what enters and subtracts what leaves; it answers for one window size. The
+histograms answer for every size up to theirs. Correlated aggregates of many keys at once are compared with an object for each key, given its
+rows in turn, and with a window that keeps the values. DataSketches has no windows; its count-min sketch counts by key since the
 beginning, a row at a time as its Python interface has it. All take the same batches in turn, in one process.
 """
 
@@ -191,7 +191,7 @@ def updates(rows: int, rounds: int) -> Report:
     notes = [
         f"Batches of {batch:,} rows with uniform keys, windows of {_BATCHES} batches; medians of {rounds} rounds over as many batches again.",
         f"{_FEW:,} rows a batch for general f and count-min, which take a row's summary, and a row, at a time.",
-        "Panes: rows at the 50 instants of a batch that windows tell apart, as operators count; rows: each at its own; sums: weighing 0 to 999.",
+        "Panes: rows at the 50 instants of a batch that windows distinguish, as operators count; rows: each at its own; sums: weighing 0 to 999.",
         "The exact window answers for one size; a histogram for every size up to it, and within its bound.",
         f"With 100,000 keys a window holds {_BATCHES * batch // _KEYS[-1]} rows a key, no more than its buckets within 1 %: there nothing is gained, and the exact window is the one to have.",
         *_correlated_notes(table, batch),

@@ -1,7 +1,7 @@
-"""What do window ids and panes save? Experiments E1 and E4: against buffering, and against one partial for each open window.
+"""The savings of window ids and panes: experiments E1 and E4, against buffering and against one partial for each open window.
 
-Li, Window Queries over Data Streams (2008), figures 6-10 and 6-15. Everything runs in this process over rows at hand, Headrace as one
-operator without store or JVM; only E4's second half runs the whole pipeline on Spark, beside Spark's own `window()`. Every answer is
+Li, Window Queries over Data Streams (2008), figures 6-10 and 6-15. Everything runs in this process over rows in memory, Headrace as one
+operator without store or JVM; only E4's second half runs the whole pipeline on Spark, and Spark's own `window()`. Every answer is
 compared with another way's before its time counts.
 """
 
@@ -43,7 +43,7 @@ _RANGE, _KEYS, _MOST_ROWS, _MOST_SCANS = 4000, 10, 400_000, 2000
 SHARES = (1, 10, 40, 100, 400, 4000)
 PER_PANE, PER_WINDOW = (1, 5, 20, 100), (1, 2, 5, 10, 20)
 BESIDE = (1, 5, 10, 20, 60)
-"""Panes of a window of the pipeline beside Spark: 6000 to 100 rows a pane and group."""
+"""Panes of a window of the pipeline against Spark: 6000 to 100 rows a pane and group."""
 _MOST_BESIDE, _LONGEST = 4_000_000, 1800
 
 
@@ -87,7 +87,7 @@ def buffering(rows: int, rounds: int) -> Report:
         logarithmic=(True, True),
     )
     return Report(
-        "buffering", "E1: window ids beside buffering", table, _gains(table), [], "ms", notes, picture=drawn
+        "buffering", "E1: window ids against buffering", table, _gains(table), [], "ms", notes, picture=drawn
     )
 
 
@@ -215,13 +215,13 @@ def panes(rows: int, rounds: int) -> Report:
         f"Alone: MAX of {min(rows, _MOST_ROWS):,} rows in four epochs, no groups, the best of {max(3, rounds)} in turn.",
         "`bare numpy`: a partial for each open window, no batches, no keys, no result rows; for scale.",
         (
-            f"Beside Spark: MAX by {GROUPS} groups of {min(rows, _MOST_BESIDE):,} rows, {ROWS_PER_SECOND:,} an event-second, windows of "
+            f"With Spark: MAX by {GROUPS} groups of {min(rows, _MOST_BESIDE):,} rows, {ROWS_PER_SECOND:,} an event-second, windows of "
             f"{RANGE_SECONDS} s, the median of {rounds} in turn in one session. Ours from the first row read until all results are durable; "
             "Spark's is its batch engine, which keeps no state, until the same answer is written."
         ),
     ]
     return Report(
-        "panes", "E4: panes beside window ids", [*table, *beside], ratios, [], "", notes, picture=drawn
+        "panes", "E4: panes against window ids", [*table, *beside], ratios, [], "", notes, picture=drawn
     )
 
 

@@ -1,4 +1,4 @@
-"""Operators that rows pass in any order: punctuation alone says what is complete.
+"""Operators that rows pass in any order: punctuation alone decides what is complete.
 
 `Input`, `Select`, `Apply`, `DuplicateElimination`, `Meld` and `WindowCount`, each with its rule for punctuation. `held` is the number of
 rows or partials that an operator holds. Source: Li 2008, section 8.2 and Figure 8-2.
@@ -78,7 +78,7 @@ class Apply:
 
 @dataclass(slots=True)
 class DuplicateElimination:
-    """Emits the first row of each event time and key; forgets what lies below the punctuation."""
+    """Emits the first row of each event time and key; drops what is below the punctuation."""
 
     seen: set[tuple[int, int]] = field(default_factory=set)
 

@@ -1,7 +1,7 @@
 """Pathway with many standing queries over one stream, query by query. Prints one line of JSON.
 
 Each query is a filter, a sliding window by key and a reduction of one graph, over CSV files (the fastest format its engine
-reads by itself), on a thread per core. The input is read as finite, so the engine may take it in few large steps and tells every
+reads by itself), on a thread per core. The input is read as finite, so the engine may take it in few large steps and emits every
 window once: rather too fast than too slow. The files are made before the clock runs; answers are put into Parquet after
 it has stopped. `seconds` is the run of the graph.
 """
@@ -80,7 +80,7 @@ def save(output: Path, queries: int) -> None:
     for number in range(queries):
         told = csv.read_csv(output / f"{number}.csv")
         if told["diff"].to_pylist().count(1) != told.num_rows:
-            sys.exit(f"Expected query {number} to tell each window once, found revisions.")
+            sys.exit(f"Expected query {number} to emit each window once, found revisions.")
         table = told.select(["window_end", "key", "n", "total"])
         table = table.append_column("q", pa.array([number] * table.num_rows, pa.int64()))
         (output / "answer" / str(number)).mkdir(parents=True)

@@ -1,6 +1,6 @@
-"""Spark's own streaming query over batches that arrive at a pace: how long from a batch that ends a window to that window's rows?
+"""Spark's own streaming query over batches that arrive at a pace: the time from a batch that ends a window to that window's rows.
 
-`python -m benchmarks.peers.spark.latency FOLDER EMISSION_CAP EVERY`: FOLDER/made holds the batches, in order of name, each with the greatest event
+`python -m benchmarks.peers.spark.latency FOLDER PACE EVERY`: FOLDER/made holds the batches, in order of name, each with the greatest event
 time (microseconds) in its name; they are moved to FOLDER/in one every PACE seconds. Windows are tumbling ones of EVERY seconds,
 the watermark has no delay, the sink notes when Spark has written. Prints one line of JSON: the waits, in seconds.
 """
@@ -27,7 +27,7 @@ _WARMING = 5
 
 
 class _Sink:
-    """Notes when the windows up to an end were told: the greatest end of each micro-batch, and when it was written."""
+    """Notes when the windows up to an end were emitted: the greatest end of each micro-batch, and when it was written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.told = folder, list[tuple[int, float]]()
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def _hand_over(made: list[Path], arriving: Path, cap: float, every: int) -> list[tuple[int, float]]:
-    """Each batch that ends a window, by the end of the last one that it does, and when it was handed over."""
+    """Each batch that ends a window, by the end of the last one that it does, and when it was pushed."""
     found: list[tuple[int, float]] = []
     due, known = time.perf_counter(), 0
     for number, batch in enumerate(made):

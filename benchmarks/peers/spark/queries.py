@@ -51,7 +51,7 @@ def one_by_one(rows: DataFrame, number: int, factors: Predicate) -> DataFrame:
 
 
 def conditional(rows: DataFrame, predicates: list[Predicate]) -> DataFrame:
-    """One aggregation for all: its result has an array with an entry for each query, taken apart at the end."""
+    """One aggregation for all: its result has an array with an entry for each query, separated at the end."""
     holds = [
         reduce(and_, (f.col(name).between(low, high) for name, low, high in factors))
         for factors in predicates
