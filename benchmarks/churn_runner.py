@@ -101,15 +101,15 @@ def main() -> None:
             if number % 10 == 0:
                 mb.append(round(tree_pss_kb(os.getpid()) / 1024))
             number += 1
-        newcomers = [each for each in list(crowd.going) if each >= queries][:NEWCOMERS]
+        new_queries = [query for query in list(crowd.going) if query >= queries][:NEWCOMERS]
         since = {}
-        for each in (*range(STAYING), *newcomers):
-            table = hub.query(f"q{each}").history()
+        for query in (*range(STAYING), *new_queries):
+            table = hub.query(f"q{query}").history()
             ends = table["window_end"].cast(pa.int64())
-            pq.write_table(table.set_column(0, "window_end", ends), output / f"q{each}.parquet")
-            told = hub.execute(f"SHOW QUERIES LIKE 'q{each}';")[0].table
-            assert told is not None
-            since[each] = told["complete_since"][0].as_py()
+            pq.write_table(table.set_column(0, "window_end", ends), output / f"q{query}.parquet")
+            shown = hub.execute(f"SHOW QUERIES LIKE 'q{query}';")[0].table
+            assert shown is not None
+            since[query] = shown["complete_since"][0].as_py()
         standing = len(hub.catalog.queries)
     print(
         json.dumps(
@@ -118,7 +118,7 @@ def main() -> None:
                 "changes": crowd.changes,
                 "mb": mb,
                 "standing": standing,
-                "complete_since": {str(each): at for each, at in since.items()},
+                "complete_since": {str(query): at for query, at in since.items()},
             }
         )
     )

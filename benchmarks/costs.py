@@ -35,7 +35,7 @@ def costs(measured: Sequence[tuple[int, float]]) -> Costs:
     medians = [median(seconds for rows, seconds in measured if rows == size) for size in sizes]
     x, y = np.array(sizes, float), np.array(medians)
     scaled = np.column_stack([1 / y, x / y])
-    fixed, per_row = (float(each) for each in np.linalg.lstsq(scaled, np.ones(len(x)), rcond=None)[0])
+    fixed, per_row = (float(cost) for cost in np.linalg.lstsq(scaled, np.ones(len(x)), rcond=None)[0])
     if fixed < 0:
         fixed, per_row = 0.0, float(np.mean(x / y) / np.mean((x / y) ** 2))
     elif per_row < 0:

@@ -30,7 +30,7 @@ def statements(asked: Request, folder: Path) -> str:
     archive = ", archive 'none'" if asked.options.get("archive", "none") == "none" else ""
     windows = {"answer": (RANGE_SECONDS, asked.slide_seconds)}
     if asked.options.get("windows") == "ten":
-        windows |= {f"beside{place}": window for place, window in enumerate(BESIDE)}
+        windows |= {f"beside{index}": window for index, window in enumerate(BESIDE)}
     return f"""
         CREATE STREAM events (at TIMESTAMP, key INT, value DOUBLE)
           USING parquet OPTIONS (path '{folder}'{archive}) TIMESTAMP BY at;

@@ -53,8 +53,8 @@ def write(folder: Path, count: int) -> Path:
     key, value = random.permutation(np.arange(count, dtype=np.int32) % KEYS), random.random(count)
     stamps = pa.array(at).cast(data.SCHEMA.field("at").type)
     rows = pa.table([stamps, pa.array(key), pa.array(value)], schema=data.SCHEMA)
-    for place, start in enumerate(range(0, count, _FILE)):
-        pq.write_table(rows.slice(start, _FILE), folder / f"{place:03}.parquet", compression="lz4")
+    for index, start in enumerate(range(0, count, _FILE)):
+        pq.write_table(rows.slice(start, _FILE), folder / f"{index:03}.parquet", compression="lz4")
     return folder
 
 
@@ -62,10 +62,12 @@ def timed(spark: SparkSession, folder: Path, rows: Path, panes: int) -> tuple[fl
     """Seconds of Headrace and of Spark for windows of so many panes. Raises `WrongAnswer` where they differ."""
     slide = RANGE_SECONDS // panes
     started = time.perf_counter()
-    found = spark.read.parquet(str(rows)).groupBy(
+    grouped = spark.read.parquet(str(rows)).groupBy(
         f.window("at", f"{RANGE_SECONDS} seconds", f"{slide} seconds").alias("w"), "key"
     )
-    answer = found.agg(f.max("value").alias("top")).select(f.unix_micros("w.end").alias("end"), "key", "top")
+    answer = grouped.agg(f.max("value").alias("top")).select(
+        f.unix_micros("w.end").alias("end"), "key", "top"
+    )
     answer.write.parquet(str(folder / "theirs"))
     theirs = time.perf_counter() - started
     with hr.open(folder / "home", spark=spark) as hub:

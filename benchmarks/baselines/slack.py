@@ -19,7 +19,7 @@ class Slacked:
     windows: Ints
     rows: Ints
     sums: Floats
-    told: Floats
+    emitted_at: Floats
 
 
 def buffer_sort(at: Ints, slack: int) -> tuple[Ints, int]:
@@ -56,9 +56,9 @@ def by_slack(
     counts = start < past if generous else first >= open_from
     windows = spec.complete(int(at.max()))
     rows, sums = _ranged(start[counts], past[counts], value[counts], len(windows))
-    place = np.searchsorted(highest, spec.ends(windows) + slack)
-    told = np.where(place < len(at), arrive[np.minimum(place, len(at) - 1)], np.nan)
-    return Slacked(windows, rows, sums, told)
+    reached = np.searchsorted(highest, spec.ends(windows) + slack)
+    emitted_at = np.where(reached < len(at), arrive[np.minimum(reached, len(at) - 1)], np.nan)
+    return Slacked(windows, rows, sums, emitted_at)
 
 
 def truth(at: Ints, value: Floats, spec: Sliding) -> tuple[Ints, Floats]:

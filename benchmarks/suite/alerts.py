@@ -91,10 +91,10 @@ def _measured(kind: str, epochs: int) -> dict[tuple[int, str], float]:
                     started = time.perf_counter()
                     hub.catch_up()
                     spent[case].append(time.perf_counter() - started)
-        told = {way: _told(hubs[MOST, way]) for way in ("shared", "alone")}
-    if told["shared"] != told["alone"]:
-        raise WrongAnswer(f"{kind}: {told['shared']} rows by the index, {told['alone']} without")
-    return {case: statistics.median(each[WARM:]) for case, each in spent.items()}
+        emitted = {way: _emitted_rows(hubs[MOST, way]) for way in ("shared", "alone")}
+    if emitted["shared"] != emitted["alone"]:
+        raise WrongAnswer(f"{kind}: {emitted['shared']} rows by the index, {emitted['alone']} without")
+    return {case: statistics.median(seconds[WARM:]) for case, seconds in spent.items()}
 
 
 @contextmanager
@@ -119,13 +119,13 @@ def _apart(apart: bool) -> Iterator[None]:
         scan_sharing.MOST_SEPARATE_FILTERS = few
 
 
-def _told(hub: Hub) -> int:
+def _emitted_rows(hub: Hub) -> int:
     return sum(hub.query(name).history().num_rows for name in hub.catalog.queries)
 
 
 def _write_names(folder: Path) -> None:
     ids = np.arange(KEYS, dtype=np.int32)
-    names = pa.table({"id": ids, "name": [f"name {each % 20}" for each in ids], "region": ids % 7})
+    names = pa.table({"id": ids, "name": [f"name {number % 20}" for number in ids], "region": ids % 7})
     pq.write_table(names, folder / "names.parquet")
 
 

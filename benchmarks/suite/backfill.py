@@ -199,12 +199,12 @@ def _ms(seconds: list[float], share: float) -> float:
 def _of_spark(cap: float) -> list[float]:
     """Its waits, of batches that end a window, at the same pace as ours."""
     with tempfile.TemporaryDirectory(prefix="headrace-latency-") as name:
-        made = Path(name) / "made"
-        made.mkdir()
+        batches = Path(name) / "made"
+        batches.mkdir()
         for number in range(SPARKS):
             first = number * LIVE
             last = data.ORIGIN_US + (first + LIVE - 1) * data.STEP_US
-            pq.write_table(_batch(first, LIVE), made / f"{number:05}-{last}.parquet")
+            pq.write_table(_batch(first, LIVE), batches / f"{number:05}-{last}.parquet")
         command = [sys.executable, "-m", "benchmarks.peers.spark.latency", name, str(cap), "1"]
         done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -283,6 +283,6 @@ def _check(hub: Hub, archived: int, rows: int) -> None:
         b, c, at = (batch[name].cast(pa.int64()).to_numpy() for name in ("b", "c", "at"))
         meant += int(((b >= 64) & (c < 200) & (at < closed)).sum())
         first += size
-    found = int(hub.query("new").history()["n"].to_numpy().sum())
-    if found != meant:
-        raise WrongAnswer(f"the new query counted {found:,} rows, and not {meant:,}")
+    counted = int(hub.query("new").history()["n"].to_numpy().sum())
+    if counted != meant:
+        raise WrongAnswer(f"the new query counted {counted:,} rows, and not {meant:,}")

@@ -52,13 +52,13 @@ def default(rows: int, rounds: int) -> Report:
         for way in WAYS:
             steps = _run(way, source)
             runs[way].append(steps)
-            told = ", ".join(f"{step} {seconds:.2f}" for step, seconds in steps.items())
-            print(f"  round {number}: {way.name}: {told}", flush=True)
-    spent = {way: median(_answered(steps) for steps in each) for way, each in runs.items()}
+            times = ", ".join(f"{step} {seconds:.2f}" for step, seconds in steps.items())
+            print(f"  round {number}: {way.name}: {times}", flush=True)
+    spent = {way: median(_answered(steps) for steps in processes) for way, processes in runs.items()}
     return Report(
         "default",
         f"The first query of a new process, by default: {rows:,} rows",
-        [_row(way, each, rows, spent[way]) for way, each in runs.items()],
+        [_row(way, processes, rows, spent[way]) for way, processes in runs.items()],
         [
             Ratio("default to DuckDB's batch, seconds", spent[DEFAULT] / spent[DUCKDB], 5, at_most=True),
             Ratio("local to DuckDB's batch, seconds", spent[LOCAL] / spent[DUCKDB], 5, at_most=True),

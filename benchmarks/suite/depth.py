@@ -75,9 +75,10 @@ def depth(rows: int, rounds: int) -> Report:
     table: list[dict[str, Any]] = []
     ratios, curves = [], []
     for kind in KINDS:
-        found = in_each(rounds, deep, kind)
+        measured = in_each(rounds, deep, kind)
         spent = {
-            levels: tuple(median(one[levels][part] for one in found) for part in (0, 1)) for levels in DEPTHS
+            levels: tuple(median(one[levels][part] for one in measured) for part in (0, 1))
+            for levels in DEPTHS
         }
         for number, (passed, busy) in spent.items():
             row = {"chain of": kind, "queries": number, "ms": round(passed, 2), "cpu_ms": round(busy, 2)}

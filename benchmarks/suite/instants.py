@@ -43,7 +43,7 @@ def instants(rows: int, rounds: int) -> Report:
                 hub.loop.step()
                 if advance >= 4:
                     spent[case].append(1000 * (time.perf_counter() - started))
-    median = {case: statistics.median(each) for case, each in spent.items()}
+    median = {case: statistics.median(seconds) for case, seconds in spent.items()}
     table = [
         {
             "window": window + of,

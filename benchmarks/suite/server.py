@@ -118,11 +118,11 @@ def _rows(count: int, per_second: int = 10_000) -> pa.Table:
     spans = np.arange(count) * 1_000_000 // per_second
     start = int((_START + timedelta(seconds=_seconds)).timestamp() * 1e6)
     _seconds += count // per_second + 1
-    made = np.random.default_rng(count)
+    draws = np.random.default_rng(count)
     return pa.table(
         {
-            "auction": made.integers(0, 1000, count),
-            "price": np.round(made.lognormal(4, 1, count), 2),
+            "auction": draws.integers(0, 1000, count),
+            "price": np.round(draws.lognormal(4, 1, count), 2),
             "at": pa.array(start + spans, pa.timestamp("us", "UTC")),
         }
     )

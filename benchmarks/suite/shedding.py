@@ -84,7 +84,7 @@ def _measured(rounds: int) -> dict[str, float]:
     ):
         for hub in (exact, thinned):
             hub.execute(_STREAM)
-            hub.register_many({f"q{each}": _query(each, hub is thinned) for each in range(QUERIES)})
+            hub.register_many({f"q{number}": _query(number, hub is thinned) for number in range(QUERIES)})
         advance = 0
         for _ in range(rounds + WARM):
             for case in cases:
@@ -94,7 +94,7 @@ def _measured(rounds: int) -> dict[str, float]:
                 spent[case].append(sum(_epoch(hub, advance * EPOCHS + part) for part in range(EPOCHS)))
                 advance += 1
         _check(thinned)
-    return {case: statistics.median(each[WARM:]) for case, each in spent.items()}
+    return {case: statistics.median(seconds[WARM:]) for case, seconds in spent.items()}
 
 
 def _epoch(hub: Hub, number: int) -> float:
@@ -120,8 +120,8 @@ def _batch(number: int) -> pa.Table:
 
 def _check(hub: Hub) -> None:
     """All groups of a window together are its rows, within six standard deviations."""
-    told = hub.query("q0").history().to_pandas()
-    for at, rows in told.groupby("window_end"):
+    emitted = hub.query("q0").history().to_pandas()
+    for at, rows in emitted.groupby("window_end"):
         error = (rows["n_error"] ** 2).sum() ** 0.5 / 1.96
         if abs(rows["n"].sum() - WINDOW) > 6 * error + 1e-6:
             raise WrongAnswer(f"window {at}: {rows['n'].sum():,.0f} of {WINDOW:,} rows")

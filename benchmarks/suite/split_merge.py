@@ -130,9 +130,9 @@ def _check(ran: Ran, windows: Sliding) -> None:
     for end in np.unique(emitted.at).tolist():
         held = passed & (sent.at >= end - windows.range) & (sent.at < end)
         right = np.bincount(sent.key[held], minlength=_KEYS)
-        found = np.zeros(_KEYS, np.int64)
-        found[emitted.key[emitted.at == end]] = emitted.value[emitted.at == end]
-        if not np.array_equal(found, right):
+        counts = np.zeros(_KEYS, np.int64)
+        counts[emitted.key[emitted.at == end]] = emitted.value[emitted.at == end]
+        if not np.array_equal(counts, right):
             raise WrongAnswer(f"The window that ends at {end} ms is wrong.")
     if int(emitted.at.max()) != _SECONDS * 1000:
         raise WrongAnswer("Expected a window that ends with the stream, found none.")

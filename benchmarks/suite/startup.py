@@ -70,14 +70,14 @@ def startup(_: int, rounds: int) -> Report:
         for way in ways:
             runs[way.name].append(_seconds(way, scratch))
             print(f"  round {number}: {way.name}: {runs[way.name][-1]:.2f} s", flush=True)
-    spent = {name: median(each) for name, each in runs.items()}
+    spent = {name: median(times) for name, times in runs.items()}
     spark, pyspark, local, duckdb = (way.name for way in ways)
     return Report(
         "startup",
         f"From a command to its answer: {ROWS:,} rows of CSV",
         [
-            {"way": name, "seconds": [round(one, 2) for one in each], "median": round(spent[name], 2)}
-            for name, each in runs.items()
+            {"way": name, "seconds": [round(one, 2) for one in times], "median": round(spent[name], 2)}
+            for name, times in runs.items()
         ],
         [
             Ratio("on Spark to a bare session that counts", spent[spark] / spent[pyspark], 1.2, at_most=True),

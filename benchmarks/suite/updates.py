@@ -254,14 +254,14 @@ def _correlated_notes(table: list[dict[str, Any]], batch: int) -> list[str]:
     exact = {keys: _of(table, keys, "exact window of values")["rows_a_second"] for keys in _KEYS}
     times = {name: [exact[keys] / _of(table, keys, name)["rows_a_second"] for keys in _KEYS] for name in WAYS}
     dearer = ", ".join(
-        f"{name} {' / '.join(f'{each:.0f}' for each in found)}" for name, found in times.items()
+        f"{name} {' / '.join(f'{rate:.0f}' for rate in rates)}" for name, rates in times.items()
     )
     many = ", ".join(f"{keys:,}" for keys in _KEYS)
-    taken = ", ".join(f"{min(batch, _SOME[keys]):,}" for keys in _KEYS)
+    batch_sizes = ", ".join(f"{min(batch, _SOME[keys]):,}" for keys in _KEYS)
     return [
         (
             f"Correlated: COUNT of x near MIN(x) or above AVG(x), lognormal x, ten buckets, since a landmark or over as many rows of a key as come in "
-            f"{_BATCHES} batches; {taken} rows a batch with {many} keys. One key at a time: as many rows a key, of one key in fifty where there are many."
+            f"{_BATCHES} batches; {batch_sizes} rows a batch with {many} keys. One key at a time: as many rows a key, of one key in fifty where there are many."
         ),
         (
             f"Time of a row to that in the exact window of values, with {many} keys: {dearer}. That window only keeps "
@@ -292,12 +292,12 @@ def _measured(keys: int, batch: int, rounds: int) -> list[dict[str, Any]]:
     sizes: dict[str, int] = {}
     for _ in range(rounds):
         random = np.random.default_rng(7)
-        made = {name: make() for name, (make, _) in contenders.items()}
-        took = dict.fromkeys(made, 0.0)
-        most = dict.fromkeys(made, 0)
+        running = {name: make() for name, (make, _) in contenders.items()}
+        took = dict.fromkeys(running, 0.0)
+        most = dict.fromkeys(running, 0)
         for number in range(2 * _BATCHES):
             drawn = random.integers(0, keys, batch)
-            for name, contender in made.items():
+            for name, contender in running.items():
                 part = drawn[: contenders[name][1]]
                 started = time.perf_counter()
                 contender.add(part, number)
@@ -312,11 +312,11 @@ def _measured(keys: int, batch: int, rounds: int) -> list[dict[str, Any]]:
         {
             "keys": keys,
             "contender": name,
-            "rows_a_second": int(median(found)),
-            "times_added_up": round(added / median(found), 2),
-            "times_exact_window": round(exact / median(found), 2),
+            "rows_a_second": int(median(measured)),
+            "times_added_up": round(added / median(measured), 2),
+            "times_exact_window": round(exact / median(measured), 2),
             "bytes_at_most": sizes[name],
             "share_of_window": round(sizes[name] / (8 * _BATCHES * contenders[name][1]), 5),
         }
-        for name, found in rates.items()
+        for name, measured in rates.items()
     ]

@@ -155,8 +155,8 @@ class WindowCount:
 
     def _add(self, rows: Rows) -> None:
         low, high = self.windows.first_of(rows.at), self.windows.archive_list_of(rows.at)
-        each = np.repeat(np.arange(len(rows)), high - low)
-        offset = np.arange(len(each)) - np.repeat(np.cumsum(high - low) - (high - low), high - low)
-        pairs, counts = np.unique(np.stack([low[each] + offset, rows.key[each]]), axis=1, return_counts=True)
+        row = np.repeat(np.arange(len(rows)), high - low)
+        offset = np.arange(len(row)) - np.repeat(np.cumsum(high - low) - (high - low), high - low)
+        pairs, counts = np.unique(np.stack([low[row] + offset, rows.key[row]]), axis=1, return_counts=True)
         for window, key, n in zip(*pairs.tolist(), counts.tolist(), strict=True):
             self.partials[window, key] = self.partials.get((window, key), 0) + n
