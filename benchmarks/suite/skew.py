@@ -192,12 +192,12 @@ def _report(
     table = [
         {
             f"{varied}_s": value,
-            "state_rows": found_.ours[0],
-            "state_rows_on_average": round(found_.ours[1]),
-            "rows_in_order": found_.in_order[0],
-            "rows_in_order_on_average": round(found_.in_order[1]),
+            "state_rows": held.ours[0],
+            "state_rows_on_average": round(held.ours[1]),
+            "rows_in_order": held.in_order[0],
+            "rows_in_order_on_average": round(held.in_order[1]),
         }
-        for value, found_ in measured.items()
+        for value, held in measured.items()
     ]
     x = list(measured)
     drawn = Curves(

@@ -1,4 +1,4 @@
-"""Rows and windows, both ways, for every window that slides: `extent` says what a window holds, `wids` the same of a row."""
+"""Rows and windows, both ways, for every window that slides: `extent` has the rows of a window, `wids` the windows of a row."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_a_landmark_s_windows_are_not_enumerated() -> None:
     assert WindowId(1) not in ids
 
 
-# ---------------------------------------------------------------------------------------- what the printed version says
+# ---------------------------------------------------------------------------------------- the printed version
 
 
 def ceiling(numerator: int, denominator: int) -> int:

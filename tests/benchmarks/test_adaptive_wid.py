@@ -132,7 +132,7 @@ def test_a_group_that_shrinks_keeps_its_rows_again_beside_what_was_folded() -> N
 
 
 def test_repair_14_a_window_lives_from_the_low_watermark_at_its_start() -> None:
-    """Printed once against the high watermark at its start (10 s here), which forgets what one source is behind (R14)."""
+    """Printed once against the high watermark at its start (10 s here), which leaves out the lag of one source (R14)."""
     operator = AdaptiveWid(TimeSlide(10 * SECOND, SECOND), PARTIALS)
     groups = operator.add(operator.start(), batch([(1, 0, 1), (1, 15, 1)]))
     groups, _ = operator.close(groups, 5 * SECOND)

@@ -1,4 +1,4 @@
-"""The baselines of the benchmarks answer what the definition of a window says, and lose what their slack loses."""
+"""The baselines of the benchmarks answer what the definition of a window has, and lose what their slack loses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generated streams are as disordered as their names say."""
+"""The generated streams have the disorder that their names promise."""
 
 from __future__ import annotations
 

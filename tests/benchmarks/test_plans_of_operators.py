@@ -1,4 +1,4 @@
-"""Plans out of order and in order emit the same rows, break no promise on any edge, and hold what the thesis says."""
+"""Plans out of order and in order emit the same rows, break no promise on any edge, and hold what the thesis predicts."""
 
 from __future__ import annotations
 

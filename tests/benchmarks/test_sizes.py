@@ -1,4 +1,4 @@
-"""Contenders have the same rows, or parts of them whose costs are told apart; nobody's time is extrapolated over more than tenfold."""
+"""Contenders have the same rows, or parts of them whose costs are separated; no time is extrapolated over more than tenfold."""
 
 from __future__ import annotations
 

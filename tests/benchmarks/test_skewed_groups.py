@@ -1,4 +1,4 @@
-"""The skewed data sets have the shares of groups that the thesis prints, and the ways measured on them answer alike."""
+"""The skewed data sets have the shares of groups that the thesis prints, and the ways measured on them give the same answers."""
 
 from __future__ import annotations
 

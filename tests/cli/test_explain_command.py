@@ -1,4 +1,4 @@
-"""`headrace explain`: what runs in a home, beside the process that writes it or after it."""
+"""`headrace explain`: what runs in a home, during the process that writes it or after it."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ def test_a_run_on_spark_gives_what_a_run_without_it_gives(tmp_path) -> None:
 
 
 def test_rows_that_fail_as_the_last_windows_close_provisionally_are_counted_and_told(tmp_path) -> None:
-    """Nothing is committed by a closing that is provisional, so no reject file tells of them."""
+    """Nothing is committed by a closing that is provisional, so no reject file has them."""
     put(tmp_path / "bids", "1.csv", bid(1, 2, 150), bid(2, 1, 150), bid(3, 1, 151.5), bid(90, 7, 150))
     odd = (
         "CREATE QUERY odd AS SELECT auction, 6 / (COUNT(*) - 1) AS part"

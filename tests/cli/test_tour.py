@@ -1,4 +1,4 @@
-"""The tour of a running hub: each command that it shows does what it says, with real processes and a real kill."""
+"""The tour of a running hub: each command that it shows does what the page promises, with real processes and a real kill."""
 
 from __future__ import annotations
 

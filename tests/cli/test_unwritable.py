@@ -1,4 +1,4 @@
-"""A `--home` that this user may not write is a mistake in the command: told in a sentence, exit code 2."""
+"""A `--home` that this user may not write is a mistake in the command: reported in a sentence, exit code 2."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROGRAM = textwrap.dedent(
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that everybody may look into, which those of pytest are not."""
+    """A folder that everybody may read, which those of pytest are not."""
     with tempfile.TemporaryDirectory(prefix="headrace-unwritable-") as made:
         Path(made).chmod(0o755)
         yield Path(made)

@@ -1,4 +1,4 @@
-"""§2 of the interface: order, punctuation, lateness, and what is said about rows that came late."""
+"""§2 of the interface: order, punctuation, lateness, and the warnings about rows that came late."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.contract.running import STREAM, Home, lines
 
 SEEN = "CREATE QUERY seen AS SELECT k, v FROM s; CREATE QUERY late AS SELECT k, v FROM s LATE;"
 
-# name: slack, files (an epoch each), rows that count, late rows, what is said of them
+# name: slack, files (an epoch each), rows that count, late rows, the warning about them
 CASES = {
     "equal to the punctuation is in time": (5, ["a,1,@10", "a,2,@5"], "a,2 a,1", "", ""),
     "a microsecond below it is late": (5, ["a,1,@10", "a,2,@4.999999"], "a,1", "a,2", "1 row came late and is in no answer; SLACK INTERVAL 5000001 MICROSECONDS"),
@@ -50,7 +50,7 @@ def test_late_rows_are_counted_before_where_and_enter_no_query_live_or_registere
     assert "s: 1 row came late" in done.stderr
     later = home.once("CREATE QUERY later AS SELECT k, SUM(v) AS t FROM s GROUP BY k; INVOKE later;")
     assert later.stdout.startswith("# later\nk,t\na,4\n")
-    assert later.stderr == ""  # they were told of in the run they came in
+    assert later.stderr == ""  # they were reported in the run they came in
     shown = home.shell("SHOW STREAMS").stdout
     assert "s,csv,at,0 SECONDS,3,1,0,1970-01-01T00:00:12Z,1.0,0\n" in shown
 

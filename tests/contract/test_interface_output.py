@@ -1,4 +1,4 @@
-"""§5 of the interface: the bytes of answers, the closing of a run, and other processes beside it."""
+"""§5 of the interface: the bytes of answers, the closing of a run, and other processes during it."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_rows_are_pushed_in_any_shape_and_answers_asked_followed_and_looked_back
     assert busy.history().to_pylist() == [first, second]
     assert busy.history(since=at(60.000001)).to_pylist() == busy.invoke().to_pylist() == [second]
     assert [row for part in busy.follow(since=at(0)) for row in part.to_pylist()] == [first, second]
-    assert list(busy.follow()) == []  # only what comes from now on, and nothing runs
+    assert list(busy.follow()) == []  # only rows from now on, and nothing runs
     busy.drop()
     with pytest.raises(hr.UserError, match="there is no query 'busy'"):
         busy.invoke()

@@ -95,7 +95,7 @@ def test_a_row_meets_the_version_of_a_relation_it_was_ingested_under_also_in_bac
     (home.folder / "r.csv").write_text("k,name\na,new\nb,too\n")
     home.put(2, "a,3,@6")
     expected = "k,v,name\na,1,old\nb,2,\na,3,old\n"
-    assert home.answers("-- nothing")["live"] == expected  # a relation is read when it is told to be
+    assert home.answers("-- nothing")["live"] == expected  # a relation is read when a statement asks for it
     home.put(3, "a,4,@7 b,5,@8")
     found = home.answers(f"REFRESH RELATION r; CREATE QUERY filled{join}")
     assert found["live"] == found["filled"] == expected + "a,4,new\nb,5,too\n"

@@ -69,7 +69,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 def test_the_same_in_plain_structured_streaming_gives_the_same_answers(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The README's block as it stands, but for its relative paths: those would be the JVM's."""
+    """The README's block as it is, but for its relative paths: those would be the JVM's."""
     from pyspark.sql import functions as F  # noqa: N812 - the README's name
 
     page = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -107,7 +107,7 @@ def test_the_same_in_plain_structured_streaming_gives_the_same_answers(
 def test_the_guide_s_alerts_in_plain_structured_streaming_are_ours(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Three of the thousand: the block as it stands, but for its checkpoints' path."""
+    """Three of the thousand: the block as it is, but for its checkpoints' path."""
     from pyspark.sql import functions as F  # noqa: N812 - the guide's name
 
     page = (ROOT / "docs" / "guide" / "a-thousand-alerts.md").read_text(encoding="utf-8")

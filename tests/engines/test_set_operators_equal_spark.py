@@ -58,7 +58,7 @@ T = table([("a", 1, -0.0), (None, None, None), ("b", 2, NAN), ("d", 4, 2.0), ("d
 
 
 def shown(rows: Iterable[Iterable[Any]]) -> list[str]:
-    """Rows in an order of their own; which zero stands for several that are equal is not said."""
+    """Rows in an order of their own; which zero represents several that are equal is not defined."""
     return sorted(
         repr([0.0 if isinstance(value, float) and value == 0 else value for value in row]) for row in rows
     )

@@ -1,4 +1,4 @@
-"""What the linters cannot say about this house; each test also says how much it has read."""
+"""House rules that the linters cannot check; each test also checks how much it has read."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def operator_classes() -> frozenset[str]:
 
 @cache
 def abilities() -> frozenset[str]:
-    """What the contract of operators has: of these nobody asks whether they are there."""
+    """What the contract of operators has: of these no code asks whether they are there."""
     contract = tree(PACKAGE / "operators" / "base" / "operator.py")
     base = next(n for n in contract.body if isinstance(n, ast.ClassDef) and n.name == "BaseOperator")
     found = {n.name for n in ast.walk(base) if isinstance(n, ast.FunctionDef)}
@@ -220,7 +220,7 @@ def abilities() -> frozenset[str]:
 
 
 def asks_for_a_class(code: ast.Module, classes: frozenset[str], members: frozenset[str]) -> Iterator[ast.AST]:
-    """Where it is asked of which class an operator is, or whether it has a member."""
+    """Where it is asked of which class an operator is, or whether it has an attribute."""
     several = {
         target.id
         for node in code.body
@@ -293,7 +293,7 @@ OF_EACH = {"runner.py"}
 
 
 def test_every_path_in_the_pages_names_a_file() -> None:
-    """As it is from the root, in the package, or beside the page."""
+    """As it is from the root, in the package, or next to the page."""
     said = [(page, path) for page in PAGES for path in PATH.findall(page.read_text(encoding="utf-8"))]
     assert len(said) > 100
     found = [

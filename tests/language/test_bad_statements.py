@@ -1,7 +1,7 @@
 """Every mistake has its exact message: what was expected, what was found, where, and what to do.
 
 `bad_statements.txt` is the table. A case is a statement (`>`, or `~` when it is refused as not available yet, continued on
-lines that begin with `|`) and below it exactly what the user is told.
+lines that begin with `|`) and below it exactly what the user reads.
 """
 
 from pathlib import Path

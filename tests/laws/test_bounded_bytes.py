@@ -1,7 +1,7 @@
-"""Law 8, on disk: the files of state hold at most twice what is still needed, beside runs that are still open.
+"""Law 8, on disk: the files of state hold at most twice what is still needed, besides runs that are still open.
 
 What is needed is measured, not reckoned: a second home over the same rows merges all its state in every epoch. A run is open until
-it has been looked at for the first time, a dozen epochs after it was written.
+it has been checked for the first time, a dozen epochs after it was written.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Kept:
 
 
 def kept(folder: Path, query: str) -> tuple[list[Kept], list[dict[str, object]]]:
-    """The state of a home after every epoch, and all that the query told."""
+    """The state of a home after every epoch, and all that the query emitted."""
     found = []
     clauses = "(k INT, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 0 SECONDS"
     with Hub(folder, LocalExecutor(), tasks=1) as hub:

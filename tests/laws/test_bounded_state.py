@@ -1,6 +1,6 @@
 """Law 8, bounded state: when punctuation has passed rows, only what answers to come depend on is still there.
 
-The bound of each kind of window is said here in the words of the reference: rows of windows that may still answer, rows
+The bound of each kind of window is defined here in the words of the reference: rows of windows that may still answer, rows
 that punctuation has not passed, what the last window of each partition held, one cell a group of what never ends. Runs are merged
 after the last epoch, so that what is left is what the operator declares to need.
 """
@@ -96,7 +96,7 @@ def declared(query: Query, history: History) -> int:
 
 
 def _copies(query: Query) -> int:
-    """In how many places one row may be at once: a store for each aggregate beside the plain one, once for each match."""
+    """In how many places one row may be at once: a store for each aggregate besides the plain one, once for each match."""
     stores = 1 + sum(isinstance(each, Aggregate) and len(each.aggregates) for each in walk(query.root))
     matched = any(isinstance(each, Join) for each in walk(query.root))
     return stores * (MATCHES if matched else 1)
@@ -117,7 +117,7 @@ def of_time(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tu
 
 
 def of_landmark(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tuple[int, int]:
-    """What goes on for ever: a cell a group, or every row; rows that no end has passed yet."""
+    """What has no end: a cell a group, or every row; rows that no end has passed yet."""
     window = node.window
     assert isinstance(window, Landmark)
     rows = stream_rows(node.source, moment)
@@ -127,7 +127,7 @@ def of_landmark(query: Query, node: Windowed, moment: Moment, closed: Instant) -
 
 
 def of_all(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tuple[int, int]:
-    """The same for a relation of everything; rows that only come are told and forgotten."""
+    """The same for a relation of everything; rows that are only inserted are emitted and expire."""
     if query.emission == "stream" and not isinstance(query.root, Emit):
         return 0, 0
     rows = stream_rows(node.source, moment)
@@ -136,7 +136,7 @@ def of_all(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tup
 
 
 def for_ever(query: Query, node: Windowed, rows: list[Row], moment: Moment) -> int:
-    """Groups where every aggregate is one cell, else rows; none where a row is told once and never taken back."""
+    """Groups where every aggregate is one cell, else rows; none where a row is emitted once and never retracted."""
     aggregates = [each for each in walk(query.root) if isinstance(each, Aggregate)]
     if not aggregates:
         once = not slides(node.window) and not any(
@@ -157,7 +157,7 @@ def for_ever(query: Query, node: Windowed, rows: list[Row], moment: Moment) -> i
 
 
 def of_range(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tuple[int, int]:
-    """Rows that hold at the next instant to be told of, at every level of buckets; the answers that stand; one first instant."""
+    """Rows that hold at the next instant to emit, at every level of buckets; the answers that hold; one first instant."""
     window = node.window
     assert isinstance(window, TimeRange)
     rows = stream_rows(node.source, moment)
@@ -166,7 +166,7 @@ def of_range(query: Query, node: Windowed, moment: Moment, closed: Instant) -> t
 
 
 def of_snapshot(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tuple[int, int]:
-    """Rows between the bounds, where NOW is not moved by punctuation, and those that may come to lie there."""
+    """Rows between the bounds, where NOW is not moved by punctuation, and those that may come between them."""
     (bounds,) = (each for each in walk(query.root) if isinstance(each, Bounds))
     times = [time_of(row, node) for row in stream_rows(node.source, moment)]
     now = max(times, default=closed)

@@ -78,7 +78,7 @@ def merges(count: int) -> st.SearchStrategy[dict[int, int]]:
 def driven(
     data: st.DataObject, operator: Operator, stream: RecordedStream, rows: Sequence[Any]
 ) -> DriveResult:
-    """What an operator gives of the rows of epochs, one split each, when runs are merged on the way; the stream goes on."""
+    """What an operator gives of the rows of epochs, one split each, when runs are merged on the way; the stream continues."""
     relations: Mapping[str, pa.Table] = {"names": table(NAMES, SCHEMAS["names"])}
     return drive(
         operator,
@@ -166,7 +166,7 @@ SLACK = 2 * SECOND
 
 @pytest.fixture(scope="module", autouse=True)
 def _merging_at_once() -> Iterator[None]:
-    """Runs are merged as soon as there are two, and looked at for what nobody needs as soon as that can be."""
+    """Runs are merged as soon as there are two, and checked for what no window needs as soon as that can be."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "FAN_IN", 2)
         patch.setattr(state_task, "_DEAD_SHARE", 0.0)
@@ -218,7 +218,7 @@ def recorded(files: Sequence[Sequence[Row]]) -> History:
 
 
 def emitted(hub: Hub, name: str, files: Sequence[Sequence[Row]]) -> list[Any]:
-    """All that a query emits while the stream goes on."""
+    """All that a query emits while the stream continues."""
     query, history = hub.operator_and_query(name)[1], recorded(files)
     punctuation = history.punctuation(query)
     if query.emission == "windows":

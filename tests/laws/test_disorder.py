@@ -34,7 +34,7 @@ def slack_needed(rows: Shuffled) -> int:
 
 
 def rows_needed(rows: Shuffled) -> int:
-    """The most rows between a row and the first one above it: so many may stand behind the greatest."""
+    """The most rows between a row and the first one above it: so many may be behind the greatest."""
     at = np.array([each for _, _, each in rows])
     first = [
         int(np.argmax(at[: place + 1] > each)) if (at[:place] > each).any() else place
@@ -44,7 +44,7 @@ def rows_needed(rows: Shuffled) -> int:
 
 
 def by_source(rows: Shuffled) -> Shuffled:
-    """Each source's rows in order, where the sources' rows stand as they did."""
+    """Each source's rows in order, where the sources' rows are as they were."""
     waiting = {
         key: sorted((row for row in rows if row[0] == key), key=lambda row: row[2]) for key, _, _ in rows
     }

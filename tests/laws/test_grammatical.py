@@ -1,6 +1,6 @@
-"""Every edge of a plan keeps what it has promised: no row is below the punctuation that stood before it came (Li 2008, section 4).
+"""Every edge of a plan keeps what it has promised: no row is below the punctuation that held before it came (Li 2008, section 4).
 
-The checker looks at finite recordings: the low-watermark after an epoch is the least event time still to come, a running
+The checker reads finite recordings: the low-watermark after an epoch is the least event time still to come, a running
 minimum from the end; punctuation is grammatical where it is never above that, and it never goes back.
 """
 
@@ -45,7 +45,7 @@ def ungrammatical(edge: Edge) -> list[int]:
 
 
 def edges_of(rig: Rig, files: Sequence[Sequence[Row]]) -> Mapping[str, Edge]:
-    """What went over each edge while a home read the files, an epoch each."""
+    """The traffic of each edge while a home read the files, an epoch each."""
     found: dict[str, Edge] = {"s": ([], [])}
     with rig.hub(2, QUERIES) as hub:
         read = {name for name in QUERIES if any(f"FROM {name} " in text for text in QUERIES.values())}

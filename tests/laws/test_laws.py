@@ -128,7 +128,7 @@ def time_queries(*, emits: bool) -> st.SearchStrategy[Query]:
 
 
 def instant_queries() -> st.SearchStrategy[Query]:
-    """A condition below a window at every instant comes from nowhere; RSTREAM speaks for the rows it drops."""
+    """A condition below a window at every instant comes from nowhere; RSTREAM covers the rows it drops."""
     return some.queries(some.instant_windows(), some.Shape()).filter(is_said)
 
 

@@ -113,7 +113,7 @@ def test_all_three_modes_give_the_answer_of_the_reference_after_every_epoch(
                 hub.catch_up()
                 if number == len(files) // 2:
                     create(hub, text, "_late")
-                    for name in MODES[:2]:  # before the past is read: the answer is whole all the same
+                    for name in MODES[:2]:  # before the archive is read: the answer is whole all the same
                         assert invoked(hub, f"{name}_late") == meant(hub, name, files[: number + 1])
                     hub.catch_up()
                 for name in MODES:

@@ -1,6 +1,6 @@
-"""Punctuation by patterns: whatever promises are made and kept, answers are those of the stream without them, each told once.
+"""Punctuation by patterns: whatever promises are made and kept, answers are those of the stream without them, each emitted once.
 
-Rows that break a promise are late by the reference's own rule, so that both see the same rows. A group is told as soon as a
+Rows that break a promise are late by the reference's own rule, so that both see the same rows. A group is emitted as soon as a
 promise covers it, and nothing is kept of one of which no row can follow.
 """
 

@@ -1,6 +1,6 @@
 """WITH REVISIONS, for every operator that has windows of time: after each epoch the answer is the reference's over all rows.
 
-Late rows too, that is, as far behind the punctuation as the query allows; whatever the cut, the tasks and the compaction.
+Late rows too, that is, as late as the query allows; whatever the cut, the tasks and the compaction.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def told(
 
 
 def standing(changes: list[tuple[int, int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
-    """What a changelog leaves; nothing is taken back that was not told."""
+    """What a changelog leaves; nothing is retracted that was not emitted."""
     rows: Counter[Any] = Counter()
     kept: dict[Any, tuple[int, dict[str, Any]]] = {}
     for at, sign, row in changes:
@@ -122,7 +122,7 @@ def row(at: int) -> dict[str, Any]:
 
 
 def replies(query: Query, epochs: list[list[int]]) -> list[tuple[int, int, int]]:
-    """(seconds of the window's end, sign, count) as told, in order."""
+    """(seconds of the window's end, sign, count) as emitted, in order."""
     stream = record([[row(at) for at in epoch] for epoch in epochs], "at", 0)
     assert query.revisions is not None
     cut = [[epoch] for epoch in admitted(stream, query.revisions.within)]
@@ -155,7 +155,7 @@ def test_a_row_later_than_allowed_stays_late_alone() -> None:
 
 
 def test_a_late_row_reaches_windows_made_of_many_blocks() -> None:
-    """Windows of 64 panes: the late pane lies in a block of each level that had been built."""
+    """Windows of 64 panes: the late pane is in a block of each level that had been built."""
     epochs = [[*range(100)], [130], [3, 3, 17], [135, 200]]
     found = replies(counted(64, 1, None), epochs)
     assert (20, -1, 20) in found

@@ -1,6 +1,6 @@
-"""Law 9: none shed, exact; some, the answer says how much and how wrong. Estimates are those of the reference over recorded weights.
+"""Law 9: none shed, exact; some, the answer reports how much and how wrong. Estimates are those of the reference over recorded weights.
 
-The reference is told of each row's weight by a hash of its own, in plain integers; positions and shares are the test's.
+The reference gets each row's weight from a hash of its own, in plain integers; positions and shares are the test's.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def hashed(position: int, seed: int) -> int:
 
 
 def weight(position: int, stream: str, keep: float) -> float:
-    """How many rows a row stands for; 0 when it is not kept."""
+    """How many rows a row represents; 0 when it is not kept."""
     return 1 / keep if hashed(position, zlib.crc32(stream.lower().encode())) < keep * 2**64 else 0.0
 
 
@@ -121,7 +121,7 @@ FINITE = "WHERE (y IS NULL OR abs(y) < 1e7D)"
 
 @st.composite
 def texts(draw: st.DrawFn) -> str:
-    """Queries that may say WITH SHEDDING, without saying it."""
+    """Queries that may have WITH SHEDDING, without it."""
     chosen = draw(st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=4, unique=True))
     keys = draw(st.sampled_from(((), ("k",), ("g", "k"), ("x % 3 AS r",))))
     where = draw(st.sampled_from((FINITE, f"{FINITE} AND x > -5", f"{FINITE} AND k IN ('a', 'b')")))
@@ -220,7 +220,7 @@ def test_where_nothing_is_shed_each_answer_is_the_exact_one_its_error_is_none_an
 
 
 def number(value: Any, is_fractional: bool) -> Any:
-    """A count as the double it is beside an error; sums of doubles as far as they are determined."""
+    """A count as the double it is with an error; sums of doubles to the digits that are determined."""
     if is_fractional and value is not None and math.isfinite(value):
         return float(f"{value:.9g}") + 0.0
     return float(value) if isinstance(value, int) else value

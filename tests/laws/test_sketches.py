@@ -99,7 +99,7 @@ def bound_of(call: AggregateCall) -> AggregateCall:
 
 @st.composite
 def queries(draw: st.DrawFn) -> Query:
-    """Approximate aggregates with their bounds, beside an exact one, by no, one or two keys."""
+    """Approximate aggregates with their bounds, and an exact one, by no, one or two keys."""
     node: Node = Windowed(some.SCAN, "s", draw(st.one_of(some.time_slides(), landmarks())))
     if draw(st.booleans()):
         node = Filter(node, some.call(">", some.column("x"), some.literal(-5, BIGINT)))

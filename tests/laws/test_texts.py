@@ -1,4 +1,4 @@
-"""Whatever a SELECT says, if it binds it runs: in a crowd as rows come, and registered late, with one answer (laws 6 and 7)."""
+"""Whatever a SELECT asks for, if it binds it runs: in a crowd as rows come, and registered late, with one answer (laws 6 and 7)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def hub(folder: Path, tasks: int) -> Iterator[Hub]:
 
 
 def registered(hub: Hub, texts: Sequence[str]) -> list[str]:
-    """Those that are available; what is refused when it is registered was told why."""
+    """Those that are available; what is refused when it is registered has the reason."""
     names = []
     for number, text in enumerate(texts):
         try:
@@ -81,7 +81,7 @@ def registered(hub: Hub, texts: Sequence[str]) -> list[str]:
 
 
 def answered(hub: Hub, names: Sequence[str]) -> dict[str, tuple[list[Row], list[Row], list[Row]]]:
-    """What each query has told, would tell at the end, and gives when asked."""
+    """What each query has emitted, would emit at the end, and gives when asked."""
     closing = hub.run_once()
     return {
         name: (

@@ -1,7 +1,7 @@
 """Two streams whose rows come in turn and out of order, and queries over both: does the whole engine answer as the reference does?
 
 One check draws the rows, how they are cut into epochs, the slack of each stream, when a query is registered and paused, whether the home is
-closed and opened again in between, whether the streams end for good, and over how many tasks. Late rows are judged stream by stream, as recorded. The reference looks at
+closed and opened again in between, whether the streams end for good, and over how many tasks. Late rows are judged stream by stream, as recorded. The reference reads
 every window, or at every instant, by itself.
 """
 

@@ -1,8 +1,8 @@
 """Mutation testing of docs/coverage.md: does the test that a row names fail for a mistake in the code that the row describes?
 
-For each row that says *done*: the tests it names run once, to see which lines they execute; in functions that share words with
+For each row with the state *done*: the tests it names run once, to see which lines they execute; in functions that share words with
 the row, up to `--mutants` mistakes are made, one at a time, until one gives a wrong answer that a named test notices. Only tests
-of files that execute the mistaken line run. Rows of which nothing was noticed are the first of the table, to be looked at by hand. Pages of
+of files that execute the mistaken line run. Rows of which nothing was noticed are the first of the table, to be read by hand. Pages of
 benchmarks that a row names must be of the present harness, on a quiet machine, with every bar met.
 
 The journal keeps each row with a digest of its tests and the code: a run that was cut short continues, changed rows are tried again.
@@ -85,7 +85,7 @@ def files_of(row: Row, named: Counter[str], most: int) -> list[str]:
 def against(row: Row, covering: Collection[Traced], others: Iterable[Traced], seconds: int) -> list[str]:
     """Tests that execute a line, then others, which may see what an earlier one has computed; about so many seconds of them.
 
-    Among them first those that speak of the row, then short ones.
+    Among them first those that share words with the row, then short ones.
     """
     wanted = set(words(f"{row.what} {row.evidence}"))
 
@@ -104,7 +104,7 @@ def against(row: Row, covering: Collection[Traced], others: Iterable[Traced], se
 
 
 def tried(place: Sandbox, row: Row, mistake: Chosen, traced: list[Traced], given: argparse.Namespace) -> Try:
-    """What a row's tests say of one mistake."""
+    """The result of a row's tests on one mistake."""
     files = {test.test.partition("::")[0] for test in mistake.tests}
     others = [test for test in traced if test.test.partition("::")[0] in files]
     tests = against(row, mistake.tests, others, given.seconds)

@@ -1,4 +1,4 @@
-"""The rows of docs/coverage.md that say *done*, with the tests and the benchmark pages that they name."""
+"""The rows of docs/coverage.md with the state *done*, with the tests and the benchmark pages that they name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PATH = re.compile(r"\b(?:tests|benchmarks)/[\w/.-]*\w")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One claim; `name` is its number in a paper's list, or the beginning of what it says."""
+    """One claim; `name` is its number in a paper's list, or the beginning of its text."""
 
     name: str
     what: str
@@ -48,7 +48,7 @@ class Row:
 
 
 def done() -> list[Row]:
-    """All rows that say *done*, in the order of the page."""
+    """All rows with the state *done*, in the order of the page."""
     found = (_ROW.match(line) for line in PAGE.read_text(encoding="utf-8").splitlines())
     return [Row(row[1] or row[2][:60], row[2], row[3]) for row in found if row]
 

@@ -15,7 +15,7 @@ _HEAD = ("Row", "Tests", "Tried", "Noticed", "By", "Survivors", "Pages")
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """A mistake in a function, and what the row's tests said of it."""
+    """A mistake in a function, and the result of the row's tests."""
 
     place: str
     function: str

@@ -33,7 +33,7 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bound the examples of properties, also of those that say how many they try."""
+    """Bound the examples of properties, also of those that set how many they try."""
     most = int(os.environ.get(EXAMPLES, sys.maxsize))
     for item in items:
         test = getattr(item, "obj", None)

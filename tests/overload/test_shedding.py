@@ -1,4 +1,4 @@
-"""What is kept of a stream, and what a thousand draws say of estimates: unbiased, and 95 % intervals that cover as often."""
+"""What is kept of a stream, and what a thousand draws show of estimates: unbiased, and 95 % intervals that cover as often."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Drawn:
 
     @property
     def covered(self) -> float:
-        """How often the truth lies in the interval."""
+        """How often the truth is in the interval."""
         return float((np.abs(self.estimates - self.truth) <= self.errors).mean())
 
 

@@ -1,4 +1,4 @@
-"""How a query of a catalogue is written down with what it tells: histories as text, answers as text.
+"""How a query of a catalogue is written down with what it emits: histories as text, answers as text.
 
 A history's lines are `instant stream values`, its instants seconds; values leave the time column out. An answer is
 `instant: rows`, each row its values with commas between them; `#` begins a note.
@@ -23,7 +23,7 @@ Told = list[tuple[int, str]]
 
 @dataclass(frozen=True)
 class Asked:
-    """A query, and what it tells."""
+    """A query, and what it emits."""
 
     text: str
     answer: str

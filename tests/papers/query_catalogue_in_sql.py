@@ -1,7 +1,7 @@
 """A direct evaluator in another engine: R(τ) is what SQLite makes of the rows that the windows hold at τ.
 
 A query's text becomes SQL by writing for each window the SELECT that finds its rows among all rows of the stream; what changes
-from one instant to the next is told. It shares nothing with the reference but the catalogue.
+from one instant to the next is emitted. It shares nothing with the reference but the catalogue.
 """
 
 from __future__ import annotations

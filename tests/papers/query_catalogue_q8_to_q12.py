@@ -1,4 +1,4 @@
-"""Queries Q8 to Q12 of Babu's thesis: see `query_catalogue_q1_to_q7.py`, where it says how the answers are worked out."""
+"""Queries Q8 to Q12 of Babu's thesis: see `query_catalogue_q1_to_q7.py`, which has how the answers are worked out."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def seen(car: int, place: str, at: dt.datetime) -> dict[str, Any]:
 
 
 def test_the_load_on_a_freeway_is_told_every_quarter_of_the_rush_hour(hub: Hub) -> None:
-    """OQ-1: a landmark query that asks at half past five for all since five, and then goes on to the end at seven."""
+    """OQ-1: a landmark query that asks at half past five for all since five, and then continues to the end at seven."""
     rng = np.random.default_rng(1)
     minutes = sorted(rng.uniform(-30, 180, 900).tolist())
     rows = [

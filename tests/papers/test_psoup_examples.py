@@ -86,7 +86,7 @@ def test_a_factor_may_compare_two_columns_with_a_constant_between(hub: Hub) -> N
 
 @pytest.mark.parametrize("window", ["[RANGE TUMBLING 5 SECONDS]", "[RANGE 5 SECONDS]"])
 def test_factors_on_a_relation_do_not_count_against_a_row_of_the_stream(window: str, hub: Hub) -> None:
-    """A select over a stream and a relation, beside one over the stream alone with the same factor on it."""
+    """A select over a stream and a relation, and one over the stream alone with the same factor on it."""
     limits = hub.path.parent / "limits.parquet"
     pq.write_table(pa.table({"id": pa.array([1, 2]), "low": pa.array([3, 9])}), limits)
     hub.execute(f"CREATE RELATION limits (id BIGINT, low BIGINT) USING parquet OPTIONS (path '{limits}')")
@@ -133,7 +133,7 @@ def test_a_window_is_applied_when_it_is_asked_for_and_moves_with_now_alone(kind:
 
 
 def test_one_clause_under_two_windows_is_one_condition_in_the_index(hub: Hub) -> None:
-    """The window stands apart from the standing query clause (WindowsTable)."""
+    """The window is separate from the standing query clause (WindowsTable)."""
     from headrace.operators.on_demand.selection import Selection
     from headrace.operators.on_demand.shared_selections import SharedSelections
 
@@ -261,7 +261,7 @@ def test_a_join_of_two_streams_over_the_last_seconds_is_what_loops_find_whenever
     seen: list[tuple[str, int, int, int]] = []
     for place, start in enumerate(range(0, 60, 5)):
         if place == 4:
-            hub.execute(text)  # a new query sees the past of both streams
+            hub.execute(text)  # a new query reads the archives of both streams
         name = "rs"[place % 2]
         arrive(hub, *rows[start : start + 5], stream=name)
         seen += [(name, *row) for row in rows[start : start + 5]]

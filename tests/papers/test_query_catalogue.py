@@ -1,4 +1,4 @@
-"""The query catalogue of Babu's thesis on adaptive query processing: each query tells what was worked out by hand.
+"""The query catalogue of Babu's thesis on adaptive query processing: each query emits what was worked out by hand.
 
 So does the reference, and so does SQLite, asked at each instant over what the windows hold then. All rows come in one epoch or each
 in one of its own; queries are there before the rows, or come after them and read the archive. Over histories made by chance, where
@@ -47,7 +47,7 @@ ROWS_AN_EPOCH = {"one epoch": 1000, "some epochs": 9, "an epoch a row": 1}
 
 
 def coming(past: Past, seed: int | None) -> Coming:
-    """The rows, or by chance twice as many, of which many are alike and many share an instant."""
+    """The rows, or by chance twice as many, of which many are equal and many share an instant."""
     if seed is None:
         return past.rows
     rng, made = np.random.default_rng(seed), []
@@ -102,7 +102,7 @@ def arrive(hub: Hub, past: Past, rows: Coming) -> None:
 
 @cache
 def told(name: str, cut: str, when: str, seed: int | None = None) -> dict[str, tuple[Told, Query]]:
-    """What each query over a history has told at its end."""
+    """What each query over a history has emitted at its end."""
     past = PASTS[name]
     with tempfile.TemporaryDirectory() as folder, open_hub(Path(folder) / "home", local=True) as hub:
         lived(hub, past, coming(past, seed), cut, when)

@@ -17,7 +17,7 @@ START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Hub]:
-    """Streams r and s, which have come as far as they are told."""
+    """Streams r and s, whose punctuation the tests give."""
     with open_hub(tmp_path / "home", local=True) as hub:
         for name in "rs":
             hub.execute(
@@ -37,7 +37,7 @@ def punctuate(hub: Hub, stream: str, second: int) -> None:
 
 
 def ends(hub: Hub) -> list[int]:
-    """The seconds at which the windows end that were told, in the order of telling."""
+    """The seconds at which the emitted windows end, in the order of emission."""
     rows = hub.query("q").history().to_pylist()
     return [round((row["window_end"] - START).total_seconds()) for row in rows]
 
@@ -84,7 +84,7 @@ def test_repair_17_both_sides_of_a_band_are_looked_at(hub: Hub) -> None:
 def test_repair_18_pairs_are_told_as_far_as_the_slower_stream_however_far_the_other_is_ahead(
     hub: Hub,
 ) -> None:
-    """With the printed test, a pair of punctuations further apart than the ranges says nothing, and readers starve."""
+    """With the printed test, a pair of punctuations that differ by more than the ranges covers nothing, and readers starve."""
     hub.register(
         "SELECT x.window_end, COUNT(*) AS n FROM r [RANGE 2 SECONDS SLIDE 1 SECOND] x,"
         " s [RANGE 2 SECONDS SLIDE 1 SECOND] y WHERE x.k = y.k GROUP BY x.k",

@@ -1,6 +1,6 @@
 """The worked examples of the thesis on window queries (Li 2008) and the repairs of its misprints: where each is shown.
 
-Those about one window kind stand in `tests/algebra/test_window_ids.py` and `tests/operators/row_windows/test_window_bins.py`; here are those
+Those about one window kind are in `tests/algebra/test_window_ids.py` and `tests/operators/row_windows/test_window_bins.py`; here are those
 that need an operator and its punctuation. None is left out.
 """
 
@@ -94,7 +94,7 @@ def test_each_is_shown_by_a_test(shown: dict[str, tuple[str, str]], letter: str,
 
 
 def closed(window: TimeSlide, seconds: list[float], punctuation: int) -> list[tuple[int, int]]:
-    """(window end, count) of what the operator tells at a punctuation."""
+    """(window end, count) of what the operator emits at a punctuation."""
     stream = record([[row("a", 1, at) for at in seconds]], "at", FOREVER)
     query = count_of(window)
     told = type(stream)(stream.rows, (punctuation,))
@@ -146,7 +146,7 @@ def test_golden_13_an_hour_every_five_minutes_has_twelve_open_windows() -> None:
 def figure_6_4(
     window: TimeSlide, rows: list[int], bounds: list[int], *, printed: bool
 ) -> list[tuple[int, int]]:
-    """(window end, count) over windows counted in a hash table; as printed punctuation tells only the window it names."""
+    """(window end, count) over windows counted in a hash table; as printed punctuation emits only the window it names."""
     table: dict[int, int] = {}
     for at in rows:
         for number in range(at // window.slide + 1, (at + window.range) // window.slide + 1):

@@ -1,7 +1,7 @@
 """Every query of the thesis on window queries over streams (Li 2008), run and compared with its meaning row by row.
 
-The oracle knows nothing of panes, bins or window-ids of a row: it looks at every window and asks of every row whether it is
-inside. Those that read several streams stand in `test_window_queries_several.py`.
+The oracle knows nothing of panes, bins or window-ids of a row: it reads every window and asks of every row whether it is
+inside. Those that read several streams are in `test_window_queries_several.py`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def packets(seed: int = 5, count: int = 1500, minutes: int = 14) -> list[Row]:
 ROWS = packets()
 
 
-# ---------------------------------------------------------------------------------------- windows, by looking at every row
+# ---------------------------------------------------------------------------------------- windows, by reading every row
 
 
 def sliding(length: int, slide: int) -> Callable[[list[Row]], Windows]:

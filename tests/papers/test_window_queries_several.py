@@ -335,7 +335,7 @@ def test_rows_join_by_their_own_times_however_late_a_stream_arrives(tmp_path: Pa
 def test_a_group_of_two_times_is_told_when_both_streams_have_passed_it_and_not_a_window_later(
     tmp_path: Path,
 ) -> None:
-    """G11 and Q7-1: joint punctuation (b0, b1) closes the pairs below both; individual bounds lie a RANGE behind."""
+    """G11 and Q7-1: joint punctuation (b0, b1) closes the pairs below both; individual bounds are a RANGE behind."""
     with opened(tmp_path, ("S0", "S1"), slack=0) as hub:
         handle = hub.register(QUERIES["Q7-1"].text, "asked")
         hub.push("S0", table([packet(0.5), packet(2)]))

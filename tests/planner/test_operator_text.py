@@ -1,4 +1,4 @@
-"""What EXPLAIN says of operators that stand over others."""
+"""What EXPLAIN shows of operators that read others."""
 
 from headrace.language.binder.query_binder import bind_query
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -11,7 +11,7 @@ HOURLY = "SELECT auction, COUNT(*) AS n FROM bids [RANGE TUMBLING 1 HOUR] GROUP 
 
 
 def told(text: str) -> list[str]:
-    """The lines but that which says why it is this operator: `tests/planner` has those of every rule."""
+    """The lines but that which shows why it is this operator: `tests/planner` has those of every rule."""
     lines = explain(lower("q", bind_query(text, Catalog()), "q")).splitlines()
     assert lines.pop(1).startswith("  chosen by: ")
     return lines

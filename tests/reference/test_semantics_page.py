@@ -1,4 +1,4 @@
-"""docs/semantics.md says what is so: every example on the page is run against the reference."""
+"""docs/semantics.md is right: every example on the page is run against the reference."""
 
 from __future__ import annotations
 

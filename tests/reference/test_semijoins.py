@@ -1,4 +1,4 @@
-"""`x IN (SELECT …)` over what changes, worked by hand: ties, NULLs, equal rows, rows told late and told again."""
+"""`x IN (SELECT …)` over what changes, worked by hand: ties, NULLs, equal rows, rows emitted late and emitted again."""
 
 from __future__ import annotations
 

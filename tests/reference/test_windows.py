@@ -247,7 +247,7 @@ def test_null_keys_never_match_and_left_keeps_them():
 
 
 def test_windows_of_one_from_close_together_with_ranges_of_their_own():
-    """Pairs whose right row lies up to three slides back are found, wherever a window of the left row ends."""
+    """Pairs whose right row is up to three slides back are found, wherever a window of the left row ends."""
     left = windowed(TimeSlide(3 * SECOND, SECOND), alias="s")
     right = Windowed(StreamScan("r", "r", TABLE, "at"), "r", TimeSlide(2 * SECOND, SECOND))
     joined = Join(left, right, "inner", None)

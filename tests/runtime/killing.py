@@ -95,7 +95,7 @@ class Assassin:
                     if at_once or os.getpgid(each.pid) == victim.pid:
                         each.kill()
                     else:
-                        each.resume()  # nobody kills it: it sees that it is alone, and ends
+                        each.resume()  # no test kills it: it sees that it is alone, and ends
             victim.communicate()
         _, alive = psutil.wait_procs(family, timeout=20)
         assert not alive

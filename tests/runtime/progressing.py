@@ -1,4 +1,4 @@
-"""A stream that rows are pushed to one by one, under a clock moved by hand: what tests of punctuation stand on."""
+"""A stream that rows are pushed to one by one, under a clock moved by hand: the base of tests of punctuation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream of files, a home without a JVM, and every answer as plain values: what tests of whole epochs stand on."""
+"""A stream of files, a home without a JVM, and every answer as plain values: the base of tests of whole epochs."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def script(source: Path, queries: Mapping[str, str], options: Mapping[str, str],
 
 
 def answer(hub: Hub, name: str, closing: Mapping[str, pa.Table] | None = None) -> list[Any]:
-    """All a query has answered (what stands of it, with revisions), in a canonical order; with `closing` as if the streams ended here.
+    """All a query has answered (what holds of it, with revisions), in a canonical order; with `closing` as if the streams ended here.
 
     What `run_once` has given as `closing` shows what users see; instants are compared too, so it is asked for once more.
     """

@@ -1,6 +1,6 @@
-"""A process that registers, changes and drops queries, reads the past, invokes and acknowledges, until somebody kills it.
+"""A process that registers, changes and drops queries, reads the archive, invokes and acknowledges, until a test kills it.
 
-`python -m tests.runtime.standing_victim FOLDER SEED` says what it is about to do, and what is done (which then must last).
+`python -m tests.runtime.standing_victim FOLDER SEED` prints what it is about to do, and what is done (which then must last).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FIRST = {"q": TEXT.format(window=WINDOWS[0], where=""), "kept": TEXTS[0], "parti
 
 
 class OneByOne(ReplaySchedule):
-    """The past is read an epoch at a time, in turns with live ones."""
+    """The archive is read an epoch at a time, in turns with live ones."""
 
     def chunk(self) -> Chunk:
         return Chunk(1, 1)
 
 
 def say(*words: object) -> None:
-    print(*words, flush=True)  # noqa: T201 - what it says
+    print(*words, flush=True)  # noqa: T201 - its report
 
 
 class Victim:
@@ -75,7 +75,9 @@ class Victim:
         client = self.hub.query("kept").client("victim")
         delivery = client.fetch()
         if delivery is not None:
-            with (self.folder / "taken").open("a") as file:  # what it did with the rows, before it says so
+            with (self.folder / "taken").open(
+                "a"
+            ) as file:  # what it did with the rows, before it acknowledges
                 file.write(f"{delivery.position}\n")
                 file.flush()
                 os.fsync(file.fileno())

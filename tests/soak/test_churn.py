@@ -1,4 +1,4 @@
-"""A long run in which a fifth of the queries are others after every minute: all answer as the reference says, at every epoch."""
+"""A long run in which a fifth of the queries are others after every minute: all answer as the reference does, at every epoch."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ PUBLISHING = {"commit", "takeover"}
 
 
 def problems_after_restart(home: Home, epoch_before: int, published: bool, operation: str) -> list[str]:
-    """What a new process finds wrong; it also goes on working, to see that it can."""
+    """What a new process finds wrong; it also works further, to see that it can."""
     fresh = Home(home.folder)
     try:
         found = [
@@ -286,7 +286,7 @@ def test_a_driver_killed_again_and_again_commits_every_epoch_it_said_it_did(tmp_
         rest = driver.communicate()[0].splitlines()
         epochs = [int(line) for line in (*lines, *rest) if line.strip().isdigit()]
         assert epochs == list(range(epochs[0], epochs[-1] + 1))
-        # One more may have been published than the driver lived to say.
+        # One more may have been published than the driver lived to print.
         assert epochs[0] - said in ({1} if said < 0 else {1, 2})
         said = epochs[-1]
         store = LocalStore(tmp_path / "home")

@@ -1,6 +1,6 @@
 """Misprints and gaps of the texts on histograms and correlated aggregates: what is printed fails where the repair does not.
 
-Those of buckets, canonical forms and general functions stand beside what they are about, in the other files of this folder.
+Those of buckets, canonical forms and general functions are with the tests of their subjects, in the other files of this folder.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ConstantSpace:
 
 
 def test_the_row_that_leaves_has_to_be_known() -> None:
-    """R23: "constant space" is for the buckets; without the rows themselves a window that changed is not forgotten."""
+    """R23: "constant space" is for the buckets; without the rows themselves a window that changed does not expire."""
     window, random = 200, np.random.default_rng(3)
     few, side = random.random(1600) < 0.1, np.where(np.arange(1600) // 400 % 2 == 0, 1, -1)
     x = (
@@ -161,7 +161,7 @@ def test_an_open_pane_of_a_few_rows_makes_the_region_jump() -> None:
 
 
 def test_weights_below_zero_are_counted_and_not_hidden() -> None:
-    """A row that leaves another bucket than it came into: what drifts is told, and counting anew ends it."""
+    """A row that leaves another bucket than it entered: the drift is reported, and counting again ends it."""
     told = {}
     for rebuilds in (True, False):
         synopsis = SlidingAboveMean.empty(1, 100, z=1.0, rebuilds=rebuilds)

@@ -192,7 +192,7 @@ def test_what_pythons_csv_module_writes_comes_back(
     with file.open("w", newline="", encoding="utf-8") as out:
         csv.writer(out, delimiter=separator).writerows([("a", "b"), *rows])
     found, reasons = everything(stream(file, "csv", TEXTS, None, header="true", sep=separator))
-    # Python writes None and '' alike, as nothing; here that is NULL.
+    # Python writes None and '' the same way, as nothing; here that is NULL.
     assert [(row["a"], row["b"]) for row in found] == [tuple(cell or None for cell in row) for row in rows]
     assert reasons == []
 

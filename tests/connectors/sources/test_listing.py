@@ -1,4 +1,4 @@
-"""Listing: which files are new, in which order, cut where, and what is said when they cannot be had."""
+"""Listing: which files are new, in which order, cut where, and the errors when they cannot be read."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_file_or_folder_that_may_not_be_read_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path / "a.csv").chmod(0)
-    # Root reads everything, so the system's answer for anybody else is put in its place.
+    # Root reads everything, so the system's answer for another user is put in its place.
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(
         UserError, match=r"'.*/a\.csv' cannot be read: permission denied\n  Give user \d+ the permission"

@@ -1,4 +1,4 @@
-"""Tokens: what each piece of text means, and where it stands."""
+"""Tokens: what each piece of text means, and where it is."""
 
 import pytest
 

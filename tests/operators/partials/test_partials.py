@@ -239,7 +239,7 @@ def test_lines_do_not_cancel_far_from_zero() -> None:
         xx, xy = (float(part[0]) for part in whole[6:])
         assert xy / xx == pytest.approx(128.0, rel=1e-12)  # a rounded mean of the seconds leaves seven digits
     raw = (12 * (x * y).sum() - x.sum() * y.sum()) / (12 * (x * x).sum() - x.sum() ** 2)
-    assert raw != pytest.approx(0.25, rel=1e-3)  # what sums of squares say
+    assert raw != pytest.approx(0.25, rel=1e-3)  # the result of sums of squares
 
 
 def test_the_shape_of_values_far_from_zero_is_that_of_their_distances() -> None:

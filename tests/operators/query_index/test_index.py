@@ -82,7 +82,7 @@ def test_dropped_queries_leave_their_side_when_a_tenth_is_gone() -> None:
 
 def test_a_slot_is_not_given_again_while_something_holds_it() -> None:
     index = QueryIndex().changed(many(3))
-    kept = match(index, batch([60, 60]), 2)  # bitmaps of somebody who has not finished
+    kept = match(index, batch([60, 60]), 2)  # bitmaps of a caller that has not finished
     dropped = index.entry("q1").slot
     index = index.changed({"x": bound("i < 0")}, ["q1"])
     assert index.entry("x").slot.number not in kept.slots

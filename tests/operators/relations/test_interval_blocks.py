@@ -143,4 +143,4 @@ def test_what_an_epoch_goes_through_follows_what_changes_not_what_the_window_hol
     """A window of twenty times the rows, with as many coming and leaving: counted, far from twenty times."""
     one, twenty = gathered_in_an_epoch(100, monkeypatch), gathered_in_an_epoch(2000, monkeypatch)
     assert twenty[0] < 1.6 * one[0], (one, twenty)
-    assert twenty[1] < 3 * one[1], (one, twenty)  # values of a stretch, not its rows
+    assert twenty[1] < 3 * one[1], (one, twenty)  # values of an interval, not its rows

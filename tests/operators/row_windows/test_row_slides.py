@@ -102,7 +102,7 @@ def test_a_partition_goes_on_counting_after_epochs_without_it_and_merged_runs(
 
 @pytest.mark.parametrize("kind", ["istream", "dstream"])
 def test_after_merging_a_window_is_still_compared_with_the_one_before_it(kind: EmitMode) -> None:
-    """And INVOKE still tells what differs between the last two, of which the older one reaches further back."""
+    """And INVOKE still shows what differs between the last two, of which the older one reaches further back."""
     rows = [("a", n, 10 * n) for n in range(1, 21)]
     operator = RowSlides(rows_of(emit_mode=kind), 5, 3)
     merged = driven(operator, [[row] for row in rows], compact_after=range(20))

@@ -90,7 +90,7 @@ def test_each_makes_of_its_rows_what_it_makes_of_all(
         patch.setattr(foldings_of, "MOST_SEPARATE_FILTERS", 10**6)
         alone = harvested(operators, batches, RELATIONS)
         patch.setattr(foldings_of, "MOST_SEPARATE_FILTERS", 0)
-        patch.setattr(foldings_of, "shares", lambda _: False)  # each by itself, as far as that goes
+        patch.setattr(foldings_of, "shares", lambda _: False)  # each by itself, where that is possible
         if small:
             patch.setattr(routed_scans, "_BITS_AT_ONCE", 1)
             patch.setattr(routed_scans, "_LEAST_ROWS", 5)

@@ -1,4 +1,4 @@
-"""SHOW QUERIES says whether a query is live and from when on its answers have every row; and that is true."""
+"""SHOW QUERIES shows whether a query is live and from when on its answers have every row; and that is true."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUNT = "SELECT window_start, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUT
 
 
 class OneEntry(ReplaySchedule):
-    """Reads the past an entry at a time."""
+    """Reads the archive an entry at a time."""
 
     def turn(self, *, live_waits: bool) -> Chunk:
         return Chunk(1, 1)

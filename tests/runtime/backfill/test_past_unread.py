@@ -1,4 +1,4 @@
-"""A file of a source that is read in place is gone: a query that needs it waits and says so, all others go on."""
+"""A file of a source that is read in place is gone: a query that needs it waits and reports so, all others continue."""
 
 from __future__ import annotations
 

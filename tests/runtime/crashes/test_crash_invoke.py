@@ -26,7 +26,7 @@ EVER = "SELECT COUNT(*) AS n, SUM(x) AS total FROM s WHERE x > 1 BEGIN TIMESTAMP
 
 
 class Life:
-    """One process: keeps selections, answers, acknowledges, registers one more that reads the past, reads on."""
+    """One process: keeps selections, answers, acknowledges, registers one more that reads the archive, reads further."""
 
     def __init__(self) -> None:
         self.acknowledged = 0
@@ -117,7 +117,9 @@ def _invoke_for_ever(home: Path, ready) -> None:
             reader.invoke(mode)
         delivery = client.fetch()
         if delivery is not None:
-            with (home.parent / "taken").open("a") as file:  # what it did with the rows, before it says so
+            with (home.parent / "taken").open(
+                "a"
+            ) as file:  # what it did with the rows, before it acknowledges
                 file.write(f"{delivery.position}\n")
             client.acknowledge(delivery)
         ready.set()
@@ -146,5 +148,5 @@ def test_whoever_invokes_is_killed_by_the_system_and_nobody_else_notices(tmp_pat
         rest = [each.position for each in hub.query("complete").client("victim").pending()]
         whole = [each.position for each in hub.query("complete").client("whole").pending()]
         assert sorted({*taken, *rest}) == whole
-        assert len(set(taken) & set(rest)) <= 1  # taken, and killed before it could say so
+        assert len(set(taken) & set(rest)) <= 1  # taken, and killed before it could acknowledge
         assert faults_once_tidy(hub) == []

@@ -127,7 +127,7 @@ def test_when_power_fails_a_window_that_was_changed_stays_so(
 
 
 class FailsOnce(LocalExecutor):
-    """The first epoch that hands over panes fails, after its tasks have run."""
+    """The first epoch that copies panes fails, after its tasks have run."""
 
     failed = 0
 

@@ -56,20 +56,20 @@ def an_epoch(rig: Rig, hub: Hub) -> None:
 
 
 def all_levels(rig: Rig, hub: Hub) -> None:
-    """The next file, and the epochs in which joins read what relations have told of it, and queries what joins have."""
+    """The next file, and the epochs in which joins read what relations have emitted of it, and queries what joins have."""
     rig.drop(FILES[BEFORE])
     while hub.loop.step() is not None:
         pass
 
 
 def a_registration(rig: Rig, hub: Hub) -> None:
-    """A query that comes late, and its epoch over the past."""
+    """A query that is registered late, and its epoch over the archive."""
     hub.execute(f"CREATE QUERY late AS {QUERIES['tumble']}")
     assert hub.loop.step() is not None
 
 
 def an_alteration(rig: Rig, hub: Hub) -> None:
-    """A query gets another text, and its epoch over the past."""
+    """A query gets another text, and its epoch over the archive."""
     hub.execute(f"ALTER QUERY rows AS {ALTERED}")
     assert hub.loop.step() is not None
 
@@ -87,7 +87,7 @@ def a_micro_batch(rig: Rig, hub: Hub) -> None:
 
 
 def take_micro_batch(hub: Hub) -> None:
-    """As after every start: batches that are there are handed on, then Spark repeats what it does not know to be done."""
+    """As after every start: batches that are there are delivered, then Spark repeats what it does not know to be done."""
     folder, stream = hub.path / "segments" / "p", hub.stream_definition("p")
     for repeated in (False, True):
         if repeated:
@@ -177,7 +177,7 @@ def trace_of(operation: str, folder: Path, use: Callable[[FaultyDisk | None], No
 
 
 def resume(rig: Rig, tasks: int, operation: str = "") -> None:
-    """Finish everything, and compare with what the reference says."""
+    """Finish everything, and compare with the reference."""
     wanted = {**FEW, **MORE.get(operation, {}), "late": QUERIES["tumble"]}
     with rig.hub(tasks) as hub:
         if operation == "alteration":
@@ -306,7 +306,7 @@ CALLS += ",truncate,ftruncate,fallocate,mknod,mknodat,copy_file_range"
 
 @dataclass(frozen=True)
 class Watched:
-    """What Python said that it changes in a home, and what the system was asked for (None: nobody may watch it here)."""
+    """What Python reported that it changes in a home, and what the system was asked for (None: it may not be watched here)."""
 
     home: str
     told: dict[str, Any]
@@ -338,7 +338,7 @@ def test_nothing_in_a_home_changes_but_through_the_disk(watched: Watched) -> Non
 
 
 def test_the_system_sees_no_call_that_changes_a_home_but_those_of_the_disk(watched: Watched) -> None:
-    """Whoever makes them: Python, Arrow's own files, the system's library. The kill points are thus all there are."""
+    """Of every caller: Python, Arrow's own files, the system's library. The kill points are thus all there are."""
     if watched.traced is None:
         pytest.skip("strace is not here, or may not trace")
     found: dict[str, list[str]] = {"create": [], "link": [], "unlink": [], "mkdir": []}

@@ -1,4 +1,4 @@
-"""Killed by the system while queries are registered, changed, filled from the past, invoked and acknowledged: nothing lasts by half."""
+"""Killed by the system while queries are registered, changed, filled from the archive, invoked and acknowledged: nothing lasts by half."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KILLS = 4
 
 
 class Assassin:
-    """One home, killed at moments that `seed` draws; `said` is all that its victims told before they died."""
+    """One home, killed at moments that `seed` draws; `said` is all that its victims printed before they died."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.random, self.folder, self.said = random.Random(seed), folder, list[list[str]]()

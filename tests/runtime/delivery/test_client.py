@@ -1,4 +1,4 @@
-"""Clients that come and go: nothing is lost or given twice that was acknowledged, whoever died meanwhile."""
+"""Clients that connect and leave: nothing is lost or given twice that was acknowledged, whichever process died meanwhile."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_rows_come_again_until_they_are_acknowledged_and_clients_do_not_disturb_
         second = one.fetch(after=first)
         assert second is not None
         assert second.epoch > first.epoch
-        one.acknowledge(second)  # acknowledges what came before it too
+        one.acknowledge(second)  # acknowledges what was delivered before it too
         one.acknowledge(first)  # and is not taken back
         rest = everything(one)
         assert told(first.rows, second.rows) + rest == told(hub.query("q").history())
@@ -94,7 +94,7 @@ def test_a_client_stays_with_its_query_through_alter(tmp_path: Path) -> None:
 
 
 def hours(home: Path, wanted: range) -> list:
-    """A row an hour, each an epoch, in a process that ends; what the query without retention has told so far."""
+    """A row an hour, each an epoch, in a process that ends; what the query without retention has emitted so far."""
     with hr.open(home, local=True) as hub:
         for hour in wanted:
             hub.push("s", [{"at": START + dt.timedelta(hours=hour), "x": hour}])
@@ -113,7 +113,7 @@ def test_a_client_that_was_away_for_days_resumes_within_retention_and_beyond_it_
     client = connect(home, "kept", "phone")
     assert everything(client) == whole
     seen = len(whole)
-    whole = hours(home, range(10, 70))  # two and a half days; nobody fetches, and no process stays
+    whole = hours(home, range(10, 70))  # two and a half days; no client fetches, and no process stays
     client = connect(home, "kept", "phone")
     assert [each.missed for each in client.pending()] == [0] * (len(whole) - seen)
     assert everything(client) == whole[seen:]
@@ -178,7 +178,7 @@ def test_killed_at_any_call_of_an_acknowledgement_nothing_acknowledged_comes_aga
 def _acknowledge_for_ever(home: Path, ready) -> None:
     client = connect(home, "q", "victim")
     while (delivery := client.fetch()) is not None:
-        with (home.parent / "taken").open("a") as file:  # what it did with the rows, before it says so
+        with (home.parent / "taken").open("a") as file:  # what it did with the rows, before it acknowledges
             file.write(f"{delivery.position} {delivery.rows.num_rows}\n")
             file.flush()
             os.fsync(file.fileno())
@@ -205,7 +205,7 @@ def test_a_client_killed_by_the_system_has_dealt_with_every_delivery(tmp_path: P
     _acknowledge_for_ever(rig.home, context.Event())
     lines = (tmp_path / "taken").read_text().splitlines()
     taken = [tuple(map(int, line.split())) for line in lines]
-    assert sorted(set(taken)) == whole  # its position tells a client which delivery came twice
+    assert sorted(set(taken)) == whole  # its position shows a client which delivery came twice
     assert taken == sorted(taken)
 
 

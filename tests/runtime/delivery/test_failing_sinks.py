@@ -1,4 +1,4 @@
-"""A receiver that fails is called again, in order, and the hub, SHOW SINKS and the log of epochs say so meanwhile."""
+"""A receiver that fails is called again, in order, and the hub, SHOW SINKS and the log of epochs show so meanwhile."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def complaint(match: str) -> Iterator[None]:
 
 
 def states(home: Path, sink: str = "mine") -> list[str]:
-    """What the log of epochs says that a sink became."""
+    """The states of a sink in the log of epochs."""
     lines = [json.loads(line) for line in (home / "epochs.jsonl").read_text().splitlines()]
     return [line["state"] for line in lines if line["kind"] == "sink" and line["sink"] == sink]
 

@@ -113,7 +113,7 @@ def test_what_run_once_gives_is_what_history_would_show(tmp_path: Path) -> None:
     rig.drop(made_rows(9, 30))
     with rig.hub(2, {"tumble": QUERIES["best"], "now": QUERIES["now"], "some": QUERIES["some"]}) as hub:
         told = hub.run_once()
-        assert set(told) == {"tumble", "now"}  # a stream has told everything
+        assert set(told) == {"tumble", "now"}  # a stream has emitted everything
         assert told["tumble"].schema.names == hub.query("tumble").history().schema.names
         assert told["now"].schema.names == hub.query("now").history().schema.names
         hub.run_once(seal=True)
@@ -122,7 +122,7 @@ def test_what_run_once_gives_is_what_history_would_show(tmp_path: Path) -> None:
 
 
 def test_a_history_in_parts_is_the_history(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over several epochs, also from an instant on; and a query that tells rows, not windows; none has no parts."""
+    """Over several epochs, also from an instant on; and a query that emits rows, not windows; none has no parts."""
     monkeypatch.setattr("headrace.runtime.results.result_log._BATCH_ROWS", 3)
     hub.register("SELECT v FROM s WHERE v > 3", "rows")
     for minute in range(MINUTES):

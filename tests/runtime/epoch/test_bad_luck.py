@@ -1,4 +1,4 @@
-"""Clocks that jump, full disks, dying workers, Ctrl-C: each is told or waited for, and what is right is still answered."""
+"""Clocks that jump, full disks, dying workers, Ctrl-C: each is reported or waited for, and what is right is still answered."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_home_that_may_not_be_written_is_told(tmp_path: Path) -> None:
 
 
 class Harmed(SparkExecutor):
-    """What its tasks do first is for the test to say; it runs in the workers, every epoch as a job of its own."""
+    """What its tasks do first is for the test to choose; it runs in the workers, every epoch as a job of its own."""
 
     harm = staticmethod(lambda: None)
 

@@ -1,4 +1,4 @@
-"""Collection beside the epochs: exactly what they retire goes, at its own cost, and nothing that is needed."""
+"""Collection between epochs: exactly what they retire is deleted, at its own cost, and nothing that is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an epoch looks at in its home does not depend on how many epochs there were before it. Counted, not timed."""
+"""What an epoch reads of its home does not depend on how many epochs there were before it. Counted, not timed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROUND = 64
 
 @contextmanager
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """How often a store is asked for something, by anyone; a listing counts once more for each file it tells of."""
+    """How often a store is asked for something, by any caller; a listing counts once more for each file in it."""
     found: Counter[str] = Counter()
 
     def counting(name: str) -> Any:

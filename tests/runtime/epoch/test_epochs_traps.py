@@ -1,4 +1,4 @@
-"""What went wrong when recovery was tried on Spark, one test each: none of it may go wrong here."""
+"""Faults of a recovery that was tried on Spark, one test each: none of them may happen here."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Haunted(LocalExecutor):
         return receipts
 
     def wander(self) -> None:
-        """The tasks that nobody waits for any more write their files."""
+        """The tasks that no epoch waits for any more write their files."""
         for scans, states in self.ghosts:
             super().run(scans, states)
         self.ghosts.clear()
@@ -161,7 +161,7 @@ def test_a_source_read_in_place_again_shows_the_rows_of_then(tmp_path: Path) -> 
     rig.drop(*FILES[:5])
     with rig.hub(2, {"slide": FEW["slide"]}) as hub:
         hub.catch_up()
-        rig.drop(*FILES[5:])  # there, but not consumed, when the past is read
+        rig.drop(*FILES[5:])  # there, but not consumed, when the archive is read
         hub.execute(f"CREATE QUERY tumble AS {QUERIES['tumble']}")
         assert hub.loop.step().kind == "replay"
         assert_right(hub)
@@ -204,7 +204,7 @@ def test_a_task_that_runs_in_another_worker_each_time_answers_the_same(tmp_path:
         one.execute(moving.script(FEW))
         for (
             _
-        ) in FILES:  # in one process by turns, and named alike: neither may meet the other's plan or state
+        ) in FILES:  # in one process by turns, and of equal names: neither may meet the other's plan or state
             one.loop.step()
             other.loop.step()
         assert_right(one)

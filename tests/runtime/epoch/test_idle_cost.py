@@ -18,7 +18,7 @@ EPOCHS = 64
 
 
 def idle(path: Path, count: int) -> list[Counter[str]]:
-    """The work of epochs with a row of a stream that no query reads, beside so many queries of all kinds with rows."""
+    """The work of epochs with a row of a stream that no query reads, with so many queries of all kinds with rows."""
     work: list[Counter[str]] = []
     with Hub(path / "home", LocalExecutor(), tasks=2) as hub:
         hub.execute(script(queries_of("mixed", count)))

@@ -1,4 +1,4 @@
-"""Groups of few rows lie as these when many are: chosen from what epochs measure, kept by the manifest, never seen in answers."""
+"""Groups of few rows are stored as rows when many are: chosen from what epochs measure, kept by the manifest, never seen in answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OPTIONS (retain '…'): the archive forgets what is older, never what an operator still has to read."""
+"""OPTIONS (retain '…'): the archive drops what is older, never what an operator still has to read."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def prepared(path: Path) -> Hub:
 def test_old_entries_go_and_a_late_query_answers_from_what_is_kept_as_one_that_was_first(
     tmp_path_factory: pytest.TempPathFactory, passed: int, length: int, slide: int, gone: int
 ) -> None:
-    """Windows that lie in what is kept are the same rows, to the last; of others there is what is left in them."""
+    """Windows inside what is kept are the same rows, to the last; of others there is what is left in them."""
     text = (
         "SELECT window_start, window_end, v % 2 AS odd, COUNT(*) AS n, SUM(v) AS total, MIN(v) AS low"
         f" FROM s [RANGE {length} MINUTES SLIDE {slide} MINUTES] WHERE v % 5 <> {gone} GROUP BY v % 2"
@@ -126,7 +126,7 @@ WHOLE = f"CREATE QUERY whole AS {COUNT}"
 
 
 def test_results_older_than_a_query_retains_go_and_those_of_others_stay(tmp_path: Path) -> None:
-    """Forty windows: one query keeps five minutes (and what the look at every eighth epoch has not seen), one keeps all."""
+    """Forty windows: one query keeps five minutes (and what the check at every eighth epoch has not seen), one keeps all."""
     with counting(tmp_path / "home", KEPT, WHOLE) as hub:
         minutes(hub, range(41))
         assert hub.query("whole").history().num_rows == 40
@@ -218,7 +218,7 @@ def test_a_sink_that_is_behind_holds_back_what_it_has_not_delivered(tmp_path: Pa
 
 
 def test_versions_of_a_relation_go_when_no_row_that_is_kept_met_them(tmp_path: Path) -> None:
-    """Twelve refreshes, each met by some rows: those go that only forgotten rows had met."""
+    """Twelve refreshes, each met by some rows: those go that only expired rows had met."""
     source = tmp_path / "names.json"
     with prepared(tmp_path / "home") as hub:
         for advance in range(12):
@@ -288,7 +288,7 @@ def test_a_home_does_not_grow_with_its_age(tmp_path: Path) -> None:
 
 
 def killed_while_forgetting(path: Path, disk: FaultyDisk, use: Callable[[FaultyDisk | None], None]) -> None:
-    """An epoch that forgets, then a collection, on a disk that fails."""
+    """An epoch that expires rows, then a collection, on a disk that fails."""
     with suppress(SimulatedCrash), open_hub(path, local=True) as hub:
         engine = hub.loop.engine
         use(disk)
@@ -305,7 +305,7 @@ def killed_while_forgetting(path: Path, disk: FaultyDisk, use: Callable[[FaultyD
 def test_killed_while_it_forgets_a_home_has_what_it_retains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every call of a forgetting epoch and of the collection after it is a place to die at."""
+    """Every call of an epoch that expires rows and of the collection after it is a place to die at."""
 
     def use(faulty: FaultyDisk | None) -> None:
         monkeypatch.setattr(filesystem, "Disk", (lambda: faulty) if faulty is not None else Disk)

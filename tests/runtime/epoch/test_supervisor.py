@@ -1,4 +1,4 @@
-"""A failed epoch is tried again by a new incarnation, a bounded number of times; what cannot pass is told at once."""
+"""A failed epoch is tried again by a new incarnation, a bounded number of times; what cannot pass is reported at once."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_one_producer_s_batches_under_way_are_logged_in_turn_and_a_repeated_one_
 
 
 def _batch(hub: Hub, sequence: int) -> tuple[Any, ...]:
-    """What a push of one row is once it has been looked at."""
+    """What a push of one row is once it has been read."""
     definition = hub.stream_definition("p")
     table = as_rows(definition, [{"v": sequence}])
     return definition, table, pushed_rows.content_digest(table), "me", sequence
@@ -302,7 +302,7 @@ def test_rows_wait_for_others_as_long_as_the_latency_allows(tmp_path: Path) -> N
             )  # begins an epoch, which takes them along
             assert pool.submit(next, answers).result(LONG) == [2]
             hub.push("p", [{"v": 3}])
-        hub.catch_up()  # whoever asks for all there is does not wait
+        hub.catch_up()  # a caller that asks for all there is does not wait
         assert [v for values in followed(hub) for v in values] == [0, 1, 2, 3]
     with opened(tmp_path) as hub:
         described = hub.execute("DESCRIBE EXTENDED p")[0].table

@@ -1,6 +1,6 @@
-"""A statement that an older version has put into the query log twice: the home opens, and `check` tells of it.
+"""A statement that an older version has put into the query log twice: the home opens, and `check` reports it.
 
-Until appends had ids, a driver that was told "already published" of its own append put the same entries in again.
+Until appends had ids, a driver that got "already published" for its own append put the same entries in again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A home that was written when all files of `algebra/` lay in one folder opens, goes on with new rows and answers rightly."""
+"""A home that was written when all files of `algebra/` were in one folder opens, continues with new rows and answers rightly."""
 
 from __future__ import annotations
 

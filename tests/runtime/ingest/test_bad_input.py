@@ -1,4 +1,4 @@
-"""Bad input through the whole path: it is told or counted, and what is right is still answered."""
+"""Bad input through the whole path: it is reported or counted, and what is right is still answered."""
 
 from __future__ import annotations
 

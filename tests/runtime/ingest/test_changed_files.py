@@ -175,7 +175,7 @@ def test_lines_end_where_their_last_feed_is(tmp_path: Path) -> None:
 
 
 def test_a_summary_of_an_older_version_is_read(hub: Hub) -> None:
-    """It has a file's arrival and no size: such a file is known, and never said to have changed."""
+    """It has a file's arrival and no size: such a file is known, and never reported as changed."""
     file = KnownFile(5, 10, 20)
     assert KnownFile.from_json(file.to_json()) == file
     assert KnownFile.from_json(5) == KnownFile(5)

@@ -92,7 +92,7 @@ def trace_of_a_push(home: Path) -> list[str]:
 
 
 def outcome_of_a_push(hub: Hub, disk: Disk) -> str:
-    """What its error says, or how many rows it acknowledged."""
+    """Its error, or how many rows it acknowledged."""
     with on(hub, disk):
         try:
             return f"{hub.push('p', ROWS, producer='loader', sequence=7)} rows"
@@ -147,7 +147,7 @@ def test_killed_at_any_call_the_next_process_asks_and_repeats(home: Path, power:
 
 
 def test_what_the_next_process_says_is_there_survives_a_power_cut(home: Path) -> None:
-    """It was killed after the log's chunk had its name, and before the name was durable: whoever reads it makes it so."""
+    """It was killed after the log's chunk had its name, and before the name was durable: its next reader makes it so."""
     calls = trace_of_a_push(home)
     disk = BreakingDisk(broken_from=len(calls) - 1)
     with opened(home) as hub, suppress(PushFailed), on(hub, disk):
@@ -332,7 +332,7 @@ def test_segments_that_failed_pushes_leave_are_collected(home: Path) -> None:
 
 
 def test_a_micro_batch_that_could_not_be_logged_is_logged_once(home: Path) -> None:
-    """Spark's callback hands on a record; the log fails at any call, and Spark repeats the batch."""
+    """Spark's callback pushes a record; the log fails at any call, and Spark repeats the batch."""
 
     def take(hub: Hub) -> None:
         folder = hub.path / "segments" / "p"

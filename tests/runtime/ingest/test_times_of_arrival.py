@@ -99,7 +99,7 @@ def test_a_query_over_a_stream_without_archive_answers_across_a_restart_what_it_
         )
         (tmp_path / "in" / "0.csv").write_text("1\n")
         hub.catch_up()
-    (tmp_path / "in" / "0.csv").unlink()  # nobody reads it again
+    (tmp_path / "in" / "0.csv").unlink()  # no epoch reads it again
     clock.now += 5 * SECOND
     with hub_of(tmp_path, clock, 1) as hub:
         (tmp_path / "in" / "1.csv").write_text("2\n")

@@ -1,4 +1,4 @@
-"""EXPLAIN tells what is shared with whom, what it costs, and what of that each query pays: for one, ten and ten thousand."""
+"""EXPLAIN shows what is shared with which queries, what it costs, and what of that each query pays: for one, ten and ten thousand."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_any_number_of_queries_is_told_on_a_page(count: int) -> None:
 
 
 def test_many_folds_of_few_queries_are_summed_up() -> None:
-    """Queries that store other values share nothing but the reading: of 500 folds some are told, and what the rest comes to."""
+    """Queries that store other values share nothing but the reading: of 500 folds some are shown, and the sum of the rest."""
     lines = list(all_lines(told(500, text="SELECT auction + {} AS a FROM bids [ROWS 5]")))
     assert len(lines) <= 60
     assert any(re.search(r"and 492 more folds of 492 queries, \d+ % of the work", line) for line in lines)

@@ -1,4 +1,4 @@
-"""EXPLAIN QUERY speaks to people: of no operator does it show how a value is spelled in Python."""
+"""EXPLAIN QUERY is for people: of no operator does it show how a value is spelled in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each figure that an epoch reports is right on a known input, in `hub.status()` and in `epochs.jsonl` alike."""
+"""Each figure that an epoch reports is right on a known input, in `hub.status()` and in `epochs.jsonl`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROWS = "SELECT k, v FROM s [ROWS 2]"
 
 @contextmanager
 def opened(path: Path, *, tasks: int = 1) -> Iterator[Hub]:
-    """A stream with ten seconds of slack, and a clock that stands still."""
+    """A stream with ten seconds of slack, and a clock that does not advance."""
     with Hub(path, LocalExecutor(), clock=lambda: ARRIVED, tasks=tasks) as hub:
         hub.execute(
             "CREATE STREAM s (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at SLACK INTERVAL 10 SECONDS"
@@ -48,7 +48,7 @@ def row(second: int, k: str, v: int) -> dict[str, Any]:
 
 
 def push(hub: Hub, *rows: dict[str, Any]) -> dict[str, Any]:
-    """An epoch of these rows; what it says, which is what its line says."""
+    """An epoch of these rows; its report, which is also its line in the log."""
     hub.push("s", list(rows))
     hub.loop.drain()
     (line,) = last_lines(hub.path, 1)
@@ -153,7 +153,7 @@ def test_states_that_had_nothing_and_keep_nothing_are_not_told() -> None:
 
 
 def test_time_lies_where_it_was_spent(tmp_path: Path) -> None:
-    """A condition that takes its time: its fold says so, and nobody else."""
+    """A condition that takes its time: its fold shows so, and no other figure."""
     pause = 0.05
 
     def slow(value: int) -> int:
@@ -173,7 +173,7 @@ def test_time_lies_where_it_was_spent(tmp_path: Path) -> None:
         others = [each for name, each in spent.items() if each != slow_one]
         assert all(each > 0 for each in others)
         assert set(seconds) == {"scan", "fold", "state", "write", "execute", "publish"}
-        # Of one task each: the parts lie within the whole.
+        # Of one task each: the parts are within the whole.
         assert sum(seconds[stage] for stage in ("scan", "fold", "state", "write")) <= seconds["execute"]
         assert seconds["scan"] + seconds["fold"] >= slow_one + spent["read s"]
         states = sum(each for name, each in spent.items() if name.startswith("state "))
@@ -188,7 +188,7 @@ def test_the_log_is_read_from_its_end_whatever_its_last_line_is(tmp_path: Path) 
     assert last_lines(tmp_path, 3) == lines[-3:]
     assert last_lines(tmp_path, 35) == [*lines[5:7], *lines[8:]]
     assert last_lines(tmp_path, 100) == [*lines[:7], *lines[8:]]
-    log.rename(tmp_path / "epochs.1.jsonl")  # the log was full: it goes on in a new one
+    log.rename(tmp_path / "epochs.1.jsonl")  # the log was full: it continues in a new one
     log.write_text(json.dumps(lines[0]) + "\n")
     assert last_lines(tmp_path, 3) == [*lines[-2:], lines[0]]
 

@@ -57,7 +57,7 @@ def test_of_many_each_has_its_turn_and_the_sums_are_what_was_measured() -> None:
     assert [len(line["operators"]) for line in lines[1:]] == [4] * (epochs - 1)
     assert {line["omitted_operators"] for line in lines[1:]} == {16}
     assert {each.get("epochs", 1) for line in lines[6:] for each in line["operators"].values()} == {5}
-    for name, found in results(lines).items():  # each was told of last in the last five lines
+    for name, found in results(lines).items():  # each was last reported in the last five lines
         last = max(place for place, line in enumerate(lines) if name in line["operators"])
         assert last >= epochs - lines_per_rotation(count, 4)
         assert found == int(name[1:]) * sum(range(last + 1))
@@ -113,7 +113,7 @@ def test_explain_all_attributes_all_costs_when_lines_tell_in_turn(tmp_path: Path
         line = last_lines(hub.path, 1)[0]
         assert len(line["operators"]) == 3
         status = hub.status()["last_epoch"]["operators"]
-        assert len(status) == 20  # who asks the process that runs is told of all
+        assert len(status) == 20  # the process that runs reports all
         shown = {each.name: each.seen.selectivity for each in told.costs}
         assert shown["a0"] == pytest.approx(29 / 30)
         assert shown["a19"] == pytest.approx(10 / 30)

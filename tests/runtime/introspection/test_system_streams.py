@@ -1,4 +1,4 @@
-"""The built-in streams say of each epoch what its receipts say, once, and nothing of the epochs that only they are the cause of."""
+"""The built-in streams have of each epoch what its receipts report, once, and nothing of the epochs that only they are the cause of."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def push(hub: Hub, given: list[dict[str, Any]]) -> None:
 
 
 def emitted(hub: Hub, name: str) -> Counter[int]:
-    """By epoch, how many rows a query has emitted: as its results say."""
+    """By epoch, how many rows a query has emitted, from its results."""
     operator, _ = hub.operator_and_query(name)
     parts = result_log.epochs_of(hub.home, hub.home.latest(), operator.id)
     return Counter({part.epoch: part.table.num_rows for part in parts})

@@ -1,4 +1,4 @@
-"""An answer says when it lacks rows, is of part of the past, or leaves out rows on which an expression failed."""
+"""An answer reports when it lacks rows, is of part of the archive, or leaves out rows on which an expression failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""INVOKE of what is kept: who tests rows and who does not, what is forgotten, and the mistakes that these tests would catch."""
+"""INVOKE of what is kept: which modes test rows, what expires, and the mistakes that these tests would catch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def effort(hub: Any, name: str) -> deferred_window.Effort:
 
 
 class OneByOne(ReplaySchedule):
-    """The past is read an epoch at a time, so that every stage of it is seen."""
+    """The archive is read an epoch at a time, so that every stage of it is seen."""
 
     def chunk(self) -> Chunk:
         return Chunk(1, 1)
@@ -74,13 +74,13 @@ def test_every_answer_is_that_of_the_committed_prefix_while_queries_come_and_rea
 
 
 def blind_to_the_past(call: Invocation) -> tuple[int, int, int]:
-    """Published before both parts are there: what is not in bitmaps yet is not looked at."""
+    """Published before both parts are there: what is not in bitmaps yet is not read."""
     start, stop, bitmapped = REACH(call)
     return start, stop, stop if call.operator.materialize == "partial" else bitmapped
 
 
 def with_a_gap(call: Invocation) -> tuple[int, int, int]:
-    """The first entry after the cut-over is nobody's."""
+    """The first entry after the cut-over is read by neither."""
     start, stop, bitmapped = REACH(call)
     return start, stop, bitmapped + 1 if start <= bitmapped < stop else bitmapped
 

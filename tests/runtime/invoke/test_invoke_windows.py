@@ -1,4 +1,4 @@
-"""INVOKE of windows is what was told of the last one (of each partition): that of the reference, after every epoch."""
+"""INVOKE of windows is what was emitted of the last one (of each partition): that of the reference, after every epoch."""
 
 from __future__ import annotations
 

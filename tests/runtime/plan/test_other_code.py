@@ -1,4 +1,4 @@
-"""A home whose last epoch other code has published: nobody reads its plans any more."""
+"""A home whose last epoch other code has published: no process reads its plans any more."""
 
 from __future__ import annotations
 

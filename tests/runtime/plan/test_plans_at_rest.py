@@ -1,4 +1,4 @@
-"""What of a home is code, and what is data? Plans are data with a version; users' functions and windows lie apart, and wait to be used."""
+"""Code and data of a home: plans are data with a version; users' functions and windows are separate, and wait to be used."""
 
 from __future__ import annotations
 

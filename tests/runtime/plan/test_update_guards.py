@@ -1,4 +1,4 @@
-"""A stored relation gets other rows while queries look up in it: those whose rows come and go would never be rid of what came."""
+"""A stored relation gets other rows while queries look up in it: those over a changelog would never retract what they inserted."""
 
 from __future__ import annotations
 

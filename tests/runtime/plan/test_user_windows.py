@@ -121,7 +121,7 @@ def test_a_class_of_the_program_reaches_the_workers(spark: SparkSession, tmp_pat
 
 def test_another_class_does_not_take_the_place_of_one_in_use(tmp_path: Path) -> None:
     with prepared(tmp_path / "home") as hub:
-        hub.register_window("blocks", local_class(1_000_000))  # nobody uses it yet
+        hub.register_window("blocks", local_class(1_000_000))  # no query uses it yet
         hub.register(DAYS.format("blocks()"), "q")
         with pytest.raises(UserError, match="in use by the query 'q'"):
             hub.register_window("Blocks", local_class(2_000_000))

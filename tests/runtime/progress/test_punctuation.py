@@ -292,7 +292,7 @@ def test_a_query_that_comes_late_reads_rows_once(tmp_path: Path) -> None:
         assert told(hub) == [(10, "a", 1, 1)]
 
 
-# -- what DESCRIBE tells ---------------------------------------------------------------------------------------------
+# -- what DESCRIBE shows ---------------------------------------------------------------------------------------------
 
 
 def test_describe_extended_tells_generator_progress_and_the_slack_that_was_needed(tmp_path: Path) -> None:

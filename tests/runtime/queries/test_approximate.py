@@ -205,7 +205,7 @@ def test_a_budget_chooses_the_accuracy_of_what_says_none_and_writes_it_down(tmp_
         hub.execute("CREATE STREAM s (at TIMESTAMP, k INT, x INT) USING push TIMESTAMP BY at")
         hub.register(asked, name="asked")
         hub.register(without, name="chosen")
-        hub.register(without, name="chosen")  # said again, nothing changes
+        hub.register(without, name="chosen")  # registered again, nothing changes
         assert hub.status()["synopses"] == {
             "asked": {"distinctsketch(x)": 576},
             "chosen": {"distinctsketch(x)": 2112},

@@ -1,4 +1,4 @@
-"""A SELECT in FROM is a query of its own: what it tells is the stream that the outer one reads."""
+"""A SELECT in FROM is a query of its own: what it emits is the stream that the outer one reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query may read another query's results as a stream: live, over the past, and at the provisional end."""
+"""A query may read another query's results as a stream: live, over the archive, and at the provisional end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MINUTES = 6
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Hub]:
-    """A stream of six files, one a minute, each an epoch; `sums` stands over it."""
+    """A stream of six files, one a minute, each an epoch; `sums` reads it."""
     source = tmp_path / "in"
     source.mkdir()
     for minute in range(MINUTES):
@@ -70,7 +70,7 @@ def test_a_second_reader_reads_the_past_of_the_derived_stream(hub: Hub) -> None:
 
 
 def test_bounds_that_a_query_tells_are_in_the_way_only_of_who_names_them(hub: Hub) -> None:
-    """The inner query says when its windows end; so do the windows over it, and a plain name could mean either."""
+    """The inner query has the ends of its windows; so do the windows over it, and a plain name could mean either."""
     hub.register(SUMS.replace("k,", "window_end, k,"), "ends")
     over = "FROM ends [RANGE TUMBLING 2 MINUTES]"
     hub.register(f"SELECT MAX(n) AS top, COUNT(*) AS sums, window.end AS e {over}", "tops")
@@ -86,7 +86,7 @@ def test_bounds_that_a_query_tells_are_in_the_way_only_of_who_names_them(hub: Hu
 
 
 def test_a_query_that_is_read_neither_changes_nor_goes(hub: Hub) -> None:
-    """Its readers' windows stand on its results."""
+    """Its readers' windows are over its results."""
     hub.register(TOPS, "tops")
     with pytest.raises(UserError, match="read by tops"):
         hub.execute("DROP QUERY sums")
@@ -96,7 +96,7 @@ def test_a_query_that_is_read_neither_changes_nor_goes(hub: Hub) -> None:
 
 @pytest.mark.parametrize("change", ["ALTER QUERY sums AS", "CREATE OR REPLACE QUERY sums AS"])
 def test_a_query_cannot_read_itself(hub: Hub, change: str) -> None:
-    """While the new text is bound the old one still stands under the name; the hub ran out of stack."""
+    """While the new text is bound the old one still has the name; the hub ran out of stack."""
     for source in ("SUMS", "(SELECT n FROM sums) AS t"):
         with pytest.raises(UserError, match="'sums' cannot read itself") as refused:
             hub.execute(f"{change} SELECT n FROM {source} WHERE n > 1")
@@ -184,7 +184,7 @@ FEW = [
 def test_no_result_of_windows_that_end_at_rows_is_late_for_a_reader_that_follows_them(
     tmp_path: Path, window: str
 ) -> None:
-    """An epoch a row and no slack: a window that ends at the punctuation is told after it, and its time is before it."""
+    """An epoch a row and no slack: a window that ends at the punctuation is emitted after it, and its time is before it."""
     queries = {
         "ended": f"SELECT k, v, window_end AS e FROM s {window}",
         "plain": "SELECT k, v, e FROM ended",

@@ -143,7 +143,7 @@ def test_explain_says_whose_relation_is_read(tmp_path: Path, hub: Hub) -> None:
 def test_a_column_that_is_called_as_ours_are_is_refused(
     tmp_path: Path, hub: Hub, text: str, name: str
 ) -> None:
-    """Such a column was none of the answer's: equal rows were told apart by the others alone."""
+    """Such a column was none of the answer's: equal rows were distinguished by the others alone."""
     with opened(tmp_path) as again:
         with pytest.raises(UserError, match=f"names that begin with __ are reserved\n.* AS {name}\\."):
             again.register(text, "odd")
@@ -152,7 +152,7 @@ def test_a_column_that_is_called_as_ours_are_is_refused(
 
 
 def test_followers_sinks_and_clients_are_told_all_and_miss_nothing_of_it(tmp_path: Path, hub: Hub) -> None:
-    """What the levels below told each other is forgotten meanwhile: that is no loss of theirs."""
+    """What the levels below emitted to each other expires meanwhile: that is no loss of theirs."""
     followed, sunk = list[Any](), list[Any]()
     with opened(tmp_path) as again:
         again.register("SELECT ISTREAM(n, c) FROM over", "new")

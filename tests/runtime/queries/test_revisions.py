@@ -1,4 +1,4 @@
-"""WITH REVISIONS end to end: late files change windows that had been told, live, over the past and after a kill."""
+"""WITH REVISIONS end to end: late files change windows that had been emitted, live, over the archive and after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`x IN (SELECT …)` over what changes, from the text of a query to what it tells."""
+"""`x IN (SELECT …)` over what changes, from the text of a query to what it emits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Law 6: standing queries on one stream answer each as the reference says, whoever comes and goes beside them.
+"""Law 6: standing queries on one stream answer each as the reference does, whichever queries are registered and dropped meanwhile.
 
 Small crowds of every kind by hypothesis; a thousand of few shapes once.
 """
@@ -90,7 +90,7 @@ def test_a_thousand_queries_answer_each_as_if_alone_while_others_come_and_go(tmp
             if text not in told:
                 told[text] = expected(hub.operator_and_query(name)[1], files)
             assert found[name] == told[text], text
-        assert sum(map(bool, told.values())) > QUERIES / 2  # most of them have something to say
+        assert sum(map(bool, told.values())) > QUERIES / 2  # most of them have emitted something
 
 
 @st.composite

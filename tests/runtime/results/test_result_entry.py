@@ -1,4 +1,4 @@
-"""What an entry of the results list says of its queries is the same however many there are, and small."""
+"""What an entry of the results list holds of its queries is the same however many there are, and small."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_a_long_history_is_read_piece_by_piece():
 
 
 def test_many_small_parts_and_many_rows_of_one_instant_are_told_whole():
-    """Nothing is looked at again for each of them."""
+    """Nothing is read again for each of them."""
     small = [
         pa.table({"key": pa.array([at], pa.int64()), AT: pa.array([at], pa.int64())}) for at in range(3000)
     ]

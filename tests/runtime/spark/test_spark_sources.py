@@ -1,4 +1,4 @@
-"""Spark's own streaming sources feed streams: frames handed in by a program, and sources named in CREATE STREAM."""
+"""Spark's own streaming sources feed streams: frames pushed by a program, and sources named in CREATE STREAM."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_spark_source_can_be_named(hub: Hub, spark: SparkSession, tmp_path: Pa
 
 
 def test_a_source_spark_does_not_have_is_refused_at_create(hub: Hub) -> None:
-    """No kafka connector ships with Spark: the message says what to do."""
+    """No kafka connector ships with Spark: the message has the remedy."""
     with pytest.raises(UserError, match="Spark cannot open the source 'kafka'") as refused:
         hub.execute("CREATE STREAM s (value BINARY) USING kafka OPTIONS (subscribe 'bids')")
     assert "class path" in str(refused.value)
@@ -226,7 +226,7 @@ def test_a_call_passes_the_checks_of_the_statement(hub: Hub, spark: SparkSession
 
 
 def test_a_home_whose_dataframe_is_not_there_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    """In status, in SHOW STREAMS, and as a warning when the epochs begin; not once it was handed in."""
+    """In status, in SHOW STREAMS, and as a warning when the epochs begin; not once it was pushed."""
     frame = spark.readStream.format("rate").load()
     with open_hub(tmp_path / "home", spark=spark) as hub:
         hub.create_stream("s", frame, timestamp="timestamp")

@@ -65,7 +65,7 @@ def test_labels_are_given_changed_taken_away_and_survive_a_restart(tmp_path: Pat
         (told,) = hub.execute("ALTER QUERY a SET (tags 'night', owner '')")
         assert told.message == "query a has no owner and is tagged night"
         hub.execute("ALTER QUERY b SET (tags '')")
-        assert hub.catalog.require_query("a").operator_id == operator  # nothing of it is made anew
+        assert hub.catalog.require_query("a").operator_id == operator  # nothing of it is made again
     with open_hub(home, local=True) as hub:
         assert labels(hub, "a") == (None, "night")
         assert labels(hub, "b") == ("ben", None)

@@ -129,7 +129,7 @@ def test_readers_and_then_what_they_read_go_in_one_script(tmp_path: Path, work: 
         )
         assert not hub.catalog.queries
         assert work.get("users_of", 0) == 0
-        assert work["plan_after"] == 2  # once when it had to be known that nobody reads m0 any more
+        assert work["plan_after"] == 2  # once when it had to be known that no query reads m0 any more
         assert hub.loop.engine.plan == epoch_planner.make_plan(hub.catalog)
 
 

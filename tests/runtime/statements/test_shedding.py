@@ -1,4 +1,4 @@
-"""Shedding as a user meets it: said of a query, turned on and off of a stream while it runs, and told wherever streams are told of."""
+"""Shedding as a user meets it: declared of a query, turned on and off of a stream while it runs, and shown wherever streams are."""
 
 from __future__ import annotations
 

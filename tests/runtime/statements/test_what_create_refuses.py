@@ -156,7 +156,7 @@ def test_no_name_leads_out_of_the_home(hub: Hub, tmp_path: Path, name: str) -> N
 
 
 def test_text_that_is_not_in_its_encoding_is_a_reject(hub: Hub, tmp_path: Path) -> None:
-    """UTF-16 without the mark that says which byte comes first stopped the loop."""
+    """UTF-16 without a byte order mark stopped the loop."""
     (tmp_path / "rows.csv").write_text("1\n2\n3\n")
     hub.execute(
         f"CREATE STREAM s (a INT) USING csv OPTIONS (path '{tmp_path}/rows.csv', encoding 'UTF-16');"

@@ -1,4 +1,4 @@
-"""A query with very many windows to tell tells them over several epochs: the same ones, and nobody else waits for it."""
+"""A query with very many windows to emit emits them over several epochs: the same ones, and no other query waits for it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_seal_tells_everything(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_windows_over_half_a_century_hold_up_nobody(tmp_path: Path) -> None:
-    """A row of 1970 and one of 2024, told every second between: 1.7 thousand million windows, each at its time."""
+    """A row of 1970 and one of 2024, emitted every second between: 1.7 thousand million windows, each at its time."""
     row = {"k": "a", "g": 1, "x": 1, "y": 1.0}
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop([{**row, "at": 0}], [{**row, "at": 1_704_067_200 * SECOND}])

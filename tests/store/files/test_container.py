@@ -229,7 +229,7 @@ def test_columns_of_equal_numbers_that_are_not_one_memory_stay_apart() -> None:
 
 @pytest.mark.parametrize("options", [{"compressed": True, "piece": 1000}, {}])
 def test_damage_to_columns_that_are_one_memory_is_told_as_damage(options: dict[str, Any]) -> None:
-    """Read piece by piece or whole, without a look at checksums first: a byte of the messages before the numbers is wrong."""
+    """Read piece by piece or whole, without checking checksums first: a byte of the messages before the numbers is wrong."""
     counts = pa.array(np.random.default_rng(1).integers(0, 1 << 20, 20_000))
     odd = pa.array(np.arange(20_000), mask=np.arange(20_000) % 3 == 0)
     table = pa.table({"a": counts, "b": counts.view(pa.timestamp("us", tz="UTC")), "c": odd, "d": odd})

@@ -115,7 +115,7 @@ def test_what_is_written_comes_back(value: object) -> None:
 
 
 def test_values_that_are_equal_in_python_and_are_not_the_same_stay_apart() -> None:
-    """`repr` tells what equality does not."""
+    """`repr` shows what equality does not."""
     value = (1, True, 1.0, Decimal(1), Decimal("1.00"), Fraction(1), 0.0, -0.0, float("inf"), "1", b"1", None)
     assert repr(through(value)) == repr(value)
     assert repr(through(float("nan"))) == "nan"

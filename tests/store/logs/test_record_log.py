@@ -185,7 +185,7 @@ def test_an_append_that_fails_says_what_it_has_left_and_is_there_once_when_repea
         assert log.length == (outcome == "unknown")
     disk.trouble = None
     if outcome is None:
-        # The object went on; one that was never answered would not have.
+        # The object continued; one that was never answered would not have.
         log = RecordLog(LocalStore(tmp_path, disk), "querylog")
         log._next, log._end = 0, 0
     assert log.append(["a"], "one") == 0

@@ -120,7 +120,7 @@ def test_the_canonical_form_is_valid_and_the_only_one(k: int) -> None:
 
 
 def test_the_worked_example_is_for_two_buckets_of_a_size_at_most() -> None:
-    """32 16 8 8 4 4 2 1 1, then a one, then two: as in the text, which says k/2 = 2; it holds for k/2 = 1."""
+    """32 16 8 8 4 4 2 1 1, then a one, then two: as in the text, which has k/2 = 2; it holds for k/2 = 1."""
     slow = OneByOne(2, ones_up_to=2, others_up_to=2)
     slow.buckets = [(0, size) for size in (1, 1, 2, 4, 4, 8, 8, 16, 32)]
     slow.insert(1)

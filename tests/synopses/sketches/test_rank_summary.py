@@ -1,4 +1,4 @@
-"""What lies below a value, in a few points: within its bound for any order of batches and merges, and in little."""
+"""What is below a value, in a few points: within its bound for any order of batches and merges, and in little."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every synopsis that lies in panes: the same bytes from the same rows, nothing changes nothing, and bounds that hold once merged."""
+"""Every synopsis that is stored in panes: the same bytes from the same rows, nothing changes nothing, and bounds that hold once merged."""
 
 from __future__ import annotations
 

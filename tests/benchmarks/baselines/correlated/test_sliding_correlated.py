@@ -29,7 +29,7 @@ def rmse(found: Doubles, exact: Doubles) -> float:
 
 
 def by_equi_depth(x: Doubles, limits: Doubles, buckets: int = 10) -> Doubles:
-    """A histogram of the window itself, anew at each position."""
+    """A histogram of the window itself, computed again at each position."""
     found = []
     for held, limit in zip(windows(x), limits, strict=True):
         bounds = np.quantile(held, np.linspace(0, 1, buckets + 1))

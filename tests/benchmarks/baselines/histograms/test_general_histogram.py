@@ -151,7 +151,7 @@ def test_leaving_out_a_single_heavy_row_as_printed_breaks_the_bracket() -> None:
 
 
 def test_for_p_2_the_error_is_a_factor_and_no_small_part_as_the_text_calls_it() -> None:
-    """R8: what lies across the edge may be far more than 1/k of the answer, as for p = 1; the bracket allows for it."""
+    """R8: what is across the edge may be much more than 1/k of the answer, as for p = 1; the bracket allows for it."""
     measure = PowerOfNorm(2.0, 1)
     amounts = np.r_[np.ones(60), 80.0]
     found = GeneralHistograms.empty(measure, 4, 1)

@@ -1,4 +1,4 @@
-"""The least of any window, exactly, from a short list; distinct values of any window from times in bitmaps; tables that forget."""
+"""The least of any window, exactly, from a short list; distinct values of any window from times in bitmaps; tables whose rows expire."""
 
 from __future__ import annotations
 
