@@ -51,11 +51,13 @@ def test_answers_are_the_references_whatever_switches_when(way: Any, data: st.Da
         rows += drawn
         groups = operator.add(groups, batch(drawn), data.draw(st.sampled_from((None, 0.0, 2.0, 1e9))))
         low += data.draw(st.integers(0, 6))
-        groups, told = operator.close(groups, low * SECOND, data.draw(st.sampled_from((None, 0.0, 3.0, 1e9))))
-        found += answered(told, window)
+        groups, emitted = operator.close(
+            groups, low * SECOND, data.draw(st.sampled_from((None, 0.0, 3.0, 1e9)))
+        )
+        found += answered(emitted, window)
         assert live(operator, groups) == sum(_last_end(at, window) > groups.answered for _, at, _ in rows)
-    groups, told = operator.close(groups, (low + 100) * SECOND)
-    found += answered(told, window)
+    groups, emitted = operator.close(groups, (low + 100) * SECOND)
+    found += answered(emitted, window)
     assert operator.state_bytes(groups) == 0, "after the end nothing is kept"
     assert sorted(found) == sorted(expected(window, rows))
 
@@ -72,10 +74,10 @@ def _held(at: int, window: TimeSlide) -> bool:
 def expected(window: TimeSlide, rows: Drawn) -> list[tuple[Any, ...]]:
     node = grouped(windowed(window), ["k"], n=agg("count"), total=agg("sum", col("v")))
     asked = query(select(node, "k", "n", "total"))
-    told = windows_answer(
+    answer = windows_answer(
         asked, history([row(str(group), value, at) for group, at, value in rows]), FOREVER, final=True
     )
-    return [(end, int(each["k"]), each["n"], each["total"]) for end, each in told]
+    return [(end, int(each["k"]), each["n"], each["total"]) for end, each in answer]
 
 
 def run(way: Any, rows: Drawn, window: TimeSlide) -> int:
@@ -125,8 +127,8 @@ def test_a_group_that_shrinks_keeps_its_rows_again_beside_what_was_folded() -> N
     assert groups.leaving.tolist() == [0]
     groups = operator.add(groups, batch([(0, 11, 1)]))
     assert (len(groups.buffer.group), int(groups.folded.ending.sum())) == (1, 2)
-    groups, told = operator.close(groups, 12 * SECOND)
-    assert told.cells[0][0].tolist() == [2, 3], "what was folded and what is kept, merged"
+    groups, emitted = operator.close(groups, 12 * SECOND)
+    assert emitted.cells[0][0].tolist() == [2, 3], "what was folded and what is kept, merged"
     groups, _ = operator.close(groups, 19 * SECOND)
     assert groups.leaving.tolist() == [], "its partials are gone: it is lazy like any other"
 

@@ -9,7 +9,7 @@ from benchmarks import disorder
 ROWS, SECONDS = 3000, 300
 
 
-def test_a_band_is_no_deeper_than_it_is_told() -> None:
+def test_a_band_is_no_deeper_than_asked_for() -> None:
     shallow, deep = (disorder.measured(disorder.band(ROWS, SECONDS, depth, 1)) for depth in (5, 50))
     assert shallow.slack <= 5
     assert 40 <= deep.slack <= 50
@@ -39,7 +39,7 @@ def test_a_lull_holds_back_what_would_arrive_in_it() -> None:
     assert sorted(made.at.tolist()) == sorted(plain.at.tolist())
 
 
-def test_the_share_of_late_rows_is_as_told() -> None:
+def test_the_share_of_late_rows_is_as_asked_for() -> None:
     found = disorder.measured(disorder.mostly_punctual(ROWS, SECONDS, 0.1, 60, 5))
     assert 0.06 <= found.displaced <= 0.13
     assert 40 <= found.slack <= 60

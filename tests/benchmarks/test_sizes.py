@@ -45,7 +45,7 @@ def test_parts_that_would_make_a_guess_are_refused(parts: tuple[float, ...], sai
         queries.Entry("slow", "one by one", 10, parts)
 
 
-def test_a_fixed_cost_and_a_cost_per_row_are_told_apart() -> None:
+def test_a_fixed_cost_and_a_cost_per_row_are_distinguished() -> None:
     found = costs([(1000, 3.0), (1000, 3.2), (1000, 90.0), (2000, 4.2), (4000, 6.2)])
     assert found.fixed == pytest.approx(2.2, rel=0.01)
     assert found.per_row == pytest.approx(0.001, rel=0.01)

@@ -51,7 +51,7 @@ def test_each_format_has_its_file_per_query_also_without_rows(tmp_path) -> None:
     assert len(list(out.iterdir())) == 8  # nothing unfinished is left
 
 
-def test_several_answers_on_one_screen_are_told_apart(tmp_path) -> None:
+def test_several_answers_on_one_screen_are_distinguished(tmp_path) -> None:
     put(tmp_path / "bids", "1.csv", bid(1, 2, 150))
     done = headrace("run", script(tmp_path, "SHOW STREAMS;", "EXPLAIN QUERY dear;"), "--once")
     assert "# SHOW STREAMS\nname,using,event_time" in done.stdout
@@ -191,7 +191,7 @@ def test_the_package_runs_as_the_command() -> None:
     assert done.stdout == f"headrace {__version__}\n"
 
 
-def test_the_version_is_told_without_loading_arrow_or_spark() -> None:
+def test_the_version_is_printed_without_loading_arrow_or_spark() -> None:
     done = apart("--version")
     assert (done.returncode, done.stdout) == (0, f"headrace {__version__}\n")
     program = "import headrace, headrace.cli.main, sys; print([m for m in ('pyspark', 'pyarrow') if m in sys.modules])"
@@ -226,7 +226,7 @@ def test_a_run_on_spark_gives_what_a_run_without_it_gives(tmp_path) -> None:
     assert len(on_spark.stdout.splitlines()) > 3
 
 
-def test_rows_that_fail_as_the_last_windows_close_provisionally_are_counted_and_told(tmp_path) -> None:
+def test_rows_that_fail_as_the_last_windows_close_provisionally_are_counted_and_reported(tmp_path) -> None:
     """Nothing is committed by a closing that is provisional, so no reject file has them."""
     put(tmp_path / "bids", "1.csv", bid(1, 2, 150), bid(2, 1, 150), bid(3, 1, 151.5), bid(90, 7, 150))
     odd = (

@@ -21,7 +21,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_row_is_late_below_the_punctuation_its_epoch_began_with(tmp_path, name) -> None:
-    slack, files, kept, late, told = CASES[name]
+    slack, files, kept, late, warning = CASES[name]
     home = Home(tmp_path)
     for number, rows in enumerate(files):
         home.put(number, rows)
@@ -29,10 +29,10 @@ def test_a_row_is_late_below_the_punctuation_its_epoch_began_with(tmp_path, name
     assert (done.returncode, done.stdout) == (0, "")
     assert (tmp_path / "out" / "seen.csv").read_text() == lines(f"k,v {kept}")
     assert (tmp_path / "out" / "late.csv").read_text() == lines(f"k,v {late}")
-    assert done.stderr == (f"s: {told} would have kept all.\n" if told else "")
+    assert done.stderr == (f"s: {warning} would have kept all.\n" if warning else "")
 
 
-def test_the_slack_that_is_told_does_keep_all(tmp_path) -> None:
+def test_the_slack_that_is_reported_does_keep_all(tmp_path) -> None:
     home = Home(tmp_path)
     home.put(1, "a,1,@10")
     home.put(2, "a,2,@-7.5")
@@ -65,8 +65,10 @@ def test_a_late_row_that_every_query_takes_in_is_no_setback(tmp_path) -> None:
     assert done.stderr == ""
     home.put(3, "y,3,@4")
     both = home.once("CREATE QUERY plain AS SELECT k, v FROM s;")
-    told = "s: 1 row came late and is in no answer but of queries WITH REVISIONS; SLACK INTERVAL 27 SECONDS"
-    assert both.stderr.startswith(told)
+    warning = (
+        "s: 1 row came late and is in no answer but of queries WITH REVISIONS; SLACK INTERVAL 27 SECONDS"
+    )
+    assert both.stderr.startswith(warning)
 
 
 def test_after_seal_every_row_is_late_and_no_slack_is_promised(tmp_path) -> None:

@@ -163,7 +163,7 @@ def test_an_invoke_in_a_once_script_comes_after_all_input(tmp_path) -> None:
     assert done.stdout == "# n\nn\n3\n\n# n\nn\n3\n"
 
 
-def test_answers_of_several_queries_of_a_home_are_told_apart_whoever_made_them(tmp_path) -> None:
+def test_answers_of_several_queries_of_a_home_are_distinguished_whoever_made_them(tmp_path) -> None:
     home = Home(tmp_path)
     home.put(1, FILES[0])
     two = registered({"a": "SELECT k FROM s WHERE v = 1", "b": "SELECT k FROM s WHERE v = 2"})

@@ -110,8 +110,8 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_rows_that_do_not_fit_are_refused_whole(hub, name) -> None:
-    stream, rows, told = WRONG[name]
-    with pytest.raises(hr.UserError, match=told):
+    stream, rows, message = WRONG[name]
+    with pytest.raises(hr.UserError, match=message):
         hub.push(stream, rows)
     hub.run_once()
     assert hub.status()["streams"]["cars"].get("rows", 0) == 0

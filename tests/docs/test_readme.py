@@ -99,8 +99,8 @@ def test_the_same_in_plain_structured_streaming_gives_the_same_answers(
         hub.catch_up()
         hub.register(added_later, name="per_minute")
         hub.catch_up()
-        assert told(hub, "dear", ["auction", "n", "top"]) == dear
-        assert told(hub, "per_minute", ["n"]) == per_minute
+        assert committed(hub, "dear", ["auction", "n", "top"]) == dear
+        assert committed(hub, "per_minute", ["n"]) == per_minute
 
 
 @pytest.mark.spark
@@ -160,10 +160,10 @@ def test_the_guide_s_alerts_in_plain_structured_streaming_are_ours(
         hub.catch_up()
         for name in alerts:
             assert len(found[name]) > 10
-            assert told(hub, name, ["large", "most"]) == found[name]
+            assert committed(hub, name, ["large", "most"]) == found[name]
 
 
-def told(hub: Hub, query: str, columns: list[str]) -> set[tuple]:
+def committed(hub: Hub, query: str, columns: list[str]) -> set[tuple]:
     """(microseconds at which the window ends, the columns) of all rows a query has committed."""
     operator, _ = hub.operator_and_query(query)
     tables = [part.table for part in result_log.epochs_of(hub.home, hub.home.latest(), operator.id)]

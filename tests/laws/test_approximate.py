@@ -169,12 +169,12 @@ def relations() -> st.SearchStrategy[Window]:
     return st.builds(TimeRange, st.sampled_from((3, 8, 20)).map(lambda n: n * some.TICK))
 
 
-def _held(told: list[Any], instants: list[int]) -> Iterator[tuple[int, list[Any]]]:
+def _held(changelog: list[Any], instants: list[int]) -> Iterator[tuple[int, list[Any]]]:
     """The bag that changes make at each instant."""
     held: Counter[str] = Counter()
     rows: dict[str, Any] = {}
     for at in instants:
-        for instant, sign, row in told:
+        for instant, sign, row in changelog:
             if instant == at:
                 rows[repr(row)] = row
                 held[repr(row)] += sign
@@ -205,12 +205,13 @@ def test_long_relations_stay_within_their_bounds_at_every_instant_over_many_epoc
     )
     compactions = dict.fromkeys(range(2, len(rows) // size, 3), 3)
     results = run(query, history, SCHEMAS, final=True, compact_after=compactions)
-    told, greatest = plain(results, query, changes=True), rows[-1]["at"]
+    changelog, greatest = plain(results, query, changes=True), rows[-1]["at"]
     instants = sorted(
-        {at for at, _, _ in told} | {at + off for at in range(0, greatest, 9 * some.TICK) for off in (0, 1)}
+        {at for at, _, _ in changelog}
+        | {at + off for at in range(0, greatest, 9 * some.TICK) for off in (0, 1)}
     )
     worst = 0
-    for at, now in _held(told, [each for each in instants if each <= greatest]):
+    for at, now in _held(changelog, [each for each in instants if each <= greatest]):
         within_bounds(query, now, [(at, row) for row in relation_at(query, history, at)])
         worst = max(worst, *(row["a1"] for _, row in now), 0)
     assert worst > 0, "something is approximate"
@@ -227,8 +228,8 @@ def test_relations_are_within_their_bounds_at_every_instant(data: st.DataObject)
     merges = st.dictionaries(st.integers(0, max(len(cut) - 1, 0)), st.integers(1, 4), max_size=3)
     compactions = data.draw(merges, "compactions")
     results = run(query, history, SCHEMAS, splits=cut, tasks=tasks, final=False, compact_after=compactions)
-    told = plain(results, query, changes=True)
+    changelog = plain(results, query, changes=True)
     limit = history.punctuation(query)
-    instants = {at for at, _, _ in changes(query, history, limit)} | {at for at, _, _ in told}
-    for at, now in _held(told, sorted(instants)):
+    instants = {at for at, _, _ in changes(query, history, limit)} | {at for at, _, _ in changelog}
+    for at, now in _held(changelog, sorted(instants)):
         within_bounds(query, now, [(at, row) for row in relation_at(query, history, at)])

@@ -64,9 +64,9 @@ def kept(folder: Path, query: str) -> tuple[list[Kept], list[dict[str, object]]]
             manifest = hub.home.latest()
             young = [run.bytes for run in manifest.state if manifest.epoch - run.epoch <= OPEN]
             found.append(Kept(sum(run.bytes for run in manifest.state), sum(young)))
-        told = hub.query("q").history().to_pylist()
+        history = hub.query("q").history().to_pylist()
         assert sum(each.stat().st_size for each in folder.rglob("state/*.run")) >= found[-1].all > 0
-    return found, told
+    return found, history
 
 
 def rows(epoch: int) -> pa.Table:
@@ -81,11 +81,11 @@ def rows(epoch: int) -> pa.Table:
 def test_files_of_state_hold_twice_what_is_needed_at_most(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, told = kept(tmp_path / "as it is", QUERIES[kind])
+    found, history = kept(tmp_path / "as it is", QUERIES[kind])
     monkeypatch.setattr(state_task, "due_for_merge", lambda runs: tuple(run.name for run in runs))
-    merged, told_of_merged = kept(tmp_path / "merged", QUERIES[kind])
-    assert told
-    assert told == told_of_merged  # whichever runs were merged, neighbours or not
+    merged, history_of_merged = kept(tmp_path / "merged", QUERIES[kind])
+    assert history
+    assert history == history_of_merged  # whichever runs were merged, neighbours or not
     needed = [each.all for each in merged]
     for epoch, each in enumerate(found):
         bound = max(needed[max(0, epoch - SPAN) : epoch + 1])

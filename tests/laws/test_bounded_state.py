@@ -111,8 +111,8 @@ def of_time(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tu
     opened = sum(end > max(at, closed) for at, end in zip(times, ends, strict=True))
     last = (closed - window.anchor) // window.slide
     levels = (2 * window.range // window.slide + 2).bit_length()
-    told = isinstance(query.root, Emit) and query.root.kind != "rstream"
-    before = MATCHES * sum(window.holds(last, at) for at in times) + 1 if told else 0
+    emits_changes = isinstance(query.root, Emit) and query.root.kind != "rstream"
+    before = MATCHES * sum(window.holds(last, at) for at in times) + 1 if emits_changes else 0
     return levels * opened, 2 * query.emit_empty + before
 
 
@@ -191,12 +191,15 @@ def of_rows(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tu
     window = node.window
     rows = stream_rows(node.source, moment)
     needed = sum(time_of(row, node) >= closed for row in rows)
-    told = (
+    emits_changes = (
         isinstance(query.root, Emit) and query.root.kind != "rstream"
     )  # what differs of the last from the one before
     lasts = {closing.series: (before, closing) for before, closing in row_windows(query, moment, closed)}
     both = [
-        each for pair in lasts.values() for each in (*(pair if told else ()), pair[1]) if each is not None
+        each
+        for pair in lasts.values()
+        for each in (*(pair if emits_changes else ()), pair[1])
+        if each is not None
     ]
     shown = sum(len(frame.rows) + 1 for each in both for frame in each.frames.values())
     if isinstance(window, Custom):
@@ -211,7 +214,7 @@ def of_rows(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tu
         return needed, MATCHES * shown + 1
     parts = partitions(rows, window.partition, moment.rejects)
     if isinstance(window, RowsSlide):  # rows as they are; the last window is among them
-        kept = sum(min(len(part), window.count + (1 + told) * window.slide) for part in parts)
+        kept = sum(min(len(part), window.count + (1 + emits_changes) * window.slide) for part in parts)
         return 0, MATCHES * (needed + kept)
     if isinstance(window, TupleSlide):
         needed += sum(closed - window.range < time_of(row, node) < closed for row in rows)
@@ -261,5 +264,5 @@ def test_what_is_left_when_punctuation_has_passed_is_what_answers_to_come_depend
     note(described(query))
     last = len(epochs(history.streams["s"])) - 1
     merges = data.draw(st.sets(st.integers(0, last)), "compactions") | {last}
-    told = driven(query, history, SCHEMAS, tasks=1, final=False, compact_after=merges)
-    assert told.state_rows <= declared(query, history)
+    run = driven(query, history, SCHEMAS, tasks=1, final=False, compact_after=merges)
+    assert run.state_rows <= declared(query, history)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.time import SECOND
-from tests.runtime.progressing import COUNT, SLIDING, T0, Told, known, push, stream, told
+from tests.runtime.progressing import COUNT, SLIDING, T0, PushedRow, emitted, known, push, stream
 
 QUERIES = (
     COUNT,
@@ -90,7 +90,9 @@ def test_any_order_that_the_promise_allows_gives_the_answers_of_order(
     tmp_path_factory: pytest.TempPathFactory, generator: str, rows: Shuffled, data: st.DataObject
 ) -> None:
     clauses, rows, promises = GENERATORS[generator](rows)
-    made: list[Told] = [(*row, promises is not None and promises(place)) for place, row in enumerate(rows)]
+    made: list[PushedRow] = [
+        (*row, promises is not None and promises(place)) for place, row in enumerate(rows)
+    ]
     cuts = sorted(data.draw(st.sets(st.integers(1, len(made)), max_size=5)) | {len(made)})
     kill = data.draw(st.integers(0, len(cuts)))
     folder, start, least = tmp_path_factory.mktemp("law"), 0, after(rows)
@@ -103,8 +105,8 @@ def test_any_order_that_the_promise_allows_gives_the_answers_of_order(
                     hub.punctuate("s", T0 + min(least[stop - 1], 86_000) * SECOND)
                     hub.loop.drain()
             assert known(hub).late == 0 if part else True
-            found = [told(hub, f"q{number}", closing=start == len(made)) for number in range(len(QUERIES))]
+            found = [emitted(hub, f"q{number}", closing=start == len(made)) for number in range(len(QUERIES))]
     with contextlib.ExitStack() as opened:
         ordered = opened.enter_context(stream(tmp_path_factory.mktemp("order"), "", QUERIES))
         push(ordered, *sorted(made, key=lambda row: row[2]))
-        assert found == [told(ordered, f"q{number}", closing=True) for number in range(len(QUERIES))]
+        assert found == [emitted(ordered, f"q{number}", closing=True) for number in range(len(QUERIES))]

@@ -50,7 +50,7 @@ def edges_of(rig: Rig, files: Sequence[Sequence[Row]]) -> Mapping[str, Edge]:
     with rig.hub(2, QUERIES) as hub:
         read = {name for name in QUERIES if any(f"FROM {name} " in text for text in QUERIES.values())}
         operators = {name: hub.operator_and_query(name) for name in read}
-        told = dict.fromkeys(read, 0)
+        recorded = dict.fromkeys(read, 0)
         late = 0
         for number in itertools.count():
             if hub.loop.step() is None:
@@ -68,8 +68,8 @@ def edges_of(rig: Rig, files: Sequence[Sequence[Row]]) -> Mapping[str, Edge]:
                 shift = 1 if query.emission == "windows" else 0
                 edge = found.setdefault(name, ([], []))
                 edge[0].append(manifest.stream(derived_streams.name_of(operator.id)).punctuation)
-                edge[1].append([instant - shift for instant in at[told[name] :]])
-                told[name] = len(at)
+                edge[1].append([instant - shift for instant in at[recorded[name] :]])
+                recorded[name] = len(at)
         assert manifest.stream("s").late == late
     return found
 

@@ -138,7 +138,7 @@ class Running:
 
 
 @given(data=st.data())
-def test_promises_change_when_groups_are_told_but_not_what(data: st.DataObject) -> None:
+def test_promises_change_when_groups_are_emitted_but_not_what(data: st.DataObject) -> None:
     query = data.draw(queries(), "query")
     stream, made = data.draw(punctuated(), "stream")
     history = History({"s": stream}, {"names": ()})
@@ -151,18 +151,18 @@ def test_promises_change_when_groups_are_told_but_not_what(data: st.DataObject) 
             done = [pattern_named(text) for text, at in running.known.items() if at == FOREVER]
             for kept in running.groups_kept():
                 assert not any(covered(pattern, kept) for pattern in done), described(query)
-    early = told_so_far(running, query)
+    early = emitted_so_far(running, query)
     wanted = [item for item in answer(query, history) if item[0] <= reach(query, item, stream, running.known)]
     assert canonical(early) == canonical(wanted), "as soon as a promise covers the group, and no sooner"
     running.epoch([], FOREVER, [], final=True)
-    assert canonical(told_so_far(running, query)) == canonical(answer(query, history))
+    assert canonical(emitted_so_far(running, query)) == canonical(answer(query, history))
 
 
 def answer(query: Query, history: History) -> list[Any]:
     return windows_answer(query, history, history.punctuation(query), final=True)
 
 
-def told_so_far(running: Running, query: Query) -> list[Any]:
+def emitted_so_far(running: Running, query: Query) -> list[Any]:
     return plain(pa.concat_tables(running.results) if running.results else None, query)
 
 
@@ -194,11 +194,11 @@ def test_promises_rolled_up_say_the_same_of_every_group_and_no_more_often(made: 
         "k": pa.array([k for k, _ in pairs]),
         "g": pa.array([g for _, g in pairs], pa.int32()),
     }
-    told = bounds_of(columns, len(pairs), fewer)
-    assert np.array_equal(told, bounds_of(columns, len(pairs), plainly))
+    bounds = bounds_of(columns, len(pairs), fewer)
+    assert np.array_equal(bounds, bounds_of(columns, len(pairs), plainly))
     for place, (k, g) in enumerate(pairs):
         own = [at for pattern, at in made if matches(pattern, {"k": k, "g": g})]
-        assert told[place] == max(own, default=BEGINNING)
+        assert bounds[place] == max(own, default=BEGINNING)
 
 
 def test_constants_of_one_column_become_one_list() -> None:

@@ -43,7 +43,7 @@ def admitted(stream: RecordedStream, within: int | None) -> list[list[StreamRow]
     ]
 
 
-def told(
+def changelog(
     query: Query, history: History, cut: list[Any], tasks: list[int], merges: Mapping[int, int], final: bool
 ) -> list[tuple[int, int, dict[str, Any]]]:
     """The operator's changelog."""
@@ -91,9 +91,9 @@ def test_after_every_epoch_the_standing_answer_is_the_reference_s_over_all_rows(
     for last in range(1, len(cut) + 1):
         known = replace(history, streams={"s": stream.after(last)})
         expected = windows_answer(query, known, known.punctuation(query))
-        found = told(query, known, cut[:last], tasks, merges, final=False)
+        found = changelog(query, known, cut[:last], tasks, merges, final=False)
         assert canonical(standing(found)) == canonical(expected)
-    final = told(query, history, cut, tasks, merges, final=True)
+    final = changelog(query, history, cut, tasks, merges, final=True)
     assert canonical(standing(final)) == canonical(
         windows_answer(query, history, history.punctuation(query), final=True)
     )
@@ -127,7 +127,7 @@ def replies(query: Query, epochs: list[list[int]]) -> list[tuple[int, int, int]]
     assert query.revisions is not None
     cut = [[epoch] for epoch in admitted(stream, query.revisions.within)]
     history = History({"s": stream}, {"names": ()})
-    found = told(query, history, cut, [1] * len(cut), {1: 9}, final=False)
+    found = changelog(query, history, cut, [1] * len(cut), {1: 9}, final=False)
     assert Counter((at, sign, each["n"]) for at, sign, each in found) == Counter(
         (at, sign, each["n"]) for _, at, sign, each in revisions(query, history)
     )

@@ -317,8 +317,8 @@ def test_over_changes_restarts_and_failures_all_see_what_was_kept_when_rows_came
         with rig.hub(2) as hub:
             names = [query.definition.name for query in hub.catalog.queries.values()]
             assert_right(hub, life, names)
-            told, rows = hub.status()["streams"]["s"], life.recorded.rows
-            assert (told["rows"], told["keep"]) == (len(rows), keeps[-1])
-            assert told["shed"] == sum(row.fate == "accepted" and not row.weight for row in rows)
+            status, rows = hub.status()["streams"]["s"], life.recorded.rows
+            assert (status["rows"], status["keep"]) == (len(rows), keeps[-1])
+            assert status["shed"] == sum(row.fate == "accepted" and not row.weight for row in rows)
             if blocks.get("archive") != "in place":  # OB-5: the archive is the source, whatever was shed
                 assert archived(hub) == [row for file in files for row in file]

@@ -67,7 +67,7 @@ def asked(data: st.DataObject, operator: Operator, query: Query, history: Histor
     merges = st.dictionaries(st.integers(0, max(len(cut) - 1, 0)), st.integers(1, 4), max_size=3)
     relations = {name: table(rows, SCHEMAS[name]) for name, rows in history.relations.items()}
     compactions = data.draw(merges, "compactions")
-    told = drive(
+    driven = drive(
         operator,
         cut,
         stream.punctuations,
@@ -79,7 +79,7 @@ def asked(data: st.DataObject, operator: Operator, query: Query, history: Histor
     now, closed = history.now(query), history.punctuation(query)
     if now is None:
         return []
-    found = operator.answer_subwindow(length, told.runs, closed, max(now, closed - 1))
+    found = operator.answer_subwindow(length, driven.runs, closed, max(now, closed - 1))
     if found is not None and CHANGE in found.column_names:
         assert set(found.column(CHANGE).to_pylist()) <= {1}
     return [row for _, row in plain(found, query)]

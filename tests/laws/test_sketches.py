@@ -164,8 +164,8 @@ def near(item: NamedAggregate, answered: Any, true: Any, bound: Any, rows: int, 
         counts = [[(each["item"], each["count"]) for each in json.loads(text)] for text in (answered, true)]
         assert bound <= call.within * rows
         assert len(counts[0]) == len(counts[1])
-        for (_, told), (_, exact) in zip(*counts, strict=True):
-            assert exact <= told <= exact + bound
+        for (_, estimate), (_, exact) in zip(*counts, strict=True):
+            assert exact <= estimate <= exact + bound
     elif not math.isnan(true):
         fair = (
             4 if call.function == "l2_norm" else 1

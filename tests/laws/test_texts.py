@@ -119,7 +119,7 @@ def test_a_text_that_binds_runs_and_answers_the_same_whenever_it_was_registered(
             for start in range(0, 40, 8):
                 live.push("bids", rows[start : start + 8])
                 live.catch_up()
-            told = answered(live, names)
+            of_live = answered(live, names)
         with hub(Path(second), tasks % 3 + 1) as late:
             for start in range(0, 40, 8):
                 late.push("bids", rows[start : start + 8])
@@ -128,7 +128,7 @@ def test_a_text_that_binds_runs_and_answers_the_same_whenever_it_was_registered(
             again = answered(late, names)
     for name in names:
         note(texts[int(name[1:])])
-        history, closing, asked = told[name]
+        history, closing, asked = of_live[name]
         text = texts[int(name[1:])]
         if SLIDING.search(text) or not ROUNDING.search(text):
             assert rounded([*history, *closing]) == rounded([*again[name][0], *again[name][1]])

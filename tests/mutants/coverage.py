@@ -137,7 +137,7 @@ def finding(
 
 def is_enough(found: Finding, given: argparse.Namespace) -> bool:
     """Whether a row needs no further mistake."""
-    return bool(found.noticed) if given.quick else found.tells()
+    return bool(found.noticed) if given.quick else found.is_noticed()
 
 
 def inputs_of(row: Row) -> str:

@@ -42,7 +42,7 @@ class Finding:
         """The mistakes that a named test failed for."""
         return [one for one in self.tries if one.fate.noticed]
 
-    def tells(self) -> bool:
+    def is_noticed(self) -> bool:
         """Whether a mistake gave a wrong answer that a test noticed: no other need be tried."""
         return any(one.fate.how == "wrong answer" for one in self.tries)
 

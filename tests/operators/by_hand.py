@@ -92,7 +92,7 @@ def plain(results: pa.Table | None, *names: str) -> list[tuple[Any, ...]]:
     return sorted(rows, key=lambda row: [(part is not None, part) for part in row])
 
 
-def told(
+def emitted(
     operator: Operator,
     cut: Sequence[Rows],
     *names: str,

@@ -17,8 +17,8 @@ from headrace.time import SECOND
 Row = dict[str, Any]
 Coming = list[tuple[str, Row]]
 """Rows with their streams, in order of arrival."""
-Told = list[tuple[int, str]]
-"""What is told: instant, and the row with its sign as it is printed; in a canonical order."""
+Emitted = list[tuple[int, str]]
+"""What is emitted: instant, and the row with its sign as it is printed; in a canonical order."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Asked:
     """False: rows of one instant may be taken in any order."""
 
     @property
-    def told(self) -> Told:
+    def expected(self) -> Emitted:
         found, at = [], 0
         for token in " ".join(line.partition("#")[0] for line in self.answer.split("\n")).split():
             if token.endswith(":"):
@@ -85,7 +85,7 @@ def value(text: str, kind: str) -> Any:
     return None if text == "null" else {"INT": int, "STRING": str, "TIMESTAMP": seconds}[kind](text)
 
 
-def printed(answered: Sequence[Any], query: Query) -> Told:
+def printed(answered: Sequence[Any], query: Query) -> Emitted:
     """An answer of (instant, row) or (instant, sign, row) in the form in which it is written."""
     found = []
     for at, *sign, row in answered:

@@ -12,7 +12,7 @@ from collections import Counter
 
 from headrace.algebra.query import Query
 from headrace.time import MINUTE, SECOND
-from tests.papers.query_catalogue import Asked, Coming, Past, Told, printed
+from tests.papers.query_catalogue import Asked, Coming, Emitted, Past, printed
 
 UNITS = {"MINUTES": MINUTE, "SECONDS": SECOND}
 BARE = re.compile(r"\bFROM (\w+)\b(?! ?\[)(?: (?!WHERE)(\w+))?")
@@ -28,7 +28,7 @@ def translatable(asked: Asked, past: Past) -> bool:
     )
 
 
-def told_by_sql(past: Past, rows: Coming, asked: Asked, query: Query) -> Told:
+def emitted_by_sql(past: Past, rows: Coming, asked: Asked, query: Query) -> Emitted:
     """The answer of a query over the rows."""
     text, kind = as_relation(asked.text, query)
     text = PARENTHESISED.sub(
@@ -52,7 +52,9 @@ def told_by_sql(past: Past, rows: Coming, asked: Asked, query: Query) -> Told:
         elif at <= max(times):
             found += [(at, -1, row) for row in gone] + [(at, 1, row) for row in came]
     names = query.schema.names
-    return printed([(*told, dict(zip(names, row, strict=True))) for *told, row in found], query)
+    return printed(
+        [(*instant_and_sign, dict(zip(names, row, strict=True))) for *instant_and_sign, row in found], query
+    )
 
 
 def as_relation(text: str, query: Query) -> tuple[str, str | None]:

@@ -51,7 +51,7 @@ LINKS = Past(
 PASSED = """
     2: 11,19,41,2
     4: 12,0,50,4 12,0,50,4   # two equal rows are two
-    7: 99,-1,41,7            # what is told does not end: nothing leaves [ROWS UNBOUNDED]
+    7: 99,-1,41,7            # what is emitted does not end: nothing leaves [ROWS UNBOUNDED]
 """
 FILTERED = Past(
     {"S": "A INT, B INT, C INT"},
@@ -224,7 +224,7 @@ MONITORS = Past(  # a packet is reported by each monitor as it passes, with the 
         "Q7": Asked(
             "SELECT * FROM S0 WHERE S0 IN (SELECT * FROM S1 [ROWS 2]) AND S0 IN (SELECT * FROM S2 [ROWS 2])",
             """
-            3:  1,1,2,3       # packet 1 came at 1, is in S1 from 2 on and in S2 from 3 on: told when it first qualifies
+            3:  1,1,2,3       # packet 1 came at 1, is in S1 from 2 on and in S2 from 3 on: emitted when it first qualifies
             5:  3,3,4,5       # S1: 2 3. S2: 1 3
             7:  4,4,6,7       # S1: 3 4. S2: 3 4
                               # 10: packet 2 is in S2, but S1 has held 4 and 5 since 8: never
@@ -250,7 +250,7 @@ SEMIJOINED = Past(
             3:  1,1
             6:  1,1           # it went at 5, S1: (2,2) (3,3), and comes again, S1: (3,3) (1,1): new in R(6)
             7:  1,1           # another row of S0
-            11: 1,1 1,1       # at 10 both went, S1: (-,1) (5,5); NULL is equal to nothing, (-,1) is never told
+            11: 1,1 1,1       # at 10 both went, S1: (-,1) (5,5); NULL is equal to nothing, (-,1) is never emitted
             """,
         ),
         "Q7 as a relation": Asked(

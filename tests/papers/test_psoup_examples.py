@@ -95,13 +95,13 @@ def test_factors_on_a_relation_do_not_count_against_a_row_of_the_stream(window: 
         f"CREATE QUERY both AS SELECT COUNT(*) AS n FROM r {window} JOIN limits ON r.b = limits.id WHERE r.a < 5 AND limits.low < 5"
     )
     arrive(hub, (1, 4, 1), (2, 4, 2), (3, 7, 1), (4, 2, 1), (30, 9, 9))
-    told = {name: hub.query(name).history() for name in ("alone", "both")}
+    histories = {name: hub.query(name).history() for name in ("alone", "both")}
     if "TUMBLING" in window:
-        assert told["alone"]["n"].to_pylist()[0] == 3
-        assert told["both"]["n"].to_pylist()[0] == 2
+        assert histories["alone"]["n"].to_pylist()[0] == 3
+        assert histories["both"]["n"].to_pylist()[0] == 2
     else:
-        assert max(told["alone"]["n"].to_pylist()) == 3
-        assert max(told["both"]["n"].to_pylist()) == 2
+        assert max(histories["alone"]["n"].to_pylist()) == 3
+        assert max(histories["both"]["n"].to_pylist()) == 2
 
 
 WINDOWS = {
@@ -175,8 +175,8 @@ def test_logical_windows_hold_so_many_tuples_whatever_the_time(window: str, hub:
             (each[0], each[1]) for each in held
         )
         passing = [each[1] for each in held if each[1] > 3]
-        (told,) = hub.query("sums").invoke().to_pylist()
-        assert told == {"n": len(passing), "total": sum(passing) if passing else None}
+        (invoked,) = hub.query("sums").invoke().to_pylist()
+        assert invoked == {"n": len(passing), "total": sum(passing) if passing else None}
 
 
 VALUES = (5, 12, 7, 20, 3, 9, 15, 2, 11, 19, 8, 4, 22, 6, 10, 21, 1, 13, 14, 16, 23, 25, 24, 17, 18, 0, 26)

@@ -62,7 +62,7 @@ def test_repair_16_windows_end_by_their_ends_and_not_by_numbers_and_none_is_roun
     push(hub, "s", 6, 16)
     punctuate(hub, "r", 19)
     punctuate(hub, "s", 25)
-    assert ends(hub) == [10], "with a ceiling the window that ends at 20 would have been told"
+    assert ends(hub) == [10], "with a ceiling the window that ends at 20 would have been emitted"
     push(hub, "r", 19.5)
     punctuate(hub, "r", 20)
     assert ends(hub) == [10, 20, 20], "with window numbers for times, no row would be kept for 20"
@@ -81,7 +81,7 @@ def test_repair_17_both_sides_of_a_band_are_looked_at(hub: Hub) -> None:
     assert found == [8, 13]
 
 
-def test_repair_18_pairs_are_told_as_far_as_the_slower_stream_however_far_the_other_is_ahead(
+def test_repair_18_pairs_are_emitted_as_far_as_the_slower_stream_however_far_the_other_is_ahead(
     hub: Hub,
 ) -> None:
     """With the printed test, a pair of punctuations that differ by more than the ranges covers nothing, and readers starve."""
@@ -93,10 +93,10 @@ def test_repair_18_pairs_are_told_as_far_as_the_slower_stream_however_far_the_ot
     push(hub, "r", *range(12))
     push(hub, "s", *range(12))
     punctuate(hub, "r", 1000)
-    told = 0
+    emitted = 0
     for second in (3, 6, 9, 12):
         punctuate(hub, "s", second)
         found = ends(hub)
-        assert len(found) > told
+        assert len(found) > emitted
         assert max(found) == second
-        told = len(found)
+        emitted = len(found)

@@ -257,11 +257,11 @@ def answered(text: str, rows: list[Row]) -> list[Row]:
     operator = lower("q", query, "q")
     past = history(operator.stream, rows)
     results = run(query, past, {operator.stream: SCHEMA}, tasks=[1, 3, 2, 1, 4], compact_after=(1, 3))
-    told = plain(results, query, changes=query.emission == "relation")
+    emitted = plain(results, query, changes=query.emission == "relation")
     if query.emission != "relation":
-        return [row for _, row in told]
+        return [row for _, row in emitted]
     held: list[Row] = []
-    for _, sign, row in sorted(told, key=lambda item: item[:2]):
+    for _, sign, row in sorted(emitted, key=lambda item: item[:2]):
         if sign > 0:
             held.append(row)
         else:
@@ -291,10 +291,10 @@ def test_a_query_of_the_thesis_answers_what_each_window_holds(name: str) -> None
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_explain_tells_the_class_of_a_query_s_window(name: str) -> None:
+def test_explain_shows_the_class_of_a_query_s_window(name: str) -> None:
     asked = QUERIES[name]
-    told = explain(lower("q", bind_query(asked.text, CATALOG), "q"))
-    assert asked.context in told
+    text = explain(lower("q", bind_query(asked.text, CATALOG), "q"))
+    assert asked.context in text
 
 
 def test_query_2_1_without_a_window_counts_for_ever() -> None:

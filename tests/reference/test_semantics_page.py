@@ -71,8 +71,10 @@ def asked(what: str, query: Query, history: History) -> list[str]:
             found = changes(query, history, limit)
             return [f"{seconds(at)}: {sign:+d} {cells(values.values())}" for at, sign, values in found]
         case "revisions":
-            told = revisions(query, history)
-            return [f"{e}: {seconds(at)}: {sign:+d} {cells(values.values())}" for e, at, sign, values in told]
+            revised = revisions(query, history)
+            return [
+                f"{e}: {seconds(at)}: {sign:+d} {cells(values.values())}" for e, at, sign, values in revised
+            ]
         case "relation":
             return [cells(values.values()) for values in relation_at(query, history, limit)]
         case "invoke":

@@ -173,8 +173,8 @@ def put(folder: Path, number: int, rows: Sequence[Row]) -> None:
 
 def script(source: Path, queries: Mapping[str, str], options: Mapping[str, str], slack: int) -> str:
     """The statements of a home over the files of a folder."""
-    told = {"path": str(source), "order": "name", **options}
-    listed = ", ".join(f"{name} '{value}'" for name, value in told.items())
+    settings = {"path": str(source), "order": "name", **options}
+    listed = ", ".join(f"{name} '{value}'" for name, value in settings.items())
     stream = f"CREATE STREAM s (k STRING, g INT, x BIGINT, y DOUBLE, at TIMESTAMP) USING parquet OPTIONS ({listed})"
     stream += f" TIMESTAMP BY at SLACK INTERVAL {slack / SECOND} SECONDS" if slack else " TIMESTAMP BY at"
     names = f"CREATE RELATION names (id INT, name STRING) USING parquet OPTIONS (path '{source.parent}/names.parquet')"

@@ -58,11 +58,11 @@ class Ledger:
         self.killed += 1
         done, now = self.killed + self._skipped, self.clock()
         if self._started is None:
-            self._started, told = now, ""
+            self._started, estimate = now, ""
         else:
             left = (now - self._started) / (self.killed - 1) * (self.total - done)
-            told = f", about {max(0, round(left / 60))} min left"
-        self.say(f"kill {done} of {self.total} (seed {seed}, after {committed} epochs){told}")
+            estimate = f", about {max(0, round(left / 60))} min left"
+        self.say(f"kill {done} of {self.total} (seed {seed}, after {committed} epochs){estimate}")
 
     def passed(self, seed: int, kills: int) -> None:
         """All its kills changed no answer."""

@@ -245,7 +245,7 @@ def test_a_publisher_overtaken_just_before_it_publishes_loses_and_one_that_repla
         assert ManifestLog(home.store).latest().incarnation == won[0]
 
 
-def test_a_full_disk_is_told_and_leaves_nothing_that_counts(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing_that_counts(tmp_path: Path) -> None:
     trace = trace_of("commit", tmp_path / "trace")
     refused = 0
     for number, name in enumerate(trace):

@@ -40,20 +40,20 @@ def test_what_may_fail_needs_fewer_bits_and_not_more() -> None:
     """R7: with the printed sign, being right only half of the time would take more memory than being right always."""
     for window, k in WINDOWS:
         surely, hardly = least_bits(window, k), least_bits(window, k, 0.5)
-        assert hardly == pytest.approx(surely - 1), "a coin says which half of the streams are told apart"
+        assert hardly == pytest.approx(surely - 1), "a coin says which half of the streams are distinguished"
         printed = surely - log2(1 - 0.5)
         assert printed > surely, "what always succeeds is also right half of the time, in `surely` bits"
         assert k > 2 * window**0.5 or surely >= k / 16 * log2(window / k) ** 2, "Theorem 2"
 
 
-def test_any_two_streams_of_the_lower_bound_are_told_apart() -> None:
+def test_any_two_streams_of_the_lower_bound_are_distinguished() -> None:
     """While zeros follow; so the count of streams is one of states that are needed."""
     window, k, random = 64, 8, np.random.default_rng(1)
     base, many = block_length(window, k), blocks(window, k)
     assert streams(window, k) == comb(base, k // 4) ** many
     choices = list(itertools.combinations(range(base), k // 4))
     drawn = {tuple(random.integers(0, len(choices), many).tolist()) for _ in range(60)}
-    told = set()
+    signatures = set()
     for members in drawn:
         parts = []
         for level, member in enumerate(members):
@@ -63,8 +63,8 @@ def test_any_two_streams_of_the_lower_bound_are_told_apart() -> None:
         ones = np.flatnonzero(np.concatenate(parts))
         counted = Histograms.empty(Form(k, k // 2), 1).absorb(np.zeros(len(ones), np.int64), ones)
         now = sum(map(len, parts))
-        told.add(tuple(int(counted.estimate(now + zeros - window)[0][0]) for zeros in range(window)))
-    assert len(told) == len(drawn)
+        signatures.add(tuple(int(counted.estimate(now + zeros - window)[0][0]) for zeros in range(window)))
+    assert len(signatures) == len(drawn)
 
 
 def test_an_error_over_the_last_w_positions_is_over_w_of_them() -> None:
@@ -162,10 +162,10 @@ def test_an_open_pane_of_a_few_rows_makes_the_region_jump() -> None:
 
 def test_weights_below_zero_are_counted_and_not_hidden() -> None:
     """A row that leaves another bucket than it entered: the drift is reported, and counting again ends it."""
-    told = {}
+    negatives = {}
     for rebuilds in (True, False):
         synopsis = SlidingAboveMean.empty(1, 100, z=1.0, rebuilds=rebuilds)
         followed(synopsis, GENERATORS["USAGE"](1500, np.random.default_rng(4)))
         assert synopsis.histograms.weights.sum() == pytest.approx(100)
-        told[rebuilds] = int(synopsis.negative[0])
-    assert told[False] > told[True], told
+        negatives[rebuilds] = int(synopsis.negative[0])
+    assert negatives[False] > negatives[True], negatives

@@ -147,7 +147,7 @@ def test_a_file_or_folder_that_may_not_be_read_is_named(
         names(stream(tmp_path, "csv"))
 
 
-def test_a_folder_in_the_place_of_a_recorded_file_is_told(tmp_path: Path) -> None:
+def test_a_folder_in_the_place_of_a_recorded_file_is_reported(tmp_path: Path) -> None:
     file = put(tmp_path / "a.csv")
     definition = stream(tmp_path, "csv")
     (record,) = list_new(definition, (), ARRIVAL)
@@ -176,13 +176,13 @@ def test_a_file_that_changed_since_it_was_listed_is_never_read_again_in_silence(
     definition = stream(tmp_path, using)
     (record,) = list_new(definition, (), ARRIVAL)
     change(file)
-    with pytest.raises(SourceChanged) as told:
+    with pytest.raises(SourceChanged) as raised:
         list(read(record, definition))
-    assert "expected 19 bytes, modified 2020-09-13T12:26:40Z" in str(told.value)
-    assert found in str(told.value)
+    assert "expected 19 bytes, modified 2020-09-13T12:26:40Z" in str(raised.value)
+    assert found in str(raised.value)
 
 
-def test_a_file_that_changes_while_it_is_read_is_told_too(tmp_path: Path) -> None:
+def test_a_file_that_changes_while_it_is_read_is_reported_too(tmp_path: Path) -> None:
     file = put(tmp_path / "a.csv")
     definition = stream(tmp_path, "csv")
     (record,) = list_new(definition, (), ARRIVAL)
@@ -280,12 +280,12 @@ def test_a_relation_is_read_whole(tmp_path: Path) -> None:
         ("rate", {"rowsPerSecond": "many"}, "option rowsPerSecond is 'many'"),
     ],
 )
-def test_a_wrong_option_is_told_when_the_stream_is_made(
+def test_a_wrong_option_is_reported_when_the_stream_is_made(
     using: str, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as raised:
         settle(StreamDefinition("s", SCHEMA, using, options), Path("/"))
-    assert message in str(told.value)
+    assert message in str(raised.value)
 
 
 def test_an_epoch_takes_no_more_bytes_than_a_stream_allows_but_for_one_file() -> None:

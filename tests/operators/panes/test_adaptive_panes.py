@@ -84,7 +84,7 @@ KEEPING: Mapping[str, Mapping[int, int]] = {
 }
 
 
-def told(text: str, keeping: Mapping[int, int], compact_after: Mapping[int, int]) -> list[Any]:
+def emitted(text: str, keeping: Mapping[int, int], compact_after: Mapping[int, int]) -> list[Any]:
     epochs = [[skewed(2 * n), skewed(2 * n + 1)] for n in range(6)]
     punctuations = [20 * n * SECOND for n in range(1, 7)]
     found = drive(operator(text), epochs, punctuations, 3, keeping=keeping, compact_after=compact_after)
@@ -99,10 +99,10 @@ def told(text: str, keeping: Mapping[int, int], compact_after: Mapping[int, int]
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize("keeping", KEEPING)
 def test_answers_are_those_of_partials_whichever_groups_keep_their_rows(name: str, keeping: str) -> None:
-    expected = told(TEXTS[name], {}, {})
+    expected = emitted(TEXTS[name], {}, {})
     assert len(expected) > 5
-    assert told(TEXTS[name], KEEPING[keeping], {}) == expected
-    assert told(TEXTS[name], KEEPING[keeping], {1: 2, 3: 9, 4: 1}) == expected
+    assert emitted(TEXTS[name], KEEPING[keeping], {}) == expected
+    assert emitted(TEXTS[name], KEEPING[keeping], {1: 2, 3: 9, 4: 1}) == expected
 
 
 @pytest.mark.parametrize("name", ["tumbling", "sliding"])

@@ -45,7 +45,7 @@ def same(found: Any, given: Any) -> bool:
     "aggregates", ["SUM(v)", "AVG(v)", "MIN(v)", "MAX(v), COUNT(v)", "SUM(v), STDDEV(v)"]
 )
 @given(values=st.lists(st.none() | INTEGERS, min_size=1, max_size=6))
-def test_a_cell_of_one_row_tells_the_row(aggregates: str, values: list[int | None]) -> None:
+def test_a_cell_of_one_row_has_the_row(aggregates: str, values: list[int | None]) -> None:
     layout = layout_of(aggregates)
     (argument,) = layout.arguments
     rows = pa.array(values, to_arrow(BIGINT))
@@ -74,7 +74,7 @@ def test_of_every_number_type(kind: str, function: str, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("aggregates", ["STDDEV(CAST(v AS DOUBLE))", "MAX(name)", "SUM(v), MIN(name)"])
-def test_what_no_cell_tells_is_looked_for_among_the_rows(aggregates: str) -> None:
+def test_what_no_cell_has_is_searched_among_the_rows(aggregates: str) -> None:
     layout = layout_of(aggregates)
     kinds = {argument: to_arrow(argument.type) for argument in layout.arguments}
     rows = {argument: pa.array([7]).cast(kind) for argument, kind in kinds.items()}
@@ -119,9 +119,9 @@ def test_sums_are_exact_whether_in_one_addition_or_limb_by_limb(
     expected = [
         sum(v for v, c in zip(values, codes, strict=True) if v is not None and c == n) for n in range(3)
     ]
-    told, failed = whole_numbers(limbs, BIGINT)
+    sums, failed = whole_numbers(limbs, BIGINT)
     assert failed.tolist() == [not -(2**63) <= each < 2**63 for each in expected]
-    assert [each for each in told.to_pylist() if each is not None] == [
+    assert [each for each in sums.to_pylist() if each is not None] == [
         each for each, bad in zip(expected, failed, strict=True) if not bad
     ]
     assert as_doubles(limbs).tolist() == pytest.approx(expected)

@@ -46,7 +46,7 @@ def forced(patch: pytest.MonkeyPatch, *, differences: bool) -> None:
     patch.setattr(assemble, "cost", lambda *_: made)
 
 
-def told(layout: Layout, panes: Panes, tables: list[pa.Table], due: range) -> set[tuple[Any, ...]]:
+def emitted(layout: Layout, panes: Panes, tables: list[pa.Table], due: range) -> set[tuple[Any, ...]]:
     top = (panes.per_window or 1).bit_length() - 1
     found = set()
     for chunk in windows(layout, panes, ClosedPanes(tables), due, top):
@@ -74,7 +74,7 @@ def test_windows_as_differences_are_those_made_of_blocks(
     for differences in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             forced(patch, differences=differences)
-            found.append(told(grouped.layouts[0], panes, tables, due))
+            found.append(emitted(grouped.layouts[0], panes, tables, due))
     assert found[0] == found[1]
 
 
@@ -94,7 +94,7 @@ def read_by(grouped: Grouped, panes: Panes, due: range, *, differences: bool) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assemble, "gather", counting)
         forced(patch, differences=differences)
-        assert told(grouped.layouts[0], panes, tables, due)
+        assert emitted(grouped.layouts[0], panes, tables, due)
     return sum(read)
 
 

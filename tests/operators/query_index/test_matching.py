@@ -224,7 +224,7 @@ def test_every_nan_is_the_one_largest_value_and_both_zeros_are_one(kernel: Kerne
     assert [found.counts()[index.entry(text).slot.number] for text in written] == [3, 3, 2, 0, 6]
 
 
-def test_nulls_are_told_apart_where_constants_outnumber_the_rows() -> None:
+def test_nulls_are_distinguished_where_constants_outnumber_the_rows() -> None:
     predicates: dict[str, Expression | None] = {f"q{n}": bound(f"i > {n}") for n in range(0, 400, 3)}
     predicates |= {"null": bound("i IS NULL"), "or": bound("i > 390 OR i IS NULL"), "not": bound("i <> 7")}
     columns = whole([None, 7, 391, None, 12])

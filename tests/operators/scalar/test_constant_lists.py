@@ -209,7 +209,7 @@ def test_candidates_after_the_one_that_is_equal_do_not_fail() -> None:
     assert answer(bound("i", [*items[:2], "NULL", *items[2:]])) == (values, failures)
 
 
-def test_two_strings_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_strings_of_one_hash_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     import headrace.operators.scalar.evaluation.constant_lists as module
 
     monkeypatch.setattr(module, "_LONGER", 0)

@@ -108,7 +108,7 @@ def test_types_follow_sparks_rules(name, arguments, constants, cast_to, result) 
         ("round", (DOUBLE, INT), r"ROUND does not take[\s\S]*digits are a constant"),
     ],
 )
-def test_wrong_names_and_arguments_are_told(name: str, arguments, message: str) -> None:
+def test_wrong_names_and_arguments_are_reported(name: str, arguments, message: str) -> None:
     with pytest.raises(UserError, match=message):
         resolve(name, arguments)
 

@@ -58,7 +58,7 @@ def standing() -> st.SearchStrategy[Query]:
     )
 
 
-def told(found: ScanOutput) -> dict[str, list[str]]:
+def rows_of_sections(found: ScanOutput) -> dict[str, list[str]]:
     """Each section's rows, without regard to their order; counts of one cell are added, for they may come in several rows."""
     return {name: _of_section(pa.concat_tables(tables)) for name, tables in found.sections.items()}
 
@@ -95,7 +95,7 @@ def test_each_makes_of_its_rows_what_it_makes_of_all(
             patch.setattr(routed_scans, "_BITS_AT_ONCE", 1)
             patch.setattr(routed_scans, "_LEAST_ROWS", 5)
         routed = harvested(operators, batches, RELATIONS)
-    assert told(routed) == told(alone)
+    assert rows_of_sections(routed) == rows_of_sections(alone)
     assert counted(routed) == counted(alone)
     assert refused(routed) == refused(alone)
 

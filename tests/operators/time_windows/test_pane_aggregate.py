@@ -147,12 +147,10 @@ def test_a_sum_that_does_not_fit_its_type_leaves_the_answer_and_says_so() -> Non
     made = rows([0, 1, 2], [{"k": "a", "big": 2**63 - 1}, {"k": "a", "big": 1}, {"k": "b", "big": 7}])
     history = History({"s": record([made], "at")})
     operator = lower("q", wanted, "q")
-    told = drive(
-        operator, [[batch(epochs(history.streams["s"])[0], WIDE)]], history.streams["s"].punctuations
-    )
-    assert told.results is not None
-    assert told.results.select(["k", "a0"]).to_pylist() == [{"k": "b", "a0": 7}]
-    assert [reason for rejected in told.rejected for reason in rejected.reasons] == [
+    run = drive(operator, [[batch(epochs(history.streams["s"])[0], WIDE)]], history.streams["s"].punctuations)
+    assert run.results is not None
+    assert run.results.select(["k", "a0"]).to_pylist() == [{"k": "b", "a0": 7}]
+    assert [reason for rejected in run.rejected for reason in rejected.reasons] == [
         "an aggregate does not fit its type"
     ]
 
@@ -166,7 +164,7 @@ def test_years_without_a_row_cost_nothing_and_lose_nothing() -> None:
     assert len(found) == 3 + 4 + 3
 
 
-def test_windows_without_rows_are_told_where_they_are_asked_for() -> None:
+def test_windows_without_rows_are_emitted_where_they_are_asked_for() -> None:
     wanted = query(
         TimeSlide(2 * SECOND, SECOND),
         (),
@@ -260,28 +258,28 @@ def test_a_window_of_many_panes_reads_few_of_them() -> None:
     stream = record([made[at : at + 10] for at in range(0, 2000, 10)], "at")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assemble, "gather", counting)
-        told = drive(
+        run = drive(
             operator_over(TimeSlide(512 * SECOND, SECOND)),
             [[batch(epoch, WIDE)] for epoch in epochs(stream)],
             stream.punctuations,
             compact_after=range(0, 200, 5),
             final=False,
         )
-    assert told.results is not None
-    assert told.results.column("a0").to_pylist()[-1] == 512
+    assert run.results is not None
+    assert run.results.column("a0").to_pylist()[-1] == 512
     assert max(read) <= 2 * 10 + 2 * 10, "ten windows at once: what is common to them, and what is not"
 
 
 def test_state_after_compaction_is_what_later_windows_hold() -> None:
     made = rows([at * SECOND for at in range(1000)], [{"k": "a"}] * 1000)
     stream = record([made[at : at + 20] for at in range(0, 1000, 20)], "at")
-    told = drive(
+    run = drive(
         operator_over(TimeSlide(32 * SECOND, SECOND)),
         [[batch(epoch, WIDE)] for epoch in epochs(stream)],
         stream.punctuations,
         compact_after=range(50),
         final=False,
     )
-    assert told.state_rows <= 2 * 32 + 2
-    assert told.results is not None
-    assert told.results.column(AT).to_pylist()[-1] == 999 * SECOND
+    assert run.state_rows <= 2 * 32 + 2
+    assert run.results is not None
+    assert run.results.column(AT).to_pylist()[-1] == 999 * SECOND

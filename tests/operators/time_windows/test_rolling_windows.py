@@ -51,7 +51,7 @@ def test_a_long_epoch_of_short_windows_is_rolled_over(length: int) -> None:
         found, right = both(wanted, [made], slack=0)
     assert found == right
     if length <= 2:
-        assert not stretches, "a window that is its pane is told from the pane's rows"
+        assert not stretches, "a window that is its pane is emitted from the pane's rows"
     else:
         assert len(stretches) >= 3
 

@@ -274,8 +274,8 @@ def test_queries_that_come_at_any_time_answer_as_if_they_had_always_been_there(
     with rig.hub(2) as hub:
         found = answers(hub, hub.run_once())
         assert set(found) == set(SINCE_WHENEVER)
-        for name, told in found.items():
-            assert told == expected(hub.operator_and_query(name)[1], files, slack), name
+        for name, answer in found.items():
+            assert answer == expected(hub.operator_and_query(name)[1], files, slack), name
         assert hub.check().faults == 0
 
 

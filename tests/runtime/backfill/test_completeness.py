@@ -43,11 +43,11 @@ def push(hub: Hub, *seconds: int) -> None:
 
 def shown(hub: Hub, name: str) -> tuple[str, str | None]:
     """State and complete_since, the same from the writer and from a process that only looks."""
-    (told,) = hub.execute("SHOW QUERIES")
+    (outcome,) = hub.execute("SHOW QUERIES")
     beside = show(Reader.at(hub.path).home, parse_statement("SHOW QUERIES"))
-    assert told.table == beside.table
+    assert outcome.table == beside.table
     seen = hub.query(name).completeness()
-    (row,) = [row for row in told.table.to_pylist() if row["name"] == name]
+    (row,) = [row for row in outcome.table.to_pylist() if row["name"] == name]
     assert row["state"] == str(seen)
     assert row["complete_since"] == (
         None if seen.complete_since == BEGINNING else render_instant(seen.complete_since)

@@ -30,7 +30,7 @@ class Life:
 
     def __init__(self) -> None:
         self.acknowledged = 0
-        self.told: list[str] = []
+        self.done: list[str] = []
 
     def live(self, rig: Rig, from_here: Callable[[Hub], None]) -> None:
         with rig.hub(2, {}) as hub:
@@ -44,7 +44,7 @@ class Life:
             for mode in MODES:
                 assert invoked(hub, mode) == meant(hub, mode, FILES[:2], 0)
             hub.register(EVER, "late")
-            self.told.append("late")
+            self.done.append("late")
             hub.catch_up()
             hub.query("late").invoke()
             client = hub.query("complete").client("me")
@@ -84,7 +84,7 @@ def test_killed_at_any_call_every_selection_answers_as_if_nothing_had_happened(
     for number, fault in enumerate(points):
         rig, life = lived(tmp_path / f"killed{number}", FaultyDisk(fault=fault), monkeypatch)
         with rig.hub(1 + number % 3) as hub:
-            assert hub.catalog.query("late") is not None or "late" not in life.told
+            assert hub.catalog.query("late") is not None or "late" not in life.done
             client = hub.query("complete").client("me")
             delivery = client.fetch()
             assert delivery is None or delivery.position > life.acknowledged

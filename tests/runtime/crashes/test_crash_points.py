@@ -230,7 +230,7 @@ def test_when_power_fails_nothing_that_was_published_is_lost(
         resume(rig, 3)
 
 
-def test_a_full_disk_is_told_at_any_call_and_the_home_goes_on_when_there_is_space(
+def test_a_full_disk_is_reported_at_any_call_and_the_home_goes_on_when_there_is_space(
     tmp_path: Path, disk: Callable[[FaultyDisk | None], None]
 ) -> None:
     calls = trace_of("epoch", tmp_path / "home", disk)
@@ -309,7 +309,7 @@ class Watched:
     """What Python reported that it changes in a home, and what the system was asked for (None: it may not be watched here)."""
 
     home: str
-    told: dict[str, Any]
+    report: dict[str, Any]
     traced: list[str] | None
 
 
@@ -328,13 +328,13 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
         timeout=240,
     )
     assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout.splitlines()[-1])
-    return Watched(f"{folder}/home", told, lines.read_text().splitlines() if allowed else None)
+    report = json.loads(ran.stdout.splitlines()[-1])
+    return Watched(f"{folder}/home", report, lines.read_text().splitlines() if allowed else None)
 
 
 def test_nothing_in_a_home_changes_but_through_the_disk(watched: Watched) -> None:
-    assert watched.told["seen"] > 100
-    assert watched.told["stray"] == []
+    assert watched.report["seen"] > 100
+    assert watched.report["stray"] == []
 
 
 def test_the_system_sees_no_call_that_changes_a_home_but_those_of_the_disk(watched: Watched) -> None:
@@ -359,5 +359,5 @@ def test_the_system_sees_no_call_that_changes_a_home_but_those_of_the_disk(watch
     assert others == []
     assert len(found["create"]) > 50
     for name, paths in found.items():
-        assert Counter(paths) - Counter(watched.told["calls"].get(name, [])) == Counter(), name
-        assert Counter(watched.told["calls"].get(name, [])) - Counter(paths) == Counter(), name
+        assert Counter(paths) - Counter(watched.report["calls"].get(name, [])) == Counter(), name
+        assert Counter(watched.report["calls"].get(name, [])) - Counter(paths) == Counter(), name

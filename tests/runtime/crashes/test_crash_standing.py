@@ -17,7 +17,7 @@ from headrace.time import BEGINNING
 from tests.laws.test_materialize import invoked, meant
 from tests.runtime.rig import Rig, cut, expected, faults_once_tidy
 from tests.runtime.standing_victim import FIRST
-from tests.runtime.statements.test_alter_window import ONE_FILE, SLACK, after, disordered, told
+from tests.runtime.statements.test_alter_window import ONE_FILE, SLACK, after, all_answers, disordered
 
 KILLS = 4
 
@@ -84,7 +84,7 @@ def test_whatever_was_said_to_be_done_lasts_and_the_rest_is_whole_or_not_there(
         assert there <= assassin.names("registering") - assassin.names("dropped")
         hub.catch_up()
         files = assassin.files[: rig.written]
-        found = told(hub)
+        found = all_answers(hub)
         for standing in hub.catalog.queries.values():
             name = standing.definition.name
             query = hub.operator_and_query(name)[1]

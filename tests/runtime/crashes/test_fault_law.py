@@ -164,11 +164,11 @@ class Run:
         try:
             self.operation.do(self, hub)
         except UserError as again:
-            told = str(again)
+            message = str(again)
         else:
             return
-        assert self.operation.error_when_repeated, told
-        assert self.operation.error_when_repeated in told
+        assert self.operation.error_when_repeated, message
+        assert self.operation.error_when_repeated in message
         assert getattr(failure, "outcome", None) != "absent", "nothing of it was said to be there"
 
     def found(self, hub: Hub) -> dict[str, Any]:

@@ -28,7 +28,7 @@ TEXT = "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE TUMBLING 2 SECOND
 FILES = cut(made_rows(31, 60), *range(10, 60, 10))
 
 
-def told(*tables) -> list:
+def rows_of(*tables) -> list:
     return [row for table in tables for row in table.to_pylist()]
 
 
@@ -36,7 +36,7 @@ def everything(client: Client) -> list:
     """Fetch and acknowledge all there is."""
     found = []
     while (delivery := client.fetch()) is not None:
-        found += told(delivery.rows)
+        found += rows_of(delivery.rows)
         client.acknowledge(delivery)
     return found
 
@@ -48,7 +48,7 @@ def test_a_client_that_comes_now_and_then_gets_every_row_once_in_order(tmp_path:
         rig.drop(file)
         with rig.hub(1 + number % 3, {"q": TEXT, "other": "SELECT x FROM s"}) as hub:
             hub.catch_up()
-            history = told(hub.query("q").history())
+            history = rows_of(hub.query("q").history())
         if number % 2:  # it comes seldom, and while no hub runs
             seen += everything(connect(rig.home, "q", "phone"))
             assert seen == history
@@ -72,8 +72,8 @@ def test_rows_come_again_until_they_are_acknowledged_and_clients_do_not_disturb_
         one.acknowledge(second)  # acknowledges what was delivered before it too
         one.acknowledge(first)  # and is not taken back
         rest = everything(one)
-        assert told(first.rows, second.rows) + rest == told(hub.query("q").history())
-        assert everything(two) == told(hub.query("q").history())
+        assert rows_of(first.rows, second.rows) + rest == rows_of(hub.query("q").history())
+        assert everything(two) == rows_of(hub.query("q").history())
         two.skip()
         assert two.fetch() is None
 
@@ -89,7 +89,7 @@ def test_a_client_stays_with_its_query_through_alter(tmp_path: Path) -> None:
         rig.drop(*FILES[3:])
         hub.catch_up()
         found = everything(client)
-        assert found == told(hub.query("q").history())  # the new text answers over the archive, then live
+        assert found == rows_of(hub.query("q").history())  # the new text answers over the archive, then live
         assert all(set(row) == {"n"} for row in found)
 
 
@@ -99,10 +99,10 @@ def hours(home: Path, wanted: range) -> list:
         for hour in wanted:
             hub.push("s", [{"at": START + dt.timedelta(hours=hour), "x": hour}])
             hub.catch_up()
-        return told(hub.query("whole").history())
+        return rows_of(hub.query("whole").history())
 
 
-def test_a_client_that_was_away_for_days_resumes_within_retention_and_beyond_it_is_told_that_it_missed_some(
+def test_a_client_that_was_away_for_days_resumes_within_retention_and_beyond_it_learns_that_it_missed_some(
     tmp_path: Path,
 ) -> None:
     home, text = tmp_path / "home", "SELECT SUM(x) AS total FROM s [RANGE TUMBLING 1 HOUR]"
@@ -120,7 +120,7 @@ def test_a_client_that_was_away_for_days_resumes_within_retention_and_beyond_it_
     seen = len(whole)
     whole = hours(home, range(70, 300))  # nine days
     rest = [
-        (each.missed, row) for each in connect(home, "kept", "phone").pending() for row in told(each.rows)
+        (each.missed, row) for each in connect(home, "kept", "phone").pending() for row in rows_of(each.rows)
     ]
     assert rest[0][0] > 0
     assert {missed for missed, _ in rest[1:]} == {0}
@@ -129,7 +129,7 @@ def test_a_client_that_was_away_for_days_resumes_within_retention_and_beyond_it_
     assert rows == whole[-len(rows) :]
 
 
-def test_mistakes_are_told(tmp_path: Path) -> None:
+def test_mistakes_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no home in"):
         hr.connect(tmp_path / "nowhere", "q", "me")
     rig = Rig(tmp_path)
@@ -148,7 +148,7 @@ def test_killed_at_any_call_of_an_acknowledgement_nothing_acknowledged_comes_aga
     rig.drop(*FILES)
     with rig.hub(2, {"q": TEXT}) as hub:
         hub.catch_up()
-        whole = told(hub.query("q").history())
+        whole = rows_of(hub.query("q").history())
 
     def acknowledge_on(name: str, disk: Callable[[], Disk]) -> tuple[list, list]:
         """Rows acknowledged before, and rows whose acknowledgement is under way when the disk fails."""
@@ -162,7 +162,7 @@ def test_killed_at_any_call_of_an_acknowledgement_nothing_acknowledged_comes_aga
         with suppress(SimulatedCrash):
             connect(rig.home, "q", name).acknowledge(second)
         monkeypatch.setattr(filesystem, "Disk", Disk)
-        return told(first.rows), told(second.rows)
+        return rows_of(first.rows), rows_of(second.rows)
 
     watched = FaultyDisk()
     acknowledge_on("watched", lambda: watched)

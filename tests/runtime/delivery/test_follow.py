@@ -112,12 +112,12 @@ def test_what_run_once_gives_is_what_history_would_show(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.drop(made_rows(9, 30))
     with rig.hub(2, {"tumble": QUERIES["best"], "now": QUERIES["now"], "some": QUERIES["some"]}) as hub:
-        told = hub.run_once()
-        assert set(told) == {"tumble", "now"}  # a stream has emitted everything
-        assert told["tumble"].schema.names == hub.query("tumble").history().schema.names
-        assert told["now"].schema.names == hub.query("now").history().schema.names
+        answers_at_end = hub.run_once()
+        assert set(answers_at_end) == {"tumble", "now"}  # a stream has emitted everything
+        assert answers_at_end["tumble"].schema.names == hub.query("tumble").history().schema.names
+        assert answers_at_end["now"].schema.names == hub.query("now").history().schema.names
         hub.run_once(seal=True)
-        for name, rows in told.items():
+        for name, rows in answers_at_end.items():
             assert hub.query(name).history().to_pylist()[-rows.num_rows :] == rows.to_pylist()
 
 

@@ -228,8 +228,8 @@ def test_sums_of_inexact_doubles_are_within_a_billionth_of_the_reference_whateve
     cuts = cut(rows, *range(120 // files, 120, 120 // files))
     rig.drop(*cuts)
     with rig.hub(files % 3 + 1, INEXACT) as hub:
-        for name, told in answers(hub, hub.run_once()).items():
-            found, meant = told, expected(hub.operator_and_query(name)[1], cuts)
+        for name, answer in answers(hub, hub.run_once()).items():
+            found, meant = answer, expected(hub.operator_and_query(name)[1], cuts)
             if name == "ever":  # a change at every row: what holds at the end
                 found, meant = (sorted(each, key=lambda item: item[:2])[-1:] for each in (found, meant))
             assert len(found) == len(meant) > 0

@@ -89,12 +89,12 @@ def test_check_names_the_query_that_keeps_a_home_from_opening(tmp_path: Path) ->
     with rig.hub(2, TWO):
         pass
     append_as_before(rig.home, [{"do": "put_query", "query": {"name": "lost", "text": "SELECT v FROM gone"}}])
-    (told,) = faults(rig.home)
-    assert told.startswith("FAULT querylog/, query lost: it cannot be planned: ")
-    assert "gone" in told
+    (fault,) = faults(rig.home)
+    assert fault.startswith("FAULT querylog/, query lost: it cannot be planned: ")
+    assert "gone" in fault
     append_as_before(rig.home, [{"do": "dance"}])
-    (told,) = faults(rig.home)
-    assert told.startswith(
+    (fault,) = faults(rig.home)
+    assert fault.startswith(
         "FAULT querylog/: it cannot be folded: entry 5 of the query log is of the unknown kind 'dance'"
     )
 

@@ -186,10 +186,10 @@ def test_a_second_driver_takes_what_the_first_has_logged_as_there(
             with pytest.raises(UserError, match="there already, with other rows"):
                 second.push("p", FIRST, producer="loader", sequence=7)
             assert total(second) == ONCE
-            with pytest.raises(PushFailed, match="another process has taken over") as told:
+            with pytest.raises(PushFailed, match="another process has taken over") as raised:
                 first.push("p", ROWS, producer="loader", sequence=8)
-            assert told.value.outcome == "absent"
-            assert isinstance(told.value.__cause__, AlreadyPublished)
+            assert raised.value.outcome == "absent"
+            assert isinstance(raised.value.__cause__, AlreadyPublished)
             assert second.push("p", ROWS, producer="loader", sequence=8) == 2
             assert total(second) == [{"n": 5, "total": 61}]
 
@@ -242,9 +242,9 @@ def test_a_loader_that_is_killed_again_and_again_loads_every_row_once(home: Path
 def test_a_call_without_a_number_gets_one_that_its_error_names(home: Path) -> None:
     with opened(home) as hub:
         disk = BreakingDisk(broken_from=len(trace_of_a_push(home)) - 1)
-        with on(hub, disk), pytest.raises(PushFailed) as told:
+        with on(hub, disk), pytest.raises(PushFailed) as raised:
             hub.push("p", ROWS)
-        again = {"producer": told.value.producer, "sequence": told.value.sequence}
+        again = {"producer": raised.value.producer, "sequence": raised.value.sequence}
         assert hub.push("p", ROWS, **again) == 2
         assert hub.push("p", ROWS, **again) == 2
         assert total(hub) == ONCE
@@ -295,14 +295,14 @@ def test_a_producer_is_forgotten_when_its_stream_says(tmp_path: Path) -> None:
 
 def test_a_number_and_its_producer_are_checked(home: Path) -> None:
     with opened(home) as hub:
-        for producer, sequence, told in (
+        for producer, sequence, message in (
             ("loader", None, "the sequence is None"),
             ("loader", -1, "the sequence is -1"),
             ("loader", True, "the sequence is True"),
             (None, 3, "the producer is None"),
             ("", 3, "the producer is ''"),
         ):
-            with pytest.raises(UserError, match=told):
+            with pytest.raises(UserError, match=message):
                 hub.push("p", ROWS, producer=producer, sequence=sequence)
         with pytest.raises(UserError, match="there is no stream 'x'"):
             hub.pushed("x", "loader")

@@ -52,8 +52,8 @@ def push(hub: Hub, *rows: dict[str, Any]) -> dict[str, Any]:
     hub.push("s", list(rows))
     hub.loop.drain()
     (line,) = last_lines(hub.path, 1)
-    told = hub.status()["last_epoch"]
-    assert json.loads(json.dumps(told)) == line
+    status = hub.status()["last_epoch"]
+    assert json.loads(json.dumps(status)) == line
     return line
 
 
@@ -142,7 +142,7 @@ def test_work_that_is_shared_is_offered_its_rows_once(tmp_path: Path) -> None:
         ]  # those of the other query, and of the 20
 
 
-def test_states_that_had_nothing_and_keep_nothing_are_not_told() -> None:
+def test_states_that_had_nothing_and_keep_nothing_are_not_reported() -> None:
     """Of thousands of selections most: a line would name each of them in every epoch."""
     ledger = Ledger()
     for name in ("idle", "offered", "answers", "keeps"):

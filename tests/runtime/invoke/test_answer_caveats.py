@@ -38,7 +38,7 @@ KINDS = {
 }
 
 
-def told(hub: Hub, name: str) -> list:
+def invoked(hub: Hub, name: str) -> list:
     return canonical(hub.query(name).invoke().to_pylist())
 
 
@@ -73,7 +73,7 @@ def test_an_answer_without_a_remark_is_that_of_a_query_that_saw_every_row(first:
                     flagged.add(late)
                 else:
                     whole.add(late)
-                    assert told(hub, late) == told(hub, name), late
+                    assert invoked(hub, late) == invoked(hub, name), late
         for late in sorted(flagged | whole):
             caveats(hub, late)
     names = {each.removeprefix("late_") for each in flagged}
@@ -124,13 +124,13 @@ def test_an_answer_of_a_query_that_still_reads_the_past_says_how_much_of_it(tmp_
                 assert f"late: {seen[-1]} % of the archive is read" in str(outcome.warning)
         assert seen == [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
         assert outcome.warning is None
-        assert told(hub, "late") == told(hub, "first")
+        assert invoked(hub, "late") == invoked(hub, "first")
 
 
 FAILING = "SELECT k, 10 / x AS part FROM s WHERE g > 0 BEGIN NOW - INTERVAL 70 SECONDS END NOW"
 
 
-def test_rows_on_which_the_select_list_fails_are_counted_and_told_with_the_answer(tmp_path: Path) -> None:
+def test_rows_on_which_the_select_list_fails_are_counted_and_shown_with_the_answer(tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
     now = max(row["at"] for file in FILES for row in file)
@@ -151,10 +151,10 @@ def test_rows_on_which_the_select_list_fails_are_counted_and_told_with_the_answe
             assert "zero" in str(outcome.warning)
         assert caveats(hub, "complete").failed == 0  # it has a reject folder of its own
         assert hub.status()["rejected"]["complete"] >= failing
-        assert told(hub, "none") == told(hub, "partial") == told(hub, "complete")
+        assert invoked(hub, "none") == invoked(hub, "partial") == invoked(hub, "complete")
 
 
-def test_a_condition_that_fails_is_told_where_nothing_is_kept_and_in_the_reject_folder_where_it_is_tested_once(
+def test_a_condition_that_fails_is_reported_where_nothing_is_kept_and_in_the_reject_folder_where_it_is_tested_once(
     tmp_path: Path,
 ) -> None:
     text = "SELECT k FROM s WHERE 10 / x > 2 BEGIN TIMESTAMP '1970-01-01' END NOW"

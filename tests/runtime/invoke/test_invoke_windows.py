@@ -25,7 +25,7 @@ SHAPES = ("SELECT g, COUNT(*) AS n, MAX(x) AS top FROM s {} GROUP BY g", "SELECT
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-def test_of_the_last_window_what_was_told_is_given_also_where_it_differs_in_nothing(
+def test_of_the_last_window_what_was_emitted_is_given_also_where_it_differs_in_nothing(
     tmp_path: Path, window: str
 ) -> None:
     """Rows an epoch each: enough of them that state is merged between two windows."""

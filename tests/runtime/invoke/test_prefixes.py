@@ -45,9 +45,9 @@ def assert_prefixes(hub: Hub, seen: dict[str, list[Any]]) -> int:
     for name, answers in seen.items():
         whole = [[]] + [meant(hub, name, FILES[:count], 0) for count in range(1, len(FILES) + 1)]
         place = 0
-        for told in answers:
-            later = [at for at in range(place, len(whole)) if whole[at] == told]
-            assert later, (name, place, told)
+        for prefix in answers:
+            later = [at for at in range(place, len(whole)) if whole[at] == prefix]
+            assert later, (name, place, prefix)
             different += later[0] != place
             place = later[0]
     return different
@@ -88,7 +88,7 @@ def test_an_answer_of_two_prefixes_at_once_would_be_noticed(
             assert_prefixes(hub, seen)
 
 
-def test_windows_that_slide_are_told_once_each_whatever_is_asked_meanwhile(tmp_path: Path) -> None:
+def test_windows_that_slide_are_emitted_once_each_whatever_is_asked_meanwhile(tmp_path: Path) -> None:
     """After every epoch, what was emitted so far is the beginning of what the reference emits of all."""
     rig = Rig(tmp_path, {"maxFilesPerTrigger": "1"})
     text = "SELECT window_end, k, COUNT(*) AS n FROM s [RANGE 6 SECONDS SLIDE 2 SECONDS] GROUP BY k"

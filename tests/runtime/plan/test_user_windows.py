@@ -58,9 +58,9 @@ def prepared(path: Path, **more: Any) -> Hub:
 
 
 def test_months_are_as_long_as_they_are() -> None:
-    told = hr.test(DAYS.format("months(1)"), s=rows(0, 1, 2, 30, 31, 60, 91), months=Months)
-    assert [(each["window_end"] - each["window_start"]).days for each in told] == [31, 29, 31, 30]
-    assert [each["t"] for each in told] == [0 + 1, 2 + 30, 31 + 60, 91]
+    answer = hr.test(DAYS.format("months(1)"), s=rows(0, 1, 2, 30, 31, 60, 91), months=Months)
+    assert [(each["window_end"] - each["window_start"]).days for each in answer] == [31, 29, 31, 30]
+    assert [each["t"] for each in answer] == [0 + 1, 2 + 30, 31 + 60, 91]
     both = hr.test(DAYS.format("months(2)"), s=rows(0, 3), months=Months)
     assert [(each["n"], each["t"]) for each in both] == [(1, 0), (2, 3), (1, 3)]
 
@@ -68,8 +68,8 @@ def test_months_are_as_long_as_they_are() -> None:
 def test_the_rows_of_a_window_need_not_follow_each_other() -> None:
     hours = [{"at": day(d) + dt.timedelta(hours=h), "v": 100 * d + h} for d in (0, 1, 2) for h in (7, 8, 9)]
     query = "SELECT window_end, v FROM s [WINDOW same_hour(3)] WHERE v >= 8"
-    told = hr.test(query, s=hours, same_hour=SameHour)
-    at_eight = [each["v"] for each in told if each["window_end"] == day(2) + dt.timedelta(hours=9)]
+    answer = hr.test(query, s=hours, same_hour=SameHour)
+    at_eight = [each["v"] for each in answer if each["window_end"] == day(2) + dt.timedelta(hours=9)]
     assert at_eight == [8, 108, 208]
 
 
@@ -89,10 +89,10 @@ def test_a_window_may_depend_on_a_column() -> None:
 
     times = [1_700_000_000_000_000 + n * 40_000_000_000 for n in range(9)]
     assert hr.check_window(Levels(), times, [[n % 2 for n in range(9)]]) == 9
-    told = hr.test(
+    answer = hr.test(
         "SELECT SUM(v) AS t FROM s [WINDOW levels() ON v % 2]", s=rows(0, 0, 1, 3, 3), levels=Levels
     )
-    assert [each["t"] for each in told] == [0, 1, 6]
+    assert [each["t"] for each in answer] == [0, 1, 6]
 
 
 def test_it_is_there_in_the_next_run_and_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_row_on_which_it_fails_is_rejected_alone(tmp_path: Path) -> None:
         assert sum(hub.status()["rejected"].values()) == 1
 
 
-def test_explain_tells_its_class_and_what_cannot_be_said_is_refused() -> None:
+def test_explain_shows_its_class_and_what_cannot_be_rendered_is_refused() -> None:
     with pytest.raises(UserError, match="which windows of months hold no row is not known"):
         hr.test(DAYS.format("months(1)") + " EMIT EMPTY", s=rows(0), months=Months)
     with pytest.raises(UserError, match="WITH REVISIONS is not available"):
@@ -261,7 +261,7 @@ def test_the_check_finds_each_way_to_break_the_contract(kind: type[Broken], brok
         hr.check_window(kind())
 
 
-def test_a_fingerprint_tells_code_apart_and_nothing_else() -> None:
+def test_a_fingerprint_distinguishes_code_and_nothing_else() -> None:
     assert fingerprint(local_class(5)) == fingerprint(local_class(5))
     assert fingerprint(local_class(5)) != fingerprint(local_class(6))
     assert fingerprint(LeavesOut) != fingerprint(Neighbours)

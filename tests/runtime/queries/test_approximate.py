@@ -81,7 +81,7 @@ PLAIN = (
 def test_sketches_over_a_restart_are_within_their_bounds_and_the_same_as_without_one(
     tmp_path: Path, files: list[list[Row]]
 ) -> None:
-    told = []
+    runs = []
     for name, stops in (("once", (len(files),)), ("twice", (9, len(files)))):
         rig = Rig(tmp_path / name, {"maxFilesPerTrigger": "1"})
         done = 0
@@ -94,7 +94,7 @@ def test_sketches_over_a_restart_are_within_their_bounds_and_the_same_as_without
                     (row["k"], row["window_end"]): row for row in hub.query("exactly").history().to_pylist()
                 }
             done = stop
-        told.append(sorted(map(repr, found)))
+        runs.append(sorted(map(repr, found)))
         assert {(row["k"], row["window_end"]) for row in found} == true.keys()
         for row in found:
             right = true[row["k"], row["window_end"]]
@@ -102,7 +102,7 @@ def test_sketches_over_a_restart_are_within_their_bounds_and_the_same_as_without
             for each in ("d", "p", "above", "near"):
                 exact = right[each] or 0
                 assert abs((row[each] or 0) - exact) <= (row[f"{each}_bound"] or 0) + 1e-9 * abs(exact)
-    assert told[0] == told[1]
+    assert runs[0] == runs[1]
 
 
 def test_windows_without_panes_are_answered_exactly_with_bounds_of_0() -> None:
@@ -125,23 +125,25 @@ def test_windows_without_panes_are_answered_exactly_with_bounds_of_0() -> None:
 def test_counts_and_sums_of_the_last_rows_are_exact_with_bounds_of_0() -> None:
     start = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
     rows = [{"at": start + dt.timedelta(seconds=place), "x": place * place % 7} for place in range(30)]
-    (told,) = hr.test(
+    (answer,) = hr.test(
         "SELECT APPROX_COUNT(*) WITHIN 20 PERCENT AS n, ERROR_BOUND(n) AS nb, "
         "APPROX_SUM(x) WITHIN 20 PERCENT AS s, ERROR_BOUND(s) AS sb FROM s [ROWS 20]",
         s=rows,
     )
-    assert told == {"n": 20, "nb": 0, "s": sum(row["x"] for row in rows[10:]), "sb": 0}
+    assert answer == {"n": 20, "nb": 0, "s": sum(row["x"] for row in rows[10:]), "sb": 0}
 
 
-def test_status_tells_how_much_each_synopsis_may_take_for_a_group(tmp_path: Path) -> None:
+def test_status_shows_how_much_each_synopsis_may_take_for_a_group(tmp_path: Path) -> None:
     relation = APPROXIMATE.replace(" SLIDE 1 SECOND", "").replace(" window_end,", "")
     queries = {"about": SKETCHED, "exactly": PLAIN, "counts": APPROXIMATE, "always": relation}
     with Rig(tmp_path).hub(queries=queries) as hub:
-        told = hub.status()["synopses"]
-    assert told.keys() == {"about", "counts", "always"}
-    assert told["always"]["count(*)"] == told["counts"]["count(*)"], "at every instant as over windows"
-    assert told["about"]["distinctsketch(x)"] == 2112
-    assert told["counts"]["count(*)"] == 2 * Form.within(Fraction(1, 5)).most_buckets(1_000_000)
+        synopses = hub.status()["synopses"]
+    assert synopses.keys() == {"about", "counts", "always"}
+    assert synopses["always"]["count(*)"] == synopses["counts"]["count(*)"], (
+        "at every instant as over windows"
+    )
+    assert synopses["about"]["distinctsketch(x)"] == 2112
+    assert synopses["counts"]["count(*)"] == 2 * Form.within(Fraction(1, 5)).most_buckets(1_000_000)
 
 
 KEYS: dict[str, list[Any]] = {
@@ -186,9 +188,9 @@ def test_groups_of_every_key_type_are_within_their_bounds(kind: str, seed: int) 
     now = hr.test(f"SELECT k, APPROX_COUNT(*) {fast} AS n, ERROR_BOUND(n) AS n_bound {held}", s=rows)
     held_now = hr.test(f"SELECT k, COUNT(*) AS n {held}", s=rows)
     pairs = ((about, exact, ("m", "n")), (counted, plain, ("n",)), (now, held_now, ("n",)))
-    for told, true, names in pairs:
-        assert [repr(row["k"]) for row in told] == [repr(row["k"]) for row in true]
-        for row, right in zip(told, true, strict=True):
+    for answered, true, names in pairs:
+        assert [repr(row["k"]) for row in answered] == [repr(row["k"]) for row in true]
+        for row, right in zip(answered, true, strict=True):
             assert row.get("one") == right.get("one")
             assert all(abs(row[name] - right[name]) <= row[f"{name}_bound"] for name in names)
 

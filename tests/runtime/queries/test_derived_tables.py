@@ -74,9 +74,9 @@ def test_a_query_and_its_derived_table_pause_explain_and_go_together(
         hub.run_once()
         hub.execute("RESUME QUERY most")
         assert answers(hub, hub.run_once()) == wanted(hub, files)
-        (told,) = hub.execute("EXPLAIN QUERY most")
-        assert told.table is not None
-        lines = told.table.column(0).to_pylist()
+        (outcome,) = hub.execute("EXPLAIN QUERY most")
+        assert outcome.table is not None
+        lines = outcome.table.column(0).to_pylist()
         assert lines.count("query most") == 2
         with pytest.raises(UserError, match="most"):
             hub.execute("DROP STREAM s")

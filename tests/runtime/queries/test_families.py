@@ -154,7 +154,7 @@ def members_at_rest(hub: Hub) -> set[int]:
     return {number for table in tables for number in QueryRowCounts.of(table).numbers.tolist()}
 
 
-def test_a_row_that_fails_for_one_member_is_told_to_that_member_alone(tmp_path: Path) -> None:
+def test_a_row_that_fails_for_one_query_is_reported_to_that_query_alone(tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop([{"k": "a", "g": 1, "x": 0, "y": 1.0, "at": 0}, {"k": "b", "g": 1, "x": 2, "y": 1.0, "at": 0}])
     queries = {

@@ -115,16 +115,16 @@ def test_law_3_restarted_with_another_number_of_tasks_in_every_epoch(tmp_path: P
 
 def test_law_4_in_another_order_that_the_slack_allows(tmp_path: Path) -> None:
     rows = [dict(row, at=place * SECOND // 2) for place, row in enumerate(made_rows(2, 80))]
-    rng, told = np.random.default_rng(2), []
+    rng, answers_of = np.random.default_rng(2), []
     for number in range(2):
         order = np.argsort([row["at"] + int(rng.integers(0, SLACK)) for row in rows], kind="stable")
         files = cut([rows[place] for place in order], *range(13, 80, 13 + number))
         rig = Rig(tmp_path / str(number), ONE_FILE, SLACK)
         rig.drop(*files)
         with home(rig, 2) as hub:
-            told.append(assert_meant(hub, files))
+            answers_of.append(assert_meant(hub, files))
     for kind, name in NAMES.items():
-        assert (told[0][name] == told[1][name]) == (kind not in BY_ARRIVAL), kind
+        assert (answers_of[0][name] == answers_of[1][name]) == (kind not in BY_ARRIVAL), kind
 
 
 def test_laws_6_and_7_alone_and_registered_late_each_answers_as_among_the_others_from_the_start(

@@ -18,7 +18,7 @@ def rows(*values: tuple[str | None, int, float]) -> list[dict[str, Any]]:
     return [{"k": k, "v": v, "at": datetime.fromtimestamp(at, UTC)} for k, v, at in values]
 
 
-def test_a_row_is_told_when_it_begins_to_qualify() -> None:
+def test_a_row_is_emitted_when_it_begins_to_qualify() -> None:
     found = hr.test(
         "SELECT k, v FROM s WHERE k IN (SELECT k FROM t [ROWS 10000])"
         " AND k IN (SELECT k FROM t [RANGE 5 MINUTES] GROUP BY k HAVING COUNT(*) > 3)",
@@ -74,6 +74,6 @@ def test_queries_that_are_looked_into_are_read_and_kept(tmp_path: Path) -> None:
             hub.execute("DROP STREAM s")
         with pytest.raises(UserError, match="cannot read itself"):
             hub.execute("ALTER QUERY chosen AS SELECT k FROM s WHERE k IN (SELECT k FROM chosen)")
-        (told,) = hub.execute("EXPLAIN QUERY chosen")
-        assert told.table is not None
+        (outcome,) = hub.execute("EXPLAIN QUERY chosen")
+        assert outcome.table is not None
         hub.execute("DROP QUERY chosen; DROP QUERY busy; DROP STREAM s")

@@ -85,12 +85,12 @@ def test_a_thousand_queries_answer_each_as_if_alone_while_others_come_and_go(tmp
             standing = {name: text for name, text in standing.items() if name not in gone} | fresh
         found = answers(hub, hub.run_once())
         assert set(found) == set(standing)
-        told: dict[str, list] = {}
+        expected_of: dict[str, list] = {}
         for name, text in standing.items():
-            if text not in told:
-                told[text] = expected(hub.operator_and_query(name)[1], files)
-            assert found[name] == told[text], text
-        assert sum(map(bool, told.values())) > QUERIES / 2  # most of them have emitted something
+            if text not in expected_of:
+                expected_of[text] = expected(hub.operator_and_query(name)[1], files)
+            assert found[name] == expected_of[text], text
+        assert sum(map(bool, expected_of.values())) > QUERIES / 2  # most of them have emitted something
 
 
 @st.composite

@@ -78,9 +78,9 @@ def test_a_query_without_sharing_folds_and_keeps_by_itself_and_the_others_go_on_
         alone = hub.operator_and_query("q1")[0]
         assert (folded_with(hub, "q1"), state_name(alone)) == ({"q1"}, alone.id)
         assert {hub.operator_and_query(name)[0].family_key for name in ALIKE if name != "q1"} == {family}
-        told = hub.execute("EXPLAIN QUERY q1")[0].message
-        assert "shares its panes with no query (sharing 'off')" in told
-        assert "its own" in told
+        message = hub.execute("EXPLAIN QUERY q1")[0].message
+        assert "shares its panes with no query (sharing 'off')" in message
+        assert "its own" in message
         hub.execute("ALTER QUERY q1 SET (sharing 'on')")
         assert folded_with(hub, "q1") >= set(ALIKE)
         assert hub.operator_and_query("q1")[0].family_key == family

@@ -90,6 +90,6 @@ def test_every_statistic_of_every_series_is_as_the_reference_has_it_after_a_rest
             )
             for name in QUERIES:
                 query = hub.operator_and_query(name)[1]
-                told = expected(query, files)
-                assert len(found[name]) == len(told) > 3 * SERIES
-                assert comparable(found[name]) == comparable(told), name
+                meant = expected(query, files)
+                assert len(found[name]) == len(meant) > 3 * SERIES
+                assert comparable(found[name]) == comparable(meant), name

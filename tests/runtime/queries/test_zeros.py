@@ -41,8 +41,8 @@ def test_rows_that_differ_in_the_sign_of_a_zero_alone_stand_in_one_way() -> None
 
 @pytest.mark.parametrize("window", ["[RANGE TUMBLING 1 MINUTE]", "[RANGE 1 MINUTE]", "[ROWS 2 SLIDE 2]"])
 def test_the_extremes_of_zeros_do_not_depend_on_their_order(window: str) -> None:
-    told = set()
+    answers = set()
     for rows in (ROWS[:2], [{**ROWS[0], "v": 0.0}, {**ROWS[1], "v": -0.0}]):
         found = hr.test(f"SELECT MIN(v) AS low, MAX(v) AS top FROM s {window}", s=rows)
-        told.add(str(found[-1]))
-    assert told == {"{'low': 0.0, 'top': 0.0}"}
+        answers.add(str(found[-1]))
+    assert answers == {"{'low': 0.0, 'top': 0.0}"}

@@ -24,7 +24,7 @@ facts = st.tuples(st.integers(0, 2**40), instants, instants)
 
 
 @given(st.dictionaries(names, facts, max_size=90), st.lists(names, max_size=5))
-def test_an_entry_says_of_every_query_what_it_was_told(
+def test_an_entry_says_of_every_query_what_it_was_given(
     queries: dict[str, tuple[int, int, int]], others: list[str]
 ) -> None:
     entry = json.loads(json.dumps({"name": "r", **as_entry(queries)}))

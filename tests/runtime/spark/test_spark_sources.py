@@ -116,8 +116,8 @@ def until(fulfilled: Callable[[], bool]) -> None:
 
 def counting_reads(file: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def seen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with Path(file).open("a") as told:
-            told.write("read\n")
+        with Path(file).open("a") as counter:
+            counter.write("read\n")
         yield from batches
 
     return seen
@@ -232,9 +232,9 @@ def test_a_home_whose_dataframe_is_not_there_says_so(spark: SparkSession, tmp_pa
         hub.create_stream("s", frame, timestamp="timestamp")
         assert hub.status()["sources"] == {}
     with open_hub(tmp_path / "home", spark=spark) as hub:
-        (told,) = hub.execute("SHOW STREAMS")[0].table.column("warning").to_pylist()
-        assert "hub.create_stream('s', frame, …) again" in told
-        assert hub.status()["sources"] == {"s": told}
+        (warning,) = hub.execute("SHOW STREAMS")[0].table.column("warning").to_pylist()
+        assert "hub.create_stream('s', frame, …) again" in warning
+        assert hub.status()["sources"] == {"s": warning}
         with pytest.warns(RuntimeWarning, match="its DataFrame is not there"):
             hub.catch_up()
         hub.create_stream("s", frame, timestamp="timestamp")
@@ -255,7 +255,7 @@ def test_spark_recognises_a_batch_that_is_interrupted_without_overflowing_its_st
         pattern.findFirstIn(whole)
     assert streaming_source.is_interruption(RuntimeError(whole))
     assert not streaming_source.is_interruption(RuntimeError("the disk is full"))
-    told = streaming_source.BatchInterrupted()
-    told.__suppress_context__ = True
-    reported = "".join(traceback.format_exception(told))
+    interrupted = streaming_source.BatchInterrupted()
+    interrupted.__suppress_context__ = True
+    reported = "".join(traceback.format_exception(interrupted))
     assert pattern.findFirstIn(reported).isDefined()

@@ -64,7 +64,7 @@ def after(rows: list[Any], instant: int) -> list[Any]:
     return comparable(row for row in rows if row[0] > instant)
 
 
-def told(hub: Hub) -> dict[str, list[Any]]:
+def all_answers(hub: Hub) -> dict[str, list[Any]]:
     """All answers as if the stream ended, to be compared."""
     return {name: comparable(rows) for name, rows in answers(hub, hub.run_once()).items()}
 
@@ -96,7 +96,7 @@ def test_a_window_that_was_changed_answers_as_if_it_had_been_so_from_the_start(
         for file in files[number:]:
             rig.drop(file)
             hub.catch_up()
-        found = told(hub)
+        found = all_answers(hub)
         whole = {name: expected(hub.operator_and_query(name)[1], files, SLACK) for name in found}
         assert found["q"] == after(whole["q"], changed_at)
         assert found["other"] == comparable(whole["other"])
@@ -120,7 +120,7 @@ def test_a_shorter_window_is_filled_from_the_panes_of_the_longer_one_and_nothing
         plan = hub.execute("EXPLAIN QUERY q")[0].message
         assert "filled from the panes of q when its window was set" in plan
         rig.drop(files[1])
-        found = told(hub)["q"]
+        found = all_answers(hub)["q"]
         assert found == after(expected(hub.operator_and_query("q")[1], files, SLACK), changed_at)
         assert "replay" not in seen
 
@@ -142,7 +142,7 @@ def test_a_window_is_filled_from_panes_of_another_query_by_more_keys(tmp_path: P
             assert place(hub, name).backfilled_from == "the panes of wide"
             assert place(hub, name).complete_since == BEGINNING
         rig.drop(files[1])
-        found = told(hub)
+        found = all_answers(hub)
         for name in ("inserted", "q"):
             whole = expected(hub.operator_and_query(name)[1], files, SLACK)
             assert found[name] == after(whole, changed_at)
@@ -161,7 +161,7 @@ def test_a_window_that_panes_cannot_fill_is_filled_from_the_archive(tmp_path: Pa
         assert place(hub, "q").backfilled_from == "the archive"
         assert place(hub, "q").since == 1  # the first file is before all that is needed
         rig.drop(files[2])
-        found = told(hub)["q"]
+        found = all_answers(hub)["q"]
         assert found == after(expected(hub.operator_and_query("q")[1], files, SLACK), changed_at)
 
 
@@ -185,7 +185,7 @@ def test_twice_the_window_from_panes_alone_starts_half_complete_and_says_since_w
         described = hub.execute("DESCRIBE EXTENDED q")[0].table.to_pylist()
         assert {"property": "complete since", "value": listed["complete_since"]} in described
         rig.drop(files[1])
-        found = told(hub)["q"]
+        found = all_answers(hub)["q"]
         seen = [[row for row in file if row["at"] >= since] for file in files]
         assert found == after(expected(hub.operator_and_query("q")[1], seen, SLACK), changed_at)
 
@@ -204,7 +204,7 @@ def test_without_panes_and_archive_a_window_starts_with_what_comes(tmp_path: Pat
         assert place(hub, "q").backfilled_from == "nothing"
         assert place(hub, "q").complete_since == max(row["at"] for row in files[0]) + 1
         rig.drop(files[1])
-        found = told(hub)["q"]
+        found = all_answers(hub)["q"]
         assert found == after(expected(hub.operator_and_query("q")[1], [[], files[1]], SLACK), changed_at)
 
 
@@ -310,7 +310,7 @@ def test_what_a_donor_lacks_the_query_filled_from_it_lacks_too(tmp_path: Path) -
         assert place(hub, "q").complete_since == lacks
         rig.drop(files[2])
         whole = lacks + 6 * SECOND  # windows that end then or later begin with the bound or after it
-        found = [row for row in told(hub)["q"] if row[0] >= whole]
+        found = [row for row in all_answers(hub)["q"] if row[0] >= whole]
         assert found == after(expected(hub.operator_and_query("q")[1], files, SLACK), whole - 1)
 
 

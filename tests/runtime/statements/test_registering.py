@@ -174,7 +174,7 @@ def test_many_are_registered_from_a_program_all_or_none(tmp_path: Path) -> None:
         hub.register("SELECT k FROM m1", "after")
 
 
-def test_a_registration_is_told_only_once_it_is_durable(tmp_path: Path) -> None:
+def test_a_registration_is_reported_only_once_it_is_durable(tmp_path: Path) -> None:
     with Rig(tmp_path).hub(1, {}) as hub:
         script = (
             queries(range(5))
@@ -182,14 +182,14 @@ def test_a_registration_is_told_only_once_it_is_durable(tmp_path: Path) -> None:
             + queries(range(5, 7))
             + "CREATE QUERY bad AS SELECT nowhere FROM s"
         )
-        told = 0
+        registered = 0
         outcomes = hub.execute_each(parse_script(script), script, lambda _: True)
         for outcome in islice(outcomes, 8):
-            told += outcome.kind == "create"
-            assert hub.home.query_log.length >= 1 + told  # the first entry is the stream's
+            registered += outcome.kind == "create"
+            assert hub.home.query_log.length >= 1 + registered  # the first entry is the stream's
         with pytest.raises(UserError, match="nowhere"):
             next(outcomes)
-        assert told == 7
+        assert registered == 7
         stopped = parse_script(queries(range(7, 9)) + "SHOW QUERIES;" + queries(range(9, 11)))
         assert len(list(hub.execute_each(stopped, "", lambda _: False))) == 2
         assert sorted(hub.catalog.queries) == sorted(f"m{n}" for n in range(9))
@@ -212,8 +212,8 @@ def test_one_more_among_many_is_live_in_the_next_epoch(tmp_path: Path) -> None:
         hub.register("SELECT k, x FROM s", "rows", from_now=True)
         rig.drop(files[3])
         assert hub.loop.step() is not None
-        told = hub.query("rows").history()
-        assert told["x"].to_pylist() == [row["x"] for row in files[3]]
+        history = hub.query("rows").history()
+        assert history["x"].to_pylist() == [row["x"] for row in files[3]]
         assert hub.query("windows").history().num_rows
         assert sum(hub.query("windows").history()["n"].to_pylist()) <= len(files[3]) < came
 

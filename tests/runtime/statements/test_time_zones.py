@@ -82,7 +82,7 @@ def test_the_zone_of_a_query_outlives_the_process_and_another_session(tmp_path: 
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])
-def test_texts_without_a_zone_tell_what_the_clocks_of_the_stream_s_zone_show(
+def test_texts_without_a_zone_mean_what_the_clocks_of_the_stream_s_zone_show(
     tmp_path: Path, form: str
 ) -> None:
     times = [
@@ -136,17 +136,17 @@ def test_a_promise_of_the_rows_is_read_by_the_clocks_of_the_stream(tmp_path: Pat
         assert [row["n"] for row in hub.query("q").history().to_pylist()] == [1]
 
 
-def test_a_zone_that_does_not_exist_is_told_where_it_stands(tmp_path: Path) -> None:
+def test_a_zone_that_does_not_exist_is_reported_where_it_is(tmp_path: Path) -> None:
     with open_hub(tmp_path / "home", local=True) as hub:
         for text in (
             "SET TIME ZONE 'Mars/Olympus'",
             "CREATE STREAM z (k INT) USING csv OPTIONS (path '/tmp', timeZone 'Mars/Olympus')",
             "CREATE QUERY z OPTIONS (timeZone 'Mars/Olympus') AS SELECT 1 AS one FROM s",
         ):
-            with pytest.raises(UserError, match="there is no time zone 'Mars/Olympus'") as told:
+            with pytest.raises(UserError, match="there is no time zone 'Mars/Olympus'") as raised:
                 hub.execute(text)
-            assert told.value.span is not None
-            assert text[told.value.span.start :].startswith("'Mars")
+            assert raised.value.span is not None
+            assert text[raised.value.span.start :].startswith("'Mars")
 
 
 def test_a_query_can_be_given_another_zone(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_client_checks_the_certificate_and_reads(hub: Served, files: tuple[Pat
 
 
 @needs_psql
-def test_psql_encrypts_without_being_told_to(hub: Served) -> None:
+def test_psql_encrypts_without_being_asked(hub: Served) -> None:
     assert PSQL is not None
     done = subprocess.run([PSQL, address(hub), "-c", "\\conninfo"], capture_output=True, text=True)
     assert "SSL connection" in done.stdout, done

@@ -101,7 +101,7 @@ def test_a_container_cut_out_at_an_odd_place_is_read_aligned() -> None:
     assert found["x"].chunk(0).to_numpy().flags.aligned
 
 
-def test_a_section_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_a_section_that_is_not_there_is_reported_with_those_that_are() -> None:
     with pytest.raises(StoreError, match="no section 'c' in received bytes; there is: a, b"):
         Container.open(pack({"a": pa.table({"x": [1]}), "b": pa.table({"x": [1]})})).table("c")
 
@@ -125,11 +125,11 @@ def test_no_damaged_byte_and_no_cut_goes_unnoticed(data: st.DataObject) -> None:
         container = Container.open(damaged, "the-file")
         container.verify()
     except StoreError as error:
-        told = str(error)
+        message = str(error)
     else:
         assert container.tables() == tables  # only padding was hit
         return
-    assert "the-file" in told
+    assert "the-file" in message
 
 
 def test_a_newer_format_asks_for_the_program_that_wrote_it() -> None:
@@ -139,7 +139,7 @@ def test_a_newer_format_asks_for_the_program_that_wrote_it() -> None:
         Container.open(bytes(packed))
 
 
-def test_an_index_that_points_outside_is_told() -> None:
+def test_an_index_that_points_outside_is_reported() -> None:
     container = Container.open(pack({"a": pa.table({"x": [1]})}), "f")
     cut = Container(container._buffer.slice(0, 70), container._index, "f")
     with pytest.raises(CorruptStore, match=r"container 'f' is damaged: bytes .* outside"):
@@ -180,7 +180,7 @@ def test_a_compressed_section_is_read_in_the_pieces_it_was_written_in():
     assert container.table("long").equals(long)
 
 
-def test_a_damaged_piece_is_told_as_damage():
+def test_a_damaged_piece_is_reported_as_damage():
     long = pa.table({"n": pa.array(range(100_000), pa.int64())})
     data = bytearray(b"".join(parts({"long": long}, compressed=True, piece=30_000)))
     data[len(data) // 2 - 64 : len(data) // 2 + 64] = bytes(128)
@@ -228,13 +228,13 @@ def test_columns_of_equal_numbers_that_are_not_one_memory_stay_apart() -> None:
 
 
 @pytest.mark.parametrize("options", [{"compressed": True, "piece": 1000}, {}])
-def test_damage_to_columns_that_are_one_memory_is_told_as_damage(options: dict[str, Any]) -> None:
+def test_damage_to_columns_that_are_one_memory_is_reported_as_damage(options: dict[str, Any]) -> None:
     """Read piece by piece or whole, without checking checksums first: a byte of the messages before the numbers is wrong."""
     counts = pa.array(np.random.default_rng(1).integers(0, 1 << 20, 20_000))
     odd = pa.array(np.arange(20_000), mask=np.arange(20_000) % 3 == 0)
     table = pa.table({"a": counts, "b": counts.view(pa.timestamp("us", tz="UTC")), "c": odd, "d": odd})
     written = b"".join(parts({"t": table}, **options))
-    told = 0
+    detected = 0
     for place in range(64, 1200):
         damaged = written[:place] + bytes([written[place] ^ 0x11]) + written[place + 1 :]
         container = Container.open(damaged)
@@ -242,10 +242,10 @@ def test_damage_to_columns_that_are_one_memory_is_told_as_damage(options: dict[s
             try:
                 read("t")
             except CorruptStore:
-                told += 1
+                detected += 1
             except MemoryError:  # so many bytes are not to be had
                 pass
-    assert told > 100
+    assert detected > 100
 
 
 def test_containers_of_the_first_version_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def test_many_parts_and_an_empty_file_are_written_whole(store: LocalStore) -> No
     assert store.map("empty").size == 0
 
 
-def test_a_missing_file_is_told_by_name(store: LocalStore) -> None:
+def test_a_missing_file_is_reported_by_name(store: LocalStore) -> None:
     for look in (store.read, store.map):
         with pytest.raises(MissingFile, match="there is no file 'state/none'"):
             look("state/none")

@@ -180,22 +180,22 @@ def test_a_driver_that_slept_until_its_number_was_dropped_does_not_commit_into_t
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (lambda data: data[:-1], "manifests/000000000002.json' is damaged"),
         (lambda data: data.replace(b'"epoch":2', b'"epoch":3'), "is damaged: checksum"),
         (lambda _: Manifest(epoch=9, incarnation=1).encode(), "is of epoch 9"),
     ],
 )
-def test_a_damaged_manifest_is_told_by_name(damage, told: str, tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_reported_by_name(damage, message: str, tmp_path: Path) -> None:
     grown(LocalStore(tmp_path), 2)
     path = tmp_path / "manifests" / "000000000002.json"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(CorruptStore, match=told):
+    with pytest.raises(CorruptStore, match=message):
         ManifestLog(LocalStore(tmp_path)).latest()
 
 
-def test_a_manifest_with_other_fields_is_told() -> None:
+def test_a_manifest_with_other_fields_is_reported() -> None:
     from headrace.store.files.envelope import seal
 
     with pytest.raises(CorruptStore, match="'m' does not hold what a manifest holds: 'streams'"):

@@ -99,7 +99,7 @@ def test_reading_the_end_opens_few_segments() -> None:
     assert len(opened) <= 3
 
 
-def test_a_segment_of_another_shape_is_told_by_name() -> None:
+def test_a_segment_of_another_shape_is_reported_by_name() -> None:
     segments = Segments()
     value = RadixList().append(range(FANOUT), segments.write)
     segments.files["segment-0"] = seal("list segment", 1, {"height": 0, "of": [1]})

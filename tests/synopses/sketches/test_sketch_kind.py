@@ -59,8 +59,8 @@ def test_as_a_partial_nothing_is_neutral_and_running_combinations_are_reductions
     assert partial.combine(partial.identity((12,)), (made,))[0].tolist() == made.tolist()
     running = partial.accumulate((made.reshape(4, 3),))[0]
     for column in range(3):
-        assert told(name, running[-1, column]) == pytest.approx(
-            told(name, partial.reduce((made.reshape(4, 3)[:, column],), np.zeros(4, np.int64), 1)[0][0]),
+        assert estimate(name, running[-1, column]) == pytest.approx(
+            estimate(name, partial.reduce((made.reshape(4, 3)[:, column],), np.zeros(4, np.int64), 1)[0][0]),
             rel=0.06,
         )
     lone = partial.reduce((made,), np.arange(12), 12)[0]
@@ -68,7 +68,7 @@ def test_as_a_partial_nothing_is_neutral_and_running_combinations_are_reductions
     assert partial.reduce((made,), np.zeros(12, np.int64) + 1, 3)[0][[0, 2]].tolist() == [b"", b""]
 
 
-def told(name: str, blob: bytes) -> Any:
+def estimate(name: str, blob: bytes) -> Any:
     """One number of a synopsis."""
     cell = empty(1)
     cell[0] = blob

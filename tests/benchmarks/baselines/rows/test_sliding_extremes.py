@@ -34,10 +34,10 @@ def test_the_least_value_of_every_window_is_exact_for_any_cut_into_batches(
         upto, now = part[-1] + 1, int(times[part[-1]])
         found = found.since(now - length + 1)
         for size in range(1, length + 1):
-            told = found.least(now - size + 1)
+            least = found.least(now - size + 1)
             for key in range(3):
                 held = values[:upto][(keys[:upto] == key) & (times[:upto] > now - size)]
-                assert np.isnan(told[key]) if not len(held) else told[key] == held.min()
+                assert np.isnan(least[key]) if not len(held) else least[key] == held.min()
 
 
 def test_in_random_order_about_ln_n_values_are_kept_and_in_rising_order_all() -> None:
