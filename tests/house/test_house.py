@@ -20,7 +20,7 @@ ROOMS = {
 }
 LONGEST_FILE = 500
 MOST_MODULES = 12
-"""Of a folder, besides the file that says what it is for."""
+"""Of a folder, besides the file that describes it."""
 LONGEST_FUNCTION = 60
 TEXT = {".py", ".md", ".toml", ".sh", ".cql", ".yml", ".yaml", ".html", ".js", ".css", ".txt", ".cfg", ""}
 # Written in two parts so that this file does not find itself.

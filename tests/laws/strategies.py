@@ -1,4 +1,4 @@
-"""Random queries for the laws: which queries must every operator get right, over the histories of `streams`?
+"""Random queries for the laws: the queries that every operator must answer rightly, over the histories of `streams`.
 
 They are built as algebra values over one schema, so that no parser is between a law and what it tests.
 """

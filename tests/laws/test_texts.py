@@ -30,7 +30,7 @@ RELATIONS = {
 PRICES = (None, 0.5, 1.0, 2.0, 3.5, 150.0, -1.0, 0.0, -0.0, math.nan)
 ROUNDING = re.compile(r"(stddev\(price|regr|corr|slope|ewma|zscore|kurtosis)")
 SLIDING = re.compile(r"^SELECT.*( SLIDE |TUMBLING|SESSION|DELTA|\[WINDOW|window\(at)")
-"""Doubles differ in their last figure with the cut, and what tells changes, as all do but windows that slide, shows it."""
+"""Doubles differ in their last figure with the cut, and what emits changes, as all do but windows that slide, shows it."""
 ENDLESS = re.compile(r"EMIT EMPTY|LANDMARK|cumulate")
 """What has a window at each slide, though no row comes for years."""
 Row = dict[str, Any]

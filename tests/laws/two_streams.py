@@ -1,4 +1,4 @@
-"""Two streams whose rows come in turn and out of order, and queries over both: does the whole engine answer as the reference does?
+"""Two streams whose rows come in turn and out of order, and queries over both, which the whole engine must answer as the reference does.
 
 One check draws the rows, how they are cut into epochs, the slack of each stream, when a query is registered and paused, whether the home is
 closed and opened again in between, whether the streams end for good, and over how many tasks. Late rows are judged stream by stream, as recorded. The reference reads

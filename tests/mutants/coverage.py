@@ -1,4 +1,4 @@
-"""Mutation testing of docs/coverage.md: does the test that a row names fail for a mistake in the code that the row describes?
+"""Mutation testing of docs/coverage.md: the tests that a row names must fail for a mistake in the code that the row describes.
 
 For each row with the state *done*: the tests it names run once, to see which lines they execute; in functions that share words with
 the row, up to `--mutants` mistakes are made, one at a time, until one gives a wrong answer that a named test notices. Only tests

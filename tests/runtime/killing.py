@@ -29,11 +29,11 @@ class Assassin:
     seed: int
     executor: str = "local"
     committed: list[int] = field(default_factory=list)
-    """How many epochs each victim had said before it died."""
+    """How many epochs each victim had printed before it died."""
     tasks: list[int] = field(default_factory=list)
     """The number of state tasks of each, never that of the one before."""
     workers: list[int] = field(default_factory=list)
-    """How many Python processes each had beside itself: Spark's daemon and its workers, in groups of their own."""
+    """How many Python processes each had besides itself: Spark's daemon and its workers, in groups of their own."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)

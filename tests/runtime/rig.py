@@ -76,7 +76,7 @@ SEVERAL = {
     "held": "SELECT x.k, x.x, y.n FROM s x [ROWS 3], (SELECT k, COUNT(*) AS n FROM s [RANGE 4 SECONDS] GROUP BY k) AS y"
     " WHERE x.k = y.k",
 }
-"""Several streams as one, and joined: their pairs are told an epoch later, those of relations two."""
+"""Several streams as one, and joined: their pairs are emitted an epoch later, those of relations two."""
 
 Row = dict[str, Any]
 

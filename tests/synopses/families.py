@@ -1,4 +1,4 @@
-"""Streams of ones and zeros that are hard to count over a window: which instants have a one?"""
+"""Streams of ones and zeros that are hard to count over a window, as the instants that have a one."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ BY_CHANGES = {
     "pairs": "SELECT name, x.v FROM a x [ROWS 1], a y [RANGE 1 SECOND] JOIN names ON x.k = names.k WHERE x.v = y.v",
     "semijoin": "SELECT name FROM a [ROWS 1] JOIN names ON a.k = names.k WHERE v IN (SELECT v FROM a [RANGE 1 SECOND])",
 }
-"""Queries that look up what comes and goes."""
+"""Queries that look up rows of a changelog."""
 ONCE = {
     "plain": "SELECT name, v FROM a [ROWS 1] JOIN names ON a.k = names.k",
     "inside": "SELECT name, COUNT(*) AS n FROM (SELECT name FROM a [ROWS 2] JOIN names ON a.k = names.k) t GROUP BY name",
