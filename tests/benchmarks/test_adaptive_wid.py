@@ -21,7 +21,7 @@ Drawn = list[tuple[int, int, int]]
 
 
 def batch(drawn: Drawn) -> Buffered:
-    group, at, value = (np.array([each[place] for each in drawn], np.int64) for place in range(3))
+    group, at, value = (np.array([each[index] for each in drawn], np.int64) for index in range(3))
     return Buffered(group, at * SECOND, value)
 
 

@@ -39,8 +39,8 @@ def test_all_ways_answer_alike_in_order(times: list[int], spec: Sliding) -> None
     np.testing.assert_allclose(by_negative_tuples(at, value, spec).values, sums, atol=1e-9)
     by_key = by_grouped_buffering(at, np.arange(len(at)) % 3, value, spec, spec.complete(int(at[-1])))
     wanted = {
-        ((place + 1) * spec.slide, k): value[held & (np.arange(len(at)) % 3 == k)].max()
-        for place, held in enumerate(extents(at, spec))
+        ((index + 1) * spec.slide, k): value[held & (np.arange(len(at)) % 3 == k)].max()
+        for index, held in enumerate(extents(at, spec))
         for k in range(3)
         if (held & (np.arange(len(at)) % 3 == k)).any()
     }

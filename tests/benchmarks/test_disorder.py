@@ -48,8 +48,8 @@ def test_the_share_of_late_rows_is_as_asked_for() -> None:
 def test_no_bound_above_the_low_watermark_holds_and_that_one_does() -> None:
     at = disorder.band(200, 40, 9, 6).at
     low = disorder.low_watermarks(at)
-    assert all((at[place + 1 :] >= low[place]).all() for place in range(len(at)))
-    assert all(low[place] in at[place + 1 :] for place in range(len(at) - 1))
+    assert all((at[index + 1 :] >= low[index]).all() for index in range(len(at)))
+    assert all(low[index] in at[index + 1 :] for index in range(len(at) - 1))
 
 
 def test_the_rows_of_slack_that_are_measured_are_needed_and_enough() -> None:

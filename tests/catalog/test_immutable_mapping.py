@@ -55,14 +55,14 @@ def test_changes_one_at_a_time_cost_the_root_of_what_is_there(monkeypatch: pytes
         return together(whole, *others)  # type: ignore[arg-type]
 
     monkeypatch.setattr(immutable_mapping, "_together", counting)
-    found: ImmutableMapping[int] = ImmutableMapping({f"n{place}": place for place in range(10_000)})
-    for place in range(1000):
+    found: ImmutableMapping[int] = ImmutableMapping({f"n{index}": index for index in range(10_000)})
+    for index in range(1000):
         edit = found.edit()
-        edit.put(f"n{place}", -1)
-        edit.remove(f"n{9999 - place}")
-        edit.put(f"m{place}", place)
+        edit.put(f"n{index}", -1)
+        edit.remove(f"n{9999 - index}")
+        edit.put(f"m{index}", index)
         found = edit.done()
-        assert found[f"n{place}"] == -1
-        assert f"n{9999 - place}" not in found
+        assert found[f"n{index}"] == -1
+        assert f"n{9999 - index}" not in found
         assert len(found) == 10_000
     assert len(copied) < 1000 * 3 / 90

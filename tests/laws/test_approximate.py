@@ -69,7 +69,7 @@ def queries(draw: st.DrawFn, over: st.SearchStrategy[Window]) -> Query:
         node = Filter(node, some.call(">", some.column("x"), some.literal(-5, BIGINT)))
     chosen = draw(st.lists(calls(), min_size=1, max_size=3))
     parts = [part for call in chosen for part in (call, bound_of(call))]
-    named = tuple(NamedAggregate(f"a{place}", part) for place, part in enumerate(parts))
+    named = tuple(NamedAggregate(f"a{index}", part) for index, part in enumerate(parts))
     keys = tuple(
         Named(f"key{name}", some.column(name)) for name in draw(st.sampled_from(((), ("k",), ("k", "g"))))
     )
@@ -145,7 +145,7 @@ def test_long_streams_are_thinned_over_many_epochs_and_stay_within_their_bounds(
     calls = [AggregateCall("approx_count", None, BIGINT, within=within)]
     calls.append(AggregateCall("approx_sum", some.column("x"), BIGINT, within=within))
     parts = [part for call in calls for part in (call, bound_of(call))]
-    named = tuple(NamedAggregate(f"a{place}", part) for place, part in enumerate(parts))
+    named = tuple(NamedAggregate(f"a{index}", part) for index, part in enumerate(parts))
     columns = tuple(Named(item.name, Column(item.name, BIGINT)) for item in named)
     window = TimeSlide(data.draw(st.sampled_from((10, 50))) * some.TICK, some.TICK, 0)
     query = Query(Project(Aggregate(Windowed(some.SCAN, "s", window), (), named), columns), "windows")
@@ -192,7 +192,7 @@ def test_long_relations_stay_within_their_bounds_at_every_instant_over_many_epoc
         for name in ("approx_count", "approx_sum")
     ]
     parts = [part for call in calls for part in (call, bound_of(call))]
-    named = tuple(NamedAggregate(f"a{place}", part) for place, part in enumerate(parts))
+    named = tuple(NamedAggregate(f"a{index}", part) for index, part in enumerate(parts))
     keys = (Named("keyk", some.column("k")),)
     shown = [Column("keyk", some.SCHEMA.field("k").type), *(Column(item.name, BIGINT) for item in named)]
     node = Aggregate(Windowed(some.SCAN, "s", TimeRange(40 * some.TICK)), keys, named)
@@ -211,7 +211,7 @@ def test_long_relations_stay_within_their_bounds_at_every_instant_over_many_epoc
         | {at + off for at in range(0, greatest, 9 * some.TICK) for off in (0, 1)}
     )
     worst = 0
-    for at, now in _held(changelog, [each for each in instants if each <= greatest]):
+    for at, now in _held(changelog, [instant for instant in instants if instant <= greatest]):
         within_bounds(query, now, [(at, row) for row in relation_at(query, history, at)])
         worst = max(worst, *(row["a1"] for _, row in now), 0)
     assert worst > 0, "something is approximate"

@@ -65,7 +65,7 @@ def kept(folder: Path, query: str) -> tuple[list[Kept], list[dict[str, object]]]
             young = [run.bytes for run in manifest.state if manifest.epoch - run.epoch <= OPEN]
             found.append(Kept(sum(run.bytes for run in manifest.state), sum(young)))
         history = hub.query("q").history().to_pylist()
-        assert sum(each.stat().st_size for each in folder.rglob("state/*.run")) >= found[-1].all > 0
+        assert sum(path.stat().st_size for path in folder.rglob("state/*.run")) >= found[-1].all > 0
     return found, history
 
 

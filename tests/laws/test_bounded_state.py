@@ -70,9 +70,9 @@ def history_of(seed: int, count: int, cuts: int, slack: int, by: int) -> History
             "g": [None, 0, 1, 2][rng.integers(4)],
             "x": [None, *range(-3, 7)][rng.integers(11)],
             "y": [None, 0.5, -1.25, 3.0, math.nan][rng.integers(5)],
-            "at": (place + int(rng.integers(-3, 1))) * some.TICK,
+            "at": (index + int(rng.integers(-3, 1))) * some.TICK,
         }
-        for place in range(-5, count - 5)
+        for index in range(-5, count - 5)
     ]
     places = [0, *sorted(rng.integers(0, count + 1, cuts).tolist()), count]
     stream = record([rows[low:high] for low, high in itertools.pairwise(places)], "at", slack * some.TICK)
@@ -97,8 +97,8 @@ def declared(query: Query, history: History) -> int:
 
 def _copies(query: Query) -> int:
     """In how many places one row may be at once: a store for each aggregate besides the plain one, once for each match."""
-    stores = 1 + sum(isinstance(each, Aggregate) and len(each.aggregates) for each in walk(query.root))
-    matched = any(isinstance(each, Join) for each in walk(query.root))
+    stores = 1 + sum(isinstance(node, Aggregate) and len(node.aggregates) for node in walk(query.root))
+    matched = any(isinstance(node, Join) for node in walk(query.root))
     return stores * (MATCHES if matched else 1)
 
 
@@ -146,7 +146,7 @@ def for_ever(query: Query, node: Windowed, rows: list[Row], moment: Moment) -> i
     (whole,) = aggregates
     if not all(each.call.function in CELLS and not each.call.distinct for each in whole.aggregates):
         return len(rows)
-    names = tuple(str(place) for place in range(len(whole.keys)))
+    names = tuple(str(index) for index in range(len(whole.keys)))
     groups = {
         row_identity(
             {name: evaluate(key.expression, row) for name, key in zip(names, whole.keys, strict=True)}, names

@@ -37,10 +37,10 @@ def rows_needed(rows: Shuffled) -> int:
     """The most rows between a row and the first one above it: so many may be behind the greatest."""
     at = np.array([each for _, _, each in rows])
     first = [
-        int(np.argmax(at[: place + 1] > each)) if (at[:place] > each).any() else place
-        for place, each in enumerate(at)
+        int(np.argmax(at[: index + 1] > each)) if (at[:index] > each).any() else index
+        for index, each in enumerate(at)
     ]
-    return max(place - each for place, each in enumerate(first))
+    return max(index - each for index, each in enumerate(first))
 
 
 def by_source(rows: Shuffled) -> Shuffled:
@@ -91,7 +91,7 @@ def test_any_order_that_the_promise_allows_gives_the_answers_of_order(
 ) -> None:
     clauses, rows, promises = GENERATORS[generator](rows)
     made: list[PushedRow] = [
-        (*row, promises is not None and promises(place)) for place, row in enumerate(rows)
+        (*row, promises is not None and promises(index)) for index, row in enumerate(rows)
     ]
     cuts = sorted(data.draw(st.sets(st.integers(1, len(made)), max_size=5)) | {len(made)})
     kill = data.draw(st.integers(0, len(cuts)))

@@ -136,8 +136,8 @@ def test_the_row_at_the_very_beginning_of_a_window_is_in_it_and_the_one_before_i
     edges = [7 * SECOND, 9 * SECOND, 11 * SECOND]
     now = 30 * SECOND
     rows: list[Row] = [
-        {"k": "a", "g": 1, "x": place, "y": 0.0, "at": now - edge + off}
-        for place, (edge, off) in enumerate((edge, off) for edge in edges[::-1] for off in (-1, 0, 1))
+        {"k": "a", "g": 1, "x": index, "y": 0.0, "at": now - edge + off}
+        for index, (edge, off) in enumerate((edge, off) for edge in edges[::-1] for off in (-1, 0, 1))
     ]
     files = [rows, [{"k": "b", "g": 1, "x": -1, "y": 0.0, "at": now}]]
     rig = Rig(tmp_path, {"maxFilesPerTrigger": "1"})

@@ -127,7 +127,7 @@ class Running:
 
     def groups_kept(self) -> list[Mapping[str, Any]]:
         """Key values of the groups in the state."""
-        places = {f"k{place}": key.expression.name for place, key in enumerate(self.operator.keys)}
+        places = {f"k{index}": key.expression.name for index, key in enumerate(self.operator.keys)}
         found = []
         for run in self.runs:
             for name, table in run.items():
@@ -196,9 +196,9 @@ def test_promises_rolled_up_say_the_same_of_every_group_and_no_more_often(made: 
     }
     bounds = bounds_of(columns, len(pairs), fewer)
     assert np.array_equal(bounds, bounds_of(columns, len(pairs), plainly))
-    for place, (k, g) in enumerate(pairs):
+    for index, (k, g) in enumerate(pairs):
         own = [at for pattern, at in made if matches(pattern, {"k": k, "g": g})]
-        assert bounds[place] == max(own, default=BEGINNING)
+        assert bounds[index] == max(own, default=BEGINNING)
 
 
 def test_constants_of_one_column_become_one_list() -> None:

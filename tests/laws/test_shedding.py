@@ -229,7 +229,7 @@ def number(value: Any, is_fractional: bool) -> Any:
 def greatest(stream: RecordedStream) -> float:
     """The largest finite value, at least 1."""
     values = [row.values[name] for row in stream.rows for name in ("x", "y")]
-    return max([1.0, *(abs(each) for each in values if each is not None and math.isfinite(each))])
+    return max([1.0, *(abs(value) for value in values if value is not None and math.isfinite(value))])
 
 
 # ------------------------------------------------------------------------------------------------------- whole epochs
@@ -255,7 +255,7 @@ class Life:
     @property
     def recorded(self) -> RecordedStream:
         """The rows at the positions that ingestion gives them: file, then row in it."""
-        stream = record([list(each) for each in self.files], "at", SLACK)
+        stream = record([list(file) for file in self.files], "at", SLACK)
         before = np.cumsum([0, *map(len, self.files)]).tolist()
         return weighed(
             stream, self.keeps, lambda row: ((row.epoch - 1) << 32) + row.position - before[row.epoch - 1]
@@ -282,9 +282,9 @@ def archived(hub: Hub) -> list[Any]:
     tables = [pq.read_table(pa.BufferReader(hub.home.store.map(name))) for name in files]
     columns = [*some.SCHEMA.names, POSITION]
     rows = []
-    for each in tables:
-        at = each.column("at").cast(pa.int64())
-        rows += each.set_column(each.column_names.index("at"), "at", at).select(columns).to_pylist()
+    for table in tables:
+        at = table.column("at").cast(pa.int64())
+        rows += table.set_column(table.column_names.index("at"), "at", at).select(columns).to_pylist()
     return [
         {name: row[name] for name in some.SCHEMA.names} for row in sorted(rows, key=lambda row: row[POSITION])
     ]

@@ -104,8 +104,8 @@ def queries(draw: st.DrawFn) -> Query:
     if draw(st.booleans()):
         node = Filter(node, some.call(">", some.column("x"), some.literal(-5, BIGINT)))
     named = [NamedAggregate("rows", AggregateCall("count", None, BIGINT))]
-    for place, call in enumerate(draw(st.lists(sketched(), max_size=2))):
-        named += [NamedAggregate(f"a{place}", call), NamedAggregate(f"a{place}_bound", bound_of(call))]
+    for index, call in enumerate(draw(st.lists(sketched(), max_size=2))):
+        named += [NamedAggregate(f"a{index}", call), NamedAggregate(f"a{index}_bound", bound_of(call))]
     if draw(st.booleans()) or len(named) == 1:
         base, compared = draw(comparing())
         named += [base, compared, NamedAggregate("found_bound", bound_of(compared.call))]
@@ -204,9 +204,9 @@ def test_the_same_rows_in_the_same_batches_give_the_same_answer_to_the_byte(seed
             "g": drawn.randrange(3),
             "x": int(drawn.expovariate(0.01)),
             "y": drawn.random(),
-            "at": place * some.TICK // 9,
+            "at": index * some.TICK // 9,
         }
-        for place in range(900)
+        for index in range(900)
     ]
     history = History(
         {"s": record([rows[low : low + 100] for low in range(0, len(rows), 100)], "at", 0)}, {"names": ()}

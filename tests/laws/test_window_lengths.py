@@ -70,7 +70,7 @@ def query(
 ) -> Query:
     node: Node = Windowed(SCAN, "s", window)
     node = node if where is None else Filter(node, where)
-    named = tuple(NamedAggregate(f"a{place}", call) for place, call in enumerate(calls))
+    named = tuple(NamedAggregate(f"a{index}", call) for index, call in enumerate(calls))
     node = Aggregate(node, tuple(Named(key, column(key)) for key in keys), named)
     return Query(
         some._projected(node, [*keys, *(n.name for n in named), "s.window_start", "s.window_end"]), "windows"

@@ -51,8 +51,8 @@ def epochs() -> st.SearchStrategy[list[tuple[list[Row], list[Row]]]]:
 def expected(query: Query, taken: Sequence[tuple[list[Row], list[Row]]], slacks: Sequence[int]) -> list[Any]:
     """An epoch in which a stream has no row is none of its own."""
     streams = {
-        name: record([part for epoch in taken if (part := epoch[place])], "at", slack)
-        for place, (name, slack) in enumerate(zip("ab", slacks, strict=True))
+        name: record([part for epoch in taken if (part := epoch[index])], "at", slack)
+        for index, (name, slack) in enumerate(zip("ab", slacks, strict=True))
     }
     history = with_derived(query, History(streams, {"names": NAMES}), final=True)
     punctuation = history.punctuation(query)

@@ -75,8 +75,8 @@ def filled(past: Past, rows: Coming) -> sqlite3.Connection:
         )
     for stream in past.streams:
         database.execute(f"CREATE TABLE {stream} ({', '.join(past.columns(stream))}, place)")
-    for place, (stream, row) in enumerate(rows):
-        values = [row[name] for name in past.columns(stream)] + [place]
+    for index, (stream, row) in enumerate(rows):
+        values = [row[name] for name in past.columns(stream)] + [index]
         database.execute(f"INSERT INTO {stream} VALUES ({', '.join('?' * len(values))})", values)
     return database
 

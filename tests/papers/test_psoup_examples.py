@@ -259,13 +259,13 @@ def test_a_join_of_two_streams_over_the_last_seconds_is_what_loops_find_whenever
     bounds = "BEGIN NOW - INTERVAL 10 SECONDS END NOW"
     text = f"CREATE QUERY q23 AS SELECT r.id, s.id AS other FROM r, s WHERE {where} {bounds}"
     seen: list[tuple[str, int, int, int]] = []
-    for place, start in enumerate(range(0, 60, 5)):
-        if place == 4:
+    for index, start in enumerate(range(0, 60, 5)):
+        if index == 4:
             hub.execute(text)  # a new query reads the archives of both streams
-        name = "rs"[place % 2]
+        name = "rs"[index % 2]
         arrive(hub, *rows[start : start + 5], stream=name)
         seen += [(name, *row) for row in rows[start : start + 5]]
-        if place < 4:
+        if index < 4:
             continue
         now = start + 4
         recent = [row for row in seen if now - 10 <= row[1] <= now]

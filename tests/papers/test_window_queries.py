@@ -333,5 +333,5 @@ def test_a_late_packet_shifts_the_ranks_of_those_after_it() -> None:
 def test_all_twenty_seven_queries_are_here() -> None:
     named = {name.partition(",")[0] for name in QUERIES} | {RELATION} | set(SEVERAL)
     counts = {"1": 2, "2": 1, "3": 1, "5": 8, "6": 8, "7": 2, "8": 5}
-    assert named == {f"Q{chapter}-{place}" for chapter, n in counts.items() for place in range(1, n + 1)}
+    assert named == {f"Q{chapter}-{index}" for chapter, n in counts.items() for index in range(1, n + 1)}
     assert len(named) == 27

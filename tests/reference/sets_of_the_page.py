@@ -31,7 +31,7 @@ def keys(window, side=None, where=None, key=None):
 
 
 def together(*members):
-    scans = tuple(QueryScan(f"{place}", f"{place}", each.schema, each) for place, each in enumerate(members))
+    scans = tuple(QueryScan(f"{index}", f"{index}", each.schema, each) for index, each in enumerate(members))
     return UnionAll(scans, "u", members[0].schema)
 
 

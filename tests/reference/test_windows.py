@@ -195,7 +195,7 @@ def test_a_row_window_is_emitted_at_every_slide_th_row_over_the_last_rows():
             "s.window_id",
         )
     )
-    past = once(*(row("a", 10**place, place + 1) for place in range(7)))
+    past = once(*(row("a", 10**index, index + 1) for index in range(7)))
     assert final(asked, past) == [(2, 11, SECOND, 1), (4, 1110, 2 * SECOND, 2), (6, 111000, 4 * SECOND, 3)]
 
 

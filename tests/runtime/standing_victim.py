@@ -59,7 +59,7 @@ class Victim:
 
     def drop(self) -> None:
         extra = [
-            name for each in self.hub.catalog.queries.values() if (name := each.definition.name)[0] == "n"
+            name for query in self.hub.catalog.queries.values() if (name := query.definition.name)[0] == "n"
         ]
         if len(extra) > 3:
             say("dropping", extra[0])
@@ -68,8 +68,8 @@ class Victim:
 
     def invoke(self) -> None:
         say("invoking")
-        for each in self.hub.catalog.queries.values():
-            self.hub.query(each.definition.name).invoke()
+        for query in self.hub.catalog.queries.values():
+            self.hub.query(query.definition.name).invoke()
 
     def acknowledge(self) -> None:
         client = self.hub.query("kept").client("victim")

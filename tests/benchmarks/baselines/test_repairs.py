@@ -103,7 +103,7 @@ def test_the_row_that_leaves_has_to_be_known() -> None:
     x = (
         50 + side * np.where(few, 18, -2) + random.normal(0, 1, 1600)
     )  # the mean stays, what is above it does not
-    held = [x[max(place - window + 1, 0) : place + 1] for place in range(1600)]
+    held = [x[max(index - window + 1, 0) : index + 1] for index in range(1600)]
     means = np.array([part.mean() for part in held])
     exact = np.array([(part > mean).sum() for part, mean in zip(held, means, strict=True)])
     printed = ConstantSpace(window, np.linspace(0, 100, 11))
@@ -127,7 +127,7 @@ def test_an_exponent_of_seven_would_make_nearly_all_values_equal() -> None:
 
 def landmark_above(x: Doubles) -> Doubles:
     means = np.cumsum(x) / np.arange(1, len(x) + 1)
-    return np.array([(x[: place + 1] > mean).sum() for place, mean in enumerate(means.tolist())])
+    return np.array([(x[: index + 1] > mean).sum() for index, mean in enumerate(means.tolist())])
 
 
 @pytest.mark.parametrize("method", ["wholesale uniform", "wholesale quantile"])
@@ -147,7 +147,7 @@ def test_an_open_pane_of_a_few_rows_makes_the_region_jump() -> None:
     window, factor = 500, 100.0
     for seed in range(3):
         x = multifrac(2500, np.random.default_rng(seed), levels=14)
-        least = [x[max(place - window + 1, 0) : place + 1].min() for place in range(2500)]
+        least = [x[max(index - window + 1, 0) : index + 1].min() for index in range(2500)]
         exact = np.array(
             [(x[max(p - window + 1, 0) : p + 1] < factor * low).sum() for p, low in enumerate(least)]
         )

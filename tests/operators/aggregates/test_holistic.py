@@ -24,7 +24,7 @@ def percentile(share: float, *, distinct: bool = False) -> AggregateCall:
 
 
 def histogram(drawn: list[tuple[int, int, int]]) -> Histogram:
-    owner, values, counts = (np.array([row[place] for row in drawn], np.int64) for place in range(3))
+    owner, values, counts = (np.array([row[index] for row in drawn], np.int64) for index in range(3))
     return Histogram(owner, pa.array(values), counts)
 
 

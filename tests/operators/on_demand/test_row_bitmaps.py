@@ -114,11 +114,11 @@ def test_united_containers_are_kept_for_as_long_as_the_row_that_is_needed_longes
 ) -> None:
     """A late row comes after the newest one: its container expires earlier, and must not take the other's rows with it."""
     owners, tables = np.array([4]), []
-    for place, until in enumerate(untils):
+    for index, until in enumerate(untils):
         bits = np.zeros(CHUNK, np.uint8)
-        bits[100 * place] = 1
+        bits[100 * index] = 1
         packed = np.packbits(bits, bitorder="little")[None]
         tables.append(contained(owners, packed, 7, 0, until, slots_of_owners(owners)))
     whole = united(tables)
     assert Containers.of(whole.combine_chunks()).until.tolist() == [50]
-    assert positions([whole]) == {4: [7 * CHUNK + 100 * place for place in range(len(untils))]}
+    assert positions([whole]) == {4: [7 * CHUNK + 100 * index for index in range(len(untils))]}

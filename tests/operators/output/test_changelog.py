@@ -19,7 +19,7 @@ INTERVALS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12), ENDS), max
 def test_united_intervals_are_maximal_and_hold_at_the_same_instants(
     intervals: list[tuple[int, int, int]],
 ) -> None:
-    codes, begin, end = (np.array([each[place] for each in intervals], np.int64) for place in range(3))
+    codes, begin, end = (np.array([each[index] for each in intervals], np.int64) for index in range(3))
     first, starts, stops = unite(codes, begin, end)
     instants = range(14)
     for code in range(4):

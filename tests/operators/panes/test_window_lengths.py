@@ -37,9 +37,9 @@ intervals = st.tuples(st.integers(-300, 300), st.integers(1, 300), st.integers(0
 def test_the_blocks_of_many_intervals_are_those_of_each(drawn: list[tuple[int, int, int]]) -> None:
     first, length, top = (np.array(column) for column in zip(*drawn, strict=True))
     keys, owner = covers(first, first + length, top)
-    for place, (low, count, level) in enumerate(drawn):
+    for index, (low, count, level) in enumerate(drawn):
         blocks = sorted(block_key(*block) for block in cover(low, low + count, level))
-        assert sorted(keys[owner == place].tolist()) == blocks
+        assert sorted(keys[owner == index].tolist()) == blocks
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(-(1 << 50), 1 << 50)), min_size=1))

@@ -81,7 +81,7 @@ def test_istream_emits_what_a_window_has_and_the_one_before_it_had_not() -> None
 
 def test_one_cell_of_each_open_window_is_kept_and_the_answer_of_the_last_one() -> None:
     operator = FrameWindows(counts_of(), ByGap(5))
-    epochs = [[("a", n, 20 * n + place) for place in range(4)] for n in range(1, 30)]
+    epochs = [[("a", n, 20 * n + index) for index in range(4)] for n in range(1, 30)]
     short = driven(operator, epochs[:5], compact_after=range(5)).state_rows
     assert driven(operator, epochs, compact_after=range(29)).state_rows == short
 

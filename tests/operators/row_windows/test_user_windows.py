@@ -71,14 +71,14 @@ def test_a_row_on_which_the_class_fails_is_rejected_and_the_others_are_not() -> 
     operator = UserWindows(rows_of(), Custom("picky", (), Code(pickle.dumps(Picky))), ())
     found = driven(operator, [[("a", 1, 2), ("a", 2, 3), ("a", 3, 4), ("a", 4, 12)]])
     assert plain(found.results, "v") == [(10, 1), (10, 3)]
-    assert [reason for each in found.rejected for reason in each.reasons] == [
+    assert [reason for rejection in found.rejected for reason in rejection.reasons] == [
         "the window picky: ValueError: odd"
     ]
 
 
 def test_a_cell_is_kept_for_each_window_that_is_open() -> None:
     operator = UserWindows(counts_of(), SHIFTS, ())
-    epochs = [[("a", place, 10 * n + place) for place in range(10)] for n in range(30)]
+    epochs = [[("a", index, 10 * n + index) for index in range(10)] for n in range(30)]
     left = driven(operator, epochs, compact_after=range(30))
     assert left.state_rows == 1 + 1, "[295, 305), and what [290, 300) answered"
 

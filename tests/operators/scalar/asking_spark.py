@@ -58,7 +58,7 @@ def answers(spark: SparkSession, frame: DataFrame, texts: Sequence[str], zone: s
     before = spark.conf.get(_ZONE)
     spark.conf.set(_ZONE, zone)
     try:
-        columns = [_tried(spark, text).alias(str(place)) for place, text in enumerate(texts)]
+        columns = [_tried(spark, text).alias(str(index)) for index, text in enumerate(texts)]
         found = frame.select(*columns)
     finally:
         spark.conf.set(_ZONE, before)

@@ -39,8 +39,8 @@ def test_every_row_is_what_spark_says(
     assert len(texts) == len(set(texts))
     theirs = answers(spark, frame, texts)
     wrong = []
-    for place, text in enumerate(texts):
-        wrong += _differences(text, text, theirs.column(place), rows, near=family == "transcendental")
+    for index, text in enumerate(texts):
+        wrong += _differences(text, text, theirs.column(index), rows, near=family == "transcendental")
     assert not wrong, f"{len(wrong)} differences:\n" + "\n".join(wrong)
 
 
@@ -82,8 +82,8 @@ def test_what_has_no_syntax_here_is_what_spark_says(
 ) -> None:
     theirs = answers(spark, frame, list(WITHOUT_SYNTAX))
     wrong = []
-    for place, (text, expression) in enumerate(WITHOUT_SYNTAX.items()):
-        wrong += _differences(text, expression, theirs.column(place), rows, near=False)
+    for index, (text, expression) in enumerate(WITHOUT_SYNTAX.items()):
+        wrong += _differences(text, expression, theirs.column(index), rows, near=False)
     assert not wrong, "\n".join(wrong)
 
 

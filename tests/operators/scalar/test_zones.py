@@ -69,9 +69,9 @@ def _differences(texts: list[str], schema: Schema, rows: pa.Table, theirs: pa.Ta
     shown = [field.name for field in schema if field.type in (TIMESTAMP, STRING)]
     inputs = [pc.cast(rows.column(name), pa.string()) for name in shown]
     found = []
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         _, ours = cells_of_ours(bind_expression(text, schema, zone), rows)
-        for row, (one, other) in enumerate(zip(ours, cells_of_spark(theirs.column(place)), strict=True)):
+        for row, (one, other) in enumerate(zip(ours, cells_of_spark(theirs.column(index)), strict=True)):
             if one != other:
                 read = ", ".join(
                     f"{name}: {cells[row]}" for name, cells in zip(shown, inputs, strict=True) if name in text

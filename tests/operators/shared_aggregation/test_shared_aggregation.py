@@ -87,7 +87,7 @@ def lowered(partial_column: PartialColumn, cells: Cells) -> list[object]:
     if isinstance(partial_column.partial, Sum) and partial_column.partial.integer:
         limbs = [part.tolist() for part in cells]
         return [
-            sum(limb << (32 * place) for place, limb in enumerate(parts))
+            sum(limb << (32 * index) for index, limb in enumerate(parts))
             for parts in zip(*limbs, strict=True)
         ]
     return [part.tolist() for part in cells]
@@ -101,9 +101,9 @@ def same(
     keys = list(zip(found.slots.tolist(), found.codes.tolist(), strict=True))
     assert len(set(keys)) == len(keys)
     assert set(keys) == set(expected)
-    for place, key in enumerate(keys):
+    for index, key in enumerate(keys):
         for partial_column in partial_columns:
-            cells = tuple(part[place : place + 1] for part in found.answer.cells[partial_column])
+            cells = tuple(part[index : index + 1] for part in found.answer.cells[partial_column])
             if partial_column.encoding == "double":
                 near = 1e-6 if isinstance(partial_column.partial, Moments) else 0.0  # means of ±10^8 cancel
                 np.testing.assert_allclose(cells, expected[key][partial_column], rtol=1e-9, atol=near)

@@ -84,7 +84,7 @@ def _of_section(table: pa.Table) -> list[str]:
 def test_each_makes_of_its_rows_what_it_makes_of_all(
     queries: list[Query], drawn: list[Any], small: bool
 ) -> None:
-    operators = [lower(f"q{place}", each, f"q{place}") for place, each in enumerate(queries)]
+    operators = [lower(f"q{index}", each, f"q{index}") for index, each in enumerate(queries)]
     batches = [rows(each) for each in drawn]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(foldings_of, "MOST_SEPARATE_FILTERS", 10**6)

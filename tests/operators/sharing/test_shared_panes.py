@@ -64,14 +64,14 @@ def query(
     node: Node = Windowed(SCAN, "s", window)
     if where is not None:
         node = Filter(node, where)
-    named = tuple(NamedAggregate(f"a{place}", call) for place, call in enumerate(calls))
+    named = tuple(NamedAggregate(f"a{index}", call) for index, call in enumerate(calls))
     node = Aggregate(node, keys, named)
     shown = [*(key.name for key in keys), *(each.name for each in named), "s.window_end"]
     return Query(some._projected(node, shown), "windows")
 
 
 def rows(drawn: Sequence[dict[str, Any]]) -> Batch:
-    return batch([StreamRow(each, each["at"], place) for place, each in enumerate(drawn)], SCHEMA)
+    return batch([StreamRow(each, each["at"], index) for index, each in enumerate(drawn)], SCHEMA)
 
 
 def harvested(
@@ -115,7 +115,7 @@ def counted(found: ScanOutput) -> dict[str, tuple[int, int]]:
 
 @given(queries=together(), drawn=st.lists(streams.rows(), min_size=1, max_size=2), cheap=st.booleans())
 def test_each_answers_together_as_alone(queries: list[Query], drawn: list[Any], cheap: bool) -> None:
-    operators = [lower(f"q{place}", each, f"q{place}") for place, each in enumerate(queries)]
+    operators = [lower(f"q{index}", each, f"q{index}") for index, each in enumerate(queries)]
     batches = [rows(each) for each in drawn]
     alone = ScanOutput()
     for each in operators:
@@ -146,7 +146,7 @@ def test_an_expression_that_fails_for_one_query_leaves_the_others_whole() -> Non
     operators = [lower("fine", fine, "fine"), lower("failing", failing, "failing")]
     values = [{"k": "a", "g": 1, "x": n, "y": float(n), "at": n * TICK} for n in range(3)]
     found = harvested(operators, [rows(values)])
-    assert sum(each.rows for each in found.scanned["failing"].rejected) == 1
+    assert sum(rejection.rows for rejection in found.scanned["failing"].rejected) == 1
     assert not found.scanned["fine"].rejected
     assert counted(found) == {"fine": (3, 3), "failing": (3, 2)}
 
@@ -211,7 +211,7 @@ _QUOTIENT = some.call(">", some.call("/", literal(1, BIGINT), column("x"), kind=
 
 @given(queries=many(), drawn=st.lists(streams.rows(), min_size=1, max_size=2))
 def test_many_conditions_fold_together_as_each_alone(queries: list[Query], drawn: list[Any]) -> None:
-    operators = [lower(f"q{place}", each, f"q{place}") for place, each in enumerate(queries)]
+    operators = [lower(f"q{index}", each, f"q{index}") for index, each in enumerate(queries)]
     batches = [rows(each) for each in drawn]
     alone = ScanOutput()
     for each in operators:
@@ -258,11 +258,11 @@ def joined(draw: st.DrawFn) -> tuple[list[Query], list[PaneAggregate]]:
     """Aggregates of few shapes, most around the same join, with conditions below and above it, some of which fail."""
     by, other = draw(joins()), draw(joins())
     queries, operators = [], []
-    for place in range(draw(st.integers(2, 6))):
+    for index in range(draw(st.integers(2, 6))):
         where = draw(st.sampled_from([None, *BELOW]))
         late = draw(st.sampled_from([None, *ON_LABEL]))
         asked = query(draw(st.sampled_from(SLIDES)), where, (Named("k", column("k")),), COUNTS)
-        made = lower(f"q{place}", asked, f"q{place}")
+        made = lower(f"q{index}", asked, f"q{index}")
         assert isinstance(made, PaneAggregate)
         mine = draw(st.sampled_from([by, by, by, other]))
         above = () if late is None else (RowFilter(late),)
@@ -314,8 +314,8 @@ def refused(found: ScanOutput) -> dict[str, list[tuple[int, str]]]:
     return {
         name: sorted(
             (int(position), reason)
-            for each in scan.rejected
-            for position, reason in zip(each.position, each.reasons, strict=True)
+            for rejection in scan.rejected
+            for position, reason in zip(rejection.position, rejection.reasons, strict=True)
         )
         for name, scan in found.scanned.items()
     }

@@ -89,12 +89,12 @@ def query(
         return Column(f"s.{name}", WIDE.field(name).type)
 
     aggregates = []
-    for place, (function, name, distinct) in enumerate(calls):
+    for index, (function, name, distinct) in enumerate(calls):
         argument = column(name) if name is not None else None
         kind = result_type(function, argument.type if argument else None)
         share = 0.3 if function == "percentile" else None
         call = AggregateCall(function, argument, kind, distinct and function != "mode", share=share)
-        aggregates.append(NamedAggregate(f"a{place}", call))
+        aggregates.append(NamedAggregate(f"a{index}", call))
     source = Windowed(StreamScan("s", "s", WIDE, "at"), "s", window)
     node = Aggregate(source, tuple(Named(key, column(key)) for key in keys), tuple(aggregates))
     wanted = [*keys, *(item.name for item in aggregates), *(["s.window_end"] if bounds else [])]
@@ -105,7 +105,7 @@ def query(
 
 def rows(times: Sequence[int], values: Sequence[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
     empty = dict.fromkeys(VALUES)
-    return [{**empty, **(values[place] if values else {}), "at": at} for place, at in enumerate(times)]
+    return [{**empty, **(values[index] if values else {}), "at": at} for index, at in enumerate(times)]
 
 
 def both(

@@ -108,8 +108,8 @@ def test_a_paused_query_holds_back_what_it_has_not_seen(tmp_path: Path) -> None:
 def counting(path: Path, *queries: str) -> Hub:
     """A stream that keeps five minutes, and queries over it by their statements."""
     hub = prepared(path)
-    for each in queries:
-        hub.execute(each)
+    for query in queries:
+        hub.execute(query)
     return hub
 
 
@@ -277,9 +277,9 @@ def test_a_home_does_not_grow_with_its_age(tmp_path: Path) -> None:
             minutes(hub, range(max(0, until - 150), until))
             files = tidied(hub)
             size = sum(
-                each.stat().st_size
-                for each in hub.path.rglob("*")
-                if each.is_file() and not each.name.startswith("epochs")
+                path.stat().st_size
+                for path in hub.path.rglob("*")
+                if path.is_file() and not path.name.startswith("epochs")
             )
             sizes.append((sum(files.values()), size))
         (_, young, middle, old) = sizes

@@ -106,9 +106,9 @@ def test_a_schema_that_changes_midway_costs_the_files_that_do_not_fit(tmp_path: 
         assert_as_the_reference(hub, [GOOD[:20], [], [], [], GOOD[20:]])
         assert rows_late_rejected(hub) == (40, 0, 7)
         reasons = refused(hub)
-        assert sum("column g is missing" in each for each in reasons) == 3
-        assert sum("column x is" in each for each in reasons) == 3
-        assert sum("not a readable Parquet file" in each for each in reasons) == 1
+        assert sum("column g is missing" in reason for reason in reasons) == 3
+        assert sum("column x is" in reason for reason in reasons) == 3
+        assert sum("not a readable Parquet file" in reason for reason in reasons) == 1
 
 
 def test_each_record_of_a_csv_file_whose_header_lacks_a_column_is_kept(tmp_path: Path) -> None:

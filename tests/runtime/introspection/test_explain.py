@@ -41,7 +41,9 @@ def hub(tmp_path: Path):
 
 
 def push(hub: Hub, *seconds: int) -> None:
-    rows: Sequence[Row] = [{"k": "ab"[each % 2], "v": each % 50, "at": each * SECOND} for each in seconds]
+    rows: Sequence[Row] = [
+        {"k": "ab"[second % 2], "v": second % 50, "at": second * SECOND} for second in seconds
+    ]
     hub.push("s", list(rows))
     hub.loop.drain()
 
@@ -107,10 +109,10 @@ def test_costs_of_queries_add_up_to_what_was_measured(hub: Hub) -> None:
     assert report.seen is not None
     costs = report.costs
     assert len(costs) == 21
-    assert sum(each.nanoseconds for each in costs) == pytest.approx(
+    assert sum(cost.nanoseconds for cost in costs) == pytest.approx(
         report.seen.nanoseconds / report.seen.epochs
     )
-    assert [each.nanoseconds for each in costs] == sorted((each.nanoseconds for each in costs), reverse=True)
+    assert [cost.nanoseconds for cost in costs] == sorted((cost.nanoseconds for cost in costs), reverse=True)
 
 
 def test_a_shared_operators_time_is_split_by_the_stated_rule() -> None:

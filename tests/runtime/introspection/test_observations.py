@@ -184,7 +184,7 @@ def test_the_log_is_read_from_its_end_whatever_its_last_line_is(tmp_path: Path) 
     assert last_lines(tmp_path, 3) == []
     log = tmp_path / "epochs.jsonl"
     lines = [{"kind": "failure" if n == 7 else "epoch", "epoch": n, "fill": "x" * 100_000} for n in range(40)]
-    log.write_text("".join(json.dumps(each) + "\n" for each in lines) + '{"kind": "ep')
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"kind": "ep')
     assert last_lines(tmp_path, 3) == lines[-3:]
     assert last_lines(tmp_path, 35) == [*lines[5:7], *lines[8:]]
     assert last_lines(tmp_path, 100) == [*lines[:7], *lines[8:]]

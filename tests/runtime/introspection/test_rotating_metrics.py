@@ -58,7 +58,7 @@ def test_of_many_each_has_its_turn_and_the_sums_are_what_was_measured() -> None:
     assert {line["omitted_operators"] for line in lines[1:]} == {16}
     assert {each.get("epochs", 1) for line in lines[6:] for each in line["operators"].values()} == {5}
     for name, found in results(lines).items():  # each was last reported in the last five lines
-        last = max(place for place, line in enumerate(lines) if name in line["operators"])
+        last = max(index for index, line in enumerate(lines) if name in line["operators"])
         assert last >= epochs - lines_per_rotation(count, 4)
         assert found == int(name[1:]) * sum(range(last + 1))
 

@@ -326,7 +326,7 @@ def test_states_of_queries_are_rows_of_the_epoch_that_has_them(tmp_path: Path) -
         hub.log({"do": "pause", "name": "counted", "reason": "it was too large"})
         hub.loop.drain()
         states = [(row["query"], row["state"], row["failure"]) for row in rows(hub, "queries")]
-        assert [each for each in states if each[0] in ("parts", "pieces")] == [
+        assert [state for state in states if state[0] in ("parts", "pieces")] == [
             ("parts", "live", None),
             ("parts", "paused", None),
             ("parts", "live", None),

@@ -62,7 +62,7 @@ def test_every_answer_given_while_rows_arrive_is_that_of_a_prefix_and_prefixes_d
             hub.execute(f"CREATE QUERY rows_{mode} OPTIONS (materialize '{mode}') AS {ROWS}")
             hub.execute(f"CREATE QUERY sums_{mode} OPTIONS (materialize '{mode}') AS {SUMS}")
         hub.catch_up()
-        names = [each.definition.name for each in hub.catalog.queries.values()]
+        names = [query.definition.name for query in hub.catalog.queries.values()]
         seen = asked_while_running(rig, hub, names)
         assert assert_prefixes(hub, seen) > len(FILES)
 

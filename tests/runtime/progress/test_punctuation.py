@@ -367,8 +367,8 @@ def test_group_wise_punctuation_changes_when_windows_are_emitted_but_not_what(
         )
     )
     rows: list[PushedRow] = []
-    for place, (key, value, at) in enumerate(made):  # a promise wherever the rest of its group allows it
-        rest = [then for other, _, then in made[place + 1 :] if other == key]
+    for index, (key, value, at) in enumerate(made):  # a promise wherever the rest of its group allows it
+        rest = [then for other, _, then in made[index + 1 :] if other == key]
         rows.append((key, value, at, not rest or min(rest) >= at))
     cuts = sorted(data.draw(st.sets(st.integers(1, len(rows)), max_size=6)) | {len(rows)})
     kill = data.draw(st.integers(0, len(cuts) - 1))

@@ -107,7 +107,7 @@ def test_sketches_over_a_restart_are_within_their_bounds_and_the_same_as_without
 
 def test_windows_without_panes_are_answered_exactly_with_bounds_of_0() -> None:
     start = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
-    rows = [{"at": start + dt.timedelta(seconds=place), "x": place * place % 7} for place in range(30)]
+    rows = [{"at": start + dt.timedelta(seconds=index), "x": index * index % 7} for index in range(30)]
     for window in ("[RANGE 20 SECONDS]", "[ROWS 20]"):
         (about,) = hr.test(
             "SELECT APPROX_DISTINCT(x) AS d, ERROR_BOUND(d) AS db, APPROX_TOP_K(x, 1) AS t, ERROR_BOUND(t) AS tb, "
@@ -124,7 +124,7 @@ def test_windows_without_panes_are_answered_exactly_with_bounds_of_0() -> None:
 
 def test_counts_and_sums_of_the_last_rows_are_exact_with_bounds_of_0() -> None:
     start = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
-    rows = [{"at": start + dt.timedelta(seconds=place), "x": place * place % 7} for place in range(30)]
+    rows = [{"at": start + dt.timedelta(seconds=index), "x": index * index % 7} for index in range(30)]
     (answer,) = hr.test(
         "SELECT APPROX_COUNT(*) WITHIN 20 PERCENT AS n, ERROR_BOUND(n) AS nb, "
         "APPROX_SUM(x) WITHIN 20 PERCENT AS s, ERROR_BOUND(s) AS sb FROM s [ROWS 20]",
@@ -165,11 +165,11 @@ def test_groups_of_every_key_type_are_within_their_bounds(kind: str, seed: int) 
     start = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
     rows = [
         {
-            "at": start + dt.timedelta(seconds=place),
+            "at": start + dt.timedelta(seconds=index),
             "k": drawn.choice(KEYS[kind]),
             "x": int(drawn.paretovariate(0.7)),
         }
-        for place in range(900)
+        for index in range(900)
     ]
     over = "FROM s [RANGE 600 SECONDS SLIDE 100 SECONDS] GROUP BY k ORDER BY k"
     slow, fast = "FROM s [RANGE 600 SECONDS SLIDE 4 SECONDS] GROUP BY k ORDER BY k", "WITHIN 10 PERCENT"

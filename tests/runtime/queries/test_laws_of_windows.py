@@ -95,7 +95,7 @@ def test_every_class_of_window_there_is_has_a_kind_here(tmp_path: Path) -> None:
     with home(Rig(tmp_path), 1) as hub:
         queries = [hub.operator_and_query(name)[1] for name in NAMES.values()]
         windows = [find_window(query.root) for query in queries]
-        there = {type(each.window) for each in windows if each is not None}
+        there = {type(window.window) for window in windows if window is not None}
         # What joins and relations in FROM make: tests/laws/test_several_streams.py, test_relations_joined.py.
         made = {LastingRows, Changing}
         assert there == {*get_args(SlidingWindow), *get_args(InstantWindow)} - made

@@ -45,17 +45,17 @@ def folded_with(hub: Hub, name: str) -> set[str]:
 def test_answers_stay_whoever_shares_and_whenever_that_changes(tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     names = [*ALIKE, *OTHERS]
-    for place, file in enumerate(FILES):
+    for index, file in enumerate(FILES):
         rig.drop(file)
-        with rig.hub(1 + place % 3, None if place else ALIKE | OTHERS) as hub:
+        with rig.hub(1 + index % 3, None if index else ALIKE | OTHERS) as hub:
             hub.catch_up()
-            hub.execute(f"ALTER QUERY {names[place % len(names)]} SET (sharing 'off')")
-            if place > 2:
-                hub.execute(f"ALTER QUERY {names[(place - 3) % len(names)]} SET (sharing 'on')")
+            hub.execute(f"ALTER QUERY {names[index % len(names)]} SET (sharing 'off')")
+            if index > 2:
+                hub.execute(f"ALTER QUERY {names[(index - 3) % len(names)]} SET (sharing 'on')")
             hub.loop.step()
     with rig.hub(2) as hub:
         assert {name for name in names if not hub.catalog.require_query(name).definition.sharing} == {
-            names[place % len(names)] for place in range(len(FILES) - 3, len(FILES))
+            names[index % len(names)] for index in range(len(FILES) - 3, len(FILES))
         }
         for name, rows in answers(hub, hub.run_once()).items():
             assert rows == expected(hub.operator_and_query(name)[1], FILES), name

@@ -28,7 +28,7 @@ def test_rows_stand_by_instant_then_the_querys_order_then_columns(rows, descendi
     """Also where the keys span more than one whole number holds, and when there is nothing or one row."""
     if narrow:  # keys that fit into one number together
         rows = [(at % 1000, key % 1000, value) for at, key, value in rows]
-    at, key, value = ([row[place] for row in rows] for place in range(3))
+    at, key, value = ([row[index] for row in rows] for index in range(3))
     columns = {"key": key, "value": value, AT: at, f"{HIDDEN}0": key}
     table = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
     sort = [SortKey(Column("key", BIGINT), descending, nulls_first=not descending)]
@@ -96,6 +96,6 @@ def test_many_small_parts_and_many_rows_of_one_instant_are_returned_whole():
     one = pa.table({"key": pa.array(range(5000), pa.int64()), AT: pa.array([7] * 5000, pa.int64())})
     parts = [Part.of(table) for table in small] + [Part(7, lambda: iter(one.to_batches(10)))]
     tables = list(instant_batches(parts, 100))
-    at = [each for table in tables for each in table.column(AT).to_pylist()]
+    at = [row for table in tables for row in table.column(AT).to_pylist()]
     assert sorted(at) == sorted([*range(3000), *[7] * 5000])
     assert all(max(a.column(AT).to_pylist()) < min(b.column(AT).to_pylist()) for a, b in pairwise(tables))

@@ -182,7 +182,7 @@ def test_a_script_finds_what_it_has_just_registered(hub: Hub) -> None:
         PAUSE QUERY b; PAUSE QUERIES WHERE tag = 'x'; ALTER QUERY b SET (tags 'x', owner 'ana');
         RESUME QUERIES WHERE owner = 'ana'; DROP QUERIES WHERE state = 'paused'; CREATE QUERY c AS {COUNT};"""
     )
-    assert [each.message for each in outcomes[3:7]] == [
+    assert [outcome.message for outcome in outcomes[3:7]] == [
         "1 query paused: a",
         "query b belongs to ana and is tagged x",
         "1 query resumed, to catch up first: b",

@@ -91,8 +91,8 @@ def test_streams_show_what_they_keep_and_what_was_shed(hub: Hub) -> None:
     assert properties["shed rows"] == str(seen["shed"])
     lines = [json.loads(line) for line in (hub.path / "epochs.jsonl").read_text().splitlines()]
     streams = [line["streams"]["s"] for line in lines if line["kind"] == "epoch"]
-    assert [each["keep"] for each in streams] == [1, 0.5, 0.5]
-    assert sum(each["shed"] for each in streams) == seen["shed"]
+    assert [stream["keep"] for stream in streams] == [1, 0.5, 0.5]
+    assert sum(stream["shed"] for stream in streams) == seen["shed"]
     (plan,) = hub.execute("EXPLAIN QUERY q")
     assert "maybe fewer than there are (WITH SHEDDING)" in plan.message
     assert "WITH SHEDDING" not in hub.execute("EXPLAIN QUERY exact")[0].message
@@ -137,7 +137,7 @@ def test_late_rows_that_a_query_with_revisions_takes_in_are_lost_to_one_with_she
     hub.execute(f"DROP QUERY exact; CREATE QUERY mended AS {COUNTED} WITH REVISIONS")
     partial_column(hub, 1, 0)
     lines = list(loss_report(hub.home, Manifest(0, 0), hub.home.latest(), persistent=True))
-    assert any("but of queries WITH REVISIONS" in each for each in lines), lines
+    assert any("but of queries WITH REVISIONS" in line for line in lines), lines
 
 
 def test_there_must_be_such_a_stream(hub: Hub) -> None:
@@ -170,7 +170,7 @@ def test_estimates_are_read_as_columns_by_other_queries_also_in_from(hub: Hub) -
 
 def test_panes_of_kept_rows_fill_no_window_of_all_rows_and_none_of_all_rows_one_of_kept(hub: Hub) -> None:
     plan = hub.loop.engine.plan
-    by_name = {each.query: each for each in plan.operators.values()}
+    by_name = {operator.query: operator for operator in plan.operators.values()}
     shed, exact = by_name["q"], by_name["exact"]
     assert isinstance(shed, PaneAggregate)
     assert isinstance(exact, PaneAggregate)

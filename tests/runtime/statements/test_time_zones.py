@@ -23,7 +23,7 @@ def answer(hub: Hub, name: str) -> list[dict[str, Any]]:
 
 
 def push(hub: Hub, *moments: dt.datetime) -> None:
-    hub.push("s", [{"k": place, "at": moment} for place, moment in enumerate(moments)])
+    hub.push("s", [{"k": index, "at": moment} for index, moment in enumerate(moments)])
     hub.loop.drain()
 
 

@@ -150,7 +150,7 @@ def test_no_name_leads_out_of_the_home(hub: Hub, tmp_path: Path, name: str) -> N
     hub.push(name, [{"a": 1}])
     hub.catch_up()
     assert hub.query("q").history().column("a").to_pylist() == [1]
-    assert [each.name for each in tmp_path.iterdir()] == ["home"]
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
     (folder,) = (hub.path / "segments").iterdir()
     assert list((hub.path / "archive").iterdir()) == [hub.path / "archive" / folder.name]
 

@@ -28,8 +28,8 @@ LIVE = [name for name in MANY if name != "named"]
 
 def rows_with_gaps(seed: int, count: int = 60) -> list[dict[str, object]]:
     rows = made_rows(seed, count)
-    for place, row in enumerate(rows):
-        row["at"] += (place // 20) * 80 * SECOND
+    for index, row in enumerate(rows):
+        row["at"] += (index // 20) * 80 * SECOND
     return rows
 
 

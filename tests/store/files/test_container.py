@@ -235,8 +235,8 @@ def test_damage_to_columns_that_are_one_memory_is_reported_as_damage(options: di
     table = pa.table({"a": counts, "b": counts.view(pa.timestamp("us", tz="UTC")), "c": odd, "d": odd})
     written = b"".join(parts({"t": table}, **options))
     detected = 0
-    for place in range(64, 1200):
-        damaged = written[:place] + bytes([written[place] ^ 0x11]) + written[place + 1 :]
+    for index in range(64, 1200):
+        damaged = written[:index] + bytes([written[index] ^ 0x11]) + written[index + 1 :]
         container = Container.open(damaged)
         for read in (container.table, lambda name, held=container: [*held.batches(name)()]):
             try:

@@ -31,4 +31,4 @@ def test_the_same_numbers_with_other_nulls_or_at_another_place_are_another_colum
     narrow = pa.Array.from_buffers(pa.int32(), 3, [None, values])
     truths = pa.Array.from_buffers(pa.bool_(), 3, [None, values])
     every = [*columns, moved, narrow, truths, truths]
-    assert shared_buffers_of(pa.table(every, names=[f"c{place}" for place in range(len(every))])) == []
+    assert shared_buffers_of(pa.table(every, names=[f"c{index}" for index in range(len(every))])) == []

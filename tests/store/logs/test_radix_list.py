@@ -40,7 +40,7 @@ def test_the_list_is_python_s_own_list(steps: list[tuple[str, float]], start: fl
     segments, value, model, first = Segments(), RadixList(), [], 0
     for what, amount in steps:
         if what == "append":
-            new = [{"n": len(model) + place} for place in range(int(amount))]
+            new = [{"n": len(model) + position} for position in range(int(amount))]
             model += new
             value = value.append(new, segments.write)
         else:

@@ -20,7 +20,7 @@ MINIMA = {
 
 
 def windows(x: Doubles) -> list[Doubles]:
-    return [x[max(place - WINDOW + 1, 0) : place + 1] for place in range(len(x))]
+    return [x[max(index - WINDOW + 1, 0) : index + 1] for index in range(len(x))]
 
 
 def rmse(found: Doubles, exact: Doubles) -> float:

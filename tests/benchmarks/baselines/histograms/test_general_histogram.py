@@ -74,7 +74,7 @@ def test_any_cut_into_batches_of_many_keys_keeps_bracket_and_invariants(data: st
             max_size=70,
         )
     )
-    owner, steps, items, amounts = (np.array([row[place] for row in drawn], np.int64) for place in range(4))
+    owner, steps, items, amounts = (np.array([row[index] for row in drawn], np.int64) for index in range(4))
     times = np.cumsum(steps)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(drawn)), max_size=5)))
     found, kept_from = GeneralHistograms.empty(measure, k, keys), 0
