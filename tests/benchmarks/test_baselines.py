@@ -70,9 +70,9 @@ def test_slack_drops_row_by_row_what_its_rule_says(
             rows[in_time] += 1
             sums[in_time] += amount
         highest = max(highest, moment)
-    found = by_slack(at, at.astype(float), value, spec, slack, generous=generous)
-    np.testing.assert_array_equal(found.rows, rows[: len(found.windows)])
-    np.testing.assert_allclose(found.sums, sums[: len(found.windows)])
+    answers = by_slack(at, at.astype(float), value, spec, slack, generous=generous)
+    np.testing.assert_array_equal(answers.rows, rows[: len(answers.windows)])
+    np.testing.assert_allclose(answers.sums, sums[: len(answers.windows)])
 
 
 @given(times=TIMES, spec=SPECS)
@@ -81,8 +81,8 @@ def test_slack_as_great_as_the_disorder_loses_nothing(times: list[int], spec: Sl
     needed = int((np.maximum.accumulate(at) - at).max())
     right = truth(at, np.ones(len(at)), spec)
     for generous in (False, True):
-        found = by_slack(at, at.astype(float), np.ones(len(at)), spec, needed, generous=generous)
-        np.testing.assert_array_equal(found.rows, right[0])
+        answers = by_slack(at, at.astype(float), np.ones(len(at)), spec, needed, generous=generous)
+        np.testing.assert_array_equal(answers.rows, right[0])
     released, _ = buffer_sort(at, needed)
     assert at[released].tolist() == sorted(times)
     assert needed == 0 or len(buffer_sort(at, needed - 1)[0]) < len(at)

@@ -46,19 +46,19 @@ def test_parts_that_would_make_a_guess_are_refused(parts: tuple[float, ...], sai
 
 
 def test_a_fixed_cost_and_a_cost_per_row_are_distinguished() -> None:
-    found = costs([(1000, 3.0), (1000, 3.2), (1000, 90.0), (2000, 4.2), (4000, 6.2)])
-    assert found.fixed == pytest.approx(2.2, rel=0.01)
-    assert found.per_row == pytest.approx(0.001, rel=0.01)
-    assert found.seconds(40_000) == pytest.approx(42.2, rel=0.01)
+    cost = costs([(1000, 3.0), (1000, 3.2), (1000, 90.0), (2000, 4.2), (4000, 6.2)])
+    assert cost.fixed == pytest.approx(2.2, rel=0.01)
+    assert cost.per_row == pytest.approx(0.001, rel=0.01)
+    assert cost.seconds(40_000) == pytest.approx(42.2, rel=0.01)
     with pytest.raises(ValueError, match="at most 40,000 rows"):
-        found.seconds(40_001)
+        cost.seconds(40_001)
 
 
 @pytest.mark.parametrize("measured", [[(1000, 1.0), (2000, 4.0)], [(1000, 4.0), (2000, 1.0)]])
 def test_noise_makes_no_cost_negative(measured: list[tuple[int, float]]) -> None:
-    found = costs(measured)
-    assert min(found.fixed, found.per_row) == 0.0
-    assert max(found.fixed, found.per_row) > 0
+    cost = costs(measured)
+    assert min(cost.fixed, cost.per_row) == 0.0
+    assert max(cost.fixed, cost.per_row) > 0
 
 
 def test_a_slow_contender_s_rate_is_that_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:

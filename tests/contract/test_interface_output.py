@@ -88,8 +88,8 @@ EMPTY = {
 
 
 def test_a_file_has_its_header_also_without_rows(tmp_path) -> None:
-    found = all_answers(tmp_path, FILES, tuple(EMPTY))
-    assert found == {
+    answered = all_answers(tmp_path, FILES, tuple(EMPTY))
+    assert answered == {
         query: lines(header).replace("|", " ").replace('"', "") for query, header in EMPTY.items()
     }
 
@@ -150,9 +150,9 @@ def test_invoke_answers_by_kind_and_the_closing_is_provisional(tmp_path) -> None
     for name, rows in INVOKED.items():
         assert home.shell(f"INVOKE {name}").stdout == f"# {name}\n{lines(rows)}", name
     home.put(9, "c,4,@26")
-    found = home.answers("-- nothing")
-    assert found["windows"] == lines("window_end,k,t @10,a,1 @20,b,2 @30,,3 @30,c,4")
-    assert home.answers("-- nothing") == found  # and a run without news changes nothing
+    answered = home.answers("-- nothing")
+    assert answered["windows"] == lines("window_end,k,t @10,a,1 @20,b,2 @30,,3 @30,c,4")
+    assert home.answers("-- nothing") == answered  # and a run without news changes nothing
 
 
 def test_an_invoke_in_a_once_script_comes_after_all_input(tmp_path) -> None:

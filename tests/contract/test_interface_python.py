@@ -34,8 +34,8 @@ def hub(tmp_path):
 
 
 def test_a_query_is_tried_on_rows_without_anything_running() -> None:
-    found = hr.test("SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k", s=ROWS)
-    assert found == [{"k": "a", "n": 2}, {"k": None, "n": 1}]
+    answer = hr.test("SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k", s=ROWS)
+    assert answer == [{"k": "a", "n": 2}, {"k": None, "n": 1}]
     joined = hr.test(
         "SELECT s.k, v, name FROM s LEFT JOIN r ON s.k = r.k", s=ROWS, r=[{"k": "a", "name": "A"}]
     )

@@ -85,8 +85,8 @@ def test_a_query_answers_over_the_archive_and_from_now_skips_the_past(home) -> N
     script = "CREATE QUERY all AS SELECT k FROM s; CREATE QUERY new FROM NOW AS SELECT k FROM s;"
     assert home.answers(script)["all"] == "k\na\nb\n"
     home.put(2, "c,9,@9")
-    found = home.answers(script)
-    assert (found["all"], found["new"]) == ("k\na\nb\nc\n", "k\nc\n")
+    answered = home.answers(script)
+    assert (answered["all"], answered["new"]) == ("k\na\nb\nc\n", "k\nc\n")
 
 
 def test_a_row_meets_the_version_of_a_relation_it_was_ingested_under_also_in_backfill(home) -> None:
@@ -97,8 +97,8 @@ def test_a_row_meets_the_version_of_a_relation_it_was_ingested_under_also_in_bac
     expected = "k,v,name\na,1,old\nb,2,\na,3,old\n"
     assert home.answers("-- nothing")["live"] == expected  # a relation is read when a statement asks for it
     home.put(3, "a,4,@7 b,5,@8")
-    found = home.answers(f"REFRESH RELATION r; CREATE QUERY filled{join}")
-    assert found["live"] == found["filled"] == expected + "a,4,new\nb,5,too\n"
+    answered = home.answers(f"REFRESH RELATION r; CREATE QUERY filled{join}")
+    assert answered["live"] == answered["filled"] == expected + "a,4,new\nb,5,too\n"
 
 
 def test_a_relation_is_made_of_something_that_is_there(home) -> None:

@@ -174,10 +174,10 @@ def test_a_query_reads_the_results_of_another_at_their_times(tmp_path) -> None:
     home = Home(tmp_path)
     for number, rows in enumerate(FILES):
         home.put(number, rows)
-    found = home.answers(
+    answered = home.answers(
         STREAM.format(slack=0) + registered({name: text for name, (text, _) in OVER_QUERIES.items()})
     )
-    assert found == {name: lines(expected) for name, (_, expected) in OVER_QUERIES.items()}
+    assert answered == {name: lines(expected) for name, (_, expected) in OVER_QUERIES.items()}
 
 
 REFUSED = {
@@ -211,5 +211,5 @@ BEFORE_1970 = {
 
 
 def test_times_before_1970_are_times_like_all_others(tmp_path) -> None:
-    found = all_answers(tmp_path, ("a,1,@-13 b,2,@-10 a,3,@-0.000001 c,4,@0",), tuple(BEFORE_1970))
-    assert found == {query: lines(rows) for query, rows in BEFORE_1970.items()}
+    answered = all_answers(tmp_path, ("a,1,@-13 b,2,@-10 a,3,@-0.000001 c,4,@0",), tuple(BEFORE_1970))
+    assert answered == {query: lines(rows) for query, rows in BEFORE_1970.items()}

@@ -70,7 +70,7 @@ def test_set_operators_hold_at_the_end_what_spark_answers(spark: SparkSession) -
         spark.createDataFrame(rows).createOrReplaceTempView(name)
     for text in TEXTS:
         frame = spark.sql(text.format(w=""))
-        found = hr.test(text.format(w=ALL), s=S, t=T)
-        assert shown(row.values() for row in found) == shown(frame.collect()), text
-        if found:
-            assert list(found[0]) == frame.columns, text
+        answer = hr.test(text.format(w=ALL), s=S, t=T)
+        assert shown(row.values() for row in answer) == shown(frame.collect()), text
+        if answer:
+            assert list(answer[0]) == frame.columns, text

@@ -125,8 +125,8 @@ def test_what_invoke_finds_in_merged_state_is_what_the_reference_says(kind: str,
     whole = data.draw(histories(), "history")
     last = data.draw(st.integers(1, len(whole.streams["s"].punctuations)), "asked after epoch")
     history = replace(whole, streams={"s": whole.streams["s"].after(last)})
-    found = driven(data, operator, history.streams["s"], epochs(history.streams["s"]))
-    assert canonical(now(operator, query, history, found)) == canonical(
+    run = driven(data, operator, history.streams["s"], epochs(history.streams["s"]))
+    assert canonical(now(operator, query, history, run)) == canonical(
         invoke(query, history, history.punctuation(query))
     )
 
@@ -146,8 +146,8 @@ def test_late_rows_revise_what_was_emitted_before_runs_were_merged(kind: str, da
     note(described(query))
     history = data.draw(histories(), "history")
     stream = history.streams["s"]
-    found = driven(data, lower("q", query, "q"), stream, admitted(stream, within))
-    emitted = standing(plain(found.results, query, changes=True))
+    run = driven(data, lower("q", query, "q"), stream, admitted(stream, within))
+    emitted = standing(plain(run.results, query, changes=True))
     assert canonical(emitted) == canonical(windows_answer(query, history, history.punctuation(query)))
 
 
@@ -194,10 +194,10 @@ def test_a_home_that_merges_after_every_epoch_answers_each_invoke_as_the_referen
             hub.execute(f"DROP QUERY {names[-1]}")
         with rig.hub(3) as hub:
             assert_invoked(rig, hub, files, range(min(change, len(files)), len(files)))
-            found = answers(hub)
+            answered = answers(hub)
             for name in names[:-1]:
                 on_request = hub.operator_and_query(name)[0].on_request is not None
-                assert found[name] == ([] if on_request else emitted(hub, name, files)), name
+                assert answered[name] == ([] if on_request else emitted(hub, name, files)), name
             assert faults_once_tidy(hub) == []
 
 

@@ -73,10 +73,10 @@ def queries(draw: st.DrawFn) -> Query:
 
 @given(query=queries(), history=streams.histories(with_late=False))
 def test_a_subquery_of_where_is_the_reference_s(query: Query, history: History) -> None:
-    found = plain(run(query, history, SCHEMAS), query)
+    rows = plain(run(query, history, SCHEMAS), query)
     answer = stream_answer if query.emission == "stream" else windows_answer
     expected = answer(query, history, history.punctuation(query), final=True)
-    assert canonical(found) == canonical(expected)
+    assert canonical(rows) == canonical(expected)
 
 
 @pytest.mark.parametrize(

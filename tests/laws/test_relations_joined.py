@@ -161,6 +161,6 @@ def test_relations_over_the_last_windows_hold_them_when_one_stream_ends_far_behi
             hub.register(text, "q")
         hub.catch_up()
         _, query = hub.operator_and_query("q")
-        found = answer(hub, "q", {})
-        assert found
-        assert found == expected(query, [(rows, rows)], slacks)
+        answered = answer(hub, "q", {})
+        assert answered
+        assert answered == expected(query, [(rows, rows)], slacks)

@@ -52,7 +52,7 @@ def changelog(
     relations: dict[str, pa.Table] = {
         name: table(rows, SCHEMAS[name]) for name, rows in history.relations.items()
     }
-    found = drive(
+    run = drive(
         operator,
         batches,
         stream.punctuations[: len(cut)],
@@ -61,7 +61,7 @@ def changelog(
         relations=relations,
         compact_after=merges,
     )
-    return plain(found.results, query, changes=True)
+    return plain(run.results, query, changes=True)
 
 
 def standing(changes: list[tuple[int, int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
@@ -91,8 +91,8 @@ def test_after_every_epoch_the_standing_answer_is_the_reference_s_over_all_rows(
     for last in range(1, len(cut) + 1):
         known = replace(history, streams={"s": stream.after(last)})
         expected = windows_answer(query, known, known.punctuation(query))
-        found = changelog(query, known, cut[:last], tasks, merges, final=False)
-        assert canonical(standing(found)) == canonical(expected)
+        changes = changelog(query, known, cut[:last], tasks, merges, final=False)
+        assert canonical(standing(changes)) == canonical(expected)
     final = changelog(query, history, cut, tasks, merges, final=True)
     assert canonical(standing(final)) == canonical(
         windows_answer(query, history, history.punctuation(query), final=True)
@@ -127,11 +127,11 @@ def replies(query: Query, epochs: list[list[int]]) -> list[tuple[int, int, int]]
     assert query.revisions is not None
     cut = [[epoch] for epoch in admitted(stream, query.revisions.within)]
     history = History({"s": stream}, {"names": ()})
-    found = changelog(query, history, cut, [1] * len(cut), {1: 9}, final=False)
-    assert Counter((at, sign, each["n"]) for at, sign, each in found) == Counter(
+    changes = changelog(query, history, cut, [1] * len(cut), {1: 9}, final=False)
+    assert Counter((at, sign, each["n"]) for at, sign, each in changes) == Counter(
         (at, sign, each["n"]) for _, at, sign, each in revisions(query, history)
     )
-    return [(at // SECOND, sign, each["n"]) for at, sign, each in found]
+    return [(at // SECOND, sign, each["n"]) for at, sign, each in changes]
 
 
 def test_by_hand_a_late_row_takes_back_the_count_of_every_window_it_is_in() -> None:
@@ -170,6 +170,6 @@ def test_the_state_of_a_bounded_query_does_not_grow() -> None:
     for epochs in (20, 80):
         stream = record([[row(10 * epoch + at) for at in range(10)] for epoch in range(epochs)], "at", 0)
         batches = [[batch(epoch, some.SCHEMA).only(operator.columns)] for epoch in admitted(stream, None)]
-        found = drive(operator, batches, stream.punctuations, final=False, compact_after={epochs - 1: 999})
-        rows[epochs] = found.state_rows
+        run = drive(operator, batches, stream.punctuations, final=False, compact_after={epochs - 1: 999})
+        rows[epochs] = run.state_rows
     assert rows[20] == rows[80]

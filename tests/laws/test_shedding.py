@@ -153,7 +153,7 @@ def driven(
             [shown_of(each, seed, keep) for each in parts] for keep, parts in zip(keeps, batches, strict=True)
         ]
     batches = [[each.only(operator.columns) for each in parts] for parts in batches]
-    found = drive(
+    run = drive(
         operator,
         batches,
         stream.punctuations,
@@ -162,7 +162,7 @@ def driven(
         compact_after=merges,
         keeping=keeping or {},
     )
-    return plain(found.results, query)
+    return plain(run.results, query)
 
 
 @given(data=st.data())
@@ -183,9 +183,9 @@ def test_whatever_the_shares_and_the_cuts_estimates_and_errors_are_the_reference
     merges = data.draw(st.dictionaries(st.integers(0, 4), st.integers(1, 3), max_size=3), "compactions")
     history = History({"s": stream}, {})
     keeping = data.draw(st.dictionaries(st.integers(0, 4), st.sampled_from((0, 1, 3, EVERY_ROW))), "few rows")
-    found = driven(query, history, keeps, cuts, tasks, merges, keeping)
+    run = driven(query, history, keeps, cuts, tasks, merges, keeping)
     expected = windows_answer(query, history, history.punctuation(query))
-    alike(found, expected, query, greatest(stream))
+    alike(run, expected, query, greatest(stream))
 
 
 def passed(stream: RecordedStream) -> RecordedStream:
@@ -209,14 +209,14 @@ def test_where_nothing_is_shed_each_answer_is_the_exact_one_its_error_is_none_an
     ]
     tasks = [1] * len(cuts)
     plainly = driven(exact, history, keeps, cuts, tasks, {})
-    found = driven(estimate, history, keeps, cuts, tasks, {})
-    assert len(found) == len(plainly)
+    run = driven(estimate, history, keeps, cuts, tasks, {})
+    assert len(run) == len(plainly)
     kinds = [(field.name, field.type.is_fractional) for field in exact.schema]
     assert sorted(
-        repr((at, [number(row[name], *kind) for name, *kind in kinds])) for at, row in found
+        repr((at, [number(row[name], *kind) for name, *kind in kinds])) for at, row in run
     ) == sorted(repr((at, [number(row[name], *kind) for name, *kind in kinds])) for at, row in plainly)
     beside = [name for name in estimate.schema.names if name.endswith("_error")]
-    assert all(row["kept"] == 1 and all(row[name] == 0 for name in beside) for _, row in found)
+    assert all(row["kept"] == 1 and all(row[name] == 0 for name in beside) for _, row in run)
 
 
 def number(value: Any, is_fractional: bool) -> Any:

@@ -110,9 +110,9 @@ def test_a_part_of_a_window_is_answered_as_by_the_query_with_that_window(data: s
     # empty windows with gaps between them are refused
     assume(length >= window.slide or not getattr(operator, "answers_empty", False))
     check(operator, length)
-    found = asked(data, operator, query, history, length)
+    answered = asked(data, operator, query, history, length)
     shortened = over(query, TimeSlide(length, window.slide, window.anchor))
-    assert canonical(found) == canonical(invoke(shortened, history, history.punctuation(query)))
+    assert canonical(answered) == canonical(invoke(shortened, history, history.punctuation(query)))
 
 
 @given(data=st.data())
@@ -125,9 +125,9 @@ def test_a_part_of_a_relation_is_answered_as_by_the_query_with_that_range(data: 
     history = data.draw(streams.histories(), "history")
     length = data.draw(st.sampled_from((1, TICK - 1, TICK, 3 * TICK, 5 * TICK)), "length")
     assume(length <= window.range)
-    found = asked(data, operator, query, history, length)
+    answered = asked(data, operator, query, history, length)
     expected = invoke(over(query, TimeRange(length)), history, history.punctuation(query))
-    assert canonical(found) == canonical(expected)
+    assert canonical(answered) == canonical(expected)
 
 
 @given(data=st.data())
@@ -144,10 +144,10 @@ def test_any_size_up_to_the_window_is_within_its_bound_from_one_histogram(data: 
     history = data.draw(streams.histories(), "history")
     length = data.draw(st.integers(1, many - 1), "part") * (slide if slides else TICK)
     check(operator, length)
-    found = asked(data, operator, query, history, length)
+    answered = asked(data, operator, query, history, length)
     shortened = over(query, TimeSlide(length, slide, 0) if slides else TimeRange(length))
     expected = invoke(shortened, history, history.punctuation(query))
-    within_bounds(query, [(0, row) for row in found], [(0, row) for row in expected])
+    within_bounds(query, [(0, row) for row in answered], [(0, row) for row in expected])
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def check(queries: Mapping[str, str], data: st.DataObject, at_least: int = 1) ->
                 hub.catch_up()
             for name in chosen:
                 _, query = hub.operator_and_query(name.replace(" ", "_"))
-                found = answer(hub, name.replace(" ", "_"), {})
-                assert repr(found) == repr(expected(query, taken, slacks)), name
+                answered = answer(hub, name.replace(" ", "_"), {})
+                assert repr(answered) == repr(expected(query, taken, slacks)), name
         finally:
             hub.close()

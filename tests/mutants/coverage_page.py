@@ -57,10 +57,10 @@ def _faults(page: Path) -> Iterator[str]:
     if not page.exists():
         yield f"{page.name} does not exist"
         return
-    found = json.loads(page.read_text(encoding="utf-8"))
-    load = found.get("load_average_before")
+    report = json.loads(page.read_text(encoding="utf-8"))
+    load = report.get("load_average_before")
     if load is None:
         yield f"{page.name} is of a harness before the load was recorded"
     elif not quiet.is_quiet(load):
         yield f"{page.name} was measured at a load of {load}"
-    yield from (f"{page.name} misses: {ratio['what']}" for ratio in found["ratios"] if not ratio["passed"])
+    yield from (f"{page.name} misses: {ratio['what']}" for ratio in report["ratios"] if not ratio["passed"])

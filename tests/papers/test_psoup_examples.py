@@ -170,8 +170,8 @@ def test_logical_windows_hold_so_many_tuples_whatever_the_time(window: str, hub:
     for count, row in enumerate(rows, 1):
         arrive(hub, row)
         held = LOGICAL[window](rows[:count])
-        found = hub.query("rows").invoke().to_pylist()
-        assert sorted((each["id"], each["a"]) for each in found) == sorted(
+        values = hub.query("rows").invoke().to_pylist()
+        assert sorted((each["id"], each["a"]) for each in values) == sorted(
             (each[0], each[1]) for each in held
         )
         passing = [each[1] for each in held if each[1] > 3]
@@ -275,8 +275,8 @@ def test_a_join_of_two_streams_over_the_last_seconds_is_what_loops_find_whenever
             for other in recent
             if (one[0], other[0]) == ("r", "s") and test(one[2], other[3])
         )
-        found = hub.query("q23").invoke().to_pylist()
-        assert sorted((row["id"], row["other"]) for row in found) == expected
+        values = hub.query("q23").invoke().to_pylist()
+        assert sorted((row["id"], row["other"]) for row in values) == expected
 
 
 def test_a_client_that_was_away_for_an_hour_asks_and_gets_what_holds_now(hub: Hub) -> None:

@@ -181,8 +181,8 @@ def test_queries_that_mean_the_same_emit_the_same(seed: int | None, cut: str, wh
 
 
 def test_a_filter_under_a_window_of_rows_is_another_query() -> None:
-    found = emitted("ranges", *WAYS[0])
-    assert found["Q11c"][0] != found["Q11c, the filter under the window"][0]
+    rows = emitted("ranges", *WAYS[0])
+    assert rows["Q11c"][0] != rows["Q11c, the filter under the window"][0]
 
 
 @pytest.mark.parametrize(

@@ -73,12 +73,12 @@ def united(streams: Streams, *names: str) -> list[Row]:
 
 def windows(rows: Iterable[Row], length: int, slide: int, *keys: str) -> Counter[tuple[Any, ...]]:
     """(window end, keys) → how many rows."""
-    found: Counter[tuple[Any, ...]] = Counter()
+    counts: Counter[tuple[Any, ...]] = Counter()
     for row in rows:
         first = row["ts"] // slide + 1
         for number in range(first, (row["ts"] + length) // slide + 1):
-            found[(number * slide, *(row[key] for key in keys))] += 1
-    return found
+            counts[(number * slide, *(row[key] for key in keys))] += 1
+    return counts
 
 
 def counted(
@@ -292,10 +292,10 @@ def test_a_query_of_the_thesis_over_several_streams_answers_what_loops_find(
         for stream in asked.streams:
             hub.punctuate(stream, 20 * MINUTE)
         hub.catch_up()
-        found = emitted(hub, "asked")
+        rows = emitted(hub, "asked")
     expected = asked.answer(ROWS)
     assert sum(expected.values()) >= 8
-    assert found == expected
+    assert rows == expected
 
 
 def test_explain_says_what_is_read_together(tmp_path: Path) -> None:
@@ -328,8 +328,8 @@ def test_rows_join_by_their_own_times_however_late_a_stream_arrives(tmp_path: Pa
         hub.catch_up()
         hub.push("Main1", table([packet(3), packet(9.5)]))
         hub.catch_up()
-        found = emitted(hub, "asked")
-    assert found == Counter({("h1", 1, round((10 + 59 / 60) * MINUTE)): 1})
+        rows = emitted(hub, "asked")
+    assert rows == Counter({("h1", 1, round((10 + 59 / 60) * MINUTE)): 1})
 
 
 def test_a_group_of_two_times_is_emitted_when_both_streams_have_passed_it_and_not_a_window_later(

@@ -227,8 +227,8 @@ def test_nan_and_negative_zero_group_as_sql_has_them():
     asked = query(Aggregate(Windowed(scan, "s", Unbounded()), (y,), (NamedAggregate("n", agg("count")),)))
     doubles = [float("nan"), float("nan"), 0.0, -0.0, None, None]
     rows = [{"y": value, "at": 0} for value in doubles]
-    found = relation_at(asked, History({"s": record([rows], "at")}), 0)
-    assert [(str(values["y"]), values["n"]) for values in found] == [("None", 2), ("0.0", 2), ("nan", 2)]
+    relation = relation_at(asked, History({"s": record([rows], "at")}), 0)
+    assert [(str(values["y"]), values["n"]) for values in relation] == [("None", 2), ("0.0", 2), ("nan", 2)]
 
 
 def test_a_sliding_window_has_no_relation_at_an_instant():

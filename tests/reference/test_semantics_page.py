@@ -68,8 +68,8 @@ def asked(what: str, query: Query, history: History) -> list[str]:
         case "stream":
             answer = stream_answer(query, history, limit)
         case "changes":
-            found = changes(query, history, limit)
-            return [f"{seconds(at)}: {sign:+d} {cells(values.values())}" for at, sign, values in found]
+            changelog = changes(query, history, limit)
+            return [f"{seconds(at)}: {sign:+d} {cells(values.values())}" for at, sign, values in changelog]
         case "revisions":
             revised = revisions(query, history)
             return [

@@ -31,8 +31,8 @@ def emitted(text: str, past: History) -> list[tuple[Any, ...]]:
 
 
 def held(text: str, past: History, second: float) -> list[tuple[Any, ...]]:
-    found = relation_at(bind_query(text, CATALOG), past, round(second * SECOND))
-    return [tuple(values.values()) for values in found]
+    relation = relation_at(bind_query(text, CATALOG), past, round(second * SECOND))
+    return [tuple(values.values()) for values in relation]
 
 
 def test_a_row_is_emitted_once_and_when_it_first_qualifies() -> None:

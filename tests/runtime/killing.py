@@ -107,9 +107,9 @@ class Assassin:
         with self.rig.hub(self.another_number_of_tasks()) as hub:
             self.arrive(2)
             files = self.files[: self.rig.written]
-            found = answers(hub, hub.run_once())
-            assert len(found) == len(QUERIES_OF_VICTIM)
-            for name, rows in found.items():
+            answered = answers(hub, hub.run_once())
+            assert len(answered) == len(QUERIES_OF_VICTIM)
+            for name, rows in answered.items():
                 assert rows == expected(hub.operator_and_query(name)[1], files, SLACK), (
                     f"{name}, seed {self.seed}"
                 )

@@ -231,8 +231,8 @@ def expected(query: Query, epochs: Sequence[Sequence[Row]], slack: int = 0) -> l
 
 def assert_as_the_reference(hub: Hub, epochs: Sequence[Sequence[Row]], slack: int = 0) -> None:
     """Every query answers as the reference does, all rows read and the streams ended here."""
-    found = answers(hub, hub.run_once())
-    for name, rows in found.items():
+    answered = answers(hub, hub.run_once())
+    for name, rows in answered.items():
         assert rows == expected(hub.operator_and_query(name)[1], epochs, slack), name
 
 

@@ -137,8 +137,8 @@ def test_following_the_mean_at_every_row_smears_what_was_counted(method: str) ->
         x = GENERATORS["MULTIFRAC"](2000, np.random.default_rng(seed))
         exact = landmark_above(x)
         for lazy, found_errors in errors.items():
-            found = followed(AboveMean.empty(1, 10, STRATEGIES[method], lazy=lazy), x)
-            found_errors.append(float(np.sqrt(np.mean((found - exact) ** 2))))
+            received = followed(AboveMean.empty(1, 10, STRATEGIES[method], lazy=lazy), x)
+            found_errors.append(float(np.sqrt(np.mean((received - exact) ** 2))))
     assert 3 * np.mean(errors[True]) < np.mean(errors[False]), errors
 
 
@@ -155,8 +155,8 @@ def test_an_open_pane_of_a_few_rows_makes_the_region_jump() -> None:
             synopsis = SlidingNearMinimum.empty(
                 1, factor, window, strategy=Strategy(), rebuilds=False, closed_panes=closed
             )
-            found = followed(synopsis, x)
-            found_errors.append(float(of_last(found - exact, window).mean()))
+            received = followed(synopsis, x)
+            found_errors.append(float(of_last(received - exact, window).mean()))
     assert np.mean(errors[True]) < np.mean(errors[False]), errors
 
 

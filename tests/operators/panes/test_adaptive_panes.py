@@ -87,9 +87,9 @@ KEEPING: Mapping[str, Mapping[int, int]] = {
 def emitted(text: str, keeping: Mapping[int, int], compact_after: Mapping[int, int]) -> list[Any]:
     epochs = [[skewed(2 * n), skewed(2 * n + 1)] for n in range(6)]
     punctuations = [20 * n * SECOND for n in range(1, 7)]
-    found = drive(operator(text), epochs, punctuations, 3, keeping=keeping, compact_after=compact_after)
-    assert found.results is not None
-    columns = found.results.to_pydict()
+    run = drive(operator(text), epochs, punctuations, 3, keeping=keeping, compact_after=compact_after)
+    assert run.results is not None
+    columns = run.results.to_pydict()
     spread = columns.get("spread")
     if spread is not None:
         columns["spread"] = [None if each is None or math.isnan(each) else round(each, 6) for each in spread]

@@ -106,9 +106,9 @@ def test_windows_hold_the_same_whether_spent_panes_were_merged_or_not(
     with pytest.MonkeyPatch.context() as patch:
         made = Cost(1, 2, 2, 0, 0) if rolls else Cost(1, 2, 0, 2, 2)
         patch.setattr(assemble, "cost", lambda *_: made)
-        found = emitted(panes, later.closed, due)
+        emitted_rows = emitted(panes, later.closed, due)
     rows = [*first, *second]
-    assert {(window, key, top) for window, key, *_, top in found} == by_definition(rows, panes, due)
+    assert {(window, key, top) for window, key, *_, top in emitted_rows} == by_definition(rows, panes, due)
 
 
 @given(
@@ -141,9 +141,11 @@ def test_windows_of_every_epoch_hold_the_rows_of_all_epochs(
         due = closing(panes, before, panes.last_closed(now), extent(step.closed.panes))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(assemble, "cost", lambda *_: made)
-            found = emitted(panes, step.closed, due)
+            emitted_rows = emitted(panes, step.closed, due)
         every = range(before + 1, panes.last_closed(now) + 1)
-        assert {(window, key, top) for window, key, *_, top in found} == by_definition(rows, panes, every)
+        assert {(window, key, top) for window, key, *_, top in emitted_rows} == by_definition(
+            rows, panes, every
+        )
         runs.append(step.sections)
         closed = now
 

@@ -59,8 +59,8 @@ def answered(call: AggregateCall, values: Sequence[Any], cuts: Sequence[int]) ->
                 for partial_column in partial_columns
             }
         )
-    found: list[float | None] = lower(call, whole).values.to_pylist()
-    return found
+    rows: list[float | None] = lower(call, whole).values.to_pylist()
+    return rows
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

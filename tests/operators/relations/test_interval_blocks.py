@@ -85,10 +85,10 @@ def test_sums_of_stretches_say_what_all_the_rows_say(data: st.DataObject) -> Non
         data.draw(st.sampled_from((1, 3))),
         range(0, len(cut), data.draw(st.sampled_from((1, 4, 99)))),
     )
-    found = answer(query, cut, tasks, merged)
+    answered = answer(query, cut, tasks, merged)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InstantAggregate, "buckets", ())
-        assert found == answer(query, cut, tasks, merged)
+        assert answered == answer(query, cut, tasks, merged)
 
 
 @given(

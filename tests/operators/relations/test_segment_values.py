@@ -55,7 +55,7 @@ def test_each_segment_has_what_its_rows_say(
     held, intervals = known(rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segment_values, "ENTRIES", entries)
-        found = lower_over_intervals(call, held, intervals).values.to_pylist()
+        values = lower_over_intervals(call, held, intervals).values.to_pylist()
     for index in range(intervals.count):
         there = [(value, count) for group, value, low, high, count in rows if low <= index - 4 * group < high]
         alone = Histogram(
@@ -63,7 +63,7 @@ def test_each_segment_has_what_its_rows_say(
             pa.array([value for value, _ in there], pa.int64()),
             np.array([count for _, count in there], np.int64),
         )
-        assert [found[index]] == lower_by_value(call, alone, 1).values.to_pylist()
+        assert [values[index]] == lower_by_value(call, alone, 1).values.to_pylist()
 
 
 def test_no_more_is_gone_through_at_once_than_is_allowed_and_a_value_counts_once(

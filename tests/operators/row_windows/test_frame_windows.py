@@ -30,9 +30,9 @@ def test_a_session_ends_when_no_row_has_come_for_its_gap() -> None:
     time  10 12 ..... 20 23 ............ 40
           -----+5     -----+5            --+5
     """
-    found = emitted(FrameWindows(rows_of(), ByGap(5)), [VISITS], "v")
-    assert [v for _, v in found] == [1, 2, 3, 4], "the last one may go on"
-    assert len({at for at, _ in found}) == 2
+    rows = emitted(FrameWindows(rows_of(), ByGap(5)), [VISITS], "v")
+    assert [v for _, v in rows] == [1, 2, 3, 4], "the last one may go on"
+    assert len({at for at, _ in rows}) == 2
     whole = emitted(FrameWindows(rows_of(), ByGap(5)), [VISITS], "v", final=True)
     assert [v for _, v in whole] == [1, 2, 3, 4, 5]
 

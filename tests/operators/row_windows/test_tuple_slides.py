@@ -52,8 +52,8 @@ def test_numbers_by_arrival_are_known_at_once_and_windows_end_when_punctuation_p
 
 
 def test_each_partition_has_ends_of_its_own() -> None:
-    found = emitted(TupleSlides(counts_of(K), 4, 2, "rank"), [ROWS], "k", "n", tasks=2)
-    assert found == [(3, "a", 2), (9, "b", 1), (10, "a", 2)]
+    rows = emitted(TupleSlides(counts_of(K), 4, 2, "rank"), [ROWS], "k", "n", tasks=2)
+    assert rows == [(3, "a", 2), (9, "b", 1), (10, "a", 2)]
 
 
 def test_a_window_that_holds_no_row_is_emitted_where_empty_ones_are_wanted() -> None:

@@ -69,9 +69,9 @@ def test_a_window_closes_when_punctuation_reaches_its_end_and_not_before() -> No
 
 def test_a_row_on_which_the_class_fails_is_rejected_and_the_others_are_not() -> None:
     operator = UserWindows(rows_of(), Custom("picky", (), Code(pickle.dumps(Picky))), ())
-    found = driven(operator, [[("a", 1, 2), ("a", 2, 3), ("a", 3, 4), ("a", 4, 12)]])
-    assert plain(found.results, "v") == [(10, 1), (10, 3)]
-    assert [reason for rejection in found.rejected for reason in rejection.reasons] == [
+    run = driven(operator, [[("a", 1, 2), ("a", 2, 3), ("a", 3, 4), ("a", 4, 12)]])
+    assert plain(run.results, "v") == [(10, 1), (10, 3)]
+    assert [reason for rejection in run.rejected for reason in rejection.reasons] == [
         "the window picky: ValueError: odd"
     ]
 

@@ -78,11 +78,11 @@ def cells_of_ours(expression: Expression, table: pa.Table) -> tuple[pa.DataType,
     columns = {name: table.column(name).combine_chunks() for name in table.column_names}
     evaluation = Evaluation(columns, table.num_rows)
     values = evaluation.values(expression)
-    found = plain(values)
+    rows = plain(values)
     for row in evaluation.errors.reasons if evaluation.errors is not None else ():
-        assert found[row] is None, "a failed row is NULL"
-        found[row] = FAILED
-    return values.type, found
+        assert rows[row] is None, "a failed row is NULL"
+        rows[row] = FAILED
+    return values.type, rows
 
 
 def plain(values: pa.Array) -> list[Any]:

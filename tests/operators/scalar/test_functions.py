@@ -63,10 +63,10 @@ def test_every_example_runs_and_has_the_type_it_says(row) -> None:
     expression = bind_expression(row.example, Schema(()))
     if row.name != "negate":  # signs of constants belong to the constant
         assert row.name in _calls(expression)
-    found = evaluate(expression, {}, 2)
-    assert found.errors is None
-    assert found.values.type == to_arrow(expression.type)
-    assert len(found.values) == 2
+    values = evaluate(expression, {}, 2)
+    assert values.errors is None
+    assert values.values.type == to_arrow(expression.type)
+    assert len(values.values) == 2
 
 
 def test_the_page_of_functions_is_current() -> None:

@@ -262,12 +262,12 @@ def joined(draw: st.DrawFn) -> tuple[list[Query], list[PaneAggregate]]:
         where = draw(st.sampled_from([None, *BELOW]))
         late = draw(st.sampled_from([None, *ON_LABEL]))
         asked = query(draw(st.sampled_from(SLIDES)), where, (Named("k", column("k")),), COUNTS)
-        made = lower(f"q{index}", asked, f"q{index}")
-        assert isinstance(made, PaneAggregate)
+        operator = lower(f"q{index}", asked, f"q{index}")
+        assert isinstance(operator, PaneAggregate)
         mine = draw(st.sampled_from([by, by, by, other]))
         above = () if late is None else (RowFilter(late),)
         queries.append(asked)
-        operators.append(replace(made, steps=(*made.steps, mine, *above), relations=("names",)))
+        operators.append(replace(operator, steps=(*operator.steps, mine, *above), relations=("names",)))
     return queries, operators
 
 
@@ -300,9 +300,9 @@ def test_queries_that_join_alike_share_one_index_unless_a_filter_may_fail() -> N
 
     def around(number: int, late: Expression, by: LookupJoin = join) -> PaneAggregate:
         where = some.call(">", column("x"), literal(number, BIGINT))
-        made = lower(f"q{number}", query(TimeSlide(4 * TICK, TICK), where, keys, count), f"q{number}")
-        assert isinstance(made, PaneAggregate)
-        return replace(made, steps=(*made.steps, by, RowFilter(late)), relations=("names",))
+        operator = lower(f"q{number}", query(TimeSlide(4 * TICK, TICK), where, keys, count), f"q{number}")
+        assert isinstance(operator, PaneAggregate)
+        return replace(operator, steps=(*operator.steps, by, RowFilter(late)), relations=("names",))
 
     same = [around(number, ON_LABEL[number % 3]) for number in range(20)]
     failing, other = around(20, ON_LABEL[3]), around(21, ON_LABEL[0], replace(join, keep_unmatched=True))

@@ -112,8 +112,8 @@ def both(
     wanted: Query, cut: list[list[dict[str, Any]]], slack: int = 0, tasks: int = 2
 ) -> tuple[list[Any], list[Any]]:
     history = History({"s": record(cut, "at", slack)})
-    found = run(wanted, history, {"s": WIDE}, tasks=tasks, compact_after=[1])
-    return canonical(plain(found, wanted)), canonical(
+    result = run(wanted, history, {"s": WIDE}, tasks=tasks, compact_after=[1])
+    return canonical(plain(result, wanted)), canonical(
         windows_answer(wanted, history, history.punctuation(wanted), final=True)
     )
 

@@ -44,8 +44,8 @@ def test_what_a_late_row_changes_is_retracted_as_it_was_emitted() -> None:
     whole = revising()
     first = replace(values("k", "v"), order=(SortKey(Column("c1", BIGINT)),), limit=1)
     operator = replace(whole, inner=replace(whole.inner, finish=first), finish=first)
-    found = emitted(operator, [[("a", 3, 8), ("a", 9, 20)], [("b", 2, 6)]], "k", "v", punctuations=[20, 20])
-    assert [row for row in found if row[0] == 10] == [(10, -1, "a", 3), (10, 1, "a", 3), (10, 1, "b", 2)]
+    rows = emitted(operator, [[("a", 3, 8), ("a", 9, 20)], [("b", 2, 6)]], "k", "v", punctuations=[20, 20])
+    assert [row for row in rows if row[0] == 10] == [(10, -1, "a", 3), (10, 1, "a", 3), (10, 1, "b", 2)]
 
 
 def test_a_row_in_time_takes_nothing_back() -> None:
@@ -71,6 +71,6 @@ def test_after_merging_a_late_row_finds_what_its_windows_held_and_what_was_emitt
     first = replace(values("k", "v"), order=(SortKey(Column("c1", BIGINT)),), limit=1)
     operator = replace(whole, inner=replace(whole.inner, finish=first), finish=first)
     epochs = [[("a", 3, 2), ("a", 4, 8), ("a", 9, 20)], [("b", 2, 7)]]
-    found = emitted(operator, epochs, "k", "v", punctuations=[20, 20], compact_after=(0,))
-    assert found == emitted(operator, epochs, "k", "v", punctuations=[20, 20])
-    assert [row for row in found if row[0] == 10] == [(10, -1, "a", 3), (10, 1, "a", 3), (10, 1, "b", 2)]
+    rows = emitted(operator, epochs, "k", "v", punctuations=[20, 20], compact_after=(0,))
+    assert rows == emitted(operator, epochs, "k", "v", punctuations=[20, 20])
+    assert [row for row in rows if row[0] == 10] == [(10, -1, "a", 3), (10, 1, "a", 3), (10, 1, "b", 2)]

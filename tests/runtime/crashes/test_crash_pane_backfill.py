@@ -88,10 +88,10 @@ def assert_filled(rig: Rig, life: Life, tasks: int) -> None:
         hub.catch_up()
         assert place(hub, "q").backfilled_from == "the panes of q"
         rig.drop(*FILES[rig.written :])
-        found = all_answers(hub)
-        whole = {name: expected(hub.operator_and_query(name)[1], FILES, SLACK) for name in found}
-        assert found["q"] == after(whole["q"], life.changed_at)
-        assert found["other"] == comparable(whole["other"])
+        answered = all_answers(hub)
+        whole = {name: expected(hub.operator_and_query(name)[1], FILES, SLACK) for name in answered}
+        assert answered["q"] == after(whole["q"], life.changed_at)
+        assert answered["other"] == comparable(whole["other"])
         assert faults_once_tidy(hub) == []
 
 

@@ -187,11 +187,11 @@ def resume(rig: Rig, tasks: int, operation: str = "") -> None:
         rig.drop(*FILES[rig.written :])
         if hub.catalog.query("late") is None:
             hub.execute(f"CREATE QUERY late AS {QUERIES['tumble']}")
-        found = answers(hub, hub.run_once())
-        del found["pushed"]
+        answered = answers(hub, hub.run_once())
+        del answered["pushed"]
         assert hub.query("pushed").invoke().to_pylist() == [{"total": 6}]
-        assert set(found) == set(wanted)
-        for name, rows in found.items():
+        assert set(answered) == set(wanted)
+        for name, rows in answered.items():
             assert rows == meant(wanted[name]), name
         assert hub.status()["streams"]["s"]["rows"] == sum(ACCEPTED)
         assert hub.status()["streams"]["s"]["rejected"] == len(FILES)

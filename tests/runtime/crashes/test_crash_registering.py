@@ -80,8 +80,8 @@ def test_killed_at_any_call_queries_are_all_registered_or_none_and_acknowledged_
             assert "many3" not in there or "dropped" not in life.done
             seen.add(len(there))
             rig.drop(*FILES[rig.written :])
-            found = answers(hub, hub.run_once())
-            assert set(found) == {"first", *there}
-            assert all(rows == meant for rows in found.values())
+            answered = answers(hub, hub.run_once())
+            assert set(answered) == {"first", *there}
+            assert all(rows == meant for rows in answered.values())
             assert faults_once_tidy(hub) == []
     assert {0, 4, 5} >= seen >= {0, 5}

@@ -84,7 +84,7 @@ def test_whatever_was_said_to_be_done_lasts_and_the_rest_is_whole_or_not_there(
         assert there <= assassin.names("registering") - assassin.names("dropped")
         hub.catch_up()
         files = assassin.files[: rig.written]
-        found = all_answers(hub)
+        answered = all_answers(hub)
         for standing in hub.catalog.queries.values():
             name = standing.definition.name
             query = hub.operator_and_query(name)[1]
@@ -93,7 +93,7 @@ def test_whatever_was_said_to_be_done_lasts_and_the_rest_is_whole_or_not_there(
                 continue
             whole = expected(query, files, SLACK)
             since = changed_at(assassin, hub) if name == "q" else BEGINNING
-            assert found[name] == after(whole, since), name
+            assert answered[name] == after(whole, since), name
         assert hub.status()["streams"]["s"]["rows"] == sum(map(len, files))
         client = hub.query("kept").client("victim")
         taken = [int(line) for line in (tmp_path / "taken").read_text().split()]

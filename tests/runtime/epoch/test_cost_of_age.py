@@ -32,17 +32,17 @@ ROUND = 64
 @contextmanager
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """How often a store is asked for something, by any caller; a listing counts once more for each file in it."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def counting(name: str) -> Any:
         original = getattr(LocalStore, name)
 
         def asked(self: LocalStore, *args: Any, **options: Any) -> Any:
             answer = original(self, *args, **options)
-            found[name] += 1
+            counts[name] += 1
             if name == "list":
                 answer = list(answer)
-                found["listed"] += len(answer)
+                counts["listed"] += len(answer)
             return answer
 
         return asked
@@ -50,7 +50,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     with monkeypatch.context() as patched:
         for name in LOOKS:
             patched.setattr(LocalStore, name, counting(name))
-        yield found
+        yield counts
 
 
 def push(hub: Hub, first: int, count: int) -> None:

@@ -272,9 +272,9 @@ def test_a_reader_whose_epoch_is_collected_under_it_answers_from_a_newer_one(
         with pytest.raises(MissingFile):
             answers_of_runtime.answer_at(reader.home, slept[0], operator, query)
         monkeypatch.setattr(type(reader.home), "latest", lambda self: slept.pop() if slept else awake(self))
-        found = reader.invoke("now").to_pylist()
+        rows = reader.invoke("now").to_pylist()
         assert not slept
-        assert found == hub.query("now").invoke().to_pylist()
+        assert rows == hub.query("now").invoke().to_pylist()
 
 
 def test_a_micro_batch_that_is_handed_in_twice_before_it_is_logged_counts_once(tmp_path: Path) -> None:

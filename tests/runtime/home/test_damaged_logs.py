@@ -57,10 +57,10 @@ def test_entries_that_are_there_twice_count_once_and_the_home_opens(damage: str,
     assert any(re.match(f"NOTE {QUERY_LOG}/: . of its entries", line) for line in check(rig.home).lines)
     with rig.hub(2) as hub:
         rig.drop(FILES[2])
-        found = answers(hub, hub.run_once())
-        assert set(found) == left
+        answered = answers(hub, hub.run_once())
+        assert set(answered) == left
         for name in left:
-            assert found[name] == expected(hub.operator_and_query(name)[1], FILES)
+            assert answered[name] == expected(hub.operator_and_query(name)[1], FILES)
         hub.execute(f"CREATE QUERY a AS {TWO['a']}; DROP QUERY a;")
         with pytest.raises(UserError, match="there is no query 'a'"):
             hub.execute("DROP QUERY a")

@@ -125,9 +125,9 @@ def test_each_record_of_a_csv_file_whose_header_lacks_a_column_is_kept(tmp_path:
         hub.run_once()
         assert hub.query("q").history().to_pylist() == [{"v": 7}]
         assert rows_late_rejected(hub) == (1, 0, 100)
-        kept = hub.query("no").history().to_pylist()
-        assert sorted(row["text"] for row in kept) == sorted(f"a,{n}" for n in range(100))
-        assert {row["reason"] for row in kept} == {
+        rows = hub.query("no").history().to_pylist()
+        assert sorted(row["text"] for row in rows) == sorted(f"a,{n}" for n in range(100))
+        assert {row["reason"] for row in rows} == {
             f"{folder}/1.csv: schema changed: column at is missing in the header"
         }
 

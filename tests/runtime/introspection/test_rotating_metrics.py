@@ -38,10 +38,10 @@ def names(count: int) -> list[str]:
 
 
 def results(lines: Sequence[dict[str, Any]]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for line in lines:
-        found.update({name: metrics["results"] for name, metrics in line["operators"].items()})
-    return found
+        counts.update({name: metrics["results"] for name, metrics in line["operators"].items()})
+    return counts
 
 
 def test_few_operators_are_all_in_every_line() -> None:

@@ -66,10 +66,10 @@ def test_an_answer_without_a_remark_is_that_of_a_query_that_saw_every_row(first:
             for standing in hub.catalog.queries.values():
                 late = standing.definition.name
                 name = next((each for each in KINDS if late.startswith(f"late_{each}")), None)
-                found = hub.query(late).invoke()
+                answer = hub.query(late).invoke()
                 if name is None:
-                    assert found.schema.metadata is None
-                elif AnswerCaveats.of(found).complete_since != BEGINNING:
+                    assert answer.schema.metadata is None
+                elif AnswerCaveats.of(answer).complete_since != BEGINNING:
                     flagged.add(late)
                 else:
                     whole.add(late)

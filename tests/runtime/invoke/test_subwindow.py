@@ -40,8 +40,8 @@ def canonical(table: Any) -> list[str]:
 def check(hub: Hub) -> None:
     for name in ("slides_0", "slides_3", "relation"):
         for part in PARTS:
-            found = hub.query(name).invoke(last=f"{part} SECONDS")
-            assert canonical(found) == canonical(hub.query(f"{name}_{part}").invoke()), (name, part)
+            answer = hub.query(name).invoke(last=f"{part} SECONDS")
+            assert canonical(answer) == canonical(hub.query(f"{name}_{part}").invoke()), (name, part)
         assert canonical(hub.query(name).invoke(last="40 SECONDS")) == canonical(hub.query(name).invoke())
     for name in ("about", "about_now"):
         for part in PARTS:

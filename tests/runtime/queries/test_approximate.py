@@ -89,14 +89,14 @@ def test_sketches_over_a_restart_are_within_their_bounds_and_the_same_as_without
             rig.drop(*files[done:stop])
             with rig.hub(queries=None if done else {"about": SKETCHED, "exactly": PLAIN}) as hub:
                 hub.run_once()
-                found = hub.query("about").history().to_pylist()
+                rows = hub.query("about").history().to_pylist()
                 true = {
                     (row["k"], row["window_end"]): row for row in hub.query("exactly").history().to_pylist()
                 }
             done = stop
-        runs.append(sorted(map(repr, found)))
-        assert {(row["k"], row["window_end"]) for row in found} == true.keys()
-        for row in found:
+        runs.append(sorted(map(repr, rows)))
+        assert {(row["k"], row["window_end"]) for row in rows} == true.keys()
+        for row in rows:
             right = true[row["k"], row["window_end"]]
             assert row["rows"] == right["rows"]
             for each in ("d", "p", "above", "near"):

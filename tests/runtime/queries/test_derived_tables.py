@@ -53,8 +53,8 @@ def test_live_late_and_after_every_restart_the_answer_is_the_reference_s(
     for number, rows in enumerate(files):
         rig.drop(rows)
         with rig.hub(queries=QUERIES if number == 0 else None, tasks=1 + number) as hub:
-            found = answers(hub, hub.run_once())
-            assert found == wanted(hub, files[: number + 1])
+            answered = answers(hub, hub.run_once())
+            assert answered == wanted(hub, files[: number + 1])
     with rig.hub() as hub:
         for name, text in QUERIES.items():
             hub.register(text, f"{name}_late")

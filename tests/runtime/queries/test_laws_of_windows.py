@@ -84,11 +84,11 @@ def streamed(seed: int, count: int = 80) -> list[list[Row]]:
 
 
 def assert_meant(hub: Hub, files: list[list[Row]]) -> dict[str, list[Any]]:
-    found = answers(hub, hub.run_once())
+    answered = answers(hub, hub.run_once())
     for kind, name in NAMES.items():
-        assert found[name] == expected(hub.operator_and_query(name)[1], files, SLACK), kind
-        assert found[name], kind
-    return found
+        assert answered[name] == expected(hub.operator_and_query(name)[1], files, SLACK), kind
+        assert answered[name], kind
+    return answered
 
 
 def test_every_class_of_window_there_is_has_a_kind_here(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_laws_6_and_7_alone_and_registered_late_each_answers_as_among_the_others
     together = Rig(tmp_path / "together", ONE_FILE, SLACK)
     together.drop(*files)
     with home(together, 2) as hub:
-        found = answers(hub, hub.run_once())
+        answered = answers(hub, hub.run_once())
     for kind, text in KINDS.items():
         rig = Rig(tmp_path / NAMES[kind], ONE_FILE, SLACK)
         rig.drop(*files[:2])
@@ -142,7 +142,7 @@ def test_laws_6_and_7_alone_and_registered_late_each_answers_as_among_the_others
             hub.run_once()
             rig.drop(*files[2:])
             hub.execute(f"CREATE QUERY {NAMES[kind]} AS {text}")
-            assert answer(hub, NAMES[kind], hub.run_once()) == found[NAMES[kind]], kind
+            assert answer(hub, NAMES[kind], hub.run_once()) == answered[NAMES[kind]], kind
 
 
 def test_law_8_what_is_kept_does_not_grow_with_the_length_of_the_stream(tmp_path: Path) -> None:

@@ -55,9 +55,9 @@ def test_what_stands_at_the_end_is_the_reference_s_answer_over_all_rows(
     rig: Rig, files: list[list[Row]]
 ) -> None:
     with rig.hub(queries=QUERIES) as hub:
-        found = answers(hub, hub.run_once())
+        answered = answers(hub, hub.run_once())
         for name in QUERIES:
-            assert found[name] == expected(meaning(hub, name), files), name
+            assert answered[name] == expected(meaning(hub, name), files), name
         assert hub.status()["streams"]["s"]["late"] > 0
 
 
@@ -98,8 +98,8 @@ def test_a_home_opened_again_after_every_file_revises_what_it_emitted_before(
         rig.drop(rows)
         with rig.hub(queries=QUERIES if number == 0 else None, tasks=1 + number % 3) as hub:
             closing = hub.run_once()
-            found = answers(hub, closing)
-            assert {name: found[name] for name in QUERIES} == {
+            answered = answers(hub, closing)
+            assert {name: answered[name] for name in QUERIES} == {
                 name: expected(meaning(hub, name), files[: number + 1]) for name in QUERIES
             }
 

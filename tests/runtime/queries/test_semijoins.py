@@ -19,13 +19,13 @@ def rows(*values: tuple[str | None, int, float]) -> list[dict[str, Any]]:
 
 
 def test_a_row_is_emitted_when_it_begins_to_qualify() -> None:
-    found = hr.test(
+    answer = hr.test(
         "SELECT k, v FROM s WHERE k IN (SELECT k FROM t [ROWS 10000])"
         " AND k IN (SELECT k FROM t [RANGE 5 MINUTES] GROUP BY k HAVING COUNT(*) > 3)",
         s=rows(("a", 1, 1), ("b", 2, 2), (None, 3, 3), ("a", 4, 500)),
         t=rows(*(("a", 0, second) for second in (2, 3, 4, 5)), ("b", 0, 5), (None, 0, 5)),
     )
-    assert found == [{"k": "a", "v": 1}]
+    assert answer == [{"k": "a", "v": 1}]
 
 
 def test_whole_rows_are_compared_place_by_place() -> None:
@@ -38,21 +38,21 @@ def test_whole_rows_are_compared_place_by_place() -> None:
 
 
 def test_rows_come_again_with_what_they_meet() -> None:
-    found = hr.test(
+    answer = hr.test(
         "SELECT v FROM s WHERE k IN (SELECT k FROM t [ROWS 1])",
         s=rows(("a", 1, 1), ("b", 2, 1)),
         t=rows(("a", 0, 2), ("b", 0, 3), ("a", 0, 4)),
     )
-    assert found == [{"v": 1}, {"v": 2}, {"v": 1}]
+    assert answer == [{"v": 1}, {"v": 2}, {"v": 1}]
 
 
 def test_numbers_in_strings_meet_once_and_what_is_no_number_is_rejected() -> None:
-    found = hr.test(
+    answer = hr.test(
         "SELECT v FROM s WHERE v IN (SELECT k FROM t [RANGE UNBOUNDED])",
         s=rows(("a", 1, 3)),
         t=rows(("1", 0, 1), ("01", 0, 2), ("one", 0, 2)),
     )
-    assert found == [{"v": 1}]
+    assert answer == [{"v": 1}]
 
 
 SCRIPT = """

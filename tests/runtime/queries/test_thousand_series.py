@@ -84,12 +84,12 @@ def test_every_statistic_of_every_series_is_as_the_reference_has_it_after_a_rest
             hub.catch_up()
             if number + 1 < len(files):
                 continue
-            found = answers(hub, hub.run_once())
+            answered = answers(hub, hub.run_once())
             assert _span(hub) == sorted(
                 (row["x"], row["at"]) for row in rows if BEGIN <= row["at"] // SECOND <= BEGIN + 4
             )
             for name in QUERIES:
                 query = hub.operator_and_query(name)[1]
                 meant = expected(query, files)
-                assert len(found[name]) == len(meant) > 3 * SERIES
-                assert comparable(found[name]) == comparable(meant), name
+                assert len(answered[name]) == len(meant) > 3 * SERIES
+                assert comparable(answered[name]) == comparable(meant), name

@@ -130,11 +130,11 @@ def test_any_cut_into_epochs_has_the_answers_of_the_reference(
 ) -> None:
     rig, files = Rig(tmp_path, ONE_FILE), cut(ROWS, *places)
     rig.drop(*files)
-    made = executor(spark)
-    with Hub(rig.home, made, tasks=3) as hub:
+    spark_executor = executor(spark)
+    with Hub(rig.home, spark_executor, tasks=3) as hub:
         hub.execute(rig.script(QUERIES | SEVERAL))
         assert_as_the_reference(hub, files)
-        assert made.standing.epochs > len(files)
+        assert spark_executor.standing.epochs > len(files)
 
 
 def test_few_rows_have_one_state_task(
@@ -293,9 +293,9 @@ def test_a_task_that_never_joins_leaves_epochs_to_jobs(
 
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(FILES[0], FILES[1], FILES[2])
-    made = executor(spark, Absent)
-    assert_answers(rig, made, failures=0, queries={"some": QUERIES["some"]})
-    assert made.standing.epochs == 0
+    spark_executor = executor(spark, Absent)
+    assert_answers(rig, spark_executor, failures=0, queries={"some": QUERIES["some"]})
+    assert spark_executor.standing.epochs == 0
 
 
 def test_a_process_that_does_not_know_the_secret_is_turned_away(
@@ -324,9 +324,9 @@ def test_a_process_that_does_not_know_the_secret_is_turned_away(
     monkeypatch.setattr(standing_job.socket, "create_server", listen)
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
-    made = executor(spark)
-    assert_answers(rig, made, failures=0)
-    assert made.standing.epochs >= len(FILES)
+    spark_executor = executor(spark)
+    assert_answers(rig, spark_executor, failures=0)
+    assert spark_executor.standing.epochs >= len(FILES)
     for reader in readers:
         reader.join(20)
     assert len(b"".join(answers)) == 64 * len(readers)  # a nonce and a proof, no message
@@ -340,18 +340,18 @@ def test_a_users_mistake_found_in_a_task_keeps_its_type_and_the_tasks_stay(
 ) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(FILES[0])
-    made = executor(spark)
-    with Hub(rig.home, made, tasks=3) as hub:
+    spark_executor = executor(spark)
+    with Hub(rig.home, spark_executor, tasks=3) as hub:
         hub.execute(rig.script(FEW))
         hub.catch_up()
-        job, epochs = made.standing._job, made.standing.epochs
+        job, epochs = spark_executor.standing._job, spark_executor.standing.epochs
         rig.drop(FILES[1])
         hub.loop.engine.intake.listen(hub.loop.engine.plan.streams.values(), thorough=True)
         (rig.source / "000001.parquet").unlink()
         with pytest.raises(SourceChanged, match="found that it is gone"):
             hub.catch_up()
-        assert made.standing._job is job
-        assert made.standing.epochs == epochs
+        assert spark_executor.standing._job is job
+        assert spark_executor.standing.epochs == epochs
         assert job is not None
         assert job.is_ready
 
@@ -378,9 +378,9 @@ def test_an_error_that_is_not_headraces_is_tried_again_by_a_job(
 
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
-    made = executor(spark, Failing)
-    assert_answers(rig, made, failures=0)
-    assert made.standing.epochs == 0
+    spark_executor = executor(spark, Failing)
+    assert_answers(rig, spark_executor, failures=0)
+    assert spark_executor.standing.epochs == 0
 
 
 # -- cores --------------------------------------------------------------------------------------------------------------
@@ -403,17 +403,17 @@ def test_idle_tasks_give_their_cores_back_and_come_again(
     monkeypatch.setattr(standing_job, "_PATIENCE", 1000)
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(FILES[0])
-    made = executor(spark, idle_seconds=0.3)
-    with Hub(rig.home, made, tasks=3) as hub:
+    spark_executor = executor(spark, idle_seconds=0.3)
+    with Hub(rig.home, spark_executor, tasks=3) as hub:
         hub.execute(rig.script(FEW))
         hub.catch_up()
-        first = made.standing._job
+        first = spark_executor.standing._job
         assert active_jobs(spark) == 1
         waited(lambda: active_jobs(spark) == 0)
         assert spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitions(list).count() == 2
         rig.drop(*FILES[1:])
         assert_as_the_reference(hub, FILES)
-        assert made.standing._job is not first
+        assert spark_executor.standing._job is not first
         assert hub.status()["failures"]["count"] == 0
     assert active_jobs(spark) == 0
 
@@ -438,8 +438,8 @@ def test_a_task_that_dies_between_epochs_costs_no_attempt(spark: SparkSession, t
 
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(FILES[0])
-    made = executor(spark, harmed("scan", note))
-    with Hub(rig.home, made, tasks=3, retries=Retries(())) as hub:
+    spark_executor = executor(spark, harmed("scan", note))
+    with Hub(rig.home, spark_executor, tasks=3, retries=Retries(())) as hub:
         hub.execute(rig.script(FEW))
         hub.catch_up()
         os.kill(int(mark.read_text()), signal.SIGKILL)
@@ -506,9 +506,9 @@ def test_a_session_without_a_core_to_spare_runs_jobs(
     monkeypatch.setattr(standing_tasks, "tasks_for", lambda *_: 0)
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
-    made = executor(spark)
-    assert_answers(rig, made, failures=0)
-    assert made.standing.epochs == 0
+    spark_executor = executor(spark)
+    assert_answers(rig, spark_executor, failures=0)
+    assert spark_executor.standing.epochs == 0
 
 
 @pytest.mark.parametrize("slots", range(1, 12))
@@ -525,8 +525,8 @@ def test_all_hubs_together_leave_a_core(slots: int, states: int) -> None:
 def test_ctrl_c_in_the_middle_of_an_epoch_ends_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
     rig, mark = Rig(tmp_path, ONE_FILE), tmp_path / "slow"
     rig.drop(*FILES)
-    made = executor(spark, harmed("advance", once(mark, lambda _: time.sleep(3))))
-    with Hub(rig.home, made, tasks=3) as hub:
+    spark_executor = executor(spark, harmed("advance", once(mark, lambda _: time.sleep(3))))
+    with Hub(rig.home, spark_executor, tasks=3) as hub:
         hub.execute(rig.script(FEW))
 
         def press() -> None:
@@ -538,8 +538,8 @@ def test_ctrl_c_in_the_middle_of_an_epoch_ends_the_tasks(spark: SparkSession, tm
         with pytest.raises(KeyboardInterrupt):
             hub.catch_up()
         pressing.join()
-        assert made.standing._job is not None
-        assert made.standing._job.is_over
+        assert spark_executor.standing._job is not None
+        assert spark_executor.standing._job.is_over
         assert_as_the_reference(hub, FILES)
 
 
@@ -556,8 +556,8 @@ def test_a_session_can_do_without_and_a_wrong_setting_is_refused(spark: SparkSes
 def test_an_epoch_whose_task_dies_every_time_fails_with_a_reason(spark: SparkSession, tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
-    made = executor(spark, harmed("scan", killed))
-    with Hub(rig.home, made, tasks=3, retries=Retries(())) as hub:
+    spark_executor = executor(spark, harmed("scan", killed))
+    with Hub(rig.home, spark_executor, tasks=3, retries=Retries(())) as hub:
         hub.execute(rig.script(FEW))
         epoch = hub.home.latest().epoch
         with pytest.raises(EpochFailed, match=r"a standing task was lost .*\n.*Nothing of the epoch counts"):

@@ -96,10 +96,10 @@ def test_a_window_that_was_changed_answers_as_if_it_had_been_so_from_the_start(
         for file in files[number:]:
             rig.drop(file)
             hub.catch_up()
-        found = all_answers(hub)
-        whole = {name: expected(hub.operator_and_query(name)[1], files, SLACK) for name in found}
-        assert found["q"] == after(whole["q"], changed_at)
-        assert found["other"] == comparable(whole["other"])
+        answered = all_answers(hub)
+        whole = {name: expected(hub.operator_and_query(name)[1], files, SLACK) for name in answered}
+        assert answered["q"] == after(whole["q"], changed_at)
+        assert answered["other"] == comparable(whole["other"])
         assert faults_once_tidy(hub) == []
 
 
@@ -142,10 +142,10 @@ def test_a_window_is_filled_from_panes_of_another_query_by_more_keys(tmp_path: P
             assert place(hub, name).backfilled_from == "the panes of wide"
             assert place(hub, name).complete_since == BEGINNING
         rig.drop(files[1])
-        found = all_answers(hub)
+        answered = all_answers(hub)
         for name in ("inserted", "q"):
             whole = expected(hub.operator_and_query(name)[1], files, SLACK)
-            assert found[name] == after(whole, changed_at)
+            assert answered[name] == after(whole, changed_at)
 
 
 def test_a_window_that_panes_cannot_fill_is_filled_from_the_archive(tmp_path: Path) -> None:

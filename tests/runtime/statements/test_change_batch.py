@@ -182,8 +182,8 @@ def test_what_stays_answers_as_if_nothing_else_had_come_and_gone(tmp_path: Path)
         hub.catch_up()
         hub.execute("".join(f"RESUME QUERY m{n};" for n in range(30, 50)))
         hub.catch_up()
-        found = answers(hub, {})
-        assert len(found) == 4 + 29
-        for name, answer in found.items():
+        answered = answers(hub, {})
+        assert len(answered) == 4 + 29
+        for name, answer in answered.items():
             query = hub.operator_and_query(name)[1]
             assert answer == expected(query, [rows[:40], rows[40:80], rows[80:]]), name

@@ -44,9 +44,9 @@ def test_answers_emitted_in_parts_are_the_reference_s(tmp_path: Path, monkeypatc
     with rig.hub(tasks, MANY) as hub:
         hub.on_epoch(lambda seen: kinds.append(seen.kind))
         closing = hub.run_once()
-        found = answers(hub, closing)
+        answered = answers(hub, closing)
         for name in MANY:
-            assert found[name] == expected(hub.operator_and_query(name)[1], files), name
+            assert answered[name] == expected(hub.operator_and_query(name)[1], files), name
         assert kinds.count("tick") > 5
         assert not faults_once_tidy(hub)
 
@@ -69,9 +69,9 @@ def test_a_home_left_in_the_middle_continues_emitting_and_late_queries_agree(
         for name, text in MANY.items():
             if name not in early and name != "named":
                 hub.register(text, name)
-        found = answers(hub, hub.run_once())
-        for name in found:
-            assert found[name] == expected(hub.operator_and_query(name)[1], files), name
+        answered = answers(hub, hub.run_once())
+        for name in answered:
+            assert answered[name] == expected(hub.operator_and_query(name)[1], files), name
 
 
 def test_a_seal_emits_everything(tmp_path: Path, monkeypatch) -> None:

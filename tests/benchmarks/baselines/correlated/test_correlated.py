@@ -37,8 +37,8 @@ def test_counts_near_the_minimum_stay_below_the_published_error(method: str, dat
     errors = []
     for seed in range(5):
         x = GENERATORS[data](ROWS, np.random.default_rng(seed))
-        found = followed(NearMinimum.empty(1, FACTORS[data], 10, STRATEGIES[method]), x)
-        errors.append(rmse(found, near_minimum(x, np.ones(ROWS), FACTORS[data])))
+        received = followed(NearMinimum.empty(1, FACTORS[data], 10, STRATEGIES[method]), x)
+        errors.append(rmse(received, near_minimum(x, np.ones(ROWS), FACTORS[data])))
     assert np.mean(errors) < 8
 
 
@@ -48,8 +48,8 @@ def test_counts_above_the_mean_stay_below_the_published_error(method: str, data:
     errors = []
     for seed in range(3):
         x = GENERATORS[data](ROWS, np.random.default_rng(seed))
-        found = followed(AboveMean.empty(1, 10, STRATEGIES[method]), x)
-        errors.append(rmse(found, above_mean(x, np.ones(ROWS))))
+        received = followed(AboveMean.empty(1, 10, STRATEGIES[method]), x)
+        errors.append(rmse(received, above_mean(x, np.ones(ROWS))))
     assert np.mean(errors) < 30
 
 
@@ -58,8 +58,8 @@ def test_sums_and_the_maximum_are_answered_too() -> None:
     x, y = random.uniform(1, 100, ROWS), random.uniform(0, 10, ROWS)
     most = np.maximum.accumulate(x)
     exact = np.array([y[: p + 1][x[: p + 1] > 0.9 * most[p]].sum() for p in range(ROWS)])
-    found = followed(NearMinimum.empty(1, 0.9), -x, y)
-    assert rmse(found, exact) < 0.02 * exact[-1]
+    received = followed(NearMinimum.empty(1, 0.9), -x, y)
+    assert rmse(received, exact) < 0.02 * exact[-1]
     assert rmse(followed(AboveMean.empty(1), x, y), above_mean(x, y)) < 0.02 * y.sum()
 
 

@@ -50,8 +50,8 @@ def test_counts_near_the_minimum_are_no_worse_than_by_equi_depth(data: str) -> N
         exact = np.array([(held < limit).sum() for held, limit in zip(windows(x), limits, strict=True)])
         errors.setdefault("equi-depth", []).append(rmse(by_equi_depth(x, limits), exact))
         for name, strategy in STRATEGIES.items():
-            found = followed(SlidingNearMinimum.empty(1, factor, WINDOW, strategy=strategy), x)
-            errors.setdefault(name, []).append(rmse(found, exact))
+            received = followed(SlidingNearMinimum.empty(1, factor, WINDOW, strategy=strategy), x)
+            errors.setdefault(name, []).append(rmse(received, exact))
     means = {name: np.mean(each) for name, each in errors.items()}
     assert means["piecemeal uniform"] <= means["equi-depth"], means
     assert means["piecemeal uniform"] <= 1.05 * means["wholesale uniform"], means
@@ -100,5 +100,5 @@ def test_the_weights_of_a_window_add_up_to_its_rows() -> None:
 def test_counts_near_the_maximum_are_those_of_negated_values_near_their_minimum() -> None:
     x = np.random.default_rng(5).uniform(1, 100, ROWS)
     exact = np.array([(held > 0.8 * held.max()).sum() for held in windows(x)])
-    found = followed(SlidingNearMinimum.empty(1, 0.8, WINDOW), -x)
-    assert rmse(found, exact) < 0.05 * exact[WINDOW:].mean()
+    received = followed(SlidingNearMinimum.empty(1, 0.8, WINDOW), -x)
+    assert rmse(received, exact) < 0.05 * exact[WINDOW:].mean()
