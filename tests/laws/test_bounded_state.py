@@ -89,7 +89,7 @@ def declared(query: Query, history: History) -> int:
     assert node is not None
     closed = history.punctuation(query)
     moment = _moment(query, history, None)
-    snapshot = any(isinstance(each, Bounds) for each in walk(query.root))
+    snapshot = any(isinstance(node_, Bounds) for node_ in walk(query.root))
     needs = of_snapshot if snapshot else NEEDS[type(node.window)]
     needed, beside = needs(query, node, moment, closed)
     return _copies(query) * needed + beside
@@ -137,14 +137,14 @@ def of_all(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tup
 
 def for_ever(query: Query, node: Windowed, rows: list[Row], moment: Moment) -> int:
     """Groups where every aggregate is one cell, else rows; none where a row is emitted once and never retracted."""
-    aggregates = [each for each in walk(query.root) if isinstance(each, Aggregate)]
+    aggregates = [node_ for node_ in walk(query.root) if isinstance(node_, Aggregate)]
     if not aggregates:
         once = not slides(node.window) and not any(
-            isinstance(each, Top | Distinct) for each in walk(query.root)
+            isinstance(node_, Top | Distinct) for node_ in walk(query.root)
         )
         return 0 if once else len(rows)
     (whole,) = aggregates
-    if not all(each.call.function in CELLS and not each.call.distinct for each in whole.aggregates):
+    if not all(item.call.function in CELLS and not item.call.distinct for item in whole.aggregates):
         return len(rows)
     names = tuple(str(index) for index in range(len(whole.keys)))
     groups = {
@@ -167,7 +167,7 @@ def of_range(query: Query, node: Windowed, moment: Moment, closed: Instant) -> t
 
 def of_snapshot(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tuple[int, int]:
     """Rows between the bounds, where NOW is not moved by punctuation, and those that may come between them."""
-    (bounds,) = (each for each in walk(query.root) if isinstance(each, Bounds))
+    (bounds,) = (node_ for node_ in walk(query.root) if isinstance(node_, Bounds))
     times = [time_of(row, node) for row in stream_rows(node.source, moment)]
     now = max(times, default=closed)
     begin = now - bounds.begin.duration if isinstance(bounds.begin, Ago) else bounds.begin
@@ -182,8 +182,10 @@ def of_last(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tu
     rows = stream_rows(node.source, moment)
     waiting = [row for row in rows if time_of(row, node) >= closed]
     passed = [row for row in rows if time_of(row, node) < closed]
-    kept = sum(min(window.count, len(part)) for part in partitions(passed, window.partition, moment.rejects))
-    return len(waiting) + kept, 1
+    stored = sum(
+        min(window.count, len(part)) for part in partitions(passed, window.partition, moment.rejects)
+    )
+    return len(waiting) + stored, 1
 
 
 def of_rows(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tuple[int, int]:
@@ -205,17 +207,17 @@ def of_rows(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tu
     if isinstance(window, Custom):
         ends = [(number, window.kind.bounds(np.array([number], np.int64))[1][0]) for number in range(-60, 60)]
         opened = [number for number, end in ends if end > closed]
-        given = [tuple(evaluate(each, row) for each in window.on) for row in rows]
+        values_of = [tuple(evaluate(each, row) for each in window.on) for row in rows]
         needed += sum(
             window.kind.holds(number, time_of(row, node), *values)
             for number in opened
-            for row, values in zip(rows, given, strict=True)
+            for row, values in zip(rows, values_of, strict=True)
         )
         return needed, MATCHES * shown + 1
     parts = partitions(rows, window.partition, moment.rejects)
     if isinstance(window, RowsSlide):  # rows as they are; the last window is among them
-        kept = sum(min(len(part), window.count + (1 + emits_changes) * window.slide) for part in parts)
-        return 0, MATCHES * (needed + kept)
+        stored = sum(min(len(part), window.count + (1 + emits_changes) * window.slide) for part in parts)
+        return 0, MATCHES * (needed + stored)
     if isinstance(window, TupleSlide):
         needed += sum(closed - window.range < time_of(row, node) < closed for row in rows)
     else:

@@ -28,9 +28,9 @@ PROMISED: Mapping[tuple[str, ...], list[Any]] = {("a", "b"): [[1], [2]], ("a",):
 
 
 def operator() -> PaneAggregate:
-    found = lower("q", bind_query(COUNTED, CATALOG), "q1").without_family()
-    assert isinstance(found, PaneAggregate)
-    return found
+    lowered = lower("q", bind_query(COUNTED, CATALOG), "q1").without_family()
+    assert isinstance(lowered, PaneAggregate)
+    return lowered
 
 
 def emitted(columns: tuple[str, ...]) -> list[tuple[int, int]]:
@@ -40,7 +40,7 @@ def emitted(columns: tuple[str, ...]) -> list[tuple[int, int]]:
     closed, before = BEGINNING, dict[str, Instant]()
     for rows, now in zip(EPOCHS, (BEGINNING, FOREVER), strict=True):
         scanner = counts.scanner({})
-        a, b, at = (np.array(each, np.int64) for each in zip(*rows, strict=True))
+        a, b, at = (np.array(column, np.int64) for column in zip(*rows, strict=True))
         scanner.add(Batch({"a": pa.array(a), "b": pa.array(b)}, at * SECOND, np.arange(len(at))))
         advance, ahead = Advance(closed, now, 10 * SECOND), {name: 10 * SECOND}
         if columns == ("a",):

@@ -34,9 +34,9 @@ def visited(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     original = assemble.gather
 
     def counting(layout: Layout, held: Any) -> Any:
-        found = original(layout, held)
-        seen.append(found.rows)
-        return found
+        gathered = original(layout, held)
+        seen.append(gathered.rows)
+        return gathered
 
     for way in (assemble, mixed_windows):
         monkeypatch.setattr(way, "gather", counting)
@@ -81,5 +81,5 @@ def test_golden_3_over_the_nodes_that_two_queries_keep(tmp_path: Path, visited: 
             assert 0 < sum(visited) <= 5, "the figure reads five annotations for these thirteen leaves"
         leaves_of(hub, 21, 27)
         for length in range(1, 28):
-            kept = VALUES[27 - length :]
-            assert hub.query("a").invoke(last=f"{length} SECONDS").to_pylist() == [{"top": max(kept)}]
+            last_values = VALUES[27 - length :]
+            assert hub.query("a").invoke(last=f"{length} SECONDS").to_pylist() == [{"top": max(last_values)}]

@@ -74,14 +74,16 @@ def test_what_is_shared_is_what_the_tasks_share(hub: Hub) -> None:
     line = hub.status()["last_epoch"]
     assert {report.sharing.place_of(key) is None for key in line["work"]} == {False}
     for key, work in line["work"].items():
-        place = report.sharing.place_of(key)
-        assert report.sharing.works[place].kind == key.split(" ")[0], work
-    (index,) = [each for each in report.sharing.works if "one index" in each.label]
+        position = report.sharing.place_of(key)
+        assert report.sharing.works[position].kind == key.split(" ")[0], work
+    (index,) = [shared for shared in report.sharing.works if "one index" in shared.label]
     assert set(report.queries_of(index.users)) == {
         f"{x}{n}" for x, m in (("a", 20), ("b", 2)) for n in range(m)
     }
     assert "match 20 conditions in one index, fold by k" in index.label
-    states = {each.users for each in report.sharing.works if each.kind == "state" and len(each.users) > 1}
+    states = {
+        shared.users for shared in report.sharing.works if shared.kind == "state" and len(shared.users) > 1
+    }
     assert sorted(map(len, states)) == [2, 20]
 
 
@@ -118,7 +120,7 @@ def test_costs_of_queries_add_up_to_what_was_measured(hub: Hub) -> None:
 def test_a_shared_operators_time_is_split_by_the_stated_rule() -> None:
     shares = made(BIDS, 3)
     read, *folds, state = range(len(shares.works))
-    assert [shares.works[each].kind for each in (read, *folds, state)] == [
+    assert [shares.works[position].kind for position in (read, *folds, state)] == [
         "read",
         "fold",
         "fold",
@@ -129,8 +131,8 @@ def test_a_shared_operators_time_is_split_by_the_stated_rule() -> None:
     works[read] = WorkObservation(nanoseconds=300)
     works[folds[1]] = WorkObservation(nanoseconds=50)
     works[state] = WorkObservation(nanoseconds=1000)
-    own = {"q0": OperatorObservation(state_rows=3, results=1), "q2": OperatorObservation(state_rows=10)}
-    seen = Measured(2, 1, 2, 10, works, own, [0] * len(works), {})
+    observed = {"q0": OperatorObservation(state_rows=3, results=1), "q2": OperatorObservation(state_rows=10)}
+    seen = Measured(2, 1, 2, 10, works, observed, [0] * len(works), {})
     # two epochs: a part for each, 2 + 4 rows, 2 + 0, 2 + 10, of 20
     assert attributed(shares, seen) == pytest.approx({"q0": 100 + 300, "q1": 100 + 50 + 100, "q2": 100 + 600})
 
@@ -169,9 +171,9 @@ def explained_queries(count: int, *, text: str = BIDS) -> Explained:
     """So many queries, with figures that are made up."""
     shares = made(text, count)
     works = [WorkObservation(1000, 400, 1_000_000 * (n + 1), 0) for n in range(len(shares.works))]
-    own = {f"q{n}": OperatorObservation(1000, n % 1000, 3, n, 2) for n in range(count)}
+    observed = {f"q{n}": OperatorObservation(1000, n % 1000, 3, n, 2) for n in range(count)}
     rows = {f"q{n}": n for n in range(count)}
-    seen = Measured(2, 8, 9, 2000, works, own, [4_200_000] * len(works), rows)
+    seen = Measured(2, 8, 9, 2000, works, observed, [4_200_000] * len(works), rows)
     return Explained(shares, seen, {f"q{n}": f"n{n}" for n in range(count)}, {})
 
 
@@ -213,8 +215,10 @@ def test_a_query_says_with_whom_it_shares_and_what_it_costs() -> None:
     assert any(
         re.match(r"  cost: .* an epoch, .* of all work, number [\d,]+ of 10,000", line) for line in lines
     )
-    (own,) = [line for line in query_lines(explained_queries(1), "n0") if line.startswith("    window")]
-    assert own.endswith(": its own")
+    (line_of_window,) = [
+        line for line in query_lines(explained_queries(1), "n0") if line.startswith("    window")
+    ]
+    assert line_of_window.endswith(": its own")
 
 
 def test_explain_before_the_first_epoch_and_after_a_restart(tmp_path: Path) -> None:
@@ -287,21 +291,21 @@ def test_who_asks_wrongly_is_reported(hub: Hub, tmp_path: Path) -> None:
 
 
 def test_figures_are_short() -> None:
-    assert [time_of(each) for each in (0, 999, 1500, 1_234_000, 2.5e9)] == [
+    assert [time_of(figure) for figure in (0, 999, 1500, 1_234_000, 2.5e9)] == [
         "0 ns",
         "999 ns",
         "1.5 us",
         "1.23 ms",
         "2.5 s",
     ]
-    assert [bytes_of(each) for each in (0, 999, 1500, 12_345_678, 9.9e9)] == [
+    assert [bytes_of(figure) for figure in (0, 999, 1500, 12_345_678, 9.9e9)] == [
         "0 bytes",
         "999 bytes",
         "1.5 kB",
         "12.3 MB",
         "9.9 GB",
     ]
-    assert [percent_of(each) for each in (0, 0.0004, 0.013, 0.5, 1)] == [
+    assert [percent_of(figure) for figure in (0, 0.0004, 0.013, 0.5, 1)] == [
         "0 %",
         "<0.1 %",
         "1.3 %",

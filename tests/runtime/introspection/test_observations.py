@@ -131,12 +131,15 @@ def test_work_that_is_shared_is_offered_its_rows_once(tmp_path: Path) -> None:
         line = push(hub, *(row(0, "a", n) for n in range(20)))
         work = line["work"]
         assert (work["read s"]["rows_in"], work["read s"]["rows_out"]) == (20, 20)
-        folds = {name: each for name, each in work.items() if name.startswith("fold ")}
-        assert sorted((each["rows_in"], each["rows_out"]) for each in folds.values()) == [(20, 19), (20, 20)]
+        folds = {name: counters for name, counters in work.items() if name.startswith("fold ")}
+        assert sorted((counters["rows_in"], counters["rows_out"]) for counters in folds.values()) == [
+            (20, 19),
+            (20, 20),
+        ]
         late = push(hub, row(-30, "a", 50), row(120, "a", 50))["work"]
         assert (late["read s"]["rows_in"], late["read s"]["rows_out"]) == (2, 1)
-        closing = [each for name, each in late.items() if name.startswith("state f")]
-        assert sorted(each["rows_out"] for each in closing) == [
+        closing = [counters for name, counters in late.items() if name.startswith("state f")]
+        assert sorted(counters["rows_out"] for counters in closing) == [
             2,
             19,
         ]  # those of the other query, and of the 20
@@ -167,16 +170,16 @@ def test_time_lies_where_it_was_spent(tmp_path: Path) -> None:
         hub.register(ROWS.replace("[ROWS 2]", "[ROWS 2] WHERE slow(v) > 0"), "slow_one")
         line = push(hub, row(0, "a", 1), row(1, "a", 2))
         seconds, work = line["seconds"], line["work"]
-        spent = {name: each["nanoseconds"] / 1e9 for name, each in work.items()}
+        spent = {name: counters["nanoseconds"] / 1e9 for name, counters in work.items()}
         slow_one = spent[f"fold {hub.catalog.require_query('slow_one').operator_id}"]
         assert slow_one >= 2 * pause
-        others = [each for name, each in spent.items() if each != slow_one]
-        assert all(each > 0 for each in others)
+        others = [seconds_of for name, seconds_of in spent.items() if seconds_of != slow_one]
+        assert all(seconds_of > 0 for seconds_of in others)
         assert set(seconds) == {"scan", "fold", "state", "write", "execute", "publish"}
         # Of one task each: the parts are within the whole.
         assert sum(seconds[stage] for stage in ("scan", "fold", "state", "write")) <= seconds["execute"]
         assert seconds["scan"] + seconds["fold"] >= slow_one + spent["read s"]
-        states = sum(each for name, each in spent.items() if name.startswith("state "))
+        states = sum(seconds_of for name, seconds_of in spent.items() if name.startswith("state "))
         assert states <= seconds["state"] + seconds["write"]
 
 

@@ -26,11 +26,11 @@ from tests.runtime.rig import Row
 
 def epoch(number: int, names: Sequence[str]) -> EpochObservation:
     """Every operator with figures of its own: its number, and that of the epoch."""
-    own = {
+    observed = {
         name: OperatorObservation(number, int(name[1:]), state_rows=7, results=number * int(name[1:]))
         for name in names
     }
-    return EpochObservation(number, "epoch", operators=own)
+    return EpochObservation(number, "epoch", operators=observed)
 
 
 def names(count: int) -> list[str]:
@@ -56,11 +56,11 @@ def test_of_many_each_has_its_turn_and_the_sums_are_what_was_measured() -> None:
     assert len(lines[0]["operators"]) == count  # they are new
     assert [len(line["operators"]) for line in lines[1:]] == [4] * (epochs - 1)
     assert {line["omitted_operators"] for line in lines[1:]} == {16}
-    assert {each.get("epochs", 1) for line in lines[6:] for each in line["operators"].values()} == {5}
-    for name, found in results(lines).items():  # each was last reported in the last five lines
+    assert {counters.get("epochs", 1) for line in lines[6:] for counters in line["operators"].values()} == {5}
+    for name, total in results(lines).items():  # each was last reported in the last five lines
         last = max(index for index, line in enumerate(lines) if name in line["operators"])
         assert last >= epochs - lines_per_rotation(count, 4)
-        assert found == int(name[1:]) * sum(range(last + 1))
+        assert total == int(name[1:]) * sum(range(last + 1))
 
 
 def test_who_is_new_is_reported_at_once_and_who_is_gone_when_its_turn_comes() -> None:
@@ -70,17 +70,20 @@ def test_who_is_new_is_reported_at_once_and_who_is_gone_when_its_turn_comes() ->
     lines: list[Any] = [rotating.line(epoch(number, ["q3", "q4", "q5", "q7"])) for number in (3, 4, 5)]
     assert "q7" in lines[0]["operators"]
     gone = [line["operators"]["q2"] for line in lines if "q2" in line["operators"]]
-    assert [(each["results"], each.get("epochs", 1)) for each in gone] == [(2 * 2, 1)]
+    assert [(counters["results"], counters.get("epochs", 1)) for counters in gone] == [(2 * 2, 1)]
 
 
 def test_a_reader_sees_every_operator_as_if_each_line_had_all() -> None:
     rotating, count = RotatingMetrics(4), 20
     lines: list[Any] = [rotating.line(epoch(10, names(count))) for _ in range(30)]
-    for kept in (lines[:1], lines[:3], lines[-5:], lines[-12:]):
-        found = of_operators(kept, names(count))
-        assert len(found) == count
-        for name, (own, state_rows) in found.items():
-            assert (own.rows_in, own.results) == (10 * len(kept), 10 * int(name[1:]) * len(kept))
+    for some_lines in (lines[:1], lines[:3], lines[-5:], lines[-12:]):
+        observed = of_operators(some_lines, names(count))
+        assert len(observed) == count
+        for name, (observation, state_rows) in observed.items():
+            assert (observation.rows_in, observation.results) == (
+                10 * len(some_lines),
+                10 * int(name[1:]) * len(some_lines),
+            )
             assert state_rows == 7
     assert of_operators(lines, ["q3"]).keys() == {"q3"}
 
@@ -101,20 +104,20 @@ def test_explain_all_attributes_all_costs_when_lines_report_in_turn(tmp_path: Pa
         hub.log_of_epochs._rotation.most = 3
         for minute in range(9):
             rows: list[Row] = [
-                {"k": "a", "v": each % 30, "at": (60 * minute + each) * SECOND} for each in range(60)
+                {"k": "a", "v": second % 30, "at": (60 * minute + second) * SECOND} for second in range(60)
             ]
             hub.push("s", rows)
             hub.loop.drain()
         report = explained(hub.home)
         assert report.seen is not None
         assert len(report.costs) == 20
-        total = sum(each.nanoseconds for each in report.costs)
+        total = sum(cost.nanoseconds for cost in report.costs)
         assert total == pytest.approx(report.seen.nanoseconds / report.seen.epochs)
         line = last_lines(hub.path, 1)[0]
         assert len(line["operators"]) == 3
         status = hub.status()["last_epoch"]["operators"]
         assert len(status) == 20  # the process that runs reports all
-        shown = {each.name: each.seen.selectivity for each in report.costs}
+        shown = {cost.name: cost.seen.selectivity for cost in report.costs}
         assert shown["a0"] == pytest.approx(29 / 30)
         assert shown["a19"] == pytest.approx(10 / 30)
 

@@ -76,11 +76,11 @@ def some_rows(rng: random.Random, second: int, count: int) -> list[dict[str, Any
     ]
 
 
-def push(hub: Hub, given: list[dict[str, Any]]) -> None:
+def push(hub: Hub, pushed: list[dict[str, Any]]) -> None:
     import pyarrow as pa
 
     table = pa.Table.from_pylist(
-        given, pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", pa.int64())])
+        pushed, pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", pa.int64())])
     )
     at = table.column("at").cast(pa.timestamp("us", tz="UTC"))
     hub.push("s", table.set_column(2, "at", at))
@@ -106,16 +106,24 @@ def test_each_epoch_has_its_row_and_its_figures_are_those_of_the_receipts(seed: 
         hub.loop.drain()
         row_of = {row["epoch"]: row for row in rows(hub, "epochs")}
         read = {
-            each.epoch: each for each in seen if each.streams.get("s") and _counts(each)[0] + _counts(each)[2]
+            observation.epoch: observation
+            for observation in seen
+            if observation.streams.get("s") and _counts(observation)[0] + _counts(observation)[2]
         }
         assert len(read) > 8
         assert [row["epoch"] for row in rows(hub, "epochs")] == sorted(row_of)  # each once, in order
         results = sum((emitted(hub, name) for name in ORDINARY), Counter[int]())
-        for epoch, each in read.items():
+        for epoch, observation in read.items():
             row = row_of.pop(epoch)
-            assert (row["kind"], row["rows"], row["late"], row["rejected"]) == ("epoch", *_counts(each))
-            assert (row["seconds"], row["state_bytes"]) == (each.seconds["execute"], each.state_bytes)
-            assert (row["state_runs"], row["results"]) == (each.state_runs, results.pop(epoch, 0))
+            assert (row["kind"], row["rows"], row["late"], row["rejected"]) == (
+                "epoch",
+                *_counts(observation),
+            )
+            assert (row["seconds"], row["state_bytes"]) == (
+                observation.seconds["execute"],
+                observation.state_bytes,
+            )
+            assert (row["state_runs"], row["results"]) == (observation.state_runs, results.pop(epoch, 0))
         assert all(
             row["kind"] == "tick" and row["rows"] == 0 for row in row_of.values()
         )  # of the registration
@@ -134,15 +142,17 @@ def _assert_streams_and_queries(hub: Hub, read: dict[int, EpochObservation]) -> 
         (row["epoch"], row["stream"]): (row["rows"], row["late"], row["rejected"])
         for row in rows(hub, "streams")
     }
-    assert by_stream == {(epoch, "s"): _counts(each) for epoch, each in read.items()}
+    assert by_stream == {(epoch, "s"): _counts(observation) for epoch, observation in read.items()}
     assert len(by_stream) == len(rows(hub, "streams"))
     changes = [row for row in rows(hub, "queries") if not row["results"] and not row["rejected"]]
     assert {row["query"] for row in changes} == {*ORDINARY, *READERS}  # they were registered
     assert {row["state"] for row in changes} == {"live"}
     for name in ORDINARY:
-        own = [row for row in rows(hub, "queries") if row["query"] == name]
-        assert Counter({row["epoch"]: row["results"] for row in own if row["results"]}) == emitted(hub, name)
-        rejected = sum(row["rejected"] for row in own)
+        of_query = [row for row in rows(hub, "queries") if row["query"] == name]
+        assert Counter({row["epoch"]: row["results"] for row in of_query if row["results"]}) == emitted(
+            hub, name
+        )
+        rejected = sum(row["rejected"] for row in of_query)
         assert rejected == hub.status()["rejected"].get(name, 0)
         assert (rejected > 0) == (name == "parts")
 
