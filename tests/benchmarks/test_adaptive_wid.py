@@ -21,13 +21,13 @@ Drawn = list[tuple[int, int, int]]
 
 
 def batch(drawn: Drawn) -> Buffered:
-    group, at, value = (np.array([each[index] for each in drawn], np.int64) for index in range(3))
+    group, at, value = (np.array([row[index] for row in drawn], np.int64) for index in range(3))
     return Buffered(group, at * SECOND, value)
 
 
-def answered(found: Folded, window: TimeSlide) -> list[tuple[Any, ...]]:
-    ends = window.anchor + found.window * window.slide
-    parts = (ends, found.group, found.cells[0][0], found.cells[1][0])
+def answered(folded: Folded, window: TimeSlide) -> list[tuple[Any, ...]]:
+    ends = window.anchor + folded.window * window.slide
+    parts = (ends, folded.group, folded.cells[0][0], folded.cells[1][0])
     return list(zip(*(part.tolist() for part in parts), strict=True))
 
 
@@ -43,7 +43,7 @@ def test_answers_are_the_references_whatever_switches_when(way: Any, data: st.Da
         data.draw(st.integers(1, 9)) * SECOND, slide * SECOND, data.draw(st.integers(0, 3)) * SECOND
     )
     operator = AdaptiveWid(window, PARTIALS, way)
-    groups, found, rows, low = operator.start(), [], [], 0
+    groups, answers, rows, low = operator.start(), [], [], 0
     for _ in range(data.draw(st.integers(1, 6))):
         drawn = data.draw(
             st.lists(st.tuples(st.integers(0, 3), st.integers(low, low + 12), st.integers(-9, 9)), max_size=8)
@@ -54,12 +54,12 @@ def test_answers_are_the_references_whatever_switches_when(way: Any, data: st.Da
         groups, emitted = operator.close(
             groups, low * SECOND, data.draw(st.sampled_from((None, 0.0, 3.0, 1e9)))
         )
-        found += answered(emitted, window)
+        answers += answered(emitted, window)
         assert live(operator, groups) == sum(_last_end(at, window) > groups.answered for _, at, _ in rows)
     groups, emitted = operator.close(groups, (low + 100) * SECOND)
-    found += answered(emitted, window)
+    answers += answered(emitted, window)
     assert operator.state_bytes(groups) == 0, "after the end nothing is kept"
-    assert sorted(found) == sorted(expected(window, rows))
+    assert sorted(answers) == sorted(expected(window, rows))
 
 
 def _last_end(at: int, window: TimeSlide) -> int:
@@ -77,7 +77,7 @@ def expected(window: TimeSlide, rows: Drawn) -> list[tuple[Any, ...]]:
     answer = windows_answer(
         asked, history([row(str(group), value, at) for group, at, value in rows]), FOREVER, final=True
     )
-    return [(end, int(each["k"]), each["n"], each["total"]) for end, each in answer]
+    return [(end, int(values["k"]), values["n"], values["total"]) for end, values in answer]
 
 
 def run(way: Any, rows: Drawn, window: TimeSlide) -> int:
@@ -85,7 +85,7 @@ def run(way: Any, rows: Drawn, window: TimeSlide) -> int:
     operator = AdaptiveWid(window, PARTIALS, way)
     groups, peak = operator.start(), 0
     for second in range(1 + max(at for _, at, _ in rows)):
-        groups = operator.add(groups, batch([each for each in rows if each[1] == second]))
+        groups = operator.add(groups, batch([row for row in rows if row[1] == second]))
         peak = max(peak, operator.state_bytes(groups))
         groups, _ = operator.close(groups, (second + 1) * SECOND)
     return peak

@@ -37,10 +37,10 @@ def test_orders_of_the_data_are_what_they_say() -> None:
 
 
 def test_every_figure_of_the_text_has_a_setting_and_one_runs() -> None:
-    assert {each.figure for each in SETTINGS} >= {"4", "5", "6", "7", "8", "9", "10"}
-    found = _errors_of(Setting("4", "MIN", "MULTIFRAC"), 600)
-    assert all(len(found.errors[name]) == len(found.places) == 6 for name in OURS)
-    assert found.ours[0] <= found.ours[1] < found.last("equi-width")
+    assert {setting.figure for setting in SETTINGS} >= {"4", "5", "6", "7", "8", "9", "10"}
+    errors = _errors_of(Setting("4", "MIN", "MULTIFRAC"), 600)
+    assert all(len(errors.errors[name]) == len(errors.places) == 6 for name in OURS)
+    assert errors.ours[0] <= errors.ours[1] < errors.last("equi-width")
 
 
 def test_few_rows_show_what_sums_a_drop_five_buckets_and_reversed_order_do_to_the_errors() -> None:
@@ -59,12 +59,12 @@ def test_few_rows_show_what_sums_a_drop_five_buckets_and_reversed_order_do_to_th
 
 def test_the_heuristics_restart_at_a_new_minimum_and_count_by_the_mean_of_the_moment() -> None:
     ones, places = np.ones(4), np.arange(4)
-    exact, found = _near_minimum(np.array([3.0, 2.0, 5.0, 3.5]), ones, places, factor=2.0, buckets=3)
+    exact, answers = _near_minimum(np.array([3.0, 2.0, 5.0, 3.5]), ones, places, factor=2.0, buckets=3)
     assert exact.tolist() == [1, 2, 2, 3]
-    assert found["heuristic"].tolist() == [1, 1, 1, 2]
-    exact, found = _above_mean(np.array([1.0, 3.0, 2.0, 10.0]), ones, places, factor=2.0, buckets=3)
+    assert answers["heuristic"].tolist() == [1, 1, 1, 2]
+    exact, answers = _above_mean(np.array([1.0, 3.0, 2.0, 10.0]), ones, places, factor=2.0, buckets=3)
     assert exact.tolist() == [0, 1, 1, 1]
-    assert found["heuristic"].tolist() == [0, 1, 1, 2]
+    assert answers["heuristic"].tolist() == [0, 1, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,9 @@ def test_a_lull_holds_back_what_would_arrive_in_it() -> None:
 
 
 def test_the_share_of_late_rows_is_as_asked_for() -> None:
-    found = disorder.measured(disorder.mostly_punctual(ROWS, SECONDS, 0.1, 60, 5))
-    assert 0.06 <= found.displaced <= 0.13
-    assert 40 <= found.slack <= 60
+    measured = disorder.measured(disorder.mostly_punctual(ROWS, SECONDS, 0.1, 60, 5))
+    assert 0.06 <= measured.displaced <= 0.13
+    assert 40 <= measured.slack <= 60
 
 
 def test_no_bound_above_the_low_watermark_holds_and_that_one_does() -> None:

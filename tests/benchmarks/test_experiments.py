@@ -18,16 +18,16 @@ from benchmarks.suite.window_id import buffering, panes_alone
     ("experiment", "rows"), [(band, 20_000), (blocks, 10_000), (skewed_joins, 20_000), (late_joins, 20_000)]
 )
 def test_bars_of_counted_experiments_hold_at_a_small_size(experiment, rows: int) -> None:
-    found = experiment(rows, 1)
-    assert not [str(ratio) for ratio in found.ratios if not ratio.passed]
-    assert found.picture.drawn
+    page = experiment(rows, 1)
+    assert not [str(ratio) for ratio in page.ratios if not ratio.passed]
+    assert page.picture.drawn
 
 
 @pytest.mark.parametrize(("experiment", "rows"), [(buffering, 16_000), (joins, 20_000)])
 def test_timed_experiments_find_equal_answers_at_a_small_size(experiment, rows: int) -> None:
-    found = experiment(rows, 1)
-    assert found.table
-    assert all(ratio.value > 0 for ratio in found.ratios)
+    page = experiment(rows, 1)
+    assert page.table
+    assert all(ratio.value > 0 for ratio in page.ratios)
 
 
 def test_panes_and_copies_find_equal_answers_at_a_small_size() -> None:

@@ -104,11 +104,11 @@ def test_batch_yardsticks_experts_plans_and_memory_settings_are_in_the_page(task
     monkeypatch.setattr(runs, "run", lambda who, task, rows: Measurement(rows, 2.0, 1.0, 100.0, 3))
     monkeypatch.setattr(windows, "present", lambda entries: (list(entries), ["flink is left out: why."]))
     monkeypatch.setattr(windows, "versions_of", lambda peer: {})
-    found = task(WANTED, 1)
-    shown = {row["contender"] for row in found.table}
+    page = task(WANTED, 1)
+    shown = {row["contender"] for row in page.table}
     assert {DUCKDB.name, POLARS.name, FLINK.name} <= shown
     assert SPARK_PANES.name in shown or task is windows.tumbling
-    notes = " ".join(found.notes)
+    notes = " ".join(page.notes)
     assert all(f"{name}: " in notes for name in shown)
     assert "flink is left out: why." in notes
 
@@ -123,11 +123,11 @@ def test_the_page_of_many_queries_has_every_way_and_compares_equal_numbers_of_qu
     monkeypatch.setattr(queries, "_memory", lambda rows: grown)
     monkeypatch.setattr(queries, "_present", lambda entries: (list(entries), ["flink is left out: why."]))
     monkeypatch.setattr(queries, "versions_of", lambda peer: {})
-    found = queries.queries(WANTED, 2)
-    assert len(found.table) == len(queries.OURS) + len(queries.RIVALS)
-    assert {tuple(row) for row in found.table} == {tuple(found.table[0])}
-    same = [ratio for ratio in found.ratios if ratio.what.startswith("10 queries to")]
+    page = queries.queries(WANTED, 2)
+    assert len(page.table) == len(queries.OURS) + len(queries.RIVALS)
+    assert {tuple(row) for row in page.table} == {tuple(page.table[0])}
+    same = [ratio for ratio in page.ratios if ratio.what.startswith("10 queries to")]
     assert len(same) == len(queries.QUERY_BY_QUERY)
     assert all(ratio.value == pytest.approx(1.0) for ratio in same)
-    assert found.chart == found.picture
-    assert "flink is left out: why." in found.notes
+    assert page.chart == page.picture
+    assert "flink is left out: why." in page.notes

@@ -18,11 +18,11 @@ ROWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12)), max_size=120)
 
 def windows(drawn: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """(window, group) of rows, windows in order: the first number is the end of the window."""
-    found, window = [], 0
+    rows, window = [], 0
     for step, group in drawn:
         window += step == 0
-        found.append((window, group))
-    return found
+        rows.append((window, group))
+    return rows
 
 
 @pytest.mark.parametrize("flush", FLUSHES)

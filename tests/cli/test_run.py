@@ -63,10 +63,10 @@ def test_several_answers_in_json_are_json_to_the_last_line(tmp_path) -> None:
     put(tmp_path / "bids", "1.csv", bid(1, 2, 150))
     path = script(tmp_path, "SHOW QUERIES;", "EXPLAIN QUERY dear;")
     done = headrace("run", path, "--once", "--format", "json")
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [each["answer"] for each in found if "answer" in each] == ["SHOW QUERIES", "dear"]
-    assert any("pane" in each.get("text", "") for each in found)
-    assert found[-1] == {"n": 1, "auction": 2, "top": 150.0}
+    parsed = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["answer"] for answer in parsed if "answer" in answer] == ["SHOW QUERIES", "dear"]
+    assert any("pane" in answer.get("text", "") for answer in parsed)
+    assert parsed[-1] == {"n": 1, "auction": 2, "top": 150.0}
 
 
 def test_an_invoke_waits_until_all_input_present_is_committed(tmp_path) -> None:

@@ -111,7 +111,7 @@ def test_parquet_has_types_and_rows(tmp_path) -> None:
         STREAM.format(slack=0) + "CREATE QUERY q AS SELECT * FROM s;", "--output", "o", "--format", "parquet"
     )
     assert done.returncode == 0
-    assert [str(each) for each in pq.read_table(tmp_path / "o" / "q.parquet").schema.types] == [
+    assert [str(kind) for kind in pq.read_table(tmp_path / "o" / "q.parquet").schema.types] == [
         "string", "int64", "timestamp[us, tz=UTC]",
     ]  # fmt: skip
 

@@ -31,9 +31,9 @@ RIVAL = re.compile(r"```python spark\n(?P<code>.*?)```", re.DOTALL)
 def examples() -> list[tuple[str, str, str]]:
     """(page, code, output) of every block marked to be run."""
     return [
-        (page.name, found["code"], found["output"])
+        (page.name, block["code"], block["output"])
         for page in PAGES
-        for found in BLOCK.finditer(page.read_text(encoding="utf-8"))
+        for block in BLOCK.finditer(page.read_text(encoding="utf-8"))
     ]
 
 
@@ -74,7 +74,7 @@ def test_the_same_in_plain_structured_streaming_gives_the_same_answers(
 
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     (ours,) = (code for name, code, _ in examples() if name == "README.md")
-    (block,) = (found["code"] for found in RIVAL.finditer(page))
+    (block,) = (match["code"] for match in RIVAL.finditer(page))
     code = block.replace('"bids"', f'"{tmp_path}/bids"').replace('"cp/', f'"{tmp_path}/cp/')
     assert code.count(str(tmp_path)) == 3
     put_bids(tmp_path / "bids")
@@ -136,7 +136,7 @@ def test_the_guide_s_alerts_in_plain_structured_streaming_are_ours(
         for query in spark.streams.active:
             query.processAllAvailable()
             query.stop()
-        found = {
+        of_spark = {
             name: {
                 tuple(row)
                 for row in spark.table(name).selectExpr("unix_micros(window.end)", "large", "most").collect()
@@ -159,8 +159,8 @@ def test_the_guide_s_alerts_in_plain_structured_streaming_are_ours(
         hub.push("payments", rows)
         hub.catch_up()
         for name in alerts:
-            assert len(found[name]) > 10
-            assert committed(hub, name, ["large", "most"]) == found[name]
+            assert len(of_spark[name]) > 10
+            assert committed(hub, name, ["large", "most"]) == of_spark[name]
 
 
 def committed(hub: Hub, query: str, columns: list[str]) -> set[tuple]:

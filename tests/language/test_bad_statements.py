@@ -19,13 +19,13 @@ LONG_LIST = ", ".join(map(str, range(1_000)))
 
 
 def cases() -> list[tuple[str, str, str]]:
-    found = []
+    table = []
     for block in (Path(__file__).parent / "bad_statements.txt").read_text(encoding="utf-8").split("\n\n"):
         lines = block.strip("\n").split("\n")
         statement = [lines[0][2:], *(line[2:] for line in lines[1:] if line.startswith("|"))]
         said = [line for line in lines[1:] if not line.startswith("|")]
-        found.append((lines[0][0], "\n".join(statement), "\n".join(said)))
-    return found
+        table.append((lines[0][0], "\n".join(statement), "\n".join(said)))
+    return table
 
 
 def run(text: str) -> None:

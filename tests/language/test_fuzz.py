@@ -99,8 +99,8 @@ def test_damaged_scripts_are_refused_with_a_place(start: int, length: int, inste
 @given(st.text(st.characters(codec="utf-8"), max_size=40))
 def test_any_string_can_be_quoted_and_comes_back(value: str) -> None:
     escaped = value.replace("\\", "\\\\").replace("'", "''")
-    found = bind_expression(f"'{escaped}'", CATALOG.streams["bids"].schema)
-    assert getattr(found, "value", None) == value
+    bound = bind_expression(f"'{escaped}'", CATALOG.streams["bids"].schema)
+    assert getattr(bound, "value", None) == value
 
 
 NESTED = {

@@ -197,8 +197,8 @@ class Families:
                     ),
                 )
                 sections: dict[str, list[pa.Table]] = {}
-                for each in chosen:
-                    for section, rows in _of(each, name, slots).items():
+                for chosen_run in chosen:
+                    for section, rows in _of(chosen_run, name, slots).items():
                         if rows.num_rows:
                             sections.setdefault(section, []).append(rows)
                 for section, rows in compacted(owners, before_merge(owners, sections)):
@@ -215,14 +215,14 @@ def _slots(tasks: int) -> list[tuple[int, int]]:
 
 def _of(run: Mapping[str, pa.Table], state: str, slots: tuple[int, int]) -> dict[str, pa.Table]:
     """A state's rows in some slots."""
-    prefix, found = f"{state}/", dict[str, pa.Table]()
+    prefix, parts = f"{state}/", dict[str, pa.Table]()
     for name, rows in run.items():
         if name.startswith(prefix):
             at = ints(rows, SLOT)
             part = rows.filter(pa.array((at >= slots[0]) & (at < slots[1])))
             if part.num_rows:
-                found[name.removeprefix(prefix)] = part
-    return found
+                parts[name.removeprefix(prefix)] = part
+    return parts
 
 
 @st.composite
@@ -235,14 +235,14 @@ def families(
 ) -> list[Registered]:
     """A drawn query and two or three others over windows of the same kind, registered before some epoch up to `last`."""
     first = draw(base)
-    found = []
+    registered = []
     for number in range(draw(st.integers(3, 4))):
         root = other_window(first.root, draw(windows), draw(conditions)) if number else first.root
         query = replace(first, root=root)
         since = draw(st.integers(0, last)) if number else 0
         until = draw(st.sampled_from((1 << 30, 1 << 30, since + 1)))
-        found.append(Registered(query, lower(f"q{number}", query, f"q{number}"), since, until))
-    return found
+        registered.append(Registered(query, lower(f"q{number}", query, f"q{number}"), since, until))
+    return registered
 
 
 def cuts_of(history: History, draw_splits: Any) -> list[Any]:

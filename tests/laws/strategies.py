@@ -224,7 +224,7 @@ def series_arguments(function: str) -> st.SearchStrategy[Expression]:
     if function in OF_SHAPE:
         return st.sampled_from((small, tenths, capped))
     pairs = ((small, tenths), (tenths, small), (capped, tenths), (small, capped), (tenths, tenths))
-    return st.sampled_from([pair(*each) for each in pairs])
+    return st.sampled_from([pair(*operands) for operands in pairs])
 
 
 @st.composite

@@ -85,7 +85,7 @@ def bound_of(call: AggregateCall) -> AggregateCall:
     )
 
 
-def within_bounds(query: Query, found: list[Any], expected: list[Any]) -> None:
+def within_bounds(query: Query, given_rows: list[Any], expected: list[Any]) -> None:
     assert isinstance(query.root, Project)
     assert isinstance(query.root.source, Aggregate)
     aggregate = query.root.source
@@ -96,7 +96,7 @@ def within_bounds(query: Query, found: list[Any], expected: list[Any]) -> None:
         assert len(placed) == len(rows)
         return placed
 
-    answers, truths = by_group(found), by_group(expected)
+    answers, truths = by_group(given_rows), by_group(expected)
     assert answers.keys() == truths.keys()
     pairs = zip(aggregate.aggregates[::2], aggregate.aggregates[1::2], strict=True)
     for value, bound in pairs:

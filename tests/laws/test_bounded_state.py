@@ -89,7 +89,7 @@ def declared(query: Query, history: History) -> int:
     assert node is not None
     closed = history.punctuation(query)
     moment = _moment(query, history, None)
-    snapshot = any(isinstance(node_, Bounds) for node_ in walk(query.root))
+    snapshot = any(isinstance(inner, Bounds) for inner in walk(query.root))
     needs = of_snapshot if snapshot else NEEDS[type(node.window)]
     needed, beside = needs(query, node, moment, closed)
     return _copies(query) * needed + beside
@@ -137,10 +137,10 @@ def of_all(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tup
 
 def for_ever(query: Query, node: Windowed, rows: list[Row], moment: Moment) -> int:
     """Groups where every aggregate is one cell, else rows; none where a row is emitted once and never retracted."""
-    aggregates = [node_ for node_ in walk(query.root) if isinstance(node_, Aggregate)]
+    aggregates = [inner for inner in walk(query.root) if isinstance(inner, Aggregate)]
     if not aggregates:
         once = not slides(node.window) and not any(
-            isinstance(node_, Top | Distinct) for node_ in walk(query.root)
+            isinstance(inner, Top | Distinct) for inner in walk(query.root)
         )
         return 0 if once else len(rows)
     (whole,) = aggregates
@@ -167,7 +167,7 @@ def of_range(query: Query, node: Windowed, moment: Moment, closed: Instant) -> t
 
 def of_snapshot(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tuple[int, int]:
     """Rows between the bounds, where NOW is not moved by punctuation, and those that may come between them."""
-    (bounds,) = (node_ for node_ in walk(query.root) if isinstance(node_, Bounds))
+    (bounds,) = (inner for inner in walk(query.root) if isinstance(inner, Bounds))
     times = [time_of(row, node) for row in stream_rows(node.source, moment)]
     now = max(times, default=closed)
     begin = now - bounds.begin.duration if isinstance(bounds.begin, Ago) else bounds.begin

@@ -59,9 +59,9 @@ def histories(draw: st.DrawFn) -> History:
             "g": [0, 1, 2, None][rng.integers(4)],
             "x": [None, *range(-3, 7)][rng.integers(11)],
             "y": [None, 0.5, -1.25, 3.0][rng.integers(4)],
-            "at": int(each),
+            "at": int(instant),
         }
-        for each in at
+        for instant in at
     ]
     places = draw(st.lists(st.integers(0, count), min_size=2, max_size=12).map(sorted), "epochs")
     parts = [rows[low:high] for low, high in itertools.pairwise([0, *places, count])]
@@ -91,23 +91,23 @@ def driven(
     )
 
 
-def now(operator: Operator, query: Query, history: History, found: DriveResult) -> list[Any]:
+def now(operator: Operator, query: Query, history: History, driven_run: DriveResult) -> list[Any]:
     """What INVOKE makes of the results so far and of the state, as the runtime does."""
     if query.emission == "windows":
-        latest = operator.latest(found.runs)
+        latest = operator.latest(driven_run.runs)
         return [row for _, row in plain(latest, query)]
     closed, greatest = history.punctuation(query), history.now(query)
-    emitted_changes = plain(found.results, query, changes=True)
+    emitted_changes = plain(driven_run.results, query, changes=True)
     if greatest is not None:
         asked = Advance(closed, max(closed, greatest + 1), greatest)
-        emitted_changes += plain(operator.advance(found.runs, [], asked).results, query, changes=True)
+        emitted_changes += plain(operator.advance(driven_run.runs, [], asked).results, query, changes=True)
     held: Counter[str] = Counter()
     rows = {}
     for _, sign, row in emitted_changes:
         held[repr(row)] += sign
         rows[repr(row)] = row
     assert all(count >= 0 for count in held.values())
-    return [rows[each] for each, count in held.items() for _ in range(count)]
+    return [rows[index] for index, count in held.items() for _ in range(count)]
 
 
 KEPT = ("windows of rows", "windows that end at rows", "delta windows", "sessions")

@@ -105,8 +105,10 @@ def test_any_order_that_the_promise_allows_gives_the_answers_of_order(
                     hub.punctuate("s", T0 + min(least[stop - 1], 86_000) * SECOND)
                     hub.loop.drain()
             assert known(hub).late == 0 if part else True
-            found = [emitted(hub, f"q{number}", closing=start == len(made)) for number in range(len(QUERIES))]
+            answered = [
+                emitted(hub, f"q{number}", closing=start == len(made)) for number in range(len(QUERIES))
+            ]
     with contextlib.ExitStack() as opened:
         ordered = opened.enter_context(stream(tmp_path_factory.mktemp("order"), "", QUERIES))
         push(ordered, *sorted(made, key=lambda row: row[2]))
-        assert found == [emitted(ordered, f"q{number}", closing=True) for number in range(len(QUERIES))]
+        assert answered == [emitted(ordered, f"q{number}", closing=True) for number in range(len(QUERIES))]

@@ -46,7 +46,7 @@ def ungrammatical(edge: Edge) -> list[int]:
 
 def edges_of(rig: Rig, files: Sequence[Sequence[Row]]) -> Mapping[str, Edge]:
     """The traffic of each edge while a home read the files, an epoch each."""
-    found: dict[str, Edge] = {"s": ([], [])}
+    edges: dict[str, Edge] = {"s": ([], [])}
     with rig.hub(2, QUERIES) as hub:
         read = {name for name in QUERIES if any(f"FROM {name} " in text for text in QUERIES.values())}
         operators = {name: hub.operator_and_query(name) for name in read}
@@ -56,8 +56,8 @@ def edges_of(rig: Rig, files: Sequence[Sequence[Row]]) -> Mapping[str, Edge]:
             if hub.loop.step() is None:
                 break
             manifest = hub.home.latest()
-            before = found["s"][0][-1] if found["s"][0] else BEGINNING
-            punctuations, rows = found["s"]
+            before = edges["s"][0][-1] if edges["s"][0] else BEGINNING
+            punctuations, rows = edges["s"]
             came = [row["at"] for row in files[number]] if number < len(files) else []
             late += sum(at < before for at in came)
             rows.append([at for at in came if at >= before])
@@ -66,12 +66,12 @@ def edges_of(rig: Rig, files: Sequence[Sequence[Row]]) -> Mapping[str, Edge]:
                 tables = [part.table for part in result_log.epochs_of(hub.home, manifest, operator.id)]
                 at = [instant for table in tables for instant in table.column("__at").to_pylist()]
                 shift = 1 if query.emission == "windows" else 0
-                edge = found.setdefault(name, ([], []))
+                edge = edges.setdefault(name, ([], []))
                 edge[0].append(manifest.stream(derived_streams.name_of(operator.id)).punctuation)
                 edge[1].append([instant - shift for instant in at[recorded[name] :]])
                 recorded[name] = len(at)
         assert manifest.stream("s").late == late
-    return found
+    return edges
 
 
 @pytest.mark.parametrize("slack", [0, 2 * SECOND, 20 * SECOND])

@@ -95,7 +95,7 @@ def test_in_has_sql_s_three_values(g: int | None, ids: tuple[int | None, ...], t
     """By hand: NOT IN over a set with a NULL is never true, over an empty set it is true even for NULL."""
     row: dict[str, Any] = {"k": "a", "g": g, "x": 1, "y": 0.0, "at": 0}
     history = History(
-        {"s": record([[row]], "at")}, {"names": tuple({"id": each, "name": None} for each in ids)}
+        {"s": record([[row]], "at")}, {"names": tuple({"id": id_, "name": None} for id_ in ids)}
     )
     mark = SemijoinColumn(
         Windowed(some.SCAN, "s", Unbounded()),

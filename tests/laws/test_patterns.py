@@ -73,8 +73,8 @@ def punctuated(draw: st.DrawFn) -> tuple[RecordedStream, list[list[Promise]]]:
 
 def queries() -> st.SearchStrategy[Query]:
     shape = some.Shape(top=False, distinct=False, emits=False)
-    found = some.queries(some.time_slides(), shape)
-    return found.filter(lambda query: not query.emit_empty and bool(alone(query).group_columns(COLUMNS)))
+    strategy = some.queries(some.time_slides(), shape)
+    return strategy.filter(lambda query: not query.emit_empty and bool(alone(query).group_columns(COLUMNS)))
 
 
 def alone(query: Query) -> Any:
@@ -128,13 +128,13 @@ class Running:
     def groups_kept(self) -> list[Mapping[str, Any]]:
         """Key values of the groups in the state."""
         places = {f"k{index}": key.expression.name for index, key in enumerate(self.operator.keys)}
-        found = []
+        groups = []
         for run in self.runs:
             for name, table in run.items():
                 if name.startswith(("open", "sealed", SPARSE_OPEN)):
                     rows = table.select(list(places)).to_pylist()
-                    found += [{places[key]: value for key, value in row.items()} for row in rows]
-        return found
+                    groups += [{places[key]: value for key, value in row.items()} for row in rows]
+        return groups
 
 
 @given(data=st.data())

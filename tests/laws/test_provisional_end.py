@@ -96,8 +96,8 @@ def _shown(hub: Hub, name: str, closing: Mapping[str, pa.Table]) -> tuple[Any, s
 def _assert_law(queries: Sequence[str], taken: Sequence[tuple[list[Row], list[Row]]], tasks: int) -> None:
     provisional = _ended(queries, taken, 1, seal=False)
     final = _ended(queries, taken, tasks, seal=True)
-    for text, found, expected in zip(queries, provisional.values(), final.values(), strict=True):
-        assert repr(found) == repr(expected), text
+    for text, answered, expected in zip(queries, provisional.values(), final.values(), strict=True):
+        assert repr(answered) == repr(expected), text
 
 
 @settings(max_examples=40)

@@ -128,10 +128,10 @@ def replies(query: Query, epochs: list[list[int]]) -> list[tuple[int, int, int]]
     cut = [[epoch] for epoch in admitted(stream, query.revisions.within)]
     history = History({"s": stream}, {"names": ()})
     changes = changelog(query, history, cut, [1] * len(cut), {1: 9}, final=False)
-    assert Counter((at, sign, each["n"]) for at, sign, each in changes) == Counter(
-        (at, sign, each["n"]) for _, at, sign, each in revisions(query, history)
+    assert Counter((at, sign, values["n"]) for at, sign, values in changes) == Counter(
+        (at, sign, values["n"]) for _, at, sign, values in revisions(query, history)
     )
-    return [(at // SECOND, sign, each["n"]) for at, sign, each in changes]
+    return [(at // SECOND, sign, values["n"]) for at, sign, values in changes]
 
 
 def test_by_hand_a_late_row_takes_back_the_count_of_every_window_it_is_in() -> None:
@@ -157,9 +157,9 @@ def test_a_row_later_than_allowed_stays_late_alone() -> None:
 def test_a_late_row_reaches_windows_made_of_many_blocks() -> None:
     """Windows of 64 panes: the late pane is in a block of each level that had been built."""
     epochs = [[*range(100)], [130], [3, 3, 17], [135, 200]]
-    found = replies(counted(64, 1, None), epochs)
-    assert (20, -1, 20) in found
-    assert (20, 1, 23) in found
+    changes = replies(counted(64, 1, None), epochs)
+    assert (20, -1, 20) in changes
+    assert (20, 1, 23) in changes
 
 
 def test_the_state_of_a_bounded_query_does_not_grow() -> None:

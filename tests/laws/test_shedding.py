@@ -74,7 +74,7 @@ def weighed(
 # --------------------------------------------------------------------------------------------------------- comparing
 
 
-def alike(found: Sequence[Any], expected: Sequence[Any], query: Query, scale: float) -> None:
+def alike(answered: Sequence[Any], expected: Sequence[Any], query: Query, scale: float) -> None:
     """The same rows; doubles within rounding of values as large as `scale`, the error of a mean within 1e-7 of them."""
     means = {f"{name}_error" for name in ("mean", "mid")}
     exact = [name for name in query.schema.names if not query.schema.field(name).type.is_fractional]
@@ -82,8 +82,8 @@ def alike(found: Sequence[Any], expected: Sequence[Any], query: Query, scale: fl
     def by_place(rows: Sequence[Any]) -> list[Any]:
         return sorted(rows, key=lambda pair: repr((pair[0], [pair[1][name] for name in exact])))
 
-    assert len(found) == len(expected), (found, expected)
-    for (at, one), (when, other) in zip(by_place(found), by_place(expected), strict=True):
+    assert len(answered) == len(expected), (answered, expected)
+    for (at, one), (when, other) in zip(by_place(answered), by_place(expected), strict=True):
         assert at == when
         for name in query.schema.names:
             loose = 1e-7 * scale if name in means else 1e-9 * scale

@@ -79,10 +79,10 @@ def asked(data: st.DataObject, operator: Operator, query: Query, history: Histor
     now, closed = history.now(query), history.punctuation(query)
     if now is None:
         return []
-    found = operator.answer_subwindow(length, driven.runs, closed, max(now, closed - 1))
-    if found is not None and CHANGE in found.column_names:
-        assert set(found.column(CHANGE).to_pylist()) <= {1}
-    return [row for _, row in plain(found, query)]
+    answered = operator.answer_subwindow(length, driven.runs, closed, max(now, closed - 1))
+    if answered is not None and CHANGE in answered.column_names:
+        assert set(answered.column(CHANGE).to_pylist()) <= {1}
+    return [row for _, row in plain(answered, query)]
 
 
 def windows() -> st.SearchStrategy[TimeSlide]:
@@ -161,11 +161,11 @@ def test_any_size_up_to_the_window_is_within_its_bound_from_one_histogram(data: 
 )
 def test_a_window_that_is_not_kept_is_refused(window: Window, length: int, said: str) -> None:
     query = some.queries(st.just(window), some.Shape(False, False, False, False, False))
-    aggregate = query.filter(lambda each: full_length(lower("q", each, "q")) is not None)
+    aggregate = query.filter(lambda candidate: full_length(lower("q", candidate, "q")) is not None)
 
     @given(aggregate)
-    def refused(each: Query) -> None:
+    def refused(candidate: Query) -> None:
         with pytest.raises(UserError, match=said):
-            check(lower("q", each, "q"), length)
+            check(lower("q", candidate, "q"), length)
 
     refused()

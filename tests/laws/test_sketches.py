@@ -118,7 +118,7 @@ def queries(draw: st.DrawFn) -> Query:
     return Query(Project(Aggregate(node, keys, tuple(named)), columns), "windows")
 
 
-def within_bounds(query: Query, found: list[Any], expected: list[Any]) -> None:
+def within_bounds(query: Query, answered: list[Any], expected: list[Any]) -> None:
     assert isinstance(query.root, Project)
     assert isinstance(query.root.source, Aggregate)
     aggregate = query.root.source
@@ -129,7 +129,7 @@ def within_bounds(query: Query, found: list[Any], expected: list[Any]) -> None:
         assert len(placed) == len(rows)
         return placed
 
-    answers, truths = by_group(found), by_group(expected)
+    answers, truths = by_group(answered), by_group(expected)
     assert answers.keys() == truths.keys()
     for place, row in answers.items():
         assert row["rows"] == truths[place]["rows"]
@@ -161,7 +161,9 @@ def near(item: NamedAggregate, answered: Any, true: Any, bound: Any, rows: int, 
     if true is None:
         assert answered is None
     elif call.type == STRING:
-        counts = [[(each["item"], each["count"]) for each in json.loads(text)] for text in (answered, true)]
+        counts = [
+            [(entry["item"], entry["count"]) for entry in json.loads(text)] for text in (answered, true)
+        ]
         assert bound <= call.within * rows
         assert len(counts[0]) == len(counts[1])
         for (_, estimate), (_, exact) in zip(*counts, strict=True):

@@ -118,10 +118,10 @@ def finding(
     place: Sandbox, traces: Traces, row: Row, files: list[str], before: Finding, given: Any
 ) -> Finding:
     """What is known of a row after some more mistakes than before."""
-    found = replace(before, files=files, tries=[*before.tries], pages=row.page_faults())
+    result = replace(before, files=files, tries=[*before.tries], pages=row.page_faults())
     traced = [test for file in files for test in traces.of(file)]
     judges = "Reference" not in row.what
-    known = {(one.function, one.change) for one in found.tries}
+    known = {(one.function, one.change) for one in result.tries}
     mistakes = (
         mistake
         for mistake in chosen(ROOT, f"{row.what} {row.evidence}", traced, given.seed)
@@ -129,15 +129,15 @@ def finding(
         and (mistake.function, f"{mistake.mutant.before} → {mistake.mutant.after}") not in known
     )
     for mistake in islice(mistakes, given.mutants):
-        found.tries.append(tried(place, row, mistake, traced, given))
-        if is_enough(found, given):
+        result.tries.append(tried(place, row, mistake, traced, given))
+        if is_enough(result, given):
             break
-    return found
+    return result
 
 
-def is_enough(found: Finding, given: argparse.Namespace) -> bool:
+def is_enough(result: Finding, given: argparse.Namespace) -> bool:
     """Whether a row needs no further mistake."""
-    return bool(found.noticed) if given.quick else found.is_noticed()
+    return bool(result.noticed) if given.quick else result.is_noticed()
 
 
 def inputs_of(row: Row) -> str:
@@ -162,14 +162,14 @@ def main() -> int:
             if before is None or (given.more and not is_enough(before, given)):
                 nothing = Finding(row.name, inputs, [], [], [])
                 files = files_of(row, named, given.files)
-                found = finding(place, traces, row, files, before or nothing, given)
-                journal.add(found)
-                fates = ", ".join(one.fate.how for one in found.tries) or "nothing to try"
+                result = finding(place, traces, row, files, before or nothing, given)
+                journal.add(result)
+                fates = ", ".join(one.fate.how for one in result.tries) or "nothing to try"
                 sys.stdout.write(f"{row.name}: {fates}\n")
                 sys.stdout.flush()
-    known = [journal.found[row.name] for row in wanted if row.name in journal.found]
+    known = [journal.by_row[row.name] for row in wanted if row.name in journal.by_row]
     (given.folder / "table.md").write_text(table(known), encoding="utf-8")
-    noticed = sum(bool(found.noticed) for found in known)
+    noticed = sum(bool(result.noticed) for result in known)
     sys.stdout.write(
         f"Of {noticed} of {len(known)} rows a mistake was noticed: {given.folder / 'table.md'}\n"
     )

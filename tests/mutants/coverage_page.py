@@ -49,8 +49,8 @@ class Row:
 
 def done() -> list[Row]:
     """All rows with the state *done*, in the order of the page."""
-    found = (_ROW.match(line) for line in PAGE.read_text(encoding="utf-8").splitlines())
-    return [Row(row[1] or row[2][:60], row[2], row[3]) for row in found if row]
+    matches = (_ROW.match(line) for line in PAGE.read_text(encoding="utf-8").splitlines())
+    return [Row(row[1] or row[2][:60], row[2], row[3]) for row in matches if row]
 
 
 def _faults(page: Path) -> Iterator[str]:

@@ -31,7 +31,9 @@ def keys(window, side=None, where=None, key=None):
 
 
 def together(*members):
-    scans = tuple(QueryScan(f"{index}", f"{index}", each.schema, each) for index, each in enumerate(members))
+    scans = tuple(
+        QueryScan(f"{index}", f"{index}", query.schema, query) for index, query in enumerate(members)
+    )
     return UnionAll(scans, "u", members[0].schema)
 
 

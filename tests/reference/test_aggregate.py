@@ -81,8 +81,8 @@ def structures(function, values):
     ],
 )
 def test_an_aggregate_worked_by_hand(function, values, kind, expected):
-    found = result(function, values, kind)
-    assert (found, type(found)) == (expected, type(expected))
+    answer = result(function, values, kind)
+    assert (answer, type(answer)) == (expected, type(expected))
 
 
 @pytest.mark.parametrize(

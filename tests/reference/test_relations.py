@@ -46,7 +46,7 @@ from tests.reference.building import (
 
 
 def values_at(asked, past, seconds):
-    return [tuple(found.values()) for found in relation_at(asked, past, round(seconds * SECOND))]
+    return [tuple(row.values()) for row in relation_at(asked, past, round(seconds * SECOND))]
 
 
 def test_a_range_window_holds_both_of_its_ends():
@@ -90,9 +90,9 @@ def test_a_relation_without_group_by_has_one_row_from_the_first_row_of_its_strea
 def test_changes_are_consolidated_per_instant_below_the_punctuation():
     asked = count_of(TimeRange(2 * SECOND))
     past = once(row("a", 1, 5), row("b", 1, 5), row("c", 1, 7 + 1e-6))
-    found = [(instant, sign, values["n"]) for instant, sign, values in changes(asked, past, FOREVER)]
+    changelog = [(instant, sign, values["n"]) for instant, sign, values in changes(asked, past, FOREVER)]
     left = 9 * SECOND + 2
-    assert found == [
+    assert changelog == [
         (5 * SECOND, 1, 2),
         (7 * SECOND + 1, -1, 2),
         (7 * SECOND + 1, 1, 1),
@@ -184,11 +184,11 @@ def test_bounds_relative_to_now_move_with_it_and_meet_the_bracket():
     assert invoke(query(select(recent, "s.v")), past, BEGINNING) == [{"v": 4}, {"v": 5}]
     bracketed = Bounds(windowed(Rows(2)), Ago(2 * SECOND), Ago(1 * SECOND))
     assert invoke(query(select(bracketed, "s.v")), past, BEGINNING) == [{"v": 5}]
-    found = [
+    changelog = [
         (instant // SECOND, sign, values["v"])
         for instant, sign, values in changes(query(select(recent, "s.v")), once(row("a", 1, 1)), FOREVER)
     ]
-    assert found == [(2, 1, 1), (3, -1, 1)]
+    assert changelog == [(2, 1, 1), (3, -1, 1)]
 
 
 def test_null_keys_never_match_a_relation():

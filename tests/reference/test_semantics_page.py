@@ -51,7 +51,9 @@ def read_history(lines: list[str]) -> History:
         else:
             names.append({"id": parsed(words[0]), "name": words[1]})
     stream = record(epochs, "at", slack * SECOND)
-    rows = (replace(each, weight=weight) for each, weight in zip(stream.rows, weights, strict=True))
+    rows = (
+        replace(stream_row, weight=weight) for stream_row, weight in zip(stream.rows, weights, strict=True)
+    )
     return History({"s": replace(stream, rows=tuple(rows))}, {"names": names})
 
 

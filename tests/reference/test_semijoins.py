@@ -63,11 +63,11 @@ def test_what_goes_and_comes_again_takes_the_rows_with_it() -> None:
     past = over([row("a", 1, 1), row("b", 2, 1)], [row("a", 0, 2), row("b", 0, 3), row("a", 0, 4)])
     assert emitted(text, past) == [(2, 1), (3, 2), (4, 1)]
     kept = text.replace("FROM s ", "FROM s [RANGE UNBOUNDED] ")
-    found = [
+    changelog = [
         (at // SECOND, sign, values["v"])
         for at, sign, values in changes(bind_query(kept, CATALOG), past, FOREVER)
     ]
-    assert found == [(2, 1, 1), (3, -1, 1), (3, 1, 2), (4, -1, 2), (4, 1, 1)]
+    assert changelog == [(2, 1, 1), (3, -1, 1), (3, 1, 2), (4, -1, 2), (4, 1, 1)]
 
 
 def test_equal_rows_inside_count_once_until_the_last_of_them_goes() -> None:

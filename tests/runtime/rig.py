@@ -92,9 +92,9 @@ def made_rows(seed: int, count: int, *, disorder: int = 0, every: int = SECOND) 
             "g": int(rng.integers(4)) or None,
             "x": int(rng.integers(-5, 10)),
             "y": None if rng.integers(9) == 0 else float(rng.integers(-40, 40)) / 4,
-            "at": int(each),
+            "at": int(instant),
         }
-        for each in at
+        for instant in at
     ]
 
 
@@ -200,8 +200,8 @@ def _answer(hub: Hub, name: str, closing: Mapping[str, pa.Table]) -> list[Any]:
         tables.append(closing[name])
     if query.revisions is not None and tables:
         tables = [result_log.net_rows(pa.concat_tables(tables))]
-    found = [row for table in tables for row in plain(table, query, changes=query.emission == "relation")]
-    return canonical(found)
+    rows = [row for table in tables for row in plain(table, query, changes=query.emission == "relation")]
+    return canonical(rows)
 
 
 def answers(hub: Hub, closing: Mapping[str, pa.Table] | None = None) -> dict[str, list[Any]]:
@@ -210,9 +210,9 @@ def answers(hub: Hub, closing: Mapping[str, pa.Table] | None = None) -> dict[str
     return {q.definition.name: _answer(hub, q.definition.name, ending) for q in hub.catalog.queries.values()}
 
 
-def canonical(found: Sequence[Any]) -> list[Any]:
+def canonical(rows: Sequence[Any]) -> list[Any]:
     """Rows in an order that depends on their values alone; doubles equal those within 1e-9 of them."""
-    return [within_rounding(row) for row in sorted(found, key=sort_key)]
+    return [within_rounding(row) for row in sorted(rows, key=sort_key)]
 
 
 def expected(query: Query, epochs: Sequence[Sequence[Row]], slack: int = 0) -> list[Any]:

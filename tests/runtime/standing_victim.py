@@ -45,7 +45,7 @@ class Victim:
 
     def alter(self) -> None:
         there = self.hub.catalog.require_query("q").definition.text
-        window = self.random.choice([each for each in WINDOWS if each not in there])
+        window = self.random.choice([window_ for window_ in WINDOWS if window_ not in there])
         say("altering", self.hub.home.latest().stream("s").punctuation, window)
         self.hub.execute(f"ALTER QUERY q SET WINDOW {window}")
         say("altered")

@@ -131,7 +131,7 @@ def problems_after_restart(home: Home, epoch_before: int, published: bool, opera
     """What a new process finds wrong; it also works further, to see that it can."""
     fresh = Home(home.folder)
     try:
-        found = [
+        problems = [
             str(finding)
             for finding in check_home(fresh.store, now=0, grace=FOREVER)
             if finding.severity == "fault"
@@ -142,21 +142,21 @@ def problems_after_restart(home: Home, epoch_before: int, published: bool, opera
         if published and operation in PUBLISHING:
             expected = {epoch_before + 1}
         if latest.epoch not in expected:
-            found.append(f"epoch {latest.epoch} after the restart, expected one of {expected}")
+            problems.append(f"epoch {latest.epoch} after the restart, expected one of {expected}")
         ManifestLog(fresh.store).takeover()
         again = fresh.commit()
         if again.epoch != latest.epoch + 2:
-            found.append(f"went on with epoch {again.epoch}")
+            problems.append(f"went on with epoch {again.epoch}")
         rows = [index for index, _ in again.lists["results"].iterate(fresh.store.read)]
         if rows != list(range(again.lists["results"].start, again.lists["results"].length)):
-            found.append("the list has gaps")
+            problems.append("the list has gaps")
         fresh.collect()
         if fresh.store.list(unfinished=True):
-            found.append("unfinished files are left")
-        found += [str(finding) for finding in check_home(fresh.store, now=FOREVER, grace=HOUR)]
+            problems.append("unfinished files are left")
+        problems += [str(finding) for finding in check_home(fresh.store, now=FOREVER, grace=HOUR)]
     except StoreError as error:
-        found = [str(error)]
-    return found
+        problems = [str(error)]
+    return problems
 
 
 def trace_of(operation: str, folder: Path, kind: type[LocalStore] = LocalStore) -> list[str]:
@@ -290,7 +290,9 @@ def test_a_driver_killed_again_and_again_commits_every_epoch_it_said_it_did(tmp_
         assert epochs[0] - said in ({1} if said < 0 else {1, 2})
         said = epochs[-1]
         store = LocalStore(tmp_path / "home")
-        faults = [found for found in check_home(store, now=0, grace=FOREVER) if found.severity == "fault"]
+        faults = [
+            finding for finding in check_home(store, now=0, grace=FOREVER) if finding.severity == "fault"
+        ]
         assert faults == []
         latest = ManifestLog(store).latest()
         assert latest.epoch in {said, said + 1}

@@ -111,7 +111,7 @@ def test_the_row_that_leaves_has_to_be_known() -> None:
         [printed.add(value, mean) for value, mean in zip(x.tolist(), means.tolist(), strict=True)]
     )
     ours = followed(SlidingAboveMean.empty(1, window), x)
-    errors = [of_last(found - exact, window).mean() for found in (ours, blind)]
+    errors = [of_last(answers - exact, window).mean() for answers in (ours, blind)]
     assert 2 * errors[0] < errors[1], errors
 
 

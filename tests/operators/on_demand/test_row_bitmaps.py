@@ -37,15 +37,15 @@ class Wanting:
 
 def positions(tables: list[pa.Table]) -> dict[int, list[int]]:
     """Owner to all positions that its containers hold, each as often as it is there."""
-    found: dict[int, list[int]] = {}
+    rows_of: dict[int, list[int]] = {}
     for table in tables:
         held = Containers.of(table.combine_chunks())
         whose, byte, value = held.spread(np.arange(len(held)))
         bits = np.unpackbits(value[:, None], axis=1, bitorder="little")
         which, bit = np.nonzero(bits)
         for row, at in zip(whose[which], byte[which] * 8 + bit, strict=True):
-            found.setdefault(int(held.owner[row]), []).append(int(held.chunk[row]) * CHUNK + int(at))
-    return {owner: sorted(each) for owner, each in found.items()}
+            rows_of.setdefault(int(held.owner[row]), []).append(int(held.chunk[row]) * CHUNK + int(at))
+    return {owner: sorted(positions_of) for owner, positions_of in rows_of.items()}
 
 
 rows = st.lists(

@@ -24,10 +24,10 @@ def test_united_intervals_are_maximal_and_hold_at_the_same_instants(
     instants = range(14)
     for code in range(4):
         at = {now for each, low, high in intervals if each == code for now in instants if low <= now < high}
-        found = [
+        united = [
             (low, high)
             for row, low, high in zip(first.tolist(), starts.tolist(), stops.tolist(), strict=True)
             if codes[row] == code
         ]
-        assert {now for low, high in found for now in instants if low <= now < high} == at
-        assert all(high < low for (_, high), (low, _) in pairwise(found)), "they are apart"
+        assert {now for low, high in united for now in instants if low <= now < high} == at
+        assert all(high < low for (_, high), (low, _) in pairwise(united)), "they are apart"

@@ -37,9 +37,9 @@ WIDE = "COUNT(*) AS n, SUM(v) AS total, AVG(v) AS mean, MIN(v) AS least, MAX(v) 
 
 
 def operator(text: str, keeps: int | None = None) -> PaneAggregate:
-    found = lower("q", bind_query(text, CATALOG), "q1")
-    assert isinstance(found, PaneAggregate)
-    return replace(found, row_layout_limit=keeps)
+    lowered = lower("q", bind_query(text, CATALOG), "q1")
+    assert isinstance(lowered, PaneAggregate)
+    return replace(lowered, row_layout_limit=keeps)
 
 
 def rows(k: Any, at: Any, seed: int = 1) -> Batch:

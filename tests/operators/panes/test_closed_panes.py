@@ -51,29 +51,29 @@ def sealed(
 
 
 def emitted(panes: Panes, closed: ClosedPanes, due: range) -> set[tuple[Any, ...]]:
-    found = set()
+    answers = set()
     for chunk in windows(LAYOUT, panes, closed, due, store_of(panes).top):
         cells = [
             part.tolist()
             for partial_column in LAYOUT.partial_columns
             for part in chunk.answer.cells[partial_column]
         ]
-        found |= set(zip(chunk.windows.tolist(), chunk.keys[0].to_pylist(), *cells, strict=True))
-    return found
+        answers |= set(zip(chunk.windows.tolist(), chunk.keys[0].to_pylist(), *cells, strict=True))
+    return answers
 
 
 def by_definition(
     rows: Sequence[tuple[int, int, int]], panes: Panes, due: range
 ) -> set[tuple[int, int, int]]:
     """(window, key, greatest value): a window holds the panes from `first` up to `stop`."""
-    found: dict[tuple[int, int], int] = {}
+    greatest: dict[tuple[int, int], int] = {}
     for window in due:
         first, stop = panes.first(window), panes.stop(window)
         assert first is not None
         for at, k, v in rows:
             if first <= at < stop:
-                found[window, k] = max(v, found.get((window, k), v))
-    return {(*key, top) for key, top in found.items()}
+                greatest[window, k] = max(v, greatest.get((window, k), v))
+    return {(*key, top) for key, top in greatest.items()}
 
 
 @given(

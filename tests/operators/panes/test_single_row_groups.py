@@ -35,10 +35,10 @@ def layout_of(aggregates: str) -> Layout:
     ]
 
 
-def same(found: Any, given: Any) -> bool:
-    if found is None or given is None:
-        return found is given
-    return bool(found == given or (math.isnan(found) and math.isnan(given)))
+def same(answered: Any, given: Any) -> bool:
+    if answered is None or given is None:
+        return answered is given
+    return bool(answered == given or (math.isnan(answered) and math.isnan(given)))
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,11 @@ def folded(each: PaneAggregate, batch: Batch) -> pa.Table:
     border=st.integers(-1, 11),
 )
 def test_tables_are_parted_at_a_key_as_by_looking_on_both_sides(tables: list[list[int]], border: int) -> None:
-    found = [pa.table({KEY: pa.array(keys, pa.int64())}) for keys in tables]
-    assert parted(found, border) == (between(found, -1, border), between(found, border, 99))
+    drawn_tables = [pa.table({KEY: pa.array(keys, pa.int64())}) for keys in tables]
+    assert parted(drawn_tables, border) == (
+        between(drawn_tables, -1, border),
+        between(drawn_tables, border, 99),
+    )
 
 
 FAR = 10**9
@@ -190,8 +193,8 @@ def test_keys_in_a_narrow_range_are_folded_like_any_others(
         )  # the slot is that of the key
         names = [each for each in table.column_names if each != SLOT]
         order = [(each, "ascending") for each in names]
-        found, expected = (some.select(names).sort_by(order) for some in (wide, far[name]))
-        assert found.to_pydict() == expected.to_pydict()
+        folded, expected = (some.select(names).sort_by(order) for some in (wide, far[name]))
+        assert folded.to_pydict() == expected.to_pydict()
         assert table.column(SLOT).to_pylist() == slots_of([table.column("k0")], table.num_rows).tolist()
 
 

@@ -55,8 +55,8 @@ def test_lengths_are_in_the_order_of_numbers_and_each_gives_its_panes_back(range
     assert lengths.ranges.tolist() == list(ranges)
     assert lengths.grid == Panes.of(TimeSlide(max(ranges), 4))
     assert lengths.tops.tolist() == [top_level(length) for length in lengths.panes.tolist()]
-    found = {(panes, range_): numbers.tolist() for panes, range_, numbers in lengths.each()}
-    assert found == {(panes, range_): [number] for number, panes, range_ in windows(*ranges)}
+    numbers_of = {(panes, range_): numbers.tolist() for panes, range_, numbers in lengths.each()}
+    assert numbers_of == {(panes, range_): [number] for number, panes, range_ in windows(*ranges)}
 
 
 def test_equal_windows_and_landmarks_have_no_lengths() -> None:

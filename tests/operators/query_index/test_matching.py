@@ -23,14 +23,17 @@ KERNELS: tuple[Kernel | None, ...] = ("rows", "columns", "pairs", None)
 
 
 def same_as_brute(
-    index: QueryIndex, predicates: dict[str, Expression | None], columns: dict[str, pa.Array], found: Matches
+    index: QueryIndex,
+    predicates: dict[str, Expression | None],
+    columns: dict[str, pa.Array],
+    matches: Matches,
 ) -> None:
-    assert len(found.slots) == len(predicates) == len(index)
+    assert len(matches.slots) == len(predicates) == len(index)
     for name, predicate in predicates.items():
         slot = index.entry(name).slot.number
         mask, failed = brute(predicate, columns)
-        np.testing.assert_array_equal(found.rows_of(slot), mask, err_msg=str(predicate))
-        mine = found.failed.get(slot)
+        np.testing.assert_array_equal(matches.rows_of(slot), mask, err_msg=str(predicate))
+        mine = matches.failed.get(slot)
         assert ([] if mine is None else mine.rows.tolist()) == failed.rows.tolist(), predicate
         assert (() if mine is None else mine.reasons) == failed.reasons
 
@@ -52,12 +55,12 @@ def test_rows_are_routed_to_the_queries_that_match_them(
     rows = len(columns["i"])
     index = QueryIndex().changed({f"q{n}": bound(text) for n, text in enumerate(written)})
     index = index.changed({"new": bound(written[0])}, ["q1"])
-    found, routed = match(index, columns, rows), route(index, columns, rows)
+    matches, routed = match(index, columns, rows), route(index, columns, rows)
     for row in range(rows):
-        wanted = [slot for slot in found.slots.tolist() if found.rows_of(slot)[row]]
+        wanted = [slot for slot in matches.slots.tolist() if matches.rows_of(slot)[row]]
         assert routed.of_row(row).tolist() == wanted
     assert {slot: one.rows.tolist() for slot, one in routed.failed.items()} == {
-        slot: one.rows.tolist() for slot, one in found.failed.items()
+        slot: one.rows.tolist() for slot, one in matches.failed.items()
     }
 
 
@@ -65,9 +68,9 @@ def test_a_query_that_no_row_satisfies_and_that_fails_is_routed_nowhere() -> Non
     written = ["s LIKE 'a%' AND i + 2147483647 > 5 AND FALSE", "s LIKE 'a%'", "i + 2147483647 > 5"]
     index = QueryIndex().changed({f"q{n}": bound(text) for n, text in enumerate(written)})
     columns = whole([2147483647, -5]) | {"s": pa.array(["ab", "b"])}
-    found, routed = match(index, columns, 2), route(index, columns, 2)
+    matches, routed = match(index, columns, 2), route(index, columns, 2)
     for row in range(2):
-        wanted = [slot for slot in found.slots.tolist() if found.rows_of(slot)[row]]
+        wanted = [slot for slot in matches.slots.tolist() if matches.rows_of(slot)[row]]
         assert routed.of_row(row).tolist() == wanted
 
 

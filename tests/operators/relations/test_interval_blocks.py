@@ -49,10 +49,12 @@ def grouped(length: int, *keys: str) -> Query:
         call = AggregateCall(function, argument, result_type(function, argument.type), distinct)
         calls.append(NamedAggregate(f"v{index}", call))
     node: Node = Windowed(SCAN, "s", TimeRange(length))
-    found = Aggregate(node, tuple(Named(key, column(key)) for key in keys), tuple(calls))
-    fields = {field.name: field.type for field in found.schema}
+    aggregate = Aggregate(node, tuple(Named(key, column(key)) for key in keys), tuple(calls))
+    fields = {field.name: field.type for field in aggregate.schema}
     names = [*keys, *(call.name for call in calls)]
-    return Query(Project(found, tuple(Named(name, Column(name, fields[name])) for name in names)), "relation")
+    return Query(
+        Project(aggregate, tuple(Named(name, Column(name, fields[name])) for name in names)), "relation"
+    )
 
 
 def answer(

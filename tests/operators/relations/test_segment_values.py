@@ -81,9 +81,9 @@ def test_no_more_is_gone_through_at_once_than_is_allowed_and_a_value_counts_once
     )
     gone_through: list[int] = []
 
-    def counting(call: AggregateCall, found: Histogram, rows: int) -> object:
-        gone_through.append(len(found.owner))
-        return lower_by_value(call, found, rows)
+    def counting(call: AggregateCall, histogram: Histogram, rows: int) -> object:
+        gone_through.append(len(histogram.owner))
+        return lower_by_value(call, histogram, rows)
 
     monkeypatch.setattr(segment_values, "ENTRIES", 500)
     monkeypatch.setattr(segment_values, "lower_by_value", counting)

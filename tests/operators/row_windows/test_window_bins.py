@@ -156,10 +156,10 @@ def test_every_cut_and_disorder_gives_what_the_repaired_figure_gives(
     cut: tuple[list[list[int]], list[int]], length: int
 ) -> None:
     epochs, bounds = cut
-    found = engine(epochs, bounds, length)
-    assert found == figure(epochs, bounds, length)
+    answered = engine(epochs, bounds, length)
+    assert answered == figure(epochs, bounds, length)
     every = [at for epoch in epochs for at in epoch]
-    assert found == {end: sum(end - length < at <= end for at in every) for end in every}
+    assert answered == {end: sum(end - length < at <= end for at in every) for end in every}
 
 
 @pytest.mark.parametrize("printed", ["strict", "clears"])

@@ -59,11 +59,11 @@ def answers(spark: SparkSession, frame: DataFrame, texts: Sequence[str], zone: s
     spark.conf.set(_ZONE, zone)
     try:
         columns = [_tried(spark, text).alias(str(index)) for index, text in enumerate(texts)]
-        found = frame.select(*columns)
+        selected = frame.select(*columns)
     finally:
         spark.conf.set(_ZONE, before)
     with interpreted(spark):
-        return found.toArrow()
+        return selected.toArrow()
 
 
 def cells_of_spark(column: pa.ChunkedArray) -> list[Any]:

@@ -54,11 +54,11 @@ def _call(name: str, *parts: Expression | str | int) -> Expression:
         for part in parts
     ]
     constants = tuple(part.value if isinstance(part, Literal) else None for part in arguments)
-    found = resolve(name, tuple(part.type for part in arguments), constants)
+    signature = resolve(name, tuple(part.type for part in arguments), constants)
     cast = [
-        p if p.type == kind else Cast(p, kind) for p, kind in zip(arguments, found.arguments, strict=True)
+        p if p.type == kind else Cast(p, kind) for p, kind in zip(arguments, signature.arguments, strict=True)
     ]
-    return Call(found.function, tuple(cast), found.result)
+    return Call(signature.function, tuple(cast), signature.result)
 
 
 S, U, K = _column("s"), _column("u"), _column("k")
@@ -101,9 +101,9 @@ def _differences(
     except Exception as failure:  # noqa: BLE001 the other expressions of the family are worth a look too
         return [f"{text}: {type(failure).__name__}: {failure}"]
     expected = _nullable(column.type.field("v").type)
-    found = []
+    differences = []
     if kind != to_arrow(expression.type) or kind != expected:
-        found.append(f"{text}: type {kind}, Spark has {expected}")
+        differences.append(f"{text}: type {kind}, Spark has {expected}")
     for row, (one, other) in enumerate(zip(ours, cells_of_spark(column), strict=True)):
         if one != other and not (near and is_near(one, other)):
             inputs = {
@@ -111,5 +111,5 @@ def _differences(
                 for name in rows.column_names
                 if name in text.replace("(", " ").replace(")", " ").replace(",", " ").split()
             }
-            return [*found, f"{text}: {one!r}, Spark says {other!r} for {inputs}"]
-    return found
+            return [*differences, f"{text}: {one!r}, Spark says {other!r} for {inputs}"]
+    return differences

@@ -35,11 +35,11 @@ COLUMNS = {
 
 def call(name: str, *arguments: Expression) -> Call:
     constants = tuple(part.value if isinstance(part, Literal) else None for part in arguments)
-    found = resolve(name, tuple(part.type for part in arguments), constants)
+    signature = resolve(name, tuple(part.type for part in arguments), constants)
     cast = [
-        p if p.type == kind else Cast(p, kind) for p, kind in zip(arguments, found.arguments, strict=True)
+        p if p.type == kind else Cast(p, kind) for p, kind in zip(arguments, signature.arguments, strict=True)
     ]
-    return Call(found.function, tuple(cast), found.result)
+    return Call(signature.function, tuple(cast), signature.result)
 
 
 A, B, X = Column("a", BOOLEAN), Column("b", BOOLEAN), Column("x", BIGINT)
@@ -187,21 +187,21 @@ def test_a_registered_function_fails_only_on_its_bad_rows(by_row: bool) -> None:
             return 8 // value
         return pc.divide(pa.scalar(8), value)
 
-    found = _registered(body, by_row=by_row)
-    assert found.values.to_pylist() == [8, None, None, 2]
-    assert list(found.errors.reasons) == [1]
-    assert "f: " in found.errors.reasons[1]
+    evaluated = _registered(body, by_row=by_row)
+    assert evaluated.values.to_pylist() == [8, None, None, 2]
+    assert list(evaluated.errors.reasons) == [1]
+    assert "f: " in evaluated.errors.reasons[1]
 
 
 def test_a_registered_function_may_see_nulls_and_give_any_sequence() -> None:
-    found = _registered(lambda values: [0 if v is None else v for v in values.to_pylist()], strict=False)
-    assert found.values.to_pylist() == [1, 0, 0, 4]
-    assert found.errors is None
+    evaluated = _registered(lambda values: [0 if v is None else v for v in values.to_pylist()], strict=False)
+    assert evaluated.values.to_pylist() == [1, 0, 0, 4]
+    assert evaluated.errors is None
 
 
 def test_a_registered_function_with_too_few_values_fails_its_rows() -> None:
-    found = _registered(lambda values: [])
-    assert "expected 1 values, found 0" in found.errors.reasons[0]
+    evaluated = _registered(lambda values: [])
+    assert "expected 1 values, found 0" in evaluated.errors.reasons[0]
 
 
 def test_an_unregistered_function_is_named() -> None:

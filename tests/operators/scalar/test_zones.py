@@ -68,7 +68,7 @@ def _within_time(rows: pa.Table) -> pa.Table:
 def _differences(texts: list[str], schema: Schema, rows: pa.Table, theirs: pa.Table, zone: str) -> list[str]:
     shown = [field.name for field in schema if field.type in (TIMESTAMP, STRING)]
     inputs = [pc.cast(rows.column(name), pa.string()) for name in shown]
-    found = []
+    differences = []
     for index, text in enumerate(texts):
         _, ours = cells_of_ours(bind_expression(text, schema, zone), rows)
         for row, (one, other) in enumerate(zip(ours, cells_of_spark(theirs.column(index)), strict=True)):
@@ -76,5 +76,5 @@ def _differences(texts: list[str], schema: Schema, rows: pa.Table, theirs: pa.Ta
                 read = ", ".join(
                     f"{name}: {cells[row]}" for name, cells in zip(shown, inputs, strict=True) if name in text
                 )
-                found.append(f"{text} of {read}: {one}, Spark has {other}")
-    return found
+                differences.append(f"{text} of {read}: {one}, Spark has {other}")
+    return differences

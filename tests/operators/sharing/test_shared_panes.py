@@ -165,8 +165,8 @@ def test_a_common_pane_lies_within_one_pane_of_every_window(
         patch.setattr(shared_panes, "_MOST_GRID", most)
         places, starts = common_panes(panes, instants)
     assert (starts[places] <= instants).all()
-    for of_comb in panes:
-        assert (of_comb.of_instants(starts[places]) == of_comb.of_instants(instants)).all()
+    for comb_panes in panes:
+        assert (comb_panes.of_instants(starts[places]) == comb_panes.of_instants(instants)).all()
 
 
 def test_rows_that_lie_centuries_apart_cost_their_own_panes_only() -> None:

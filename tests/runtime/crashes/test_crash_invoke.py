@@ -145,8 +145,8 @@ def test_whoever_invokes_is_killed_by_the_system_and_nobody_else_notices(tmp_pat
             for mode in MODES:
                 assert invoked(hub, mode) == meant(hub, mode, FILES[: number + 1], 0)
         taken = [int(line) for line in (tmp_path / "taken").read_text().split()]
-        rest = [each.position for each in hub.query("complete").client("victim").pending()]
-        whole = [each.position for each in hub.query("complete").client("whole").pending()]
+        rest = [delivery.position for delivery in hub.query("complete").client("victim").pending()]
+        whole = [delivery.position for delivery in hub.query("complete").client("whole").pending()]
         assert sorted({*taken, *rest}) == whole
         assert len(set(taken) & set(rest)) <= 1  # taken, and killed before it could acknowledge
         assert faults_once_tidy(hub) == []

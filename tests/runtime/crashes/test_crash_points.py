@@ -341,7 +341,7 @@ def test_the_system_sees_no_call_that_changes_a_home_but_those_of_the_disk(watch
     """Of every caller: Python, Arrow's own files, the system's library. The kill points are thus all there are."""
     if watched.traced is None:
         pytest.skip("strace is not here, or may not trace")
-    found: dict[str, list[str]] = {"create": [], "link": [], "unlink": [], "mkdir": []}
+    calls: dict[str, list[str]] = {"create": [], "link": [], "unlink": [], "mkdir": []}
     others = []
     for line in watched.traced:
         call = re.match(r"\d+ +(\w+)\(", line)
@@ -355,9 +355,9 @@ def test_the_system_sees_no_call_that_changes_a_home_but_those_of_the_disk(watch
             name = "create"
         if paths[-1] == watched.home or Path(paths[-1]).name.startswith(OWN):
             continue
-        found.get(name, others).append(paths[-1])
+        calls.get(name, others).append(paths[-1])
     assert others == []
-    assert len(found["create"]) > 50
-    for name, paths in found.items():
+    assert len(calls["create"]) > 50
+    for name, paths in calls.items():
         assert Counter(paths) - Counter(watched.report["calls"].get(name, [])) == Counter(), name
         assert Counter(watched.report["calls"].get(name, [])) - Counter(paths) == Counter(), name

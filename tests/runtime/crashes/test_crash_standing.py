@@ -60,13 +60,13 @@ class Assassin:
         self.said += [line.split(" ", 2) for line in rest.splitlines() if line]
 
     def names(self, verb: str) -> set[str]:
-        return {each[1].strip() for each in self.said if each[0] == verb}
+        return {line[1].strip() for line in self.said if line[0] == verb}
 
 
 def changed_at(assassin: Assassin, hub: Hub) -> int:
     """The punctuation at which the window of q was changed to what it is."""
     text = hub.catalog.require_query("q").definition.text
-    tried = [(int(each[1]), each[2].strip()) for each in assassin.said if each[0] == "altering"]
+    tried = [(int(line[1]), line[2].strip()) for line in assassin.said if line[0] == "altering"]
     return next((at for at, window in reversed(tried) if window in text), BEGINNING)
 
 
@@ -79,7 +79,7 @@ def test_whatever_was_said_to_be_done_lasts_and_the_rest_is_whole_or_not_there(
         assassin.kill_one(number)
     rig = assassin.rig
     with rig.hub(3) as hub:
-        there = {each.definition.name for each in hub.catalog.queries.values()} - set(FIRST)
+        there = {query.definition.name for query in hub.catalog.queries.values()} - set(FIRST)
         assert assassin.names("registered") - assassin.names("dropping") <= there
         assert there <= assassin.names("registering") - assassin.names("dropped")
         hub.catch_up()
@@ -97,9 +97,9 @@ def test_whatever_was_said_to_be_done_lasts_and_the_rest_is_whole_or_not_there(
         assert hub.status()["streams"]["s"]["rows"] == sum(map(len, files))
         client = hub.query("kept").client("victim")
         taken = [int(line) for line in (tmp_path / "taken").read_text().split()]
-        rest = [each.position for each in client.pending()]
-        assert not {int(each) for each in assassin.names("acknowledged")} & set(rest)
-        whole = [each.position for each in hub.query("kept").client("whole").pending()]
+        rest = [pending.position for pending in client.pending()]
+        assert not {int(position) for position in assassin.names("acknowledged")} & set(rest)
+        whole = [pending.position for pending in hub.query("kept").client("whole").pending()]
         assert sorted({*taken, *rest}) == whole
         assert taken == sorted(taken)
         assert faults_once_tidy(hub) == []

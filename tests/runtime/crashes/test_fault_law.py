@@ -179,9 +179,9 @@ class Run:
         catalog = hub.catalog
         whole = {
             "answers": seen,
-            "queries": {name: each.definition for name, each in catalog.queries.items()},
+            "queries": {name: entry.definition for name, entry in catalog.queries.items()},
             "streams": dict(catalog.streams),
-            "relations": {name: each.definition for name, each in catalog.relations.items()},
+            "relations": {name: entry.definition for name, entry in catalog.relations.items()},
             "place": place,
             "rows": {name: stream.get("rows", 0) for name, stream in hub.status()["streams"].items()},
         }
@@ -335,8 +335,8 @@ def test_the_same_holds_where_something_cannot_be_read(
         before = durable(run.rig)
         with run.rig.hub(2) as hub:
             with monkeypatch.context() as patched:
-                for each in READS:
-                    reads.spoil(each, patched)
+                for unreadable in READS:
+                    reads.spoil(unreadable, patched)
                 failure = run.spoilt(hub, FaultyDisk())
             law.note(run, failure, before)
             run.repeat(hub, failure)

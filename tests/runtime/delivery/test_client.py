@@ -34,11 +34,11 @@ def rows_of(*tables) -> list:
 
 def everything(client: Client) -> list:
     """Fetch and acknowledge all there is."""
-    found = []
+    fetched = []
     while (delivery := client.fetch()) is not None:
-        found += rows_of(delivery.rows)
+        fetched += rows_of(delivery.rows)
         client.acknowledge(delivery)
-    return found
+    return fetched
 
 
 def test_a_client_that_comes_now_and_then_gets_every_row_once_in_order(tmp_path: Path) -> None:
@@ -88,9 +88,11 @@ def test_a_client_stays_with_its_query_through_alter(tmp_path: Path) -> None:
         hub.execute("ALTER QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE TUMBLING 2 SECONDS]")
         rig.drop(*FILES[3:])
         hub.catch_up()
-        found = everything(client)
-        assert found == rows_of(hub.query("q").history())  # the new text answers over the archive, then live
-        assert all(set(row) == {"n"} for row in found)
+        fetched = everything(client)
+        assert fetched == rows_of(
+            hub.query("q").history()
+        )  # the new text answers over the archive, then live
+        assert all(set(row) == {"n"} for row in fetched)
 
 
 def hours(home: Path, wanted: range) -> list:
@@ -115,12 +117,14 @@ def test_a_client_that_was_away_for_days_resumes_within_retention_and_beyond_it_
     seen = len(whole)
     whole = hours(home, range(10, 70))  # two and a half days; no client fetches, and no process stays
     client = connect(home, "kept", "phone")
-    assert [each.missed for each in client.pending()] == [0] * (len(whole) - seen)
+    assert [pending.missed for pending in client.pending()] == [0] * (len(whole) - seen)
     assert everything(client) == whole[seen:]
     seen = len(whole)
     whole = hours(home, range(70, 300))  # nine days
     rest = [
-        (each.missed, row) for each in connect(home, "kept", "phone").pending() for row in rows_of(each.rows)
+        (pending.missed, row)
+        for pending in connect(home, "kept", "phone").pending()
+        for row in rows_of(pending.rows)
     ]
     assert rest[0][0] > 0
     assert {missed for missed, _ in rest[1:]} == {0}
@@ -192,7 +196,7 @@ def test_a_client_killed_by_the_system_has_dealt_with_every_delivery(tmp_path: P
     with rig.hub(2, {"q": TEXT}) as hub:
         hub.catch_up()
         client = hub.query("q").client("whole")
-        whole = [(each.position, each.rows.num_rows) for each in client.pending()]
+        whole = [(pending.position, pending.rows.num_rows) for pending in client.pending()]
     context = multiprocessing.get_context("spawn")
     for _ in range(2):
         ready = context.Event()

@@ -100,12 +100,12 @@ def test_while_it_fails_everybody_can_see_why_and_how_far_behind_it_is(tmp_path:
         minutes(hub, range(6))
         until(lambda: receiver.calls > 3)
         row, seen = shown(hub), hub.status()["sinks"]["mine"]
-        for found in (row, seen):
-            assert found["state"] == "retrying"
-            assert found["attempts"] >= 3
-            assert found["error"].startswith("ConnectionError: call ")
-            assert found["epochs_behind"] == 5
-            assert found["bytes_behind"] == sum(
+        for state in (row, seen):
+            assert state["state"] == "retrying"
+            assert state["attempts"] >= 3
+            assert state["error"].startswith("ConnectionError: call ")
+            assert state["epochs_behind"] == 5
+            assert state["bytes_behind"] == sum(
                 file.bytes for file in hub.home.store.list("results/") if file.name.endswith(".run")
             )
         again = shown(hub)

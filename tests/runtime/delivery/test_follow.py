@@ -33,12 +33,12 @@ def push(hub: Hub, minute: int) -> None:
     hub.push("s", [{"at": START + dt.timedelta(minutes=minute, seconds=s), "v": minute} for s in (1, 30)])
 
 
-def followed(hub: Hub, found: list[int], **options: object) -> threading.Thread:
+def followed(hub: Hub, seen: list[int], **options: object) -> threading.Thread:
     """A follower in a thread of its own; it collects the sums."""
 
     def run() -> None:
         for batch in hub.query("q").follow(**options):
-            found.extend(batch["n"].to_pylist())
+            seen.extend(batch["n"].to_pylist())
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -67,13 +67,13 @@ def test_followers_see_every_result_once_and_end_with_the_hub(hub: Hub) -> None:
 
 def test_what_followers_saw_is_the_history(hub: Hub) -> None:
     """The same rows in the same order, whenever one looks."""
-    found: list[int] = []
+    seen: list[int] = []
     with hub.running():
-        follower = followed(hub, found, since=START)
+        follower = followed(hub, seen, since=START)
         for minute in range(MINUTES):
             push(hub, minute)
     follower.join(timeout=30)
-    assert found == hub.query("q").history()["n"].to_pylist()
+    assert seen == hub.query("q").history()["n"].to_pylist()
 
 
 def test_a_failure_of_the_loop_reaches_followers_and_whoever_stops_it(

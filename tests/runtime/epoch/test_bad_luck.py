@@ -129,7 +129,9 @@ class Harmed(SparkExecutor):
             yield from spark_executor._scan(messages)
 
         pickled = {state.task: spark_executor.pickle.dumps(state) for state in states}
-        parts = self._context.parallelize([spark_executor.pickle.dumps(each) for each in scans], len(scans))
+        parts = self._context.parallelize(
+            [spark_executor.pickle.dumps(message) for message in scans], len(scans)
+        )
         blobs = parts.mapPartitions(scan).partitionBy(len(pickled), spark_executor._owner)
         return blobs.mapPartitionsWithIndex(spark_executor._State(pickled)).collect()
 

@@ -72,12 +72,12 @@ def test_an_epoch_looks_at_as_many_files_in_an_old_home_as_in_a_young_one(
             hub.execute(query)
         looks, idle = [], []
         for advance in range(3):
-            with counted(monkeypatch) as found:
+            with counted(monkeypatch) as calls:
                 push(hub, advance * ROUND, ROUND)
-            looks.append(sum(found.values()))
-            with counted(monkeypatch) as found:
+            looks.append(sum(calls.values()))
+            with counted(monkeypatch) as calls:
                 assert hub.loop.step() is None
-            idle.append(dict(found))
+            idle.append(dict(calls))
             engine.collect()
         assert idle[2] == idle[1], idle
         assert looks[2] <= 1.1 * looks[1], looks
@@ -113,7 +113,7 @@ def test_a_push_and_an_epoch_wait_for_the_disk_twice_each_and_list_nothing(
         monkeypatch.setattr(filesystem, "_all_at_once", counted_wait)
         for name in ("create", "fsync", "fsync_file", "fsync_folder"):
             monkeypatch.setattr(Disk, name, counting(name))
-        with counted(monkeypatch) as found:
+        with counted(monkeypatch) as made_calls:
             hub.push("s", [{"at": START + dt.timedelta(minutes=3), "v": 3}])
             assert waits == [3, 1]  # segment, its folder and the log's chunk; then the chunk's folder
             assert dict(syncs) == {"create": 2, "fsync": 1, "fsync_file": 1, "fsync_folder": 2}
@@ -125,4 +125,4 @@ def test_a_push_and_an_epoch_wait_for_the_disk_twice_each_and_list_nothing(
                 1,
             ]  # archive, state and results with their folders, and the manifest; then its folder
             assert dict(syncs) == {"create": 4, "fsync": 1, "fsync_file": 3, "fsync_folder": 4}
-        assert found["list"] == 0
+        assert made_calls["list"] == 0

@@ -115,10 +115,10 @@ def counting(path: Path, *queries: str) -> Hub:
 
 def tidied(hub: Hub) -> dict[str, int]:
     """Files by folder, after garbage was collected as if the grace had passed; `headrace check` finds nothing."""
-    found = faults_once_tidy(hub)  # the plan of a home that was only opened is in no manifest yet
-    assert [each for each in found if not each.startswith("FAULT plans/")] == []
-    folders = [each for each in hub.path.iterdir() if each.is_dir()]
-    return {each.name: sum(file.is_file() for file in each.rglob("*")) for each in folders}
+    faults = faults_once_tidy(hub)  # the plan of a home that was only opened is in no manifest yet
+    assert [fault for fault in faults if not fault.startswith("FAULT plans/")] == []
+    folders = [folder for folder in hub.path.iterdir() if folder.is_dir()]
+    return {folder.name: sum(file.is_file() for file in folder.rglob("*")) for folder in folders}
 
 
 KEPT = f"CREATE QUERY kept OPTIONS (retain '5 MINUTES') AS {COUNT}"

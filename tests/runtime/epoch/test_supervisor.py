@@ -234,8 +234,8 @@ def run_on(folder: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch) -> i
             bad.setattr(filesystem, "Disk", lambda: disk)
             bad.setattr(hub.home.store, "_disk", disk)
             hub.catch_up()
-        found = answers(hub, hub.run_once())["slide"]
-        assert found == expected(hub.operator_and_query("slide")[1], FILES[:2])
+        answered = answers(hub, hub.run_once())["slide"]
+        assert answered == expected(hub.operator_and_query("slide")[1], FILES[:2])
         assert hub.status()["streams"]["s"]["rows"] == 12
         assert faults_once_tidy(hub) == []
         return hub.status()["failures"]["count"]

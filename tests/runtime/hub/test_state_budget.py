@@ -53,7 +53,7 @@ def test_the_bytes_that_are_reported_are_those_of_the_files(tmp_path: Path) -> N
         runs = [run.name for run in hub.home.latest().state]
         state_bytes = hub.status()["state_bytes"]
         assert state_bytes == sum((hub.path / name).stat().st_size for name in runs) > 100_000
-        of_each = [each["state_bytes"] for each in hub.status()["last_epoch"]["work"].values()]
+        of_each = [counters["state_bytes"] for counters in hub.status()["last_epoch"]["work"].values()]
         assert 0.9 * state_bytes < sum(of_each) <= state_bytes  # the rest are the containers' own headers
 
 
@@ -114,4 +114,4 @@ def test_a_query_whose_changes_a_client_counts_keeps_its_answer(tmp_path: Path) 
             hub.catch_up()
         assert hub.catalog.require_query("heavy").definition.materialize == "complete"
         assert hub.catalog.require_query("light").definition.materialize == "none"
-        assert sum(each.rows.num_rows for each in client.pending()) > 0
+        assert sum(pending.rows.num_rows for pending in client.pending()) > 0

@@ -130,7 +130,7 @@ def test_rows_of_a_push_in_doubt_are_read_also_when_nobody_repeats_it(home: Path
 @pytest.mark.parametrize("power", [False, True])
 def test_killed_at_any_call_the_next_process_asks_and_repeats(home: Path, power: bool) -> None:
     """In a new process, also after a power cut, which may undo all that was never synced."""
-    found = set()
+    pushed = set()
     for number, fault in enumerate(kill_points(trace_of_a_push(home))):
         place, graves = again(home, f"home{number}"), home.with_name(f"graves{number}")
         graves.mkdir()
@@ -140,10 +140,10 @@ def test_killed_at_any_call_the_next_process_asks_and_repeats(home: Path, power:
         if power:
             disk.lose_power(str(place))
         with opened(place) as hub:
-            found.add(hub.pushed("p", "loader"))
+            pushed.add(hub.pushed("p", "loader"))
             hub.push("p", ROWS, producer="loader", sequence=7)
             assert total(hub) == ONCE, fault
-    assert found == {0, 7}
+    assert pushed == {0, 7}
 
 
 def test_what_the_next_process_says_is_there_survives_a_power_cut(home: Path) -> None:

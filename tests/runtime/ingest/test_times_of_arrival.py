@@ -35,12 +35,12 @@ def hub_of(folder: Path, clock: Watch, tasks: int = 2) -> Hub:
 def emitted(hub: Hub, name: str) -> list[tuple[Any, ...]]:
     """(seconds after T0 at which the window ends, the query's columns), in order."""
     operator, query = hub.operator_and_query(name)
-    found = []
+    answers = []
     for part in result_log.epochs_of(hub.home, hub.home.latest(), operator.id):
         ends = part.table.column(AT).to_pylist()
         rows = part.table.select(query.schema.names).to_pylist()
-        found += [((end - T0) // SECOND, *row.values()) for end, row in zip(ends, rows, strict=True)]
-    return sorted(found)
+        answers += [((end - T0) // SECOND, *row.values()) for end, row in zip(ends, rows, strict=True)]
+    return sorted(answers)
 
 
 def arriving(folder: Path, clock: Watch, hub: Hub) -> None:

@@ -173,13 +173,13 @@ def test_time_lies_where_it_was_spent(tmp_path: Path) -> None:
         spent = {name: counters["nanoseconds"] / 1e9 for name, counters in work.items()}
         slow_one = spent[f"fold {hub.catalog.require_query('slow_one').operator_id}"]
         assert slow_one >= 2 * pause
-        others = [seconds_of for name, seconds_of in spent.items() if seconds_of != slow_one]
-        assert all(seconds_of > 0 for seconds_of in others)
+        others = [seconds_spent for name, seconds_spent in spent.items() if seconds_spent != slow_one]
+        assert all(seconds_spent > 0 for seconds_spent in others)
         assert set(seconds) == {"scan", "fold", "state", "write", "execute", "publish"}
         # Of one task each: the parts are within the whole.
         assert sum(seconds[stage] for stage in ("scan", "fold", "state", "write")) <= seconds["execute"]
         assert seconds["scan"] + seconds["fold"] >= slow_one + spent["read s"]
-        states = sum(seconds_of for name, seconds_of in spent.items() if name.startswith("state "))
+        states = sum(seconds_spent for name, seconds_spent in spent.items() if name.startswith("state "))
         assert states <= seconds["state"] + seconds["write"]
 
 

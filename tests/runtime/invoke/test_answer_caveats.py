@@ -44,9 +44,9 @@ def invoked(hub: Hub, name: str) -> list:
 
 def caveats(hub: Hub, name: str) -> AnswerCaveats:
     """The same from the writer and from a process that only looks."""
-    found = AnswerCaveats.of(hub.query(name).invoke())
-    assert AnswerCaveats.of(Reader.at(hub.path).invoke(name)) == found
-    return found
+    of_writer = AnswerCaveats.of(hub.query(name).invoke())
+    assert AnswerCaveats.of(Reader.at(hub.path).invoke(name)) == of_writer
+    return of_writer
 
 
 @pytest.mark.parametrize("first", [2, 5])
@@ -65,7 +65,7 @@ def test_an_answer_without_a_remark_is_that_of_a_query_that_saw_every_row(first:
             hub.catch_up()
             for standing in hub.catalog.queries.values():
                 late = standing.definition.name
-                name = next((each for each in KINDS if late.startswith(f"late_{each}")), None)
+                name = next((kind for kind in KINDS if late.startswith(f"late_{kind}")), None)
                 answer = hub.query(late).invoke()
                 if name is None:
                     assert answer.schema.metadata is None
@@ -76,7 +76,7 @@ def test_an_answer_without_a_remark_is_that_of_a_query_that_saw_every_row(first:
                     assert invoked(hub, late) == invoked(hub, name), late
         for late in sorted(flagged | whole):
             caveats(hub, late)
-    names = {each.removeprefix("late_") for each in flagged}
+    names = {late_name.removeprefix("late_") for late_name in flagged}
     bound_to_lack = set(KINDS) - {"bounded", "from_then"}
     if first == 5:
         bound_to_lack -= {"tumbling", "named", "above"}  # the query came between two of their windows
@@ -95,9 +95,9 @@ def test_a_part_of_a_window_lacks_rows_for_as_long_as_it_reaches_back(tmp_path: 
         for file in FILES[3:]:
             rig.drop(file)
             hub.catch_up()
-            found = [hub.query("late").invoke(each * SECOND) for each in (2, 12)]
-            whole.append([AnswerCaveats.of(each) == AnswerCaveats() for each in found])
-            for seconds, answer in zip((2, 12), found, strict=True):
+            parts = [hub.query("late").invoke(length * SECOND) for length in (2, 12)]
+            whole.append([AnswerCaveats.of(part) == AnswerCaveats() for part in parts])
+            for seconds, answer in zip((2, 12), parts, strict=True):
                 if AnswerCaveats.of(answer) == AnswerCaveats():
                     assert answer == hub.query("first").invoke(seconds * SECOND)
         assert [True, False] in whole
@@ -190,13 +190,13 @@ def test_remarks_reach_the_command_line_and_travel_in_parquet(tmp_path: Path) ->
 def test_remarks_are_read_back_as_they_were_written() -> None:
     table = pa.table({"a": [1]})
     assert AnswerCaveats().on(table) is table
-    for each in (
+    for written in (
         AnswerCaveats(5 * SECOND + 1),
         AnswerCaveats(percent=7),
         AnswerCaveats(-SECOND, 3, 2, "it failed"),
     ):
-        assert AnswerCaveats.of(each.on(table)) == each
-        assert each.on(table).equals(table)
+        assert AnswerCaveats.of(written.on(table)) == written
+        assert written.on(table).equals(table)
 
 
 LAST_TEN = (

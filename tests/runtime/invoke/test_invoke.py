@@ -242,8 +242,8 @@ def test_from_now_sees_no_row_of_before_in_any_mode(tmp_path: Path) -> None:
         assert [invoked(hub, mode) for mode in MODES[:2]] == [[], []]
         rig.drop(FILES[2])
         hub.catch_up()
-        found = [invoked(hub, mode) for mode in MODES]
-        assert found[0] == found[1] == found[2] == [{"n": len(FILES[2])}]
+        answers = [invoked(hub, mode) for mode in MODES]
+        assert answers[0] == answers[1] == answers[2] == [{"n": len(FILES[2])}]
 
 
 def test_an_answer_over_more_than_the_archive_keeps_says_from_when_it_is_whole(tmp_path: Path) -> None:

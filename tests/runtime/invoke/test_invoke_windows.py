@@ -46,7 +46,9 @@ def test_of_the_last_window_what_was_emitted_is_given_also_where_it_differs_in_n
             hub.catch_up()
             for name in texts if number % 2 else ():
                 query = hub.operator_and_query(name)[1]
-                history = History({"s": record([list(each) for each in files[: number + 1]], "at", 0)}, {})
+                history = History(
+                    {"s": record([list(rows_of_file) for rows_of_file in files[: number + 1]], "at", 0)}, {}
+                )
                 meant = canonical(invoke(query, history, history.punctuation(query)))
                 assert canonical(hub.query(name).invoke().to_pylist()) == meant, (name, number)
                 nothing += not meant

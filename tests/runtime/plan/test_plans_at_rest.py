@@ -77,9 +77,9 @@ def with_code(folder: Path) -> Hub:
 def classes_of(package: str) -> Iterator[type]:
     root = importlib.import_module(package)
     for module in pkgutil.walk_packages(root.__path__, f"{package}."):
-        for found in vars(importlib.import_module(module.name)).values():
-            if isinstance(found, type) and found.__module__ == module.name and is_dataclass(found):
-                yield found
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, type) and value.__module__ == module.name and is_dataclass(value):
+                yield value
 
 
 @pytest.mark.parametrize(

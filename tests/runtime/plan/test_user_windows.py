@@ -59,17 +59,17 @@ def prepared(path: Path, **more: Any) -> Hub:
 
 def test_months_are_as_long_as_they_are() -> None:
     answer = hr.test(DAYS.format("months(1)"), s=rows(0, 1, 2, 30, 31, 60, 91), months=Months)
-    assert [(each["window_end"] - each["window_start"]).days for each in answer] == [31, 29, 31, 30]
-    assert [each["t"] for each in answer] == [0 + 1, 2 + 30, 31 + 60, 91]
+    assert [(row["window_end"] - row["window_start"]).days for row in answer] == [31, 29, 31, 30]
+    assert [row["t"] for row in answer] == [0 + 1, 2 + 30, 31 + 60, 91]
     both = hr.test(DAYS.format("months(2)"), s=rows(0, 3), months=Months)
-    assert [(each["n"], each["t"]) for each in both] == [(1, 0), (2, 3), (1, 3)]
+    assert [(row["n"], row["t"]) for row in both] == [(1, 0), (2, 3), (1, 3)]
 
 
 def test_the_rows_of_a_window_need_not_follow_each_other() -> None:
     hours = [{"at": day(d) + dt.timedelta(hours=h), "v": 100 * d + h} for d in (0, 1, 2) for h in (7, 8, 9)]
     query = "SELECT window_end, v FROM s [WINDOW same_hour(3)] WHERE v >= 8"
     answer = hr.test(query, s=hours, same_hour=SameHour)
-    at_eight = [each["v"] for each in answer if each["window_end"] == day(2) + dt.timedelta(hours=9)]
+    at_eight = [row["v"] for row in answer if row["window_end"] == day(2) + dt.timedelta(hours=9)]
     assert at_eight == [8, 108, 208]
 
 
@@ -92,7 +92,7 @@ def test_a_window_may_depend_on_a_column() -> None:
     answer = hr.test(
         "SELECT SUM(v) AS t FROM s [WINDOW levels() ON v % 2]", s=rows(0, 0, 1, 3, 3), levels=Levels
     )
-    assert [each["t"] for each in answer] == [0, 1, 6]
+    assert [row["t"] for row in answer] == [0, 1, 6]
 
 
 def test_it_is_there_in_the_next_run_and_goes_on_where_it_was(tmp_path: Path) -> None:

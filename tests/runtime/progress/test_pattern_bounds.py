@@ -54,11 +54,11 @@ def push(hub: Hub, *rows: Packet) -> None:
 
 def kept(hub: Hub) -> set[Any]:
     """The first key's values in the state."""
-    found: set[Any] = set()
+    keys: set[Any] = set()
     for run in hub.home.latest().state:
         for table in open_run(hub.home.store, run.name).values():
-            found |= set(table.column("k0").to_pylist()) if table.num_rows else set()
-    return found
+            keys |= set(table.column("k0").to_pylist()) if table.num_rows else set()
+    return keys
 
 
 HOST, OTHER = "202.3.12.4", "202.3.12.5"

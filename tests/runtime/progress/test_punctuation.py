@@ -59,7 +59,7 @@ def test_the_bound_by_rows_does_not_depend_on_the_cut(
     with stream(tmp_path_factory.mktemp("cut"), f"SLACK {behind} ROWS", ()) as hub:
         start = 0
         for stop in at:
-            push(hub, *(("a", 1, each, False) for each in times[start:stop]))
+            push(hub, *(("a", 1, second, False) for second in times[start:stop]))
             start = stop
             rest = times[: max(0, stop - behind)]
             assert not rest or reached(hub) == max(rest)
@@ -250,12 +250,12 @@ def test_a_stream_that_differs_in_progress_says_in_which_words(tmp_path: Path) -
 def counted(rows: Sequence[tuple[str, int]], within: int) -> list[bool]:
     """Row by row, as docs/semantics.md puts it."""
     kept: list[tuple[str, int]] = []
-    found = []
+    counts = []
     for key, at in rows:
         new = all(key != other or abs(at - then) > within for other, then in kept)
         kept += [(key, at)] if new else []
-        found.append(new)
-    return found
+        counts.append(new)
+    return counts
 
 
 @UNHURRIED
@@ -275,7 +275,7 @@ def test_deduplication_is_row_by_row_whatever_the_cut(
     with stream(tmp_path_factory.mktemp("once"), clauses) as hub:
         start = 0
         for stop in at:
-            push(hub, *((key, 1, each, False) for key, each in rows[start:stop]))
+            push(hub, *((key, 1, second, False) for key, second in rows[start:stop]))
             start = stop
         keep = counted(rows, within)
         assert known(hub).repeated == keep.count(False)
@@ -299,10 +299,10 @@ def test_describe_extended_shows_generator_progress_and_the_slack_that_was_neede
     with stream(tmp_path, "SLACK INTERVAL 5 SECONDS") as hub:
         push(hub, ("a", 1, 60, False))
         push(hub, ("a", 1, 40, False))
-        found = described(hub)
-        assert found["progress"] == "SLACK 5 SECONDS"
-        assert found["punctuation"] == "2023-11-14T22:14:15Z"
-        assert (found["late rows"], found["furthest behind"], found["slack needed"]) == (
+        description = described(hub)
+        assert description["progress"] == "SLACK 5 SECONDS"
+        assert description["punctuation"] == "2023-11-14T22:14:15Z"
+        assert (description["late rows"], description["furthest behind"], description["slack needed"]) == (
             "1",
             "15 SECONDS",
             "20 SECONDS",

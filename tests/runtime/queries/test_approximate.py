@@ -33,15 +33,15 @@ def files() -> list[list[Row]]:
 
 def check(hub: Hub) -> float:
     """All windows so far within their bounds; the largest relative error."""
-    found, true = (
+    answered, true = (
         {(row["k"], row["window_end"]): row for row in hub.query(name).history().to_pylist()}
         for name in ("about", "exactly")
     )
-    assert found.keys() == true.keys()
+    assert answered.keys() == true.keys()
     worst = 0.0
-    for place, row in found.items():
+    for key, row in answered.items():
         for name, part in (("n", 0.2), ("total", 0.5)):
-            right = true[place][name]
+            right = true[key][name]
             if right is None:
                 assert row[name] is None
                 continue
@@ -99,9 +99,9 @@ def test_sketches_over_a_restart_are_within_their_bounds_and_the_same_as_without
         for row in rows:
             right = true[row["k"], row["window_end"]]
             assert row["rows"] == right["rows"]
-            for each in ("d", "p", "above", "near"):
-                exact = right[each] or 0
-                assert abs((row[each] or 0) - exact) <= (row[f"{each}_bound"] or 0) + 1e-9 * abs(exact)
+            for column in ("d", "p", "above", "near"):
+                exact = right[column] or 0
+                assert abs((row[column] or 0) - exact) <= (row[f"{column}_bound"] or 0) + 1e-9 * abs(exact)
     assert runs[0] == runs[1]
 
 

@@ -65,10 +65,10 @@ REST = ("", "HAVING SUM(x) > 3", "HAVING 6 / SUM(x) > 1", "ORDER BY total DESC, 
 
 def families(hub: Hub) -> dict[str, list[str]]:
     """Operators by the family they are in."""
-    found: dict[str, list[str]] = {}
+    queries_of: dict[str, list[str]] = {}
     for operator in hub.loop.engine.plan.operators.values():
-        found.setdefault(str(operator.family_key), []).append(operator.id)
-    return found
+        queries_of.setdefault(str(operator.family_key), []).append(operator.id)
+    return queries_of
 
 
 def text(
@@ -185,16 +185,16 @@ def test_a_query_of_another_range_joins_the_family_and_is_filled_from_its_panes(
         for name in ("longer", "shorter"):
             hub.execute(f"CREATE QUERY {name} AS {texts[name]}")
         hub.catch_up()
-        assert [len(each) for each in families(hub).values()] == [3]
+        assert [len(ids) for ids in families(hub).values()] == [3]
         begun = {}
         for name in ("longer", "shorter"):
             operator = hub.operator_and_query(name)[0]
             assert hub.home.latest().operators[operator.id].backfilled_from == "the panes of before"
             begun[name] = hub.home.latest().operators[operator.id].emitted_to
         rig.drop(*files[1:])
-        for name, found in answers(hub, hub.run_once()).items():
+        for name, answered in answers(hub, hub.run_once()).items():
             whole = expected(hub.operator_and_query(name)[1], files)
-            assert found == [row for row in whole if row[0] > begun.get(name, row[0] - 1)], name
+            assert answered == [row for row in whole if row[0] > begun.get(name, row[0] - 1)], name
 
 
 @pytest.mark.parametrize(

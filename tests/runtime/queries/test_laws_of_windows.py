@@ -151,8 +151,8 @@ def test_law_8_what_is_kept_does_not_grow_with_the_length_of_the_stream(tmp_path
     kept: dict[str, list[int]] = {}
     with home(rig, 1) as hub:
         while (seen := hub.loop.step()) is not None:
-            for operator, found in seen.operators.items():
-                kept.setdefault(operator, []).append(found.state_rows)
+            for operator, observed in seen.operators.items():
+                kept.setdefault(operator, []).append(observed.state_rows)
         for kind, name in NAMES.items():
             rows = kept[hub.operator_and_query(name)[0].id]
             assert len(rows) == epochs

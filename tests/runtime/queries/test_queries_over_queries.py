@@ -118,7 +118,7 @@ def test_streams_that_end_for_good_emit_what_they_would_emit_if_they_ended_here(
             CREATE QUERY joined AS SELECT x.k, COUNT(*) AS n
               FROM a [RANGE TUMBLING 10 SECONDS] x, b [RANGE TUMBLING 10 SECONDS] y WHERE x.k = y.k GROUP BY x.k;"""
         )
-        rows = [{"k": each % 2, "at": start + dt.timedelta(seconds=3 * each)} for each in range(30)]
+        rows = [{"k": number % 2, "at": start + dt.timedelta(seconds=3 * number)} for number in range(30)]
         hub.push("a", rows)
         hub.push("b", rows[:-1])
         hub.loop.drain()
@@ -241,9 +241,9 @@ def test_windows_of_delta_that_the_end_of_the_stream_ends_reach_the_queries_over
                 hub.finish(seal=True)
             closing = {} if sealed else hub.run_once()
             for name in queries:
-                found = hub.query(name).history().to_pylist()
-                found += closing[name].to_pylist() if name in closing else []
-                emitted[name, size] = sorted(map(repr, found))
+                all_rows = hub.query(name).history().to_pylist()
+                all_rows += closing[name].to_pylist() if name in closing else []
+                emitted[name, size] = sorted(map(repr, all_rows))
     assert emitted["plain", 1] == emitted["held", 1]
     assert len(emitted["outer", 1]) == len(emitted["held", 1]) == 6
     for name in queries:

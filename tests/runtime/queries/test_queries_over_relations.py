@@ -38,7 +38,7 @@ def hub(tmp_path: Path) -> Hub:
 
 
 def rows_of(tables: Iterable[pa.Table]) -> list[dict[str, Any]]:
-    return [each for table in tables for each in table.to_pylist()]
+    return [row for table in tables for row in table.to_pylist()]
 
 
 def push_rows(hub: Hub, *rows: dict[str, Any]) -> None:

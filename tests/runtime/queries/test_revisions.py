@@ -128,7 +128,8 @@ def test_a_late_row_joins_two_sessions_that_had_been_emitted(tmp_path: Path) -> 
     with rig.hub(queries={"q": text}) as hub:
         hub.run_once()
         changelog = Counter(
-            (each["__change"], each["n"], each["total"]) for each in hub.query("q").history().to_pylist()
+            (change["__change"], change["n"], change["total"])
+            for change in hub.query("q").history().to_pylist()
         )
         assert changelog == Counter([(1, 1, 1), (1, 1, 6), (-1, 1, 1), (-1, 1, 6), (1, 3, 11), (1, 2, 43)])
         assert hub.query("q").invoke().to_pylist() == [{"n": 2, "total": 43}]

@@ -279,8 +279,8 @@ def test_windows_on_both_sides_of_a_size_class_share_the_wider_join(hub: Hub) ->
     hub.catch_up()
     assert {reads(hub, f"q{number}") for number in range(1, 5)} == {reads(hub, "q1")}
     assert len(joins(hub)) == 3
-    found = [[(row[0], row[2]) for row in inserted(hub, f"q{number}")] for number in range(5)]
-    assert found == [[(1, 5)], [(1, 5)], [], [(1, 5)], [(1, 5), (1, 6), (2, 7), (3, 8)]]
+    joined = [[(row[0], row[2]) for row in inserted(hub, f"q{number}")] for number in range(5)]
+    assert joined == [[(1, 5)], [(1, 5)], [], [(1, 5)], [(1, 5), (1, 6), (2, 7), (3, 8)]]
 
 
 COUNTS = (

@@ -33,11 +33,11 @@ FILES = cut(made_rows(13, 80), *range(10, 80, 10))
 
 def folded_with(hub: Hub, name: str) -> set[str]:
     """Whose rows are folded together with those of a query."""
-    found = [hub.operator_and_query(each)[0] for each in [*ALIKE, *OTHERS]]
+    operators = [hub.operator_and_query(query)[0] for query in [*ALIKE, *OTHERS]]
     (together,) = [
-        {each.query for each in members}
-        for _, members in groups(found)
-        if name in {each.query for each in members}
+        {operator.query for operator in members}
+        for _, members in groups(operators)
+        if name in {operator.query for operator in members}
     ]
     return together
 

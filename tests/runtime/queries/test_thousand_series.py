@@ -35,11 +35,11 @@ BEGIN = 1_700_000_002
 def readings(seed: int, rounds: int) -> list[Row]:
     """One reading of every series a round of two seconds, some of them missing."""
     rng = np.random.default_rng(seed)
-    found: list[Row] = []
+    rows: list[Row] = []
     for step in range(rounds):
         values = rng.integers(-40, 40, SERIES) / 4
         missing = rng.random(SERIES) < 0.1
-        found += [
+        rows += [
             {
                 "k": "a",
                 "g": int(values[one] * 2) % 5,
@@ -49,7 +49,7 @@ def readings(seed: int, rounds: int) -> list[Row]:
             }
             for one in range(SERIES)
         ]
-    return found
+    return rows
 
 
 def _span(hub: Hub) -> list[tuple[int, int]]:

@@ -40,7 +40,7 @@ def test_an_entry_says_of_every_query_what_it_was_given(
     assert brief == entry or files
     result_entry._opened.clear()
     read = answered(brief, files.__getitem__)
-    assert {name: tuple(found) for name, found in read.items()} == queries
+    assert {name: tuple(results) for name, results in read.items()} == queries
     assert len(read) == len(queries)
     for name in others:
         assert (name in read) == (name in queries)

@@ -36,10 +36,10 @@ def written(spark: SparkSession, folder: Path, first: int, last: int) -> None:
 
 def counts(hub: Hub, name: str) -> dict[int, int]:
     """Rows per key in the committed windows."""
-    found: dict[int, int] = {}
+    totals: dict[int, int] = {}
     for row in hub.query(name).history().to_pylist():
-        found[row["k"]] = found.get(row["k"], 0) + row["n"]
-    return found
+        totals[row["k"]] = totals.get(row["k"], 0) + row["n"]
+    return totals
 
 
 QUERY = "SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k"

@@ -48,7 +48,7 @@ def two_tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def threads() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name.startswith("headrace-standing")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("headrace-standing")]
 
 
 def executor(

@@ -108,9 +108,9 @@ def test_well_formed_files_read_as_spark_reads_them(spark, tmp_path: Path, using
         for row in spark.read.schema(ddl).option("header", "true").format(using).load(str(out)).collect()
     ]
     options = {"header": "true"} if using == "csv" else {}
-    found, reasons = everything(stream(out, using, **options))
+    parsed, reasons = everything(stream(out, using, **options))
     assert reasons == []
-    assert [repr({**row, "at": row["at"].timestamp()}) for row in found] == [
+    assert [repr({**row, "at": row["at"].timestamp()}) for row in parsed] == [
         repr({**row, "at": row["at"].timestamp()}) for row in expected
     ]
 

@@ -54,9 +54,9 @@ def punctuation(hub: Hub) -> int:
 
 def kinds(hub: Hub) -> list[str]:
     """What epochs are from now on."""
-    found: list[str] = []
-    hub.on_epoch(lambda seen: found.append(seen.kind))
-    return found
+    seen_kinds: list[str] = []
+    hub.on_epoch(lambda seen: seen_kinds.append(seen.kind))
+    return seen_kinds
 
 
 def after(rows: list[Any], instant: int) -> list[Any]:
@@ -120,8 +120,8 @@ def test_a_shorter_window_is_filled_from_the_panes_of_the_longer_one_and_nothing
         plan = hub.execute("EXPLAIN QUERY q")[0].message
         assert "filled from the panes of q when its window was set" in plan
         rig.drop(files[1])
-        found = all_answers(hub)["q"]
-        assert found == after(expected(hub.operator_and_query("q")[1], files, SLACK), changed_at)
+        answered = all_answers(hub)["q"]
+        assert answered == after(expected(hub.operator_and_query("q")[1], files, SLACK), changed_at)
         assert "replay" not in seen
 
 
@@ -161,8 +161,8 @@ def test_a_window_that_panes_cannot_fill_is_filled_from_the_archive(tmp_path: Pa
         assert place(hub, "q").backfilled_from == "the archive"
         assert place(hub, "q").since == 1  # the first file is before all that is needed
         rig.drop(files[2])
-        found = all_answers(hub)["q"]
-        assert found == after(expected(hub.operator_and_query("q")[1], files, SLACK), changed_at)
+        answered = all_answers(hub)["q"]
+        assert answered == after(expected(hub.operator_and_query("q")[1], files, SLACK), changed_at)
 
 
 def test_twice_the_window_from_panes_alone_starts_half_complete_and_says_since_when(tmp_path: Path) -> None:
@@ -185,9 +185,9 @@ def test_twice_the_window_from_panes_alone_starts_half_complete_and_says_since_w
         described = hub.execute("DESCRIBE EXTENDED q")[0].table.to_pylist()
         assert {"property": "complete since", "value": listed["complete_since"]} in described
         rig.drop(files[1])
-        found = all_answers(hub)["q"]
+        answered = all_answers(hub)["q"]
         seen = [[row for row in file if row["at"] >= since] for file in files]
-        assert found == after(expected(hub.operator_and_query("q")[1], seen, SLACK), changed_at)
+        assert answered == after(expected(hub.operator_and_query("q")[1], seen, SLACK), changed_at)
 
 
 def test_without_panes_and_archive_a_window_starts_with_what_comes(tmp_path: Path) -> None:
@@ -204,8 +204,8 @@ def test_without_panes_and_archive_a_window_starts_with_what_comes(tmp_path: Pat
         assert place(hub, "q").backfilled_from == "nothing"
         assert place(hub, "q").complete_since == max(row["at"] for row in files[0]) + 1
         rig.drop(files[1])
-        found = all_answers(hub)["q"]
-        assert found == after(expected(hub.operator_and_query("q")[1], [[], files[1]], SLACK), changed_at)
+        answered = all_answers(hub)["q"]
+        assert answered == after(expected(hub.operator_and_query("q")[1], [[], files[1]], SLACK), changed_at)
 
 
 def test_a_filter_keeps_panes_from_being_shared_unless_it_is_the_same(tmp_path: Path) -> None:
@@ -310,8 +310,8 @@ def test_what_a_donor_lacks_the_query_filled_from_it_lacks_too(tmp_path: Path) -
         assert place(hub, "q").complete_since == lacks
         rig.drop(files[2])
         whole = lacks + 6 * SECOND  # windows that end then or later begin with the bound or after it
-        found = [row for row in all_answers(hub)["q"] if row[0] >= whole]
-        assert found == after(expected(hub.operator_and_query("q")[1], files, SLACK), whole - 1)
+        answered = [row for row in all_answers(hub)["q"] if row[0] >= whole]
+        assert answered == after(expected(hub.operator_and_query("q")[1], files, SLACK), whole - 1)
 
 
 @pytest.mark.parametrize(

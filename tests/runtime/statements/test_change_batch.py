@@ -40,13 +40,13 @@ CHANGES: dict[str, Callable[[int], str]] = {
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How often what walks over queries is called, or does its work for one of them."""
-    found: dict[str, int] = {}
+    calls: dict[str, int] = {}
 
     def count(module: object, name: str) -> None:
         function = getattr(module, name)
 
         def counting(*given: object, **named: object) -> object:
-            found[name] = found.get(name, 0) + 1
+            calls[name] = calls.get(name, 0) + 1
             return function(*given, **named)
 
         monkeypatch.setattr(module, name, counting)
@@ -60,7 +60,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         (show, "users_of"),
     ):
         count(module, name)
-    return found
+    return calls
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -141,7 +141,7 @@ def test_changes_of_one_script_count_for_each_other(tmp_path: Path) -> None:
             "ALTER QUERY m1 SET (retain '1 HOUR'); ALTER QUERY m1 RENAME TO m0; DROP QUERY m2; RESUME QUERY other;"
         )
         queries = hub.catalog.queries
-        assert {name: each.definition.text[:8] for name, each in queries.items()} == {
+        assert {name: query.definition.text[:8] for name, query in queries.items()} == {
             "other": "SELECT x",
             "m0": "SELECT k",
         }

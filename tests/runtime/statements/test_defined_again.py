@@ -41,10 +41,10 @@ def test_a_relation_read_again_counts_for_rows_that_come_after(tmp_path: Path) -
         hub.catch_up()
         hub.execute(f"CREATE QUERY late AS {text}")
         closing = hub.run_once()
-        found = {row["name"]: row["n"] for _, row in answer(hub, "first", closing)}
+        counts = {row["name"]: row["n"] for _, row in answer(hub, "first", closing)}
         ones = [sum(row["g"] == 1 for row in file) for file in files]
-        assert found["one"] == found["uno"] == ones[0]
-        assert found["new"] == ones[1]
+        assert counts["one"] == counts["uno"] == ones[0]
+        assert counts["new"] == ones[1]
         assert answer(hub, "late", closing) == answer(hub, "first", closing)
 
 

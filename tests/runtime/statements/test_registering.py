@@ -124,9 +124,9 @@ def test_what_a_script_says_means_the_same_as_its_text_alone(tmp_path: Path) -> 
     with Rig(tmp_path).hub(1, {}) as hub:
         bound_queries._bound.clear()
         hub.execute(";\n".join(f"CREATE QUERY q_{name} AS {text}" for name, text in texts.items()))
-        found = {name: bound_queries.bind_text(hub.catalog, text) for name, text in texts.items()}
+        bound = {name: bound_queries.bind_text(hub.catalog, text) for name, text in texts.items()}
         bound_queries._bound.clear()
-        assert found == {name: bound_queries.bind_text(hub.catalog, text) for name, text in texts.items()}
+        assert bound == {name: bound_queries.bind_text(hub.catalog, text) for name, text in texts.items()}
 
 
 def test_a_query_is_bound_again_when_what_it_names_is_another(tmp_path: Path) -> None:
@@ -167,8 +167,8 @@ def test_many_are_registered_from_a_program_all_or_none(tmp_path: Path) -> None:
             hub.register_many({**texts, "wrong": "SELECT nowhere FROM s"})
         assert not hub.catalog.queries
         before = len(list((rig.home / "querylog").iterdir()))
-        found = hub.register_many(texts, from_now=True)
-        assert [each.name for each in found] == list(texts)
+        handles = hub.register_many(texts, from_now=True)
+        assert [handle.name for handle in handles] == list(texts)
         assert all(query.definition.from_now for query in hub.catalog.queries.values())
         assert len(list((rig.home / "querylog").iterdir())) == before + 1
         hub.register("SELECT k FROM m1", "after")

@@ -66,9 +66,9 @@ def test_a_window_says_how_much_of_it_was_looked_at_and_how_wrong_it_may_be(hub:
     hub.execute("ALTER STREAM s SET (keep '1')")
     partial_column(hub, 2, 3)
     whole, part, again = emitted(hub, "q")
-    for each in (whole, again):
-        assert (each["n"], each["total"], each["kept"]) == (A_WINDOW, sum(r["v"] for r in rows(0)), 1)
-        assert each["n_error"] == each["total_error"] == each["top_error"] == 0
+    for window in (whole, again):
+        assert (window["n"], window["total"], window["kept"]) == (A_WINDOW, sum(r["v"] for r in rows(0)), 1)
+        assert window["n_error"] == window["total_error"] == window["top_error"] == 0
     assert part["kept"] == 0.25
     assert abs(part["n"] - A_WINDOW) <= 2 * part["n_error"] < A_WINDOW
     assert (part["top"], part["top_error"]) == (9, None)
@@ -126,7 +126,7 @@ def test_a_change_of_the_share_changes_no_operator(hub: Hub) -> None:
     before = hub.loop.engine.plan
     hub.execute("ALTER STREAM s SET (keep '0.5')")
     after = hub.loop.engine.plan
-    assert all(after.operators[name] is each for name, each in before.operators.items())
+    assert all(after.operators[name] is operator for name, operator in before.operators.items())
     assert after.sample_rate_of("s") == 0.5
     position = hub.catalog.position
     hub.execute("ALTER STREAM s SET (keep '0.50')")

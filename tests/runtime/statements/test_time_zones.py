@@ -60,9 +60,9 @@ def test_a_day_is_a_calendar_s_where_clocks_are_moved(tmp_path: Path) -> None:
             f"{STREAM} {BERLIN} CREATE QUERY moved AS SELECT at + INTERVAL 1 DAY AS t, at - INTERVAL 24 HOURS AS u FROM s;"
         )
         push(hub, dt.datetime(2024, 3, 30, 11, tzinfo=dt.UTC))
-        (found,) = answer(hub, "moved")
-        assert found["t"] == dt.datetime(2024, 3, 31, 10, tzinfo=dt.UTC), "noon, an hour sooner"
-        assert found["u"] == dt.datetime(2024, 3, 29, 11, tzinfo=dt.UTC)
+        (row,) = answer(hub, "moved")
+        assert row["t"] == dt.datetime(2024, 3, 31, 10, tzinfo=dt.UTC), "noon, an hour sooner"
+        assert row["u"] == dt.datetime(2024, 3, 29, 11, tzinfo=dt.UTC)
 
 
 def test_the_zone_of_a_query_outlives_the_process_and_another_session(tmp_path: Path) -> None:
@@ -92,9 +92,9 @@ def test_texts_without_a_zone_mean_what_the_clocks_of_the_stream_s_zone_show(
         "2024-10-27 02:30:00.25",
     ]
     if form == "csv":
-        text = "k,at\n" + "".join(f"{k},{each}\n" for k, each in enumerate(times))
+        text = "k,at\n" + "".join(f"{k},{time_text}\n" for k, time_text in enumerate(times))
     else:
-        text = "".join(f'{{"k": {k}, "at": "{each}"}}\n' for k, each in enumerate(times))
+        text = "".join(f'{{"k": {k}, "at": "{time_text}"}}\n' for k, time_text in enumerate(times))
     (tmp_path / "rows").write_text(text, encoding="utf-8")
     options = f"(path '{tmp_path}/rows'" + (", header 'true')" if form == "csv" else ")")
     stream = f"(k INT, at TIMESTAMP) USING {form} OPTIONS {options} TIMESTAMP BY at SLACK INTERVAL 1 DAY;"

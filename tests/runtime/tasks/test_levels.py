@@ -200,10 +200,10 @@ def test_runs_of_another_number_of_tasks_are_divided_once_it_stays(
 ) -> None:
     monkeypatch.setattr(rounds, "_SETTLED", 3)
     executor = Changing()
-    found = driven(tmp_path / "changing", executor, 3)[-2]
+    answered = driven(tmp_path / "changing", executor, 3)[-2]
     expected = driven(tmp_path / "same", Counting(), 1)[-2]
     for name in QUERIES.keys() - {"last", "each"}:  # which count rows of one instant: tasks order them
-        assert sorted(map(str, found[name])) == sorted(map(str, expected[name])), name
+        assert sorted(map(str, answered[name])) == sorted(map(str, expected[name])), name
     with Hub(tmp_path / "changing", executor, tasks=3) as hub:
         rng, second = np.random.default_rng(3), 100
 

@@ -57,8 +57,8 @@ def test_what_is_packed_comes_back(given_tables: dict[str, pa.Table], checksums:
     assert container.header == header
     assert list(container.sections()) == list(given_tables)
     for name, table in given_tables.items():
-        found = container.table(name)
-        assert found.equals(table, check_metadata=True)
+        unpacked = container.table(name)
+        assert unpacked.equals(table, check_metadata=True)
         assert container.schema(name).equals(table.schema, check_metadata=True)
         assert container.sections()[name].rows == table.num_rows
         assert container.sections()[name].stats == {"rows": table.num_rows}
@@ -96,9 +96,9 @@ def test_many_small_chunks_become_one_and_equal_schemas_are_written_once() -> No
 def test_a_container_cut_out_at_an_odd_place_is_read_aligned() -> None:
     table = pa.table({"x": np.arange(100)})
     body = pa.py_buffer(b"abc" + pack({"a": table})).slice(3)
-    found = Container.open(body).table("a")
-    assert found.equals(table)
-    assert found["x"].chunk(0).to_numpy().flags.aligned
+    unpacked = Container.open(body).table("a")
+    assert unpacked.equals(table)
+    assert unpacked["x"].chunk(0).to_numpy().flags.aligned
 
 
 def test_a_section_that_is_not_there_is_reported_with_those_that_are() -> None:
@@ -212,9 +212,9 @@ def test_columns_that_are_one_memory_are_written_once_and_are_one_again() -> Non
         assert len(written) < len(alone) + 2000, "two of four columns are written"
         container = Container.open(written)
         container.verify()
-        for found in (container.table("t"), pa.Table.from_batches(container.batches("t")())):
-            assert found.equals(table)
-            addresses = {found.column(name).chunk(0).buffers()[1].address for name in ("a", "c", "d")}
+        for unpacked in (container.table("t"), pa.Table.from_batches(container.batches("t")())):
+            assert unpacked.equals(table)
+            addresses = {unpacked.column(name).chunk(0).buffers()[1].address for name in ("a", "c", "d")}
             assert len(addresses) == 1
 
 
@@ -222,9 +222,9 @@ def test_columns_of_equal_numbers_that_are_not_one_memory_stay_apart() -> None:
     """Also such as share a buffer but not the place in it."""
     whole = pa.array(np.arange(80_000))
     table = pa.table({"a": whole[:40_000], "b": whole[40_000:], "c": pa.array(np.arange(40_000))})
-    found = Container.open(pack({"t": table})).table("t")
-    assert found.equals(table)
-    assert len({found.column(name).chunk(0).buffers()[1].address for name in "abc"}) == 3
+    unpacked = Container.open(pack({"t": table})).table("t")
+    assert unpacked.equals(table)
+    assert len({unpacked.column(name).chunk(0).buffers()[1].address for name in "abc"}) == 3
 
 
 @pytest.mark.parametrize("options", [{"compressed": True, "piece": 1000}, {}])

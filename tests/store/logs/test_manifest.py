@@ -97,7 +97,9 @@ def test_drivers_that_take_over_at_once_get_different_incarnations(tmp_path: Pat
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted((each.epoch, each.incarnation) for each in taken) == [(n, n + 1) for n in range(6)]
+    assert sorted((manifest.epoch, manifest.incarnation) for manifest in taken) == [
+        (n, n + 1) for n in range(6)
+    ]
 
 
 def test_an_epoch_cannot_be_left_out(tmp_path: Path) -> None:

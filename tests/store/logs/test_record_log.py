@@ -42,8 +42,8 @@ def keep_a_log(store: LocalStore, batches: list[list[object]], data: st.DataObje
     names = log.drop_before(dropped)
     assert [store.exists(name) for name in names] == [False] * len(names)
     assert log.start <= dropped
-    for each in (log, RecordLog(store, "ingest")):
-        assert list(each.read(max(dropped, start))) == list(enumerate(model))[max(dropped, start) :]
+    for one_log in (log, RecordLog(store, "ingest")):
+        assert list(one_log.read(max(dropped, start))) == list(enumerate(model))[max(dropped, start) :]
     assert RecordLog(store, "ingest").append(["more"]) == len(model)
 
 

@@ -136,15 +136,15 @@ def test_the_worked_example_is_for_two_buckets_of_a_size_at_most() -> None:
 
 def worst(slow: OneByOne, values: Ints, window: int) -> float:
     """The largest relative error at any instant."""
-    found = 0.0
+    error = 0.0
     for now in range(1, len(values) + 1):
         if values[now - 1]:
             slow.insert(now - 1)
         slow.expire(now - window)
         true = held(values, now, window)
         if true:
-            found = max(found, abs(slow.estimate(now - window) - true) / true)
-    return found
+            error = max(error, abs(slow.estimate(now - window) - true) / true)
+    return error
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,8 @@ def test_few_rows_are_counted_exactly_and_nan_is_above_every_number(
 
 
 def test_one_key_does_not_round_another_s_weights() -> None:
-    found = Ranks.of(np.array([0, 1, 1]), np.array([1.0, 1.0, 2.0]), np.array([1e20, 0.25, 0.5]), 2)
-    low, _ = found.upto(np.array([1.0, 1.0]))
+    ranks = Ranks.of(np.array([0, 1, 1]), np.array([1.0, 1.0, 2.0]), np.array([1e20, 0.25, 0.5]), 2)
+    low, _ = ranks.upto(np.array([1.0, 1.0]))
     assert low.tolist() == [1e20, 0.25]
 
 

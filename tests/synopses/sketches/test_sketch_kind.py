@@ -153,8 +153,8 @@ def test_the_error_of_a_norm_falls_with_the_root_of_the_registers() -> None:
     spread = []
     for registers in (25, 400):
         sketches = [StableSketch(registers, 2.0, seed) for seed in range(60)]
-        found = [s.estimates(s.made(codes, counts, np.zeros(300, np.int64), 1))[0][0] for s in sketches]
-        spread.append(np.std(found) / true)
-        within = np.mean(np.abs(np.array(found) - true) <= true * 3.5 / np.sqrt(registers))
+        estimates = [s.estimates(s.made(codes, counts, np.zeros(300, np.int64), 1))[0][0] for s in sketches]
+        spread.append(np.std(estimates) / true)
+        within = np.mean(np.abs(np.array(estimates) - true) <= true * 3.5 / np.sqrt(registers))
         assert within >= 0.95, "three standard errors"
     assert 0.15 < spread[1] / spread[0] < 0.4, "a quarter, for sixteen times as many"

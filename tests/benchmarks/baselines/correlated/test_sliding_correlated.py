@@ -23,21 +23,21 @@ def windows(x: Doubles) -> list[Doubles]:
     return [x[max(index - WINDOW + 1, 0) : index + 1] for index in range(len(x))]
 
 
-def rmse(found: Doubles, exact: Doubles) -> float:
+def rmse(answers: Doubles, exact: Doubles) -> float:
     """Over w positions at a time and on: the text's own range has w + 1 (R22)."""
-    return float(np.sqrt(np.mean((found - exact)[WINDOW:] ** 2)))
+    return float(np.sqrt(np.mean((answers - exact)[WINDOW:] ** 2)))
 
 
 def by_equi_depth(x: Doubles, limits: Doubles, buckets: int = 10) -> Doubles:
     """A histogram of the window itself, computed again at each position."""
-    found = []
+    answers = []
     for held, limit in zip(windows(x), limits, strict=True):
         bounds = np.quantile(held, np.linspace(0, 1, buckets + 1))
         place = np.clip(np.searchsorted(bounds, held, side="right") - 1, 0, buckets - 1)
         total = np.r_[0.0, np.cumsum(np.bincount(place, minlength=buckets))]
         last = np.r_[bounds[1:] > bounds[:-1], True]
-        found.append(float(np.interp(limit, bounds[last], total[last])))
-    return np.array(found)
+        answers.append(float(np.interp(limit, bounds[last], total[last])))
+    return np.array(answers)
 
 
 @pytest.mark.parametrize("data", MINIMA)
@@ -52,7 +52,7 @@ def test_counts_near_the_minimum_are_no_worse_than_by_equi_depth(data: str) -> N
         for name, strategy in STRATEGIES.items():
             received = followed(SlidingNearMinimum.empty(1, factor, WINDOW, strategy=strategy), x)
             errors.setdefault(name, []).append(rmse(received, exact))
-    means = {name: np.mean(each) for name, each in errors.items()}
+    means = {name: np.mean(of_method) for name, of_method in errors.items()}
     assert means["piecemeal uniform"] <= means["equi-depth"], means
     assert means["piecemeal uniform"] <= 1.05 * means["wholesale uniform"], means
 
