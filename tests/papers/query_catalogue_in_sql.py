@@ -24,7 +24,7 @@ TO_STREAM = re.compile(r"\b([IDR])STREAM\(")
 def translatable(asked: Asked, past: Past) -> bool:
     """Not what reads other queries of the catalogue, or windows over a SELECT."""
     return not re.search(r"\) AS \w+ \[", asked.text) and all(
-        each in past.streams for each, _ in BARE.findall(asked.text)
+        name in past.streams for name, _ in BARE.findall(asked.text)
     )
 
 
@@ -42,18 +42,18 @@ def emitted_by_sql(past: Past, rows: Coming, asked: Asked, query: Query) -> Emit
     instants = sorted(at + shift for at in times for shift in shifts)
     database, sql = filled(past, rows), WINDOW.sub(lambda match: held(past, *match.groups()), text)
     before: Counter[tuple[object, ...]] = Counter()
-    found = []
+    changes = []
     for at in instants:
         now = Counter(database.execute(sql, {"t": at}).fetchall())
         came, gone = (list((one - other).elements()) for one, other in ((now, before), (before, now)))
         before = now
         if kind is not None:
-            found += [(at, row) for row in {"I": came, "D": gone, "R": list(now.elements())}[kind]]
+            changes += [(at, row) for row in {"I": came, "D": gone, "R": list(now.elements())}[kind]]
         elif at <= max(times):
-            found += [(at, -1, row) for row in gone] + [(at, 1, row) for row in came]
+            changes += [(at, -1, row) for row in gone] + [(at, 1, row) for row in came]
     names = query.schema.names
     return printed(
-        [(*instant_and_sign, dict(zip(names, row, strict=True))) for *instant_and_sign, row in found], query
+        [(*instant_and_sign, dict(zip(names, row, strict=True))) for *instant_and_sign, row in changes], query
     )
 
 
@@ -71,7 +71,10 @@ def filled(past: Past, rows: Coming) -> sqlite3.Connection:
     database = sqlite3.connect(":memory:")
     for name, body in past.functions.items():
         database.create_function(
-            name, 2, lambda *given, body=body: None if None in given else body(*given), deterministic=True
+            name,
+            2,
+            lambda *arguments, body=body: None if None in arguments else body(*arguments),
+            deterministic=True,
         )
     for stream in past.streams:
         database.execute(f"CREATE TABLE {stream} ({', '.join(past.columns(stream))}, place)")
@@ -90,15 +93,15 @@ def reach(window: str) -> int:
 def held(past: Past, stream: str, window: str, alias: str | None) -> str:
     """The rows that a window holds at `:t`."""
     time, columns = past.time(stream), ", ".join(past.columns(stream))
-    found = f"SELECT {columns} FROM {stream} WHERE {time} <= :t"
+    sql = f"SELECT {columns} FROM {stream} WHERE {time} <= :t"
     latest = f"ORDER BY {time} DESC, place DESC"
     if window == "NOW" or window.startswith("RANGE"):
-        found += f" AND {time} >= :t - {reach(window)}"
+        sql += f" AND {time} >= :t - {reach(window)}"
     elif match := re.fullmatch(r"ROWS (\d+)", window):
-        found += f" {latest} LIMIT {match[1]}"
+        sql += f" {latest} LIMIT {match[1]}"
     elif match := re.fullmatch(r"PARTITION BY (\w+) ROWS (\d+)", window):
         numbered = f"ROW_NUMBER() OVER (PARTITION BY {match[1]} {latest}) AS nth"
-        found = f"SELECT {columns} FROM (SELECT *, {numbered} FROM {stream} WHERE {time} <= :t) WHERE nth <= {match[2]}"
+        sql = f"SELECT {columns} FROM (SELECT *, {numbered} FROM {stream} WHERE {time} <= :t) WHERE nth <= {match[2]}"
     else:
         assert window == "ROWS UNBOUNDED", window
-    return f"({found}) AS {alias or stream}"
+    return f"({sql}) AS {alias or stream}"

@@ -105,7 +105,7 @@ def test_commuters_are_those_seen_at_the_same_exit_and_hour_on_every_day_of_a_we
             day = (row["at"] - MIDNIGHT).days
             if day in week and row["place"] == "ashby" and row["at"].hour == 8:
                 days.setdefault(row["car"], set()).add(day)
-        return sum(len(found) == WEEK for found in days.values())
+        return sum(len(days_seen) == WEEK for days_seen in days.values())
 
     by_day = {
         (row["window_start"] - MIDNIGHT).days: row["n"]
@@ -149,11 +149,11 @@ def test_a_daily_average_comes_of_hourly_sums_and_counts(hub: Hub) -> None:
     """)
     arrive(hub, "ticks", [*rows[250:], {"symbol": "c", "price": 1.0, "at": MIDNIGHT + dt.timedelta(days=4)}])
     daily = hub.query("daily").history().to_pylist()
-    found = {(row["symbol"], row["window_start"]): row["mean"] for row in daily}
+    means = {(row["symbol"], row["window_start"]): row["mean"] for row in daily}
     meant = {
         (row["symbol"], row["window_start"]): row["mean"]
         for row in hub.query("daily_from_ticks").history().to_pylist()
     }
-    assert len(found) == 6
-    assert found == pytest.approx(meant, rel=1e-9)
+    assert len(means) == 6
+    assert means == pytest.approx(meant, rel=1e-9)
     assert any(abs(row["mean"] - row["wrong"]) > 1e-3 for row in daily)

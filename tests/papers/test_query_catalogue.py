@@ -50,13 +50,13 @@ def coming(past: Past, seed: int | None) -> Coming:
     """The rows, or by chance twice as many, of which many are equal and many share an instant."""
     if seed is None:
         return past.rows
-    rng, made = np.random.default_rng(seed), []
+    rng, arriving = np.random.default_rng(seed), []
     instants = sorted({row[past.time(stream)] for stream, row in past.rows})
     for at in np.sort(rng.choice(instants, 2 * len(past.rows))).tolist():
         stream = str(rng.choice(list(past.streams)))
-        alike = [row for each, row in past.rows if each == stream]
-        made.append((stream, alike[int(rng.integers(len(alike)))] | {past.time(stream): at}))
-    return made
+        alike = [row for name, row in past.rows if name == stream]
+        arriving.append((stream, alike[int(rng.integers(len(alike)))] | {past.time(stream): at}))
+    return arriving
 
 
 def lived(hub: Hub, past: Past, rows: Coming, cut: str, when: str) -> None:
@@ -93,9 +93,9 @@ def named(query: str) -> str:
 def arrive(hub: Hub, past: Past, rows: Coming) -> None:
     """Push rows, and have them read."""
     for stream in past.streams:
-        if own := [row for each, row in rows if each == stream]:
+        if of_stream := [row for name, row in rows if name == stream]:
             schema = hub.stream_definition(stream).schema
-            columns = [array([row[each.name] for row in own], each.type) for each in schema]
+            columns = [array([row[field.name] for row in of_stream], field.type) for field in schema]
             hub.push(stream, pa.table(columns, names=list(schema.names)))
     hub.catch_up()
 
@@ -115,7 +115,10 @@ def meant(name: str, cut: str, query: Query, seed: int | None = None) -> Emitted
     past = PASTS[name]
     parts = epochs(coming(past, seed), cut)
     streams = {
-        stream: record([[row for each, row in part if each == stream] for part in parts], past.time(stream))
+        stream: record(
+            [[row for name_of_stream, row in part if name_of_stream == stream] for part in parts],
+            past.time(stream),
+        )
         for stream in past.streams
     }
     history = with_derived(query, History(streams), final=True)
@@ -139,10 +142,10 @@ def the_reference_knows_the_functions(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("cut", "when"), WAYS)
 @pytest.mark.parametrize(("past", "query"), QUERIES)
 def test_a_query_emits_what_was_worked_out_by_hand(past: str, query: str, cut: str, when: str) -> None:
-    found, bound = emitted(past, cut, when)[query]
+    rows, bound = emitted(past, cut, when)[query]
     by_hand = PASTS[past].queries[query].expected
     assert meant(past, cut, bound) == by_hand
-    assert found == by_hand
+    assert rows == by_hand
 
 
 @pytest.mark.parametrize(("seed", "cut", "when"), CHANCES[1:])
@@ -150,8 +153,8 @@ def test_a_query_emits_what_was_worked_out_by_hand(past: str, query: str, cut: s
 def test_over_other_histories_it_emits_what_the_definitions_require(
     past: str, query: str, seed: int, cut: str, when: str
 ) -> None:
-    found, bound = emitted(past, cut, when, seed)[query]
-    assert found == meant(past, cut, bound, seed)
+    rows, bound = emitted(past, cut, when, seed)[query]
+    assert rows == meant(past, cut, bound, seed)
 
 
 @pytest.mark.parametrize(("seed", "cut", "when"), CHANCES)
@@ -163,8 +166,8 @@ def test_sql_over_what_the_windows_hold_at_each_instant_says_the_same(
     past: str, query: str, seed: int | None, cut: str, when: str
 ) -> None:
     """The guide's oracle, in an engine that knows nothing of streams."""
-    found, bound = emitted(past, cut, when, seed)[query]
-    assert found == emitted_by_sql(PASTS[past], coming(PASTS[past], seed), PASTS[past].queries[query], bound)
+    rows, bound = emitted(past, cut, when, seed)[query]
+    assert rows == emitted_by_sql(PASTS[past], coming(PASTS[past], seed), PASTS[past].queries[query], bound)
 
 
 @pytest.mark.parametrize(("seed", "cut", "when"), CHANCES)
@@ -172,12 +175,10 @@ def test_queries_that_mean_the_same_emit_the_same(seed: int | None, cut: str, wh
     """A bare stream and its default; a query and its parts by name; a filter over and under a window of time."""
     for name, beginning in (("filtered", "Q"), ("Linear Road", "Q10"), ("ranges", "Q11b")):
         alike = [
-            found
-            for query, (found, _) in emitted(name, cut, when, seed).items()
-            if query.startswith(beginning)
+            rows for query, (rows, _) in emitted(name, cut, when, seed).items() if query.startswith(beginning)
         ]
         assert len(alike) > 1
-        assert all(each == alike[0] for each in alike)
+        assert all(rows_of_query == alike[0] for rows_of_query in alike)
 
 
 def test_a_filter_under_a_window_of_rows_is_another_query() -> None:

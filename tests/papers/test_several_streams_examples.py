@@ -77,8 +77,8 @@ def test_repair_17_both_sides_of_a_band_are_looked_at(hub: Hub) -> None:
     push(hub, "s", 1, 7.9, 8, 13, 13.1, 30)
     for stream in "rs":
         punctuate(hub, stream, 100)
-    found = sorted((row["yt"] - START).total_seconds() for row in hub.query("q").history().to_pylist())
-    assert found == [8, 13]
+    seconds = sorted((row["yt"] - START).total_seconds() for row in hub.query("q").history().to_pylist())
+    assert seconds == [8, 13]
 
 
 def test_repair_18_pairs_are_emitted_as_far_as_the_slower_stream_however_far_the_other_is_ahead(
@@ -96,7 +96,7 @@ def test_repair_18_pairs_are_emitted_as_far_as_the_slower_stream_however_far_the
     emitted = 0
     for second in (3, 6, 9, 12):
         punctuate(hub, "s", second)
-        found = ends(hub)
-        assert len(found) > emitted
-        assert max(found) == second
-        emitted = len(found)
+        window_ends = ends(hub)
+        assert len(window_ends) > emitted
+        assert max(window_ends) == second
+        emitted = len(window_ends)

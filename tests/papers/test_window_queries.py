@@ -96,9 +96,9 @@ def counted(size: int, slide: int, partition: str | None = None) -> Callable[[li
 
     def windows(rows: list[Row]) -> Windows:
         for part in dict.fromkeys(row[partition] if partition else None for row in rows):
-            own = [row for row in rows if partition is None or row[partition] == part]
-            for number in range(1, len(own) // slide + 1):
-                yield number, own[max(0, number * slide - size) : number * slide]
+            of_part = [row for row in rows if partition is None or row[partition] == part]
+            for number in range(1, len(of_part) // slide + 1):
+                yield number, of_part[max(0, number * slide - size) : number * slide]
 
     return windows
 
@@ -281,13 +281,13 @@ def test_a_query_of_the_thesis_answers_what_each_window_holds(name: str) -> None
         groups: dict[tuple[Any, ...], list[Row]] = {}
         for row in held:
             groups.setdefault(tuple(row[key] for key in asked.keys), []).append(row)
-        for key, own in groups.items():
+        for key, of_group in groups.items():
             expected.append(
-                {"w": number} | dict(zip(asked.keys, key, strict=True)) | {"v": asked.aggregate(own)}
+                {"w": number} | dict(zip(asked.keys, key, strict=True)) | {"v": asked.aggregate(of_group)}
             )
-    found = answered(asked.text, ROWS)
-    assert len(found) > 10
-    assert bag(found) == bag(expected)
+    rows = answered(asked.text, ROWS)
+    assert len(rows) > 10
+    assert bag(rows) == bag(expected)
 
 
 @pytest.mark.parametrize("name", QUERIES)

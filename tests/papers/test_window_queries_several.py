@@ -104,8 +104,8 @@ def source_meets(one: Row, other: Row) -> bool:
     return bool(one["srcIP"] == other["destIP"])
 
 
-def sliding(one: Row, other: Row, own: int, others: int) -> bool:
-    return bool(one["ts"] - others <= other["ts"] <= one["ts"] + own)
+def sliding(one: Row, other: Row, range_of_one: int, range_of_other: int) -> bool:
+    return bool(one["ts"] - range_of_other <= other["ts"] <= one["ts"] + range_of_one)
 
 
 def pairs(

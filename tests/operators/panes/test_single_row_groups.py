@@ -35,10 +35,10 @@ def layout_of(aggregates: str) -> Layout:
     ]
 
 
-def same(answered: Any, given: Any) -> bool:
-    if answered is None or given is None:
-        return answered is given
-    return bool(answered == given or (math.isnan(answered) and math.isnan(given)))
+def same(answered: Any, expected: Any) -> bool:
+    if answered is None or expected is None:
+        return answered is expected
+    return bool(answered == expected or (math.isnan(answered) and math.isnan(expected)))
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_sums_are_exact_whether_in_one_addition_or_limb_by_limb(
         sum(v for v, c in zip(values, codes, strict=True) if v is not None and c == n) for n in range(3)
     ]
     sums, failed = whole_numbers(limbs, BIGINT)
-    assert failed.tolist() == [not -(2**63) <= each < 2**63 for each in expected]
-    assert [each for each in sums.to_pylist() if each is not None] == [
-        each for each, bad in zip(expected, failed, strict=True) if not bad
+    assert failed.tolist() == [not -(2**63) <= total < 2**63 for total in expected]
+    assert [total for total in sums.to_pylist() if total is not None] == [
+        total for total, bad in zip(expected, failed, strict=True) if not bad
     ]
     assert as_doubles(limbs).tolist() == pytest.approx(expected)
     most = sum(abs(each) for each in values if each is not None)
@@ -133,22 +133,22 @@ def test_sums_are_exact_whether_in_one_addition_or_limb_by_limb(
 
 @given(keys=st.lists(st.integers(0, 5), min_size=1, max_size=30), cut=st.integers(0, 30))
 def test_partials_and_rows_merged_are_the_partials_of_all_rows(keys: list[int], cut: int) -> None:
-    each = operator(
+    aggregate = operator(
         "SELECT k, COUNT(*) AS n, COUNT(v) AS c, SUM(v) AS t, MAX(v) AS m FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] GROUP BY k"
     )
-    layout, batch = each.layouts[0], rows(keys, np.zeros(len(keys)))
-    whole = merge(layout, [folded(each, batch)])
+    layout, batch = aggregate.layouts[0], rows(keys, np.zeros(len(keys)))
+    whole = merge(layout, [folded(aggregate, batch)])
     halves = [batch.where(np.arange(len(keys)) < cut), batch.where(np.arange(len(keys)) >= cut)]
     tables = [
-        folded(replace(each, row_layout_limit=keeps), half)
+        folded(replace(aggregate, row_layout_limit=keeps), half)
         for keeps, half in zip((None, EVERY_ROW), halves, strict=True)
         if half.rows
     ]
     assert merge(layout, tables).sort_by("k0").equals(whole.sort_by("k0"))
 
 
-def folded(each: PaneAggregate, batch: Batch) -> pa.Table:
-    deltas = _deltas(each, batch)
+def folded(aggregate: PaneAggregate, batch: Batch) -> pa.Table:
+    deltas = _deltas(aggregate, batch)
     return deltas[SPARSE_OPEN] if SPARSE_OPEN in deltas else deltas["open0"]
 
 
@@ -177,28 +177,28 @@ FAR = 10**9
 def test_keys_in_a_narrow_range_are_folded_like_any_others(
     aggregates: str, keeps: int | None, seconds: int, least: int
 ) -> None:
-    each = replace(
+    aggregate = replace(
         operator(f"SELECT k, {aggregates} FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] GROUP BY k"),
         row_layout_limit=keeps,
     )
     rng = np.random.default_rng(keeps)
     keys = np.r_[rng.integers(0, 40, 2000), 50 + 2 * np.arange(300)] + least
     at = rng.integers(0, seconds, len(keys))
-    near, far = (_deltas(each, rows(some, at)) for some in (keys, keys * FAR))
+    near, far = (_deltas(aggregate, rows(some, at)) for some in (keys, keys * FAR))
     assert near.keys() == far.keys()
     assert (SPARSE_OPEN in near) == (keeps not in (None, 0))
     for name, table in near.items():
         wide = table.set_column(
             2, "k0", pa.array(table.column("k0").to_numpy() * FAR)
         )  # the slot is that of the key
-        names = [each for each in table.column_names if each != SLOT]
+        names = [name for name in table.column_names if name != SLOT]
         order = [(each, "ascending") for each in names]
         folded, expected = (some.select(names).sort_by(order) for some in (wide, far[name]))
         assert folded.to_pydict() == expected.to_pydict()
         assert table.column(SLOT).to_pylist() == slots_of([table.column("k0")], table.num_rows).tolist()
 
 
-def _deltas(each: PaneAggregate, batch: Batch) -> Mapping[str, pa.Table]:
-    scanner = each.scanner({})
+def _deltas(aggregate: PaneAggregate, batch: Batch) -> Mapping[str, pa.Table]:
+    scanner = aggregate.scanner({})
     scanner.add(batch)
     return scanner.finish().deltas

@@ -54,8 +54,8 @@ def test_no_name_means_two_functions() -> None:
 
 
 def _calls(expression: Expression) -> set[str]:
-    own = {expression.function} if isinstance(expression, Call) else set()
-    return own.union(*(_calls(part) for part in children(expression)))
+    of_this = {expression.function} if isinstance(expression, Call) else set()
+    return of_this.union(*(_calls(part) for part in children(expression)))
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)

@@ -58,11 +58,13 @@ def test_clocks_that_are_moved_skip_and_repeat_times_as_spark_s(zone: str, spark
 
 def _within_time(rows: pa.Table) -> pa.Table:
     """At both ends of the range local times are no TIMESTAMP; Spark then fails, or continues with other numbers."""
-    kept = pc.invert(pc.fill_null(pc.match_substring(rows.column("z"), "294247"), False))
+    is_within = pc.invert(pc.fill_null(pc.match_substring(rows.column("z"), "294247"), False))
     for name in ("at", "ts"):
         moments = pc.fill_null(rows.column(name).cast(pa.int64()), 0)
-        kept = pc.and_(kept, pc.less(pc.abs(pc.max_element_wise(moments, -(2**63) + 1)), 2**63 - 2 * DAY))
-    return rows.filter(kept)
+        is_within = pc.and_(
+            is_within, pc.less(pc.abs(pc.max_element_wise(moments, -(2**63) + 1)), 2**63 - 2 * DAY)
+        )
+    return rows.filter(is_within)
 
 
 def _differences(texts: list[str], schema: Schema, rows: pa.Table, theirs: pa.Table, zone: str) -> list[str]:

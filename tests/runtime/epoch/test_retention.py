@@ -70,12 +70,12 @@ def test_old_entries_go_and_a_late_query_answers_from_what_is_kept_as_one_that_w
     with prepared(tmp_path_factory.mktemp("home")) as hub:
         hub.register(text, "first")
         minutes(hub, range(passed))
-        kept, written = archived(hub)
+        kept_minutes, written = archived(hub)
         assert written == passed
-        assert kept == passed - 6
+        assert kept_minutes == passed - 6
         hub.register(text, "late")
         hub.loop.drain()
-        horizon = START + dt.timedelta(minutes=kept)
+        horizon = START + dt.timedelta(minutes=kept_minutes)
         first, late = (hub.query(name).history().to_pylist() for name in ("first", "late"))
         inside = [row for row in first if row["window_start"] >= horizon]
         assert inside or length + slide > 3
@@ -85,7 +85,9 @@ def test_old_entries_go_and_a_late_query_answers_from_what_is_kept_as_one_that_w
                 (row[name] - START).total_seconds() // 60 for name in ("window_start", "window_end")
             )
             values = [
-                v for v in range(max(kept, int(start)), int(end)) if v % 5 != gone and v % 2 == row["odd"]
+                v
+                for v in range(max(kept_minutes, int(start)), int(end))
+                if v % 5 != gone and v % 2 == row["odd"]
             ]
             assert (row["n"], row["total"], row["low"]) == (len(values), sum(values), min(values))
 
@@ -130,10 +132,12 @@ def test_results_older_than_a_query_retains_go_and_those_of_others_stay(tmp_path
     with counting(tmp_path / "home", KEPT, WHOLE) as hub:
         minutes(hub, range(41))
         assert hub.query("whole").history().num_rows == 40
-        kept = hub.query("kept").history().num_rows
-        assert 5 <= kept <= 5 + EVERY
+        retained = hub.query("kept").history().num_rows
+        assert 5 <= retained <= 5 + EVERY
         assert hub.query("kept").invoke().to_pylist() == hub.query("whole").invoke().to_pylist() == [{"n": 1}]
-        assert 40 + kept <= tidied(hub)["results"] <= 40 + 5 + 2 * EVERY  # the last eight manifests keep more
+        assert (
+            40 + retained <= tidied(hub)["results"] <= 40 + 5 + 2 * EVERY
+        )  # the last eight manifests keep more
     with open_hub(tmp_path / "home", local=True) as hub:
         assert hub.query("whole").history().num_rows == 40
         hub.execute("DROP QUERY whole")
@@ -151,11 +155,11 @@ def test_a_retention_is_set_and_taken_away_while_the_query_goes_on(tmp_path: Pat
         assert hub.query("whole").history().num_rows == 19
         hub.execute("ALTER QUERY whole SET (retain '5 MINUTES')")
         minutes(hub, range(20, 30))
-        kept = hub.query("whole").history().num_rows
-        assert 5 <= kept <= 5 + EVERY
+        retained = hub.query("whole").history().num_rows
+        assert 5 <= retained <= 5 + EVERY
         hub.execute("ALTER QUERY whole SET (retain 'all')")
         minutes(hub, range(30, 50))
-        assert hub.query("whole").history().num_rows == kept + 20
+        assert hub.query("whole").history().num_rows == retained + 20
 
 
 def test_a_relation_still_answers_with_the_sum_of_the_changes_that_went(tmp_path: Path) -> None:
@@ -189,11 +193,11 @@ def test_a_query_over_a_query_holds_back_what_it_has_not_read(tmp_path: Path) ->
         hub.loop.drain()
         minutes(hub, range(40, 60))
         assert sum(row["total"] for row in hub.query("over").history().to_pylist()) == 59
-        kept = hub.query("kept").history().num_rows
-        assert kept <= 6 + 2 * EVERY
+        retained = hub.query("kept").history().num_rows
+        assert retained <= 6 + 2 * EVERY
         hub.execute(f"CREATE QUERY late AS {over}")
         hub.loop.drain()
-        assert 5 <= hub.query("late").history().num_rows <= kept
+        assert 5 <= hub.query("late").history().num_rows <= retained
 
 
 def test_a_sink_that_is_behind_holds_back_what_it_has_not_delivered(tmp_path: Path) -> None:

@@ -54,11 +54,11 @@ def threads() -> list[str]:
 def executor(
     spark: SparkSession, task: type[StandingTask] = StandingTask, **settings: float
 ) -> SparkExecutor:
-    made = SparkExecutor(GivenSession(spark), standing="always")
-    made.standing.task = task
+    spark_executor = SparkExecutor(GivenSession(spark), standing="always")
+    spark_executor.standing.task = task
     for name, value in settings.items():
-        setattr(made.standing, name, value)
-    return made
+        setattr(spark_executor.standing, name, value)
+    return spark_executor
 
 
 def harmed(where: str, harm: Callable[[StandingTask], None]) -> type[StandingTask]:
@@ -112,9 +112,11 @@ def stopped(_: StandingTask) -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def assert_answers(rig: Rig, made: SparkExecutor, failures: int, queries: dict[str, str] = FEW) -> None:
+def assert_answers(
+    rig: Rig, spark_executor: SparkExecutor, failures: int, queries: dict[str, str] = FEW
+) -> None:
     """All files give the reference's answers, after so many failed attempts; the home is without faults."""
-    with Hub(rig.home, made, tasks=3, retries=Retries((0.01,) * 4)) as hub:
+    with Hub(rig.home, spark_executor, tasks=3, retries=Retries((0.01,) * 4)) as hub:
         hub.execute(rig.script(queries))
         assert_as_the_reference(hub, FILES)
         assert hub.status()["failures"]["count"] == failures
@@ -142,13 +144,17 @@ def test_few_rows_have_one_state_task(
 ) -> None:
     rig, files = Rig(tmp_path, ONE_FILE), cut(ROWS, 30)
     monkeypatch.setattr(SparkExecutor, "few_rows", 1000)  # estimated by bytes
-    made, many = executor(spark), SparkExecutor.few_rows + 1
-    with Hub(rig.home, made, tasks=3) as hub:
+    spark_executor, many = executor(spark), SparkExecutor.few_rows + 1
+    with Hub(rig.home, spark_executor, tasks=3) as hub:
         hub.execute(rig.script(FEW))
         rig.drop(files[0])
         hub.run_once()
-        assert made.state_tasks(3, many, levels=0) == 2, "as many as standing tasks"
-        assert made.state_tasks(3, many, levels=1) == made.state_tasks(3, many - 1, levels=0) == 1
+        assert spark_executor.state_tasks(3, many, levels=0) == 2, "as many as standing tasks"
+        assert (
+            spark_executor.state_tasks(3, many, levels=1)
+            == spark_executor.state_tasks(3, many - 1, levels=0)
+            == 1
+        )
         rig.drop(files[1])
         hub.run_once()
         newest = hub.home.latest().state[-1]
@@ -163,8 +169,8 @@ def test_a_home_goes_on_at_other_numbers_of_tasks_and_with_jobs_between(
     files = cut(ROWS, *range(10, 60, 10))
     for number, file in enumerate(files):
         rig.drop(file)
-        made = SparkExecutor(GivenSession(spark), standing="never" if number % 3 == 2 else "always")
-        with Hub(rig.home, made, tasks=1 + number % 4) as hub:
+        spark_executor = SparkExecutor(GivenSession(spark), standing="never" if number % 3 == 2 else "always")
+        with Hub(rig.home, spark_executor, tasks=1 + number % 4) as hub:
             hub.execute(rig.script(QUERIES) if number == 0 else "")
             hub.catch_up()
     with Hub(rig.home, executor(spark), tasks=2) as hub:
@@ -453,23 +459,23 @@ def test_a_large_epoch_takes_the_cores_and_small_frequent_ones_get_tasks_again(
 ) -> None:
     monkeypatch.setattr(standing_tasks, "tasks_for", TASKS_FOR)
     rig = Rig(tmp_path, ONE_FILE)
-    made = SparkExecutor(GivenSession(spark))
-    with Hub(rig.home, made, tasks=3) as hub:
+    spark_executor = SparkExecutor(GivenSession(spark))
+    with Hub(rig.home, spark_executor, tasks=3) as hub:
         hub.execute(rig.script({"some": QUERIES["some"]}))
         for number in range(8):
             rig.drop(ROWS[number : number + 1])
             hub.catch_up()
-            if made.standing._job is not None:
-                made.standing._job.wait()
-        epochs, job = made.standing.epochs, made.standing._job
+            if spark_executor.standing._job is not None:
+                spark_executor.standing._job.wait()
+        epochs, job = spark_executor.standing.epochs, spark_executor.standing._job
         assert epochs > 0
         assert spark.sparkContext.parallelize(range(4), 2).count() == 4  # a core is left
         assert job is not None
         monkeypatch.setattr(pace, "SMALL_ROWS", 0)
         rig.drop(ROWS[8:9])
         hub.catch_up()
-        assert made.standing.epochs == epochs
-        assert made.standing._job is None
+        assert spark_executor.standing.epochs == epochs
+        assert spark_executor.standing._job is None
         assert job.is_over
         assert_as_the_reference(hub, [[row] for row in ROWS[:9]])
 
@@ -477,8 +483,8 @@ def test_a_large_epoch_takes_the_cores_and_small_frequent_ones_get_tasks_again(
 def test_all_levels_of_a_small_epoch_run_at_once_in_one_of_the_tasks(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    made, second = executor(spark), 0
-    with Hub(tmp_path / "home", made, tasks=3) as hub:
+    spark_executor, second = executor(spark), 0
+    with Hub(tmp_path / "home", spark_executor, tasks=3) as hub:
         hub.execute(
             "CREATE STREAM s (x BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at;"
             "CREATE QUERY low AS SELECT x, at FROM s WHERE x > 0;"
@@ -490,10 +496,10 @@ def test_all_levels_of_a_small_epoch_run_at_once_in_one_of_the_tasks(
             """Push three rows of the next second; the number of executions that they took."""
             nonlocal second
             second += 1
-            before = made.standing.epochs
+            before = spark_executor.standing.epochs
             hub.push("s", [{"x": x, "at": f"2024-01-01T00:00:{second:02}Z"} for x in (1, 2, 3)])
             assert hub.loop.drain() == 1
-            return made.standing.epochs - before
+            return spark_executor.standing.epochs - before
 
         executions = [epoch() for _ in range(9)]
         assert executions[3:] == [1] * 6
@@ -546,9 +552,9 @@ def test_ctrl_c_in_the_middle_of_an_epoch_ends_the_tasks(spark: SparkSession, tm
 def test_a_session_can_do_without_and_a_wrong_setting_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
-    made = SparkExecutor(GivenSession(spark), standing="never")
-    assert_answers(rig, made, failures=0)
-    assert made.standing.epochs == 0
+    spark_executor = SparkExecutor(GivenSession(spark), standing="never")
+    assert_answers(rig, spark_executor, failures=0)
+    assert spark_executor.standing.epochs == 0
     with pytest.raises(UserError, match=r"standingTasks is 'sometimes'.*\n?.*auto, never, always"):
         SparkExecutor(GivenSession(spark), standing="sometimes")  # type: ignore[arg-type]
 
