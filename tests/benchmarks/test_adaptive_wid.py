@@ -106,8 +106,8 @@ def test_a_group_between_the_two_thresholds_stays_as_it_is() -> None:
     between = int((up + down) / 2) + 1
     assert down < between <= up
     small = [(0, 0, 1)] * between
-    kept = operator.add(operator.start(), batch(small))
-    assert (len(kept.buffer.group), len(kept.folded.group)) == (between, 0)
+    groups = operator.add(operator.start(), batch(small))
+    assert (len(groups.buffer.group), len(groups.folded.group)) == (between, 0)
     gone = [(0, 0, 1)] * (int(up) + 1)
     folded = operator.add(operator.start(), batch(gone))
     assert len(folded.buffer.group) == 0

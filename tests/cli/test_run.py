@@ -107,13 +107,13 @@ def test_late_rows_are_counted_with_the_slack_that_would_have_kept_all(tmp_path)
 def test_rejected_rows_are_counted_with_a_reason_and_a_place(tmp_path) -> None:
     put(tmp_path / "bids", "1.csv", bid(1, 1, 101), bid(2, "x", 102), bid(3, "y", 103))
     home = tmp_path / "home"
-    kept = headrace("run", script(tmp_path), "--once", "--home", home, "--quiet")
-    assert kept.stdout == "n,auction,top\n1,1,101.0\n"
-    assert kept.stderr.startswith("bids: 2 rows rejected, for instance: ")
-    assert "'x'" in kept.stderr
-    place = home / "rejects" / "stream" / "bids"
-    assert f"see {place}" in kept.stderr
-    assert len(list(place.glob("*.parquet"))) == 1
+    ran = headrace("run", script(tmp_path), "--once", "--home", home, "--quiet")
+    assert ran.stdout == "n,auction,top\n1,1,101.0\n"
+    assert ran.stderr.startswith("bids: 2 rows rejected, for instance: ")
+    assert "'x'" in ran.stderr
+    rejects = home / "rejects" / "stream" / "bids"
+    assert f"see {rejects}" in ran.stderr
+    assert len(list(rejects.glob("*.parquet"))) == 1
     gone = headrace("run", script(tmp_path), "--once", "--quiet")
     assert "run with --home DIR to keep them" in gone.stderr
 

@@ -31,9 +31,9 @@ PROGRAM = textwrap.dedent(
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that everybody may read, which those of pytest are not."""
-    with tempfile.TemporaryDirectory(prefix="headrace-unwritable-") as made:
-        Path(made).chmod(0o755)
-        yield Path(made)
+    with tempfile.TemporaryDirectory(prefix="headrace-unwritable-") as scratch:
+        Path(scratch).chmod(0o755)
+        yield Path(scratch)
 
 
 def as_nobody(script: Path, home: Path) -> subprocess.CompletedProcess[str]:

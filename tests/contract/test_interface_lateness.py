@@ -21,13 +21,13 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_row_is_late_below_the_punctuation_its_epoch_began_with(tmp_path, name) -> None:
-    slack, files, kept, late, warning = CASES[name]
+    slack, files, counted, late, warning = CASES[name]
     home = Home(tmp_path)
     for number, rows in enumerate(files):
         home.put(number, rows)
     done = home.once(STREAM.format(slack=slack) + SEEN, "--output", "out")
     assert (done.returncode, done.stdout) == (0, "")
-    assert (tmp_path / "out" / "seen.csv").read_text() == lines(f"k,v {kept}")
+    assert (tmp_path / "out" / "seen.csv").read_text() == lines(f"k,v {counted}")
     assert (tmp_path / "out" / "late.csv").read_text() == lines(f"k,v {late}")
     assert done.stderr == (f"s: {warning} would have kept all.\n" if warning else "")
 

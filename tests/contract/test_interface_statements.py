@@ -136,9 +136,9 @@ def test_a_stream_that_lost_its_folder_keeps_nothing_else_from_running(tmp_path)
 
 def test_a_stream_whose_path_is_not_there_yet_waits_and_says_so_once(tmp_path) -> None:
     home = Home(tmp_path)
-    made = home.once(FIRST + SUMS)
-    assert (made.returncode, made.stdout) == (0, "k,t\n")
-    assert made.stderr.count(f"s: there is no '{tmp_path / 's'}' yet; the stream waits for it.") == 1
+    ran = home.once(FIRST + SUMS)
+    assert (ran.returncode, ran.stdout) == (0, "k,t\n")
+    assert ran.stderr.count(f"s: there is no '{tmp_path / 's'}' yet; the stream waits for it.") == 1
     home.put(1, "a,1,@0")
     assert home.once(FIRST + SUMS).stderr == ""
     assert home.once(FIRST + SUMS).stdout == "k,t\na,1\n"

@@ -57,9 +57,9 @@ def test_issue_18_item_4_of_a_very_long_line_an_error_shows_what_is_around_it(
     listed = "CREATE QUERY q AS SELECT auction FROM bids WHERE auction IN ({}) AND {} = 1 AND auction IN ({})"
     with pytest.raises(UserError) as raised:
         run(listed.format(before or "1", "nothing", after or "1"))
-    place, shown, caret, *_ = str(raised.value).split("\n")
-    assert place.endswith("there is no column 'nothing'")
-    assert f"column {listed.format(before or '1', 'nothing', '').index('nothing') + 1}:" in place
+    message, shown, caret, *_ = str(raised.value).split("\n")
+    assert message.endswith("there is no column 'nothing'")
+    assert f"column {listed.format(before or '1', 'nothing', '').index('nothing') + 1}:" in message
     assert shown[caret.index("^") : caret.index("^") + caret.count("^")] == "nothing"
     assert len(shown) <= 210
     assert shown.strip().startswith("…") == bool(before)

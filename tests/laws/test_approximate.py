@@ -100,8 +100,8 @@ def within_bounds(query: Query, given_rows: list[Any], expected: list[Any]) -> N
     assert answers.keys() == truths.keys()
     pairs = zip(aggregate.aggregates[::2], aggregate.aggregates[1::2], strict=True)
     for value, bound in pairs:
-        for place, row in answers.items():
-            true, answered, slack = truths[place][value.name], row[value.name], row[bound.name]
+        for group, row in answers.items():
+            true, answered, slack = truths[group][value.name], row[value.name], row[bound.name]
             if true is None:
                 assert answered is None
                 continue

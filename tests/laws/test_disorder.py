@@ -35,12 +35,12 @@ def slack_needed(rows: Shuffled) -> int:
 
 def rows_needed(rows: Shuffled) -> int:
     """The most rows between a row and the first one above it: so many may be behind the greatest."""
-    at = np.array([each for _, _, each in rows])
+    at = np.array([instant for _, _, instant in rows])
     first = [
-        int(np.argmax(at[: index + 1] > each)) if (at[:index] > each).any() else index
-        for index, each in enumerate(at)
+        int(np.argmax(at[: index + 1] > instant)) if (at[:index] > instant).any() else index
+        for index, instant in enumerate(at)
     ]
-    return max(index - each for index, each in enumerate(first))
+    return max(index - instant for index, instant in enumerate(first))
 
 
 def by_source(rows: Shuffled) -> Shuffled:
@@ -90,25 +90,25 @@ def test_any_order_that_the_promise_allows_gives_the_answers_of_order(
     tmp_path_factory: pytest.TempPathFactory, generator: str, rows: Shuffled, data: st.DataObject
 ) -> None:
     clauses, rows, promises = GENERATORS[generator](rows)
-    made: list[PushedRow] = [
+    pushed: list[PushedRow] = [
         (*row, promises is not None and promises(index)) for index, row in enumerate(rows)
     ]
-    cuts = sorted(data.draw(st.sets(st.integers(1, len(made)), max_size=5)) | {len(made)})
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(pushed)), max_size=5)) | {len(pushed)})
     kill = data.draw(st.integers(0, len(cuts)))
     folder, start, least = tmp_path_factory.mktemp("law"), 0, after(rows)
     for part in (cuts[:kill], cuts[kill:]):  # the home is left and opened again between the two
         with stream(folder, clauses, QUERIES, tasks=1 + len(part) % 2) as hub:
             for stop in part:
-                push(hub, *made[start:stop])
+                push(hub, *pushed[start:stop])
                 start = stop
                 if generator == "a program":
                     hub.punctuate("s", T0 + min(least[stop - 1], 86_000) * SECOND)
                     hub.loop.drain()
             assert known(hub).late == 0 if part else True
             answered = [
-                emitted(hub, f"q{number}", closing=start == len(made)) for number in range(len(QUERIES))
+                emitted(hub, f"q{number}", closing=start == len(pushed)) for number in range(len(QUERIES))
             ]
     with contextlib.ExitStack() as opened:
         ordered = opened.enter_context(stream(tmp_path_factory.mktemp("order"), "", QUERIES))
-        push(ordered, *sorted(made, key=lambda row: row[2]))
+        push(ordered, *sorted(pushed, key=lambda row: row[2]))
         assert answered == [emitted(ordered, f"q{number}", closing=True) for number in range(len(QUERIES))]

@@ -29,12 +29,20 @@ def inner(name: str) -> Column:
 
 def conditions() -> st.SearchStrategy[Expression | None]:
     """None; of the relation alone; correlated by an equality; by an inequality; both; one that fails on some rows."""
-    own = some.call("=", inner("name"), Literal("one", STRING))
+    by_constant = some.call("=", inner("name"), Literal("one", STRING))
     equal = some.call("=", some.column("g"), inner("id"))
     below = some.call("<", some.column("g"), inner("id"))
     fails = some.call("=", some.call("div", Literal(6, INT), inner("id"), kind=INT), Literal(6, INT))
     failing_pair = some.call("=", some.call("div", some.column("g"), inner("id"), kind=INT), Literal(1, INT))
-    choices = [None, own, equal, below, fails, failing_pair, Call("and", (own, below), BOOLEAN)]
+    choices = [
+        None,
+        by_constant,
+        equal,
+        below,
+        fails,
+        failing_pair,
+        Call("and", (by_constant, below), BOOLEAN),
+    ]
     return st.sampled_from(choices)
 
 

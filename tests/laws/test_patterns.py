@@ -67,8 +67,8 @@ def promises() -> st.SearchStrategy[list[Promise]]:
 @st.composite
 def punctuated(draw: st.DrawFn) -> tuple[RecordedStream, list[list[Promise]]]:
     cut = draw(streams.epochs())
-    made = [draw(promises()) for _ in cut]
-    return record(cut, "at", draw(st.integers(0, 12)) * some.TICK, made), made
+    promises_of = [draw(promises()) for _ in cut]
+    return record(cut, "at", draw(st.integers(0, 12)) * some.TICK, promises_of), promises_of
 
 
 def queries() -> st.SearchStrategy[Query]:
@@ -98,13 +98,13 @@ class Running:
             "names": pa.table({n: array([row[n] for row in rows], t) for n, t in names.items()})
         }
 
-    def epoch(self, rows: list[Any], now: Instant, made: list[Promise], final: bool = False) -> None:
+    def epoch(self, rows: list[Any], now: Instant, promised: list[Promise], final: bool = False) -> None:
         scanner = self.operator.scanner(self.relations)
         scanner.add(batch(rows, some.SCHEMA).only(self.operator.columns))
         if rows:
             self.greatest = max(self.greatest, *(row.at for row in rows))
         before, after = self.known, {**self.known}
-        for pattern, at in made:
+        for pattern, at in promised:
             after[pattern.text()] = max(at, after.get(pattern.text(), BEGINNING))
         groups = GroupAdvance(self.columns, before, after, bounds_of)
         advance = Advance(self.closed, now, self.greatest, final)
@@ -140,17 +140,17 @@ class Running:
 @given(data=st.data())
 def test_promises_change_when_groups_are_emitted_but_not_what(data: st.DataObject) -> None:
     query = data.draw(queries(), "query")
-    stream, made = data.draw(punctuated(), "stream")
+    stream, promised = data.draw(punctuated(), "stream")
     history = History({"s": stream}, {"names": ()})
     running = Running(alone(query), history)
-    merges = data.draw(st.sets(st.integers(0, max(len(made) - 1, 0))), "compacted after")
+    merges = data.draw(st.sets(st.integers(0, max(len(promised) - 1, 0))), "compacted after")
     for number, rows in enumerate(epochs(stream)):
-        running.epoch(rows, stream.punctuations[number], made[number])
+        running.epoch(rows, stream.punctuations[number], promised[number])
         if number in merges:
             running.compact()
             done = [pattern_named(text) for text, at in running.known.items() if at == FOREVER]
-            for kept in running.groups_kept():
-                assert not any(covered(pattern, kept) for pattern in done), described(query)
+            for group in running.groups_kept():
+                assert not any(covered(pattern, group) for pattern in done), described(query)
     early = emitted_so_far(running, query)
     wanted = [item for item in answer(query, history) if item[0] <= reach(query, item, stream, running.known)]
     assert canonical(early) == canonical(wanted), "as soon as a promise covers the group, and no sooner"

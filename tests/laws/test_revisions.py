@@ -67,13 +67,13 @@ def changelog(
 def standing(changes: list[tuple[int, int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
     """What a changelog leaves; nothing is retracted that was not emitted."""
     rows: Counter[Any] = Counter()
-    kept: dict[Any, tuple[int, dict[str, Any]]] = {}
+    latest: dict[Any, tuple[int, dict[str, Any]]] = {}
     for at, sign, row in changes:
         same = repr((at, row))
-        kept[same] = (at, row)
+        latest[same] = (at, row)
         rows[same] += sign
     assert all(count >= 0 for count in rows.values())
-    return [kept[same] for same, count in rows.items() for _ in range(count)]
+    return [latest[same] for same, count in rows.items() for _ in range(count)]
 
 
 @given(data=st.data())

@@ -131,14 +131,14 @@ def within_bounds(query: Query, answered: list[Any], expected: list[Any]) -> Non
 
     answers, truths = by_group(answered), by_group(expected)
     assert answers.keys() == truths.keys()
-    for place, row in answers.items():
-        assert row["rows"] == truths[place]["rows"]
+    for group, row in answers.items():
+        assert row["rows"] == truths[group]["rows"]
         for item in aggregate.aggregates:
             if item.call.within is not None and item.call.part == "value":
                 near(
                     item,
                     row[item.name],
-                    truths[place][item.name],
+                    truths[group][item.name],
                     row[f"{item.name}_bound"],
                     row["rows"],
                     is_sum=bool(depends_on(item.call, aggregate.aggregates)),

@@ -135,13 +135,13 @@ def test_a_query_that_is_behind_keeps_the_rows_of_its_own_windows(short: int) ->
         query(TimeSlide(length, TICK), where, ["k"], CALLS[0])
         for length, where in zip(lengths, wheres, strict=True)
     ]
-    queries = [Registered(each, lower(f"q{n}", each, f"q{n}"), 0, 1 << 30) for n, each in enumerate(asked)]
+    queries = [Registered(query, lower(f"q{n}", query, f"q{n}"), 0, 1 << 30) for n, query in enumerate(asked)]
     cuts = [_splits([row for row in history.streams["s"].rows if row.epoch == epoch]) for epoch in (1, 2)]
     driven = Families(queries, history, SCHEMAS, stores_rows=True)
     driven.run(cuts, [1, 1], {})
     queries[short].emitted_to -= TICK  # as if it were paused; the other's windows have other lengths
     driven.merge_all()
-    stored = [sum(rows_stored(driven, each).values()) for each in queries]
+    stored = [sum(rows_stored(driven, registered_query).values()) for registered_query in queries]
     assert stored[1] > 10 * stored[0] > 0
     driven.end()
     answer = [row for part in queries[1 - short].results for row in plain(part, asked[1 - short])]

@@ -48,10 +48,10 @@ def epochs() -> st.SearchStrategy[list[tuple[list[Row], list[Row]]]]:
     return st.lists(st.tuples(some, some), min_size=1, max_size=4)
 
 
-def expected(query: Query, taken: Sequence[tuple[list[Row], list[Row]]], slacks: Sequence[int]) -> list[Any]:
+def expected(query: Query, drawn: Sequence[tuple[list[Row], list[Row]]], slacks: Sequence[int]) -> list[Any]:
     """An epoch in which a stream has no row is none of its own."""
     streams = {
-        name: record([part for epoch in taken if (part := epoch[index])], "at", slack)
+        name: record([part for epoch in drawn if (part := epoch[index])], "at", slack)
         for index, (name, slack) in enumerate(zip("ab", slacks, strict=True))
     }
     history = with_derived(query, History(streams, {"names": NAMES}), final=True)

@@ -104,12 +104,15 @@ def test_changes_are_consolidated_per_instant_below_the_punctuation():
 
 def test_istream_takes_the_bag_difference_of_successive_instants():
     """A value that comes while an equal one expires is not new."""
-    kept = select(windowed(TimeRange(5 * SECOND)), "s.v")
+    selected = select(windowed(TimeRange(5 * SECOND)), "s.v")
     past = once(row("a", 1, 0), row("a", 1, 1), row("a", 1, 5 + 1e-6))
-    assert at(stream_answer(query(Emit(kept, "istream")), past, FOREVER)) == [(0, 1), (1, 1)]
-    assert at(stream_answer(query(Emit(kept, "dstream")), past, FOREVER)) == [(6.000001, 1), (10.000002, 1)]
-    assert at(stream_answer(query(Emit(kept, "dstream")), past, 7 * SECOND)) == [(6.000001, 1)]
-    assert len(stream_answer(query(Emit(kept, "dstream")), past, 7 * SECOND, final=True)) == 2
+    assert at(stream_answer(query(Emit(selected, "istream")), past, FOREVER)) == [(0, 1), (1, 1)]
+    assert at(stream_answer(query(Emit(selected, "dstream")), past, FOREVER)) == [
+        (6.000001, 1),
+        (10.000002, 1),
+    ]
+    assert at(stream_answer(query(Emit(selected, "dstream")), past, 7 * SECOND)) == [(6.000001, 1)]
+    assert len(stream_answer(query(Emit(selected, "dstream")), past, 7 * SECOND, final=True)) == 2
 
 
 def test_rstream_over_now_gives_every_row_at_its_instant():
@@ -126,11 +129,11 @@ def test_rstream_over_a_longer_window_is_refused():
 
 def test_a_select_over_a_bare_stream_speaks_at_commit_and_equals_istream():
     where = compare(">", col("v"), number(1))
-    kept = select(Filter(windowed(Unbounded()), where), "s.v")
+    selected = select(Filter(windowed(Unbounded()), where), "s.v")
     past = history([row("a", 1, 1), row("a", 5, 9)], [row("a", 3, 4)], slack=100)
-    assert at(stream_answer(query(kept, "stream"), past, BEGINNING)) == [(4, 3), (9, 5)]
-    assert stream_answer(query(Emit(kept, "istream")), past, BEGINNING) == stream_answer(
-        query(kept, "stream"), past, BEGINNING
+    assert at(stream_answer(query(selected, "stream"), past, BEGINNING)) == [(4, 3), (9, 5)]
+    assert stream_answer(query(Emit(selected, "istream")), past, BEGINNING) == stream_answer(
+        query(selected, "stream"), past, BEGINNING
     )
 
 

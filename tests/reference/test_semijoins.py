@@ -62,10 +62,10 @@ def test_what_goes_and_comes_again_takes_the_rows_with_it() -> None:
     text = "SELECT v FROM s WHERE k IN (SELECT k FROM t [ROWS 1])"
     past = over([row("a", 1, 1), row("b", 2, 1)], [row("a", 0, 2), row("b", 0, 3), row("a", 0, 4)])
     assert emitted(text, past) == [(2, 1), (3, 2), (4, 1)]
-    kept = text.replace("FROM s ", "FROM s [RANGE UNBOUNDED] ")
+    unbounded = text.replace("FROM s ", "FROM s [RANGE UNBOUNDED] ")
     changelog = [
         (at // SECOND, sign, values["v"])
-        for at, sign, values in changes(bind_query(kept, CATALOG), past, FOREVER)
+        for at, sign, values in changes(bind_query(unbounded, CATALOG), past, FOREVER)
     ]
     assert changelog == [(2, 1, 1), (3, -1, 1), (3, 1, 2), (4, -1, 2), (4, 1, 1)]
 

@@ -85,7 +85,7 @@ class Home:
         count = len(before.lists.get("results", RadixList()))
         entries = [{"n": n} for n in range(count, count + ENTRIES_AN_EPOCH)]
         grown = before.lists.get("results", RadixList()).append(entries, files.write)
-        kept = before.state[-2:]
+        last_runs = before.state[-2:]
         after = replace(
             before,
             epoch=before.epoch + 1,
@@ -93,7 +93,7 @@ class Home:
             ingest=ingest.length,
             facts={SUMMARISED: {"upto": ingest.length}},
             lists=before.lists.changed({"results": grown.drop_before(ENTRIES_AN_EPOCH * (before.epoch - 2))}),
-            state=(*kept, StateRun(name, 0, 256, size)),
+            state=(*last_runs, StateRun(name, 0, 256, size)),
         )
         log.publish(after, [name, *files.unsynced])
         return after

@@ -90,8 +90,8 @@ class ConstantSpace:
         if self.rows == self.window:
             self.weights *= 1 - 1 / self.window
         self.rows = min(self.rows + 1, self.window)
-        place = np.clip(np.searchsorted(self.bounds, value, side="right") - 1, 0, 9)
-        self.weights[place] += 1
+        bucket = np.clip(np.searchsorted(self.bounds, value, side="right") - 1, 0, 9)
+        self.weights[bucket] += 1
         held = FocusedHistograms(self.bounds[None], self.weights[None])
         return float(self.weights.sum() - held.below(np.array([[mean]]))[0, 0])
 

@@ -107,25 +107,25 @@ def test_a_folder_that_is_still_empty_or_to_be_made_is_waited_for(tmp_path: Path
 def test_a_stream_in_no_folder_is_not_made_but_waits_when_the_folder_goes_later(
     tmp_path: Path, path: str
 ) -> None:
-    made = stream(tmp_path / path, "csv")
+    files = stream(tmp_path / path, "csv")
     with pytest.raises(UserError, match=r"there is no '.*/no/.*', nor the folder '.*/no' it would be in"):
-        require_place(made)
-    assert names(made) == []
-    assert "yet; the stream waits for it" in str(not_there_yet(made))
+        require_place(files)
+    assert names(files) == []
+    assert "yet; the stream waits for it" in str(not_there_yet(files))
     (tmp_path / "no").mkdir()
-    require_place(made)
+    require_place(files)
 
 
 def test_a_glob_that_matches_nothing_says_so_and_one_in_a_folder_nobody_may_read_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = stream(tmp_path / "*.csv", "csv")
-    assert f"nothing matches '{tmp_path}/*.csv' yet" in str(not_there_yet(made))
+    files = stream(tmp_path / "*.csv", "csv")
+    assert f"nothing matches '{tmp_path}/*.csv' yet" in str(not_there_yet(files))
     put(tmp_path / "a.csv")
-    assert not_there_yet(made) is None
+    assert not_there_yet(files) is None
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(UserError, match=f"'{tmp_path}' cannot be read: permission denied"):
-        names(made)
+        names(files)
 
 
 def test_a_file_or_folder_that_may_not_be_read_is_named(

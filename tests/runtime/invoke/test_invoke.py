@@ -121,8 +121,8 @@ def test_an_index_frozen_in_a_closure_would_be_noticed(
     frozen: dict[int, Any] = {}
 
     def once(plans: index_cache.Plans[Any], members: tuple[Any, ...]) -> Any:
-        made = OF(plans, members)
-        return frozen.setdefault(id(plans), made)
+        built = OF(plans, members)
+        return frozen.setdefault(id(plans), built)
 
     monkeypatch.setattr(index_cache.Plans, "of", once)
     rig = Rig(tmp_path, ONE_FILE)
@@ -159,10 +159,10 @@ def test_an_invocation_tests_no_row_that_bitmaps_decide(tmp_path: Path) -> None:
             hub.execute(f"CREATE QUERY {mode} OPTIONS (materialize '{mode}') AS {TEXT}")
         hub.catch_up()
         wanted = len(invoked(hub, "partial"))
-        nothing, kept = effort(hub, "none"), effort(hub, "partial")
-        assert (kept.factors, kept.rows) == (0, wanted)
+        nothing, selection = effort(hub, "none"), effort(hub, "partial")
+        assert (selection.factors, selection.rows) == (0, wanted)
         assert (
-            0 < nothing.factors <= 2 * kept.bits
+            0 < nothing.factors <= 2 * selection.bits
         )  # both factors, of every row of the window that was not late
         assert (nothing.bits, nothing.rows) == (0, wanted)
 

@@ -44,12 +44,12 @@ def assert_prefixes(hub: Hub, seen: dict[str, list[Any]]) -> int:
     different = 0
     for name, answers in seen.items():
         whole = [[]] + [meant(hub, name, FILES[:count], 0) for count in range(1, len(FILES) + 1)]
-        place = 0
+        length = 0
         for prefix in answers:
-            later = [at for at in range(place, len(whole)) if whole[at] == prefix]
-            assert later, (name, place, prefix)
-            different += later[0] != place
-            place = later[0]
+            later = [at for at in range(length, len(whole)) if whole[at] == prefix]
+            assert later, (name, length, prefix)
+            different += later[0] != length
+            length = later[0]
     return different
 
 

@@ -93,7 +93,7 @@ def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
     rig = Rig(tmp_path_factory.mktemp("home"), ONE_FILE)
     shape = data.draw(st.integers(0, len(SHAPES) - 1))
     windows = st.sampled_from(data.draw(st.sampled_from(WINDOWS)))
-    made = 0
+    created = 0
     with rig.hub(2, {}):
         pass
     for file in files[:-1]:
@@ -103,8 +103,8 @@ def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
             for _ in range(data.draw(st.integers(0, 3))):
                 where, rest = data.draw(st.sampled_from(WHERE)), data.draw(st.sampled_from(REST))
                 wanted = text(shape, where, rest, data.draw(st.sampled_from(EXTENTS)), data.draw(windows))
-                hub.execute(f"CREATE QUERY m{made} AS {wanted}")
-                made += 1
+                hub.execute(f"CREATE QUERY m{created} AS {wanted}")
+                created += 1
             if present:
                 doing = data.draw(st.sampled_from(("PAUSE", "RESUME", "DROP", "nothing")))
                 if doing != "nothing":

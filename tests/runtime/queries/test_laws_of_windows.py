@@ -97,8 +97,8 @@ def test_every_class_of_window_there_is_has_a_kind_here(tmp_path: Path) -> None:
         windows = [find_window(query.root) for query in queries]
         there = {type(window.window) for window in windows if window is not None}
         # What joins and relations in FROM make: tests/laws/test_several_streams.py, test_relations_joined.py.
-        made = {LastingRows, Changing}
-        assert there == {*get_args(SlidingWindow), *get_args(InstantWindow)} - made
+        derived = {LastingRows, Changing}
+        assert there == {*get_args(SlidingWindow), *get_args(InstantWindow)} - derived
         for query in queries:
             assert bind_query(render(query), hub.catalog) == query
 
@@ -148,12 +148,12 @@ def test_laws_6_and_7_alone_and_registered_late_each_answers_as_among_the_others
 def test_law_8_what_is_kept_does_not_grow_with_the_length_of_the_stream(tmp_path: Path) -> None:
     rig, epochs = Rig(tmp_path, ONE_FILE, SLACK), 48
     rig.drop(*cut(made_rows(4, 10 * epochs, disorder=2 * SECOND), *range(10, 10 * epochs, 10)))
-    kept: dict[str, list[int]] = {}
+    state_rows: dict[str, list[int]] = {}
     with home(rig, 1) as hub:
         while (seen := hub.loop.step()) is not None:
             for operator, observed in seen.operators.items():
-                kept.setdefault(operator, []).append(observed.state_rows)
+                state_rows.setdefault(operator, []).append(observed.state_rows)
         for kind, name in NAMES.items():
-            rows = kept[hub.operator_and_query(name)[0].id]
+            rows = state_rows[hub.operator_and_query(name)[0].id]
             assert len(rows) == epochs
             assert max(rows[epochs // 2 :]) <= 1.25 * max(rows[: epochs // 2]) + 5, (kind, rows)

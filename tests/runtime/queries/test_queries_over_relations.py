@@ -171,6 +171,6 @@ def test_followers_sinks_and_clients_get_all_and_miss_nothing_of_it(tmp_path: Pa
         assert followed == again.query("over").history().to_pylist()
         assert len(followed) > 8
         assert sunk == again.query("new").history().to_pylist()
-        given = list(again.query("over").client("phone").pending())
-        assert [each.missed for each in given] == [0] * len(given)
-        assert [each for delivery in given for each in delivery.rows.to_pylist()] == followed
+        deliveries = list(again.query("over").client("phone").pending())
+        assert [pending.missed for pending in deliveries] == [0] * len(deliveries)
+        assert [row for delivery in deliveries for row in delivery.rows.to_pylist()] == followed

@@ -118,8 +118,10 @@ def test_queries_from_now_or_without_an_archive_or_sharing_have_their_own_join(h
     )
     hub.register(pairs().replace("a x", "forgotten x"), "no")
     hub.register(pairs(v=3).replace("a x", "forgotten x"), "archive")
-    own = {name: hub.operator_and_query(name)[0].id for name in ("now", "alone", "no", "archive")}
-    assert {name: reads(hub, name) for name in own} == {name: f"{id_}.inner" for name, id_ in own.items()}
+    operator_ids = {name: hub.operator_and_query(name)[0].id for name in ("now", "alone", "no", "archive")}
+    assert {name: reads(hub, name) for name in operator_ids} == {
+        name: f"{id_}.inner" for name, id_ in operator_ids.items()
+    }
 
 
 def test_a_query_that_comes_late_reads_the_matches_that_are_there(hub: Hub) -> None:

@@ -45,9 +45,9 @@ def work(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     def count(module: object, name: str) -> None:
         function = getattr(module, name)
 
-        def counting(*given: object, **named: object) -> object:
+        def counting(*arguments: object, **named: object) -> object:
             calls[name] = calls.get(name, 0) + 1
-            return function(*given, **named)
+            return function(*arguments, **named)
 
         monkeypatch.setattr(module, name, counting)
 

@@ -171,13 +171,13 @@ def test_a_registration_s_values_are_those_that_a_statement_could_give(hub: Hub)
     """Before, an owner that is a number was logged, and a text of tags became a tag a letter."""
     hub.execute("CREATE STREAM s (a INT) USING push")
     select: Any = "SELECT a FROM s"
-    for given, said in (
+    for keywords, said in (
         ({"owner": 5}, "the owner is 5"),
         ({"tags": "night"}, "the tags are 'night'"),
         ({"tags": [5]}, "the tags are"),
     ):
         with pytest.raises(UserError, match=said):
-            hub.register(select, "q", **given)
+            hub.register(select, "q", **keywords)
     for text, name in ((5, "q"), (select, 5)):
         with pytest.raises(UserError, match="a query is a name and a SELECT"):
             hub.register(text, name)

@@ -118,9 +118,9 @@ def test_no_damaged_byte_and_no_cut_goes_unnoticed(data: st.DataObject) -> None:
     if data.draw(st.booleans()):
         damaged = packed[: data.draw(st.integers(0, len(packed) - 1))]
     else:
-        place = data.draw(st.integers(0, len(packed) - 1))
-        changed = packed[place] ^ data.draw(st.integers(1, 255))
-        damaged = packed[:place] + bytes([changed]) + packed[place + 1 :]
+        at = data.draw(st.integers(0, len(packed) - 1))
+        changed = packed[at] ^ data.draw(st.integers(1, 255))
+        damaged = packed[:at] + bytes([changed]) + packed[at + 1 :]
     try:
         container = Container.open(damaged, "the-file")
         container.verify()

@@ -80,24 +80,26 @@ def test_a_takeover_copies_the_latest_and_stops_every_earlier_driver(tmp_path: P
     old = ManifestLog(store)
     mine = replace(old.takeover(), epoch=1, ingest=7, facts={"rows": 3})
     old.publish(mine)
-    taken = ManifestLog(store).takeover()
-    assert taken == replace(mine, epoch=2, incarnation=2, kind="takeover")
+    takeover = ManifestLog(store).takeover()
+    assert takeover == replace(mine, epoch=2, incarnation=2, kind="takeover")
     with pytest.raises(
         AlreadyPublished, match=r"manifests/000000000002.json.* another writer .*start it again"
     ):
         old.publish(replace(mine, epoch=2))
-    assert old.latest() == taken
+    assert old.latest() == takeover
 
 
 def test_drivers_that_take_over_at_once_get_different_incarnations(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    taken: list[Manifest] = []
-    threads = [threading.Thread(target=lambda: taken.append(ManifestLog(store).takeover())) for _ in range(6)]
+    takeovers: list[Manifest] = []
+    threads = [
+        threading.Thread(target=lambda: takeovers.append(ManifestLog(store).takeover())) for _ in range(6)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted((manifest.epoch, manifest.incarnation) for manifest in taken) == [
+    assert sorted((manifest.epoch, manifest.incarnation) for manifest in takeovers) == [
         (n, n + 1) for n in range(6)
     ]
 

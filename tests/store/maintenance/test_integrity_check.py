@@ -68,9 +68,9 @@ def test_an_empty_home_has_no_findings(tmp_path: Path) -> None:
     assert found(tmp_path) == []
 
 
-def flip(path: Path, place: int = -40) -> None:
+def flip(path: Path, index: int = -40) -> None:
     data = bytearray(path.read_bytes())
-    data[place] ^= 1
+    data[index] ^= 1
     path.write_bytes(data)
 
 

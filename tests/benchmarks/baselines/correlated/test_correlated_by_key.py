@@ -231,22 +231,22 @@ def test_the_last_rows_of_each_key_are_those_a_queue_would_hold(
     stream: tuple[Ints, Doubles, Doubles], at: list[float], window: int
 ) -> None:
     keys, x, y = stream
-    kept = RecentRows.empty(7, window)
+    recent = RecentRows.empty(7, window)
     queues: list[deque[tuple[float, float]]] = [deque() for _ in range(7)]
     for part in parts(len(keys), at):
         rows = RowsByKey.of(keys[part])
-        passing = Passing(kept, rows, np.column_stack([x[part], y[part]])[rows.order])
+        passing = Passing(recent, rows, np.column_stack([x[part], y[part]])[rows.order])
         gone = np.empty((len(rows.order), 2))
         gone[rows.order] = passing.leaving()
         for key, row, left in zip(keys[part], zip(x[part], y[part], strict=True), gone, strict=True):
             leaves = queues[key].popleft() if len(queues[key]) == window else (0, 0)
             queues[key].append(row)
             assert tuple(left) == leaves
-        held, begins = passing.windows(rows.present, kept.seen[rows.present] + rows.sizes)
-        kept.keep(rows, passing.values)
+        held, begins = passing.windows(rows.present, recent.seen[rows.present] + rows.sizes)
+        recent.keep(rows, passing.values)
         for key, low, high in zip(rows.present, begins[:-1], begins[1:], strict=True):
             assert [tuple(row) for row in held[low:high]] == list(queues[key])
-        assert len(kept.values) <= 3 * sum(min(max(2 * len(queue), 4), window) for queue in queues)
+        assert len(recent.values) <= 3 * sum(min(max(2 * len(queue), 4), window) for queue in queues)
 
 
 @given(streams, cuts, st.integers(1, 60), st.booleans())

@@ -33,8 +33,8 @@ def by_equi_depth(x: Doubles, limits: Doubles, buckets: int = 10) -> Doubles:
     answers = []
     for held, limit in zip(windows(x), limits, strict=True):
         bounds = np.quantile(held, np.linspace(0, 1, buckets + 1))
-        place = np.clip(np.searchsorted(bounds, held, side="right") - 1, 0, buckets - 1)
-        total = np.r_[0.0, np.cumsum(np.bincount(place, minlength=buckets))]
+        bucket = np.clip(np.searchsorted(bounds, held, side="right") - 1, 0, buckets - 1)
+        total = np.r_[0.0, np.cumsum(np.bincount(bucket, minlength=buckets))]
         last = np.r_[bounds[1:] > bounds[:-1], True]
         answers.append(float(np.interp(limit, bounds[last], total[last])))
     return np.array(answers)
