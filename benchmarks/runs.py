@@ -81,8 +81,8 @@ class Series:
     @property
     def seconds(self) -> float:
         """Median seconds for all wanted rows, or what follows from the costs."""
-        if (costs := self.costs) is not None:
-            return costs.seconds(self.wanted)
+        if (fitted := self.costs) is not None:
+            return fitted.seconds(self.wanted)
         return median(run.seconds for run in self.runs)
 
     @property
@@ -95,17 +95,17 @@ class Series:
         return max(run.peak_pss_mb for run in self.runs)
 
     def as_dict(self) -> dict[str, Any]:
-        costs = self.costs
+        fitted = self.costs
         return {
             "contender": self.contender,
             "task": self.task,
             "yardstick": self.yardstick,
-            "rows": self.sizes if costs else self.wanted,
+            "rows": self.sizes if fitted else self.wanted,
             "runs_with_wrong_answers": self.wrong,
             "result_rows": max(run.result_rows for run in self.runs),
             "seconds": [round(run.seconds, 3) for run in self.runs],
-            "fixed_seconds": "" if costs is None else round(costs.fixed, 3),
-            "extrapolated": "" if costs is None else f"{self.wanted / self.sizes[-1]:.3g}x",
+            "fixed_seconds": "" if fitted is None else round(fitted.fixed, 3),
+            "extrapolated": "" if fitted is None else f"{self.wanted / self.sizes[-1]:.3g}x",
             "median_rows_per_second": round(self.rate),
             "median_startup_seconds": round(median(run.startup_seconds for run in self.runs), 2),
             "peak_pss_mb": round(self.peak_pss_mb),

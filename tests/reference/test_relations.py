@@ -46,7 +46,7 @@ from tests.reference.building import (
 
 
 def values_at(asked, past, seconds):
-    return [tuple(row.values()) for row in relation_at(asked, past, round(seconds * SECOND))]
+    return [tuple(values.values()) for values in relation_at(asked, past, round(seconds * SECOND))]
 
 
 def test_a_range_window_holds_both_of_its_ends():
