@@ -137,14 +137,14 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
 
 
 def remarks(source: str) -> Iterator[tuple[int, str]]:
-    """(line, text) of every docstring and every comment, without its inline code."""
+    """(line, text) of every docstring, also below a value, and of every comment, without its inline code."""
     for node in ast.walk(ast.parse(source)):
         if (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Constant)
             and isinstance(node.value.value, str)
         ):
-            yield node.lineno, prose(node.value.value)  # of what is above it, too
+            yield node.lineno, prose(node.value.value)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], prose(token.string)
@@ -214,3 +214,13 @@ def test_banned_words_are_found_in_docstrings_and_messages() -> None:
         "1: 'told' (emit (rows), show, report)",
         "4: 'stands' (is)",
     ]
+
+
+def test_banned_words_are_found_in_remarks_and_not_in_strings_or_keys() -> None:
+    source = '"""It was told."""\n\nX = "it stands"  # what lies there\n"""Of X, anew."""\n'
+    assert [word.partition(" (")[0] for line, text in remarks(source) for word in findings(text, line)] == [
+        "1: 'told'",
+        "4: 'anew'",
+        "3: 'lies'",
+    ]
+    assert findings(prose("| pu anew | rows handed over |\n")) == []
