@@ -45,6 +45,8 @@ JOINS = {
     "between": "SELECT ISTREAM(x.v, y.v AS w) FROM a x [RANGE 3 SECONDS], b y [RANGE 3 SECONDS]"
     " WHERE x.k = y.k AND y.at BETWEEN x.at AND x.at + INTERVAL 3 SECONDS",
     "distinct": f"SELECT DISTINCT x.k FROM {SLIDING} WHERE x.k = y.k",
+    "conditions read again": f"SELECT x.v > 0 AS up, COUNT(*) FILTER (WHERE y.v > 0) AS n, SUM(x.v + y.v) AS s FROM {TUMBLING}"
+    " WHERE x.v > 0 AND y.v > 0 GROUP BY x.v > 0",
     "best": f"SELECT x.v, y.v AS w FROM {SLIDING} WHERE x.k = y.k ORDER BY w DESC LIMIT 2",
     "itself": "SELECT x.v, y.v AS w FROM a x [RANGE 3 SECONDS SLIDE 3 SECONDS], a y [RANGE 3 SECONDS SLIDE 3 SECONDS]"
     " WHERE x.k = y.k AND x.v < y.v",

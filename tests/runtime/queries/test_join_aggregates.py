@@ -162,3 +162,26 @@ def test_what_needs_pairs_makes_them(hub: Hub, tmp_path: Path, text: str) -> Non
     )
     hub.register(text, "q")
     assert any(operator.makes_pairs for operator in hub.loop.engine.plan.operators.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (f"SELECT x.v > 0 AS up, y.k FROM {TWO} WHERE x.v > 0", {"up": True, "k": 1}),
+        (f"SELECT COUNT(*) FILTER (WHERE x.v > y.k) AS n FROM {TWO} WHERE x.v > y.k", {"n": 1}),
+        (
+            f"SELECT y.v > 0 AS up, SUM(x.v + y.k) AS s FROM {TWO} WHERE y.v > 0 GROUP BY y.v > 0",
+            {"up": True, "s": 8},
+        ),
+        ("SELECT x.v > 0 AS up FROM a x [RANGE 1 HOUR], b y [ROWS 9] WHERE x.k = y.k AND x.v > 0", {"up": True}),
+    ],
+)
+def test_a_condition_that_the_join_tests_may_be_read_above_it(
+    hub: Hub, text: str, answer: dict[str, object]
+) -> None:
+    """The pairs had no column that only such a condition reads, and the query failed."""
+    query = hub.register(text, "q")
+    one_key(hub, 1, 7, 5)
+    hub.catch_up()
+    hub.finish(seal=True)
+    assert answer in [{name: row[name] for name in answer} for row in query.history().to_pylist()]

@@ -163,11 +163,13 @@ def _shared_column(names: Mapping[str, str], node: Expression) -> Expression | N
 def _columns_read(
     root: Node, top: Node, free: frozenset[str], pushed: Sequence[Expression]
 ) -> frozenset[str]:
-    """The streams' columns that are read above the joins."""
+    """The streams' columns that are read above the joins: not for the conditions of filters that the joins test."""
     inside = {id(node) for node in walk(top)}
-    read = [item for node in walk(root) if id(node) not in inside for item in expressions_of(node)]
-    above = [factor for expression in read for factor in conjuncts(expression) if factor not in pushed]
-    return frozenset().union(*(columns_of(item) for item in above)) & free
+    above = [node for node in walk(root) if id(node) not in inside]
+    read = [item for node in above if not isinstance(node, Filter) for item in expressions_of(node)]
+    tested = [factor for node in above if isinstance(node, Filter) for factor in conjuncts(node.predicate)]
+    read += [factor for factor in tested if factor not in pushed]
+    return frozenset().union(*(columns_of(item) for item in read)) & free
 
 
 _PLACE: Final = StreamScan("", PAIRS, Schema((_UNTIL,)), None)
