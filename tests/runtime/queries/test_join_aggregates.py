@@ -173,7 +173,18 @@ def test_what_needs_pairs_makes_them(hub: Hub, tmp_path: Path, text: str) -> Non
             f"SELECT y.v > 0 AS up, SUM(x.v + y.k) AS s FROM {TWO} WHERE y.v > 0 GROUP BY y.v > 0",
             {"up": True, "s": 8},
         ),
-        ("SELECT x.v > 0 AS up FROM a x [RANGE 1 HOUR], b y [ROWS 9] WHERE x.k = y.k AND x.v > 0", {"up": True}),
+        (
+            "SELECT x.v > 0 AS up FROM a x [RANGE 1 HOUR], b y [ROWS 9] WHERE x.k = y.k AND x.v > 0",
+            {"up": True},
+        ),
+        (
+            f"SELECT x.v > 0 AS up, y.k FROM a x {TUMBLING} LEFT JOIN b y {TUMBLING} ON x.k = y.k WHERE x.v > 0",
+            {"up": True, "k": 1},
+        ),
+        (
+            "SELECT x.v > 0 AS up FROM a x [ROWS 3] LEFT JOIN b y [ROWS 3] ON x.k = y.k WHERE x.v > 0",
+            {"up": True},
+        ),
     ],
 )
 def test_a_condition_that_the_join_tests_may_be_read_above_it(

@@ -1,5 +1,5 @@
 """Analysis of a join's conditions: which sources one operator joins by a common key, in which order, and the keys of
-each.
+each; and of the columns that are read above the join.
 
 Sources that all equal one another (`a.k = b.k AND b.k = c.k`) are joined by one operator, whatever their number. Where
 conditions do not share a key, the largest set that does is joined first, and its combinations with the largest set that
@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.algebra.expressions.expression import Call, Expression, columns_of, conjuncts
-from headrace.algebra.query import Join, Node, Windowed
+from headrace.algebra.query import Filter, Join, Node, Windowed, walk
+from headrace.algebra.rewriting import expressions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,16 @@ def factors_of(node: Node) -> list[Expression]:
         return []
     factors = [] if node.condition is None else list(conjuncts(node.condition))
     return [*factors_of(node.left), *factors]
+
+
+def columns_above(root: Node, top: Node, tested: Sequence[Expression]) -> frozenset[str]:
+    """The columns that the nodes above the joins of `top` read; the joins have `tested` some conditions of filters."""
+    inside = {id(node) for node in walk(top)}
+    above = [node for node in walk(root) if id(node) not in inside]
+    read = [item for node in above if not isinstance(node, Filter) for item in expressions_of(node)]
+    filters = [factor for node in above if isinstance(node, Filter) for factor in conjuncts(node.predicate)]
+    read += [factor for factor in filters if factor not in tested]
+    return frozenset[str]().union(*map(columns_of, read))
 
 
 def groups_of(

@@ -45,6 +45,7 @@ from headrace.operators.joins.outer_join import KEPT, OuterJoin
 from headrace.operators.joins.sliding_outer_join import SlidingOuterJoin
 from headrace.operators.joins.window_join import UNTIL, Grid
 from headrace.operators.rows.row_pipeline import RowFilter
+from headrace.planner.joins.join_graph import columns_above
 from headrace.planner.joins.join_stage import (
     Input,
     JoinStage,
@@ -145,10 +146,7 @@ def decompose_outer(
     chain = _Chain(name, top, _emits_first(query, top))
     pushed = [factor for factor in _where(query.root) if chain.takes(factor)]
     chain.filters += pushed
-    inside = {id(node) for node in walk(top)}
-    above = [item for node in walk(query.root) if id(node) not in inside for item in expressions_of(node)]
-    read = [factor for item in above for factor in conjuncts(item) if factor not in pushed]
-    columns = frozenset[str]().union(*map(columns_of, read)) & _names(top)
+    columns = columns_above(query.root, top, pushed) & _names(top)
     inner = inner_of(operator_id)
     stages = chain.stages(top, inner, columns, inner_of, stream_of)
     changes = StreamScan(stream_of(inner), PAIRS, stages[0].operator.spec.shown, None)

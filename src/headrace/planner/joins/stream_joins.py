@@ -35,7 +35,7 @@ from headrace.algebra.query import (
     Windowed,
     walk,
 )
-from headrace.algebra.rewriting import expressions_of, rewritten
+from headrace.algebra.rewriting import rewritten
 from headrace.algebra.windows.window import (
     CHANGE,
     Changing,
@@ -55,6 +55,7 @@ from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.planner.joins.interval_joins import with_intervals
 from headrace.planner.joins.join_graph import (
     Group,
+    columns_above,
     equalities,
     factors_of,
     groups_of,
@@ -116,7 +117,7 @@ def decompose(
             root, partial(_shared_column, graph.names), lambda below: pairs if below is _PLACE else None
         )
         return replace(query, root=root), (stage,)
-    columns = _columns_read(query.root, top, free, parts.factors)
+    columns = columns_above(query.root, top, parts.factors) & free
     join_stages = parts.join_stages(operator_id, columns, inner_of, stream_of)
     if len(join_stages) == 1 and (signature := signature_of(query)):
         join_stages = (join_stages[0].signed(signature),)
@@ -158,18 +159,6 @@ def _shared_column(names: Mapping[str, str], node: Expression) -> Expression | N
         return None
     name = node.name.removeprefix(f"{PAIRS}.")
     return Column(f"{PAIRS}.{names[name]}", node.type) if name in names else None
-
-
-def _columns_read(
-    root: Node, top: Node, free: frozenset[str], pushed: Sequence[Expression]
-) -> frozenset[str]:
-    """The streams' columns that are read above the joins: not for the conditions of filters that the joins test."""
-    inside = {id(node) for node in walk(top)}
-    above = [node for node in walk(root) if id(node) not in inside]
-    read = [item for node in above if not isinstance(node, Filter) for item in expressions_of(node)]
-    tested = [factor for node in above if isinstance(node, Filter) for factor in conjuncts(node.predicate)]
-    read += [factor for factor in tested if factor not in pushed]
-    return frozenset().union(*(columns_of(item) for item in read)) & free
 
 
 _PLACE: Final = StreamScan("", PAIRS, Schema((_UNTIL,)), None)
