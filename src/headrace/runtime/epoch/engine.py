@@ -358,7 +358,7 @@ class Engine:
             waiting = self.intake.waiting(name)
             chosen = self.admission.for_easy(waiting, self.executor.easy_rows).take(waiting, definition)
             if chosen:
-                due = min(due, gathered_at(definition, waiting, chosen))
+                due = min(due, gathered_at(definition, waiting, chosen, self.clock()))
                 splits += [
                     (Split(name, record.ordinal, record=record.record), record.weight) for record in chosen
                 ]

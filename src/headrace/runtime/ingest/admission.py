@@ -71,13 +71,16 @@ class Admission:
         return taken
 
 
-def gathered_at(stream: StreamDefinition, waiting: Sequence[Pending], taken: Sequence[Pending]) -> Instant:
+def gathered_at(
+    stream: StreamDefinition, waiting: Sequence[Pending], taken: Sequence[Pending], now: Instant
+) -> Instant:
     """When the rows `taken` have waited for others as long as `latency` allows.
 
-    At once where more rows wait than one epoch takes.
+    At once where more rows wait than one epoch takes, or the clock was set back since they arrived.
     """
+    arrival = int(taken[0].record.get("arrival", BEGINNING))
     is_full = len(taken) < len(waiting)
-    return BEGINNING if is_full else int(taken[0].record.get("arrival", BEGINNING)) + stream.latency
+    return BEGINNING if is_full or arrival > now else arrival + stream.latency
 
 
 def packed(splits: Sequence[tuple[Split, int]], tasks: int) -> list[tuple[Split, ...]]:
