@@ -123,9 +123,10 @@ class Drop(_Written):
 
 @dataclass(frozen=True, slots=True)
 class PauseQuery(_Written):
-    """`PAUSE [QUERY] name`."""
+    """`PAUSE [QUERY] name`; with a `reason`, which has no syntax, the query is suspended."""
 
     name: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

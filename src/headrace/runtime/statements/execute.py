@@ -444,16 +444,16 @@ class Statements:
             self._changes.log({"do": "drop", "kind": kind, "name": name})
 
     def _pause(self, statement: stmt.PauseQuery) -> Outcome:
-        name = self._set_paused(statement.name, paused=True)
+        name = self._set_paused(statement.name, paused=True, reason=statement.reason)
         return Outcome("pause", name, f"query {name} paused")
 
     def _resume(self, statement: stmt.ResumeQuery) -> Outcome:
         name = self._set_paused(statement.name, paused=False)
         return Outcome("resume", name, f"query {name} resumed, it catches up first")
 
-    def _set_paused(self, name: str, *, paused: bool) -> str:
+    def _set_paused(self, name: str, *, paused: bool, reason: str = "") -> str:
         query = self._catalog.require_query(name)
-        if entries := bulk_changes.entries(self._catalog, "pause" if paused else "resume", [query]):
+        if entries := bulk_changes.entries(self._catalog, "pause" if paused else "resume", [query], reason):
             self._changes.log(*entries)
         return query.definition.name
 
