@@ -1,5 +1,5 @@
 """What networks, clients, disks and clocks do to a served hub: connections that are many, half open or never read, a full disk,
-a clock that jumps. Nobody else notices, nothing is lost, and nothing counts twice.
+a clock that jumps. No other client is slower, nothing is lost, and nothing counts twice.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def events(text: str) -> list[dict[str, Any]]:
 
 
 def unchunked(stream: bytes) -> str:
-    """The body of a response in chunks, as far as they are whole."""
+    """The body of a response, of the chunks that are whole."""
     rest, text = stream.partition(b"\r\n\r\n")[2], b""
     while rest:
         size, _, rest = rest.partition(b"\r\n")

@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 120.0
 
 @dataclass
 class Clients:
-    """Three clients of one home; each repeats what was not answered, as the guide says."""
+    """Three clients of one home; each repeats what was not answered, as in the guide."""
 
     home: Path
     rows: int
