@@ -1,0 +1,118 @@
+"""Key values of a stream of which no row arrives any more, from promises in event time (UNIQUE, CLUSTERED, ORDERED), and the
+rows that break such a promise.
+
+A promise about a key is a punctuation for single values: once a value is finished, rows of other streams that wait for it can go.
+Rows are columns: `hash` identifies a value, `at` is the event time, `slot` a part of all values (an order is followed in each
+part by itself, so an answer does not depend on how many tasks have the parts), `key` is the value where it has an order.
+Source: Babu (2005), sections 6.7 to 6.9, with event time in place of arrival counters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+from typing import Literal as Choice
+
+import numpy as np
+import numpy.typing as npt
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+LEAST: Final = np.iinfo(np.int64).min
+NEVER: Final = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRows:
+    """Rows of one stream; `key` is None where the values have no order, or were not stored."""
+
+    hash: Ints
+    at: Ints
+    slot: Ints
+    key: Ints | None = None
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(self.hash)
+
+    def first(self, hashes: Ints) -> Ints:
+        """The event time of the first row of each value; the end of time without one."""
+        order = np.lexsort((self.at, self.hash))
+        known, times = self.hash[order], self.at[order]
+        if not len(known):
+            return np.full(len(hashes), NEVER)
+        place = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+        return np.where(known[place] == hashes, times[place], NEVER)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPromise:
+    """What the rows of a stream promise of a key, and the clause that declares it.
+
+    "unique": no value appears twice. "clustered": rows of a value are at most `within` apart. "ordered": no value is below that
+    of a row more than `within` before it.
+    """
+
+    kind: Choice["unique", "clustered", "ordered"]
+    within: int
+    clause: str
+
+    def finished(self, waiting: KeyRows, seen: KeyRows, punctuation: int) -> Bools:
+        """The rows of another stream whose value appears in no row from `punctuation` on, as the rows `seen` show.
+
+        More rows seen finish more values, never fewer.
+        """
+        if self.kind == "ordered":
+            bounds = self._bounds(seen, punctuation)[waiting.slot]
+            return np.zeros(waiting.rows, bool) if waiting.key is None else waiting.key < bounds
+        first = seen.first(waiting.hash)
+        if self.kind == "unique":
+            return first != NEVER
+        return first < punctuation - self.within
+
+    def _bounds(self, seen: KeyRows, punctuation: int) -> Ints:
+        """By slot, the value below which no row comes from `punctuation` on."""
+        bounds = np.full(1 << 16, LEAST)
+        if seen.key is not None:
+            old = seen.at < punctuation - self.within
+            np.maximum.at(bounds, seen.slot[old], seen.key[old])
+        return bounds
+
+    def broken(self, new: KeyRows, first_stored: Ints, stored: KeyRows | None) -> Bools:
+        """The new rows that break the promise, as far as rows before them are known.
+
+        `first_stored` is the time of the first stored row of each new row's value; `stored` are the rows themselves, which only an
+        order needs.
+        """
+        if self.kind == "ordered":
+            return self._out_of_order(new, stored)
+        first = np.minimum(first_stored, new.first(new.hash))
+        if self.kind == "clustered":
+            return new.at - np.minimum(first, new.at) > self.within
+        order = np.lexsort((new.at, new.hash))
+        again = np.zeros(new.rows, bool)
+        again[order[1:]] = new.hash[order[1:]] == new.hash[order[:-1]]
+        return again | (first_stored != NEVER)
+
+    def _out_of_order(self, new: KeyRows, stored: KeyRows | None) -> Bools:
+        """The new rows with a value below that of a row of their slot more than `within` before them."""
+        if new.key is None or not new.rows:
+            return np.zeros(new.rows, bool)
+        greatest = np.full(new.rows, LEAST)
+        if stored is not None:
+            greatest = self._bounds(stored, int(new.at.min()))[new.slot]
+        # Rows and, before rows of the same time, the questions what was greatest until then: in order of slot and time.
+        slot, time = np.concatenate([new.slot, new.slot]), np.concatenate([new.at, new.at - self.within])
+        asks = np.repeat([False, True], new.rows)
+        order = np.lexsort((~asks, time, slot))
+        values, rank_of = np.unique(new.key, return_inverse=True)
+        ranks = np.concatenate([rank_of + 1, np.zeros(new.rows, np.int64)])[order]
+        width = len(values) + 1
+        _, group = np.unique(slot[order], return_inverse=True)
+        seen = np.maximum.accumulate(ranks + group * width) - group * width
+        answers = np.empty(2 * new.rows, np.int64)
+        answers[order] = seen
+        rank = answers[new.rows :]
+        before = np.where(rank > 0, values[np.maximum(rank - 1, 0)], LEAST)
+        return new.key < np.maximum(greatest, before)
