@@ -64,20 +64,21 @@ class KeyPromise:
         More rows seen finish more values, never fewer.
         """
         if self.kind == "ordered":
-            bounds = self._bounds(seen, punctuation)[waiting.slot]
-            return np.zeros(waiting.rows, bool) if waiting.key is None else waiting.key < bounds
+            if waiting.key is None or seen.key is None:
+                return np.zeros(waiting.rows, bool)
+            return waiting.key < self._bounds(seen, punctuation, waiting.slot)
         first = seen.first(waiting.hash)
         if self.kind == "unique":
             return first != NEVER
         return first < punctuation - self.within
 
-    def _bounds(self, seen: KeyRows, punctuation: int) -> Ints:
-        """By slot, the value below which no row comes from `punctuation` on."""
-        bounds = np.full(1 << 16, LEAST)
+    def _bounds(self, seen: KeyRows, punctuation: int, slots: Ints) -> Ints:
+        """For each of these slots the value below which no row comes from `punctuation` on."""
+        bounds = np.full(1 + max(int(seen.slot.max(initial=0)), int(slots.max(initial=0))), LEAST)
         if seen.key is not None:
             old = seen.at < punctuation - self.within
             np.maximum.at(bounds, seen.slot[old], seen.key[old])
-        return bounds
+        return bounds[slots]
 
     def broken(self, new: KeyRows, first_stored: Ints, stored: KeyRows | None) -> Bools:
         """The new rows that break the promise, as far as rows before them are known.
@@ -101,7 +102,7 @@ class KeyPromise:
             return np.zeros(new.rows, bool)
         greatest = np.full(new.rows, LEAST)
         if stored is not None:
-            greatest = self._bounds(stored, int(new.at.min()))[new.slot]
+            greatest = self._bounds(stored, int(new.at.min()), new.slot)
         # Rows and, before rows of the same time, the questions what was greatest until then: in order of slot and time.
         slot, time = np.concatenate([new.slot, new.slot]), np.concatenate([new.at, new.at - self.within])
         asks = np.repeat([False, True], new.rows)

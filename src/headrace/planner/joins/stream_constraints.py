@@ -35,7 +35,9 @@ class _Keyed:
 def constrained(stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> JoinStage:
     """The stage with a join that uses the constraints of its streams; itself without any that concern its key."""
     operator = stage.operator
-    if not isinstance(operator, WindowJoin):
+    read = [streams.get(name) for name, _ in stage.union.inputs]
+    is_declared = any(stream is not None and stream.constraints for stream in read)
+    if not isinstance(operator, WindowJoin) or not is_declared:
         return stage
     keyed = [_keyed(side, stage, streams) for side in operator.spec.sides]
     exact = hash_exactly([side.keys for side in operator.spec.sides])
@@ -59,7 +61,7 @@ def _keyed(side: Side, stage: JoinStage, streams: Mapping[str, StreamDefinition]
         return None
     name, columns = stage.union.inputs[side.inputs[0]]
     stream = streams.get(name)
-    if stream is None or not (stream.constraints or any(other.constraints for other in streams.values())):
+    if stream is None:
         return None
     renamed = {new: old.lower() for old, new in columns}
     keys = enumerate(side.keys)
