@@ -2,8 +2,7 @@
 rows that break such a promise.
 
 A promise about a key is a punctuation for single values: once a value is finished, rows of other streams that wait for it can go.
-Rows are columns: `hash` identifies a value, `at` is the event time, `slot` a part of all values (an order is followed in each
-part by itself, so an answer does not depend on how many tasks have the parts), `key` is the value where it has an order.
+Rows are columns: `hash` identifies a value, `at` is the event time, `key` is the value where it has an order.
 Source: Babu (2005), sections 6.7 to 6.9, with event time in place of arrival counters.
 """
 
@@ -28,7 +27,6 @@ class KeyRows:
 
     hash: Ints
     at: Ints
-    slot: Ints
     key: Ints | None = None
 
     @property
@@ -64,21 +62,19 @@ class KeyPromise:
         More rows seen finish more values, never fewer.
         """
         if self.kind == "ordered":
-            if waiting.key is None or seen.key is None:
+            if waiting.key is None:
                 return np.zeros(waiting.rows, bool)
-            return waiting.key < self._bounds(seen, punctuation, waiting.slot)
+            return waiting.key < self._bound(seen, punctuation)
         first = seen.first(waiting.hash)
         if self.kind == "unique":
             return first != NEVER
         return first < punctuation - self.within
 
-    def _bounds(self, seen: KeyRows, punctuation: int, slots: Ints) -> Ints:
-        """For each of these slots the value below which no row comes from `punctuation` on."""
-        bounds = np.full(1 + max(int(seen.slot.max(initial=0)), int(slots.max(initial=0))), LEAST)
-        if seen.key is not None:
-            old = seen.at < punctuation - self.within
-            np.maximum.at(bounds, seen.slot[old], seen.key[old])
-        return bounds[slots]
+    def _bound(self, seen: KeyRows, punctuation: int) -> int:
+        """The value below which no row comes from `punctuation` on."""
+        if seen.key is None:
+            return LEAST
+        return int(seen.key[seen.at < punctuation - self.within].max(initial=LEAST))
 
     def broken(self, new: KeyRows, first_stored: Ints, stored: KeyRows | None) -> Bools:
         """The new rows that break the promise, as far as rows before them are known.
@@ -97,23 +93,11 @@ class KeyPromise:
         return again | (first_stored != NEVER)
 
     def _out_of_order(self, new: KeyRows, stored: KeyRows | None) -> Bools:
-        """The new rows with a value below that of a row of their slot more than `within` before them."""
+        """The new rows with a value below that of a row more than `within` before them."""
         if new.key is None or not new.rows:
             return np.zeros(new.rows, bool)
-        greatest = np.full(new.rows, LEAST)
-        if stored is not None:
-            greatest = self._bounds(stored, int(new.at.min()), new.slot)
-        # Rows and, before rows of the same time, the questions what was greatest until then: in order of slot and time.
-        slot, time = np.concatenate([new.slot, new.slot]), np.concatenate([new.at, new.at - self.within])
-        asks = np.repeat([False, True], new.rows)
-        order = np.lexsort((~asks, time, slot))
-        values, rank_of = np.unique(new.key, return_inverse=True)
-        ranks = np.concatenate([rank_of + 1, np.zeros(new.rows, np.int64)])[order]
-        width = len(values) + 1
-        _, group = np.unique(slot[order], return_inverse=True)
-        seen = np.maximum.accumulate(ranks + group * width) - group * width
-        answers = np.empty(2 * new.rows, np.int64)
-        answers[order] = seen
-        rank = answers[new.rows :]
-        before = np.where(rank > 0, values[np.maximum(rank - 1, 0)], LEAST)
-        return new.key < np.maximum(greatest, before)
+        least = LEAST if stored is None else self._bound(stored, int(new.at.min()))
+        order = np.argsort(new.at, kind="stable")
+        maxima = np.append(LEAST, np.maximum.accumulate(new.key[order]))
+        before = np.searchsorted(new.at[order], new.at - self.within)
+        return new.key < np.maximum(maxima[before], least)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from headrace.adaptive.constraints.key_promises import NEVER, Bools, KeyPromise, KeyRows
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, ints
-from headrace.operators.base.operator import AT, SLOT, Advance, Sections, Step
+from headrace.operators.base.operator import AT, Advance, Sections, Step
 from headrace.operators.joins.join_side import failed_pairs
 from headrace.operators.joins.stems import Combinations, Stem
 from headrace.operators.joins.window_join import WindowJoin
@@ -186,8 +186,8 @@ class ConstrainedJoin(WindowJoin):
         """The key of a side's rows; in order if all tables have the column."""
         if not tables:
             none = np.empty(0, np.int64)
-            return KeyRows(none, none, none, none)
-        names, column = [HASH, TIME, SLOT], self.values[side]
+            return KeyRows(none, none, none)
+        names, column = [HASH, TIME], self.values[side]
         names += [column] if column and all(column in table.column_names for table in tables) else []
         columns = [np.concatenate([ints(table, name).astype(np.int64) for table in tables]) for name in names]
         return KeyRows(*columns)
