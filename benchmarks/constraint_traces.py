@@ -131,9 +131,7 @@ def late_children(units: int, k: int | Ints, rng: np.random.Generator, *, passin
         "S3": {"B": np.arange(units)},
         "S1": {name: unit + rng.integers(0, most + 1) for name in "AB"},
     }
-    passes = {"S1": np.ones(len(unit), bool)} | {
-        name: _passing(units, passing, rng) for name in ("S2", "S3")
-    }
+    passes = {"S1": np.ones(len(unit), bool)} | {name: _passing(units, passing, rng) for name in ("S2", "S3")}
     return Trace(GRAPH_A, places, columns, passes)
 
 
@@ -194,4 +192,6 @@ def dangling_and_clustered(
     of_s3 = thirds[np.maximum(unit - rng.integers(0, 100, len(unit)), 0)]
     of_s3 = of_s3 + (rng.random(len(unit)) < missing)  # odd values have no row
     columns = {"S2": {"A": seconds}, "S3": {"B": thirds}, "S1": {"A": unit, "B": of_s3}}
-    return Trace(GRAPH_A, places, columns, {name: np.ones(len(where), bool) for name, where in places.items()})
+    return Trace(
+        GRAPH_A, places, columns, {name: np.ones(len(where), bool) for name, where in places.items()}
+    )

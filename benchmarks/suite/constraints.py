@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -91,7 +92,11 @@ def _settled(trace: Trace, constraints: Constraints) -> tuple[float, int, float]
     found = replayed(trace, constraints, dict.fromkeys(trace.graph.streams, WINDOW), BATCH)
     spent = time.process_time() - started
     third = 2 * len(found.rows) // 3
-    return float((found.rows + found.entries)[third:].mean()), int(found.results.sum()), spent / trace.rows * 1e6
+    return (
+        float((found.rows + found.entries)[third:].mean()),
+        int(found.results.sum()),
+        spent / trace.rows * 1e6,
+    )
 
 
 def _of_whole_windows(trace: Trace) -> int:
@@ -162,7 +167,9 @@ def monitored() -> tuple[list[dict[str, object]], Found]:
         found["lost", last - first] = share
         found["k at the end", last - first] = float(seen.k[-1]) / last
         conditions = f"6.2, k from {first:,} to {last:,}"
-        table.append(_row("largest loss in 4200 arrivals (%)", conditions, "found by the monitor", 100 * share))
+        table.append(
+            _row("largest loss in 4200 arrivals (%)", conditions, "found by the monitor", 100 * share)
+        )
         table.append(_row("k found at the end", conditions, "found by the monitor", float(seen.k[-1])))
     return table, found
 
@@ -180,9 +187,7 @@ def _network_join(*, constrained: bool) -> WindowJoin:
     for number in range(3):
         key = (Column(f"s{number}.pid", BIGINT),)
         stored = Schema((Field(f"s{number}.size", BIGINT),) if number == 0 else ())
-        sides.append(
-            Side((number,), stored, (), key, NETWORK_RANGE, None, NETWORK_RANGE, name=LINKS[number])
-        )
+        sides.append(Side((number,), stored, (), key, NETWORK_RANGE, None, NETWORK_RANGE, name=LINKS[number]))
     shown = Schema((Field("s0.size", BIGINT), Field(UNTIL, BIGINT)))
     spec = JoinSpec("q.inner", "q", "@links", tuple(sides), None, shown, 0)
     if not constrained:
@@ -190,9 +195,7 @@ def _network_join(*, constrained: bool) -> WindowJoin:
     unique = KeyPromise("unique", 0, "UNIQUE (pid)")
     references = [Reference(0, 1, LATENCY, ""), Reference(1, 2, LATENCY, "")]
     references += [Reference(1, 0, 0, ""), Reference(2, 1, 0, "")]
-    return ConstrainedJoin(
-        spec, promises=((unique,),) * 3, references=tuple(references), values=("",) * 3
-    )
+    return ConstrainedJoin(spec, promises=((unique,),) * 3, references=tuple(references), values=("",) * 3)
 
 
 def _packets(seconds: int) -> Iterator[list[tuple[np.ndarray, np.ndarray]]]:
@@ -277,7 +280,9 @@ def network() -> tuple[list[dict[str, object]], Found]:
     most, size = max(rows[30:]), max(sizes[30:])
     found = {("windows", 0): whole * ROW_BYTES, ("constrained", 0): most * ROW_BYTES, ("engine", 0): size}
     ways = {"whole windows": found["windows", 0], "with constraints": found["constrained", 0]}
-    table = [_row("bytes, of 10 a row", "three links, ten minutes", way, value) for way, value in ways.items()]
+    table = [
+        _row("bytes, of 10 a row", "three links, ten minutes", way, value) for way, value in ways.items()
+    ]
     table.append(_row("bytes in memory", "three links, ten minutes", "with constraints", size))
     return table, found
 
@@ -289,12 +294,21 @@ def constraints(rows: int, rounds: int) -> Report:
     table = [row for own, _ in parts for row in own]
     held, both, monitor, links = (found for _, found in parts)
     ratios = [
-        Ratio(f"{name}, k = {k:,}: rows held to those of k = {smaller:,}", held[name, k] / held[name, smaller], 1)
+        Ratio(
+            f"{name}, k = {k:,}: rows held to those of k = {smaller:,}",
+            held[name, k] / held[name, smaller],
+            1,
+        )
         for name in EXPERIMENTS
-        for smaller, k in zip(KS, KS[1:], strict=False)
+        for smaller, k in pairwise(KS)
     ]
     ratios += [
-        Ratio(f"{name}, k = {KS[-1]:,}: rows held to whole windows", held[name, KS[-1]] / held[name, -1], 1, True)
+        Ratio(
+            f"{name}, k = {KS[-1]:,}: rows held to whole windows",
+            held[name, KS[-1]] / held[name, -1],
+            1,
+            True,
+        )
         for name in EXPERIMENTS
     ]
     ratios += [
@@ -323,11 +337,19 @@ def constraints(rows: int, rounds: int) -> Report:
         if what == "lost"
     ]
     ratios += [
-        Ratio("network: whole windows to rows with constraints", links["windows", 0] / links["constrained", 0], 72),
+        Ratio(
+            "network: whole windows to rows with constraints",
+            links["windows", 0] / links["constrained", 0],
+            72,
+        ),
         Ratio("network: megabytes of rows of 10 bytes", links["constrained", 0] / 1e6, 1, at_most=True),
     ]
     drawn = [
-        Bar(f"{row['conditions']}: {row['way']}", float(str(row["value"])), "yardstick" if "whole" in str(row["way"]) else "ours")
+        Bar(
+            f"{row['conditions']}: {row['way']}",
+            float(str(row["value"])),
+            "yardstick" if "whole" in str(row["way"]) else "ours",
+        )
         for row in table
         if row["measured"] == "rows and numbers held"
     ]
@@ -338,5 +360,7 @@ def constraints(rows: int, rounds: int) -> Report:
         ratios,
         drawn,
         "rows",
-        ["Counted: every run has the same figures. Arrivals are those of the thesis' graphs; windows have 10,000 rows, a fifth of those printed."],
+        [
+            "Counted: every run has the same figures. Arrivals are those of the thesis' graphs; windows have 10,000 rows, a fifth of those printed."
+        ],
     )

@@ -60,7 +60,11 @@ def test_all_constraints_of_the_key_are_used_and_explained(hub: Hub) -> None:
     [
         (ALL, ON_K.replace("a.k = b.k", "a.l = b.l"), None),
         (ALL, ON_K.replace("a.k = b.k", "a.k = b.k AND a.t = b.t"), (0, 1)),
-        ("CONSTRAINT UNIQUE (t) CONSTRAINT (t) REFERENCES b (t) WITHIN 5 SECONDS", ON_K.replace(".k", ".t"), (0, 1)),
+        (
+            "CONSTRAINT UNIQUE (t) CONSTRAINT (t) REFERENCES b (t) WITHIN 5 SECONDS",
+            ON_K.replace(".k", ".t"),
+            (0, 1),
+        ),
         ("CONSTRAINT (k) REFERENCES b (l) WITHIN 5 SECONDS", ON_K, None),
         ("CONSTRAINT (k) REFERENCES c (k) WITHIN 5 SECONDS", ON_K, None),
         ("", ON_K, None),
@@ -77,8 +81,6 @@ def test_constraints_are_used_where_they_are_about_the_key(
 
 
 def test_an_aggregate_of_a_join_with_constraints_is_computed_from_pairs(hub: Hub) -> None:
-    select = (
-        "SELECT COUNT(*) AS n FROM a [RANGE 1 MINUTE SLIDE 1 MINUTE], b [RANGE 1 MINUTE SLIDE 1 MINUTE] WHERE a.k = b.k"
-    )
+    select = "SELECT COUNT(*) AS n FROM a [RANGE 1 MINUTE SLIDE 1 MINUTE], b [RANGE 1 MINUTE SLIDE 1 MINUTE] WHERE a.k = b.k"
     assert join_of(hub, ALL, select) is not None
     assert not any(isinstance(one, JoinAggregate) for one in hub.plan.operators.values())

@@ -92,7 +92,7 @@ class Deduplication:
 class StreamConstraint:
     """CONSTRAINT: a promise of the rows of a stream, by which joins drop rows early.
 
-    "unique": no two rows have equal `columns`; "clustered": rows with equal columns are at most `within` apart in event time;
+    "unique": no two rows have equal `columns`; "clustered": the event times of rows with equal columns differ by at most `within`;
     "ordered": a row has no smaller value than one that is more than `within` before it; "references": a row of `stream` with equal
     `others` comes at most `within` after the row.
     """

@@ -34,9 +34,7 @@ class Played:
         self.join.process([Arrivals(stream, np.array([place]), columns, np.array([passes]))])
         made = self.join.results[before:]
         return [
-            tuple(
-                value for name in sorted(result) for value in self.rows[int(result[name][number])]
-            )
+            tuple(value for name in sorted(result) for value in self.rows[int(result[name][number])])
             for result in made
             for number in range(len(result["S1"]))
         ]

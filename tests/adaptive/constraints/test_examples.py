@@ -17,7 +17,9 @@ def k(value: int) -> KEstimate:
     return KEstimate(fixed=value)
 
 
-def star(constraints: Constraints, thirds: tuple[tuple[int, int], ...] = ((5, 3), (7, 9), (10, 12))) -> Played:
+def star(
+    constraints: Constraints, thirds: tuple[tuple[int, int], ...] = ((5, 3), (7, 9), (10, 12))
+) -> Played:
     """The streams of figure 6.8a after their first rows; the filter is D < 8."""
     played = Played(ConstrainedMJoin(STAR, STAR_COLUMNS, constraints))
     for row in ((6, 20), (4, 15)):

@@ -193,13 +193,9 @@ def test_windows_of_rows_row_by_row(data: Recorded, window: int) -> None:
         )
         assert gone <= now
         now -= gone
-        held = {
-            name: {n for n in range(place + 1) if data.rows[n][0] == name} for name in data.graph.streams
-        }
+        held = {name: {n for n in range(place + 1) if data.rows[n][0] == name} for name in data.graph.streams}
         live = {n for places in held.values() for n in sorted(places)[-window:]}
-        expected = Counter(
-            {found: 1 for found in data.all_results() if all(n in live for _, n in found)}
-        )
+        expected = Counter({found: 1 for found in data.all_results() if all(n in live for _, n in found)})
         assert now == expected
 
 

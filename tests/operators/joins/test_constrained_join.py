@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from headrace.adaptive.constraints.key_promises import KeyPromise
 from headrace.algebra.expressions.expression import Column
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.operator import AT, Advance, Sections
+from headrace.operators.base.operator import Advance, Sections
 from headrace.operators.base.union_positions import placed
 from headrace.operators.joins.constrained_join import ConstrainedJoin, Reference
 from headrace.operators.joins.join_side import JoinSpec, Side
@@ -80,7 +80,9 @@ class Driven:
                 self.rejected.update(part.reasons)
             if step.results is not None:
                 names = [f"s{number}.v" for number in range(self.sides)]
-                self.emitted.update(zip(*(step.results.column(name).to_pylist() for name in names), strict=True))
+                self.emitted.update(
+                    zip(*(step.results.column(name).to_pylist() for name in names), strict=True)
+                )
             made += [step.state] if step.state else []
         self.runs += made
 
@@ -101,7 +103,12 @@ class Driven:
     def kept(self) -> list[list[int]]:
         """The values of the stored rows of each side."""
         return [
-            sorted(value for run in self.runs if name in run for value in run[name].column(f"s{side}.v").to_pylist())
+            sorted(
+                value
+                for run in self.runs
+                if name in run
+                for value in run[name].column(f"s{side}.v").to_pylist()
+            )
             for side, name in enumerate(self.operator.sections)
         ]
 

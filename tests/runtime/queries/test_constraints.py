@@ -71,7 +71,10 @@ def push(hub: Hub, epoch: Mapping[str, Rows]) -> None:
         if rows:
             times = pa.array([at * SECOND for _, at in rows]).cast(pa.timestamp("us", tz="UTC"))
             values = pa.array([key % 97 for key, _ in rows], pa.int32())
-            hub.push(name, pa.table({"k": pa.array([key for key, _ in rows], pa.int64()), "v": values, "at": times}))
+            hub.push(
+                name,
+                pa.table({"k": pa.array([key for key, _ in rows], pa.int64()), "v": values, "at": times}),
+            )
     hub.catch_up()
 
 
@@ -82,7 +85,9 @@ def answer(hub: Hub, query: str) -> Counter[tuple[object, ...]]:
 def rows_of_joins(hub: Hub) -> int:
     """The stored rows of all joins, in the newest epoch."""
     assert hub.last is not None
-    return sum(seen.state_rows for name, seen in hub.last.operators.items() if hub.plan.operators[name].makes_pairs)
+    return sum(
+        seen.state_rows for name, seen in hub.last.operators.items() if hub.plan.operators[name].makes_pairs
+    )
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +151,9 @@ def test_constraints_are_described_and_compared(tmp_path: Path) -> None:
     create = "CREATE STREAM entered (k BIGINT, v INT, at TIMESTAMP) USING push TIMESTAMP BY at "
     (again,) = hub.execute(create + BOTH["entered"])
     assert "is there already" in again.message
-    with pytest.raises(UserError, match=r"differs in CONSTRAINT \(UNIQUE \(k\), .* there, UNIQUE \(v\) here\)"):
+    with pytest.raises(
+        UserError, match=r"differs in CONSTRAINT \(UNIQUE \(k\), .* there, UNIQUE \(v\) here\)"
+    ):
         hub.execute(create + "CONSTRAINT UNIQUE (v)")
     hub.close()
     hub = Hub(tmp_path / "home", LocalExecutor())

@@ -30,7 +30,6 @@ from headrace.adaptive.constraints.synopsis import (
     Synopsis,
 )
 
-
 _SPREAD: Final = 0x9E3779B97F4A7C1
 _SHARES: Final = 1 << 20
 """A row is sampled by a hash of its place, so that the same rows are when it is run again."""
@@ -143,9 +142,7 @@ class ConstrainedMJoin:
                 join.parent_key, new.columns[join.child_key], np.ones(len(parents), bool)
             )
             distance = np.zeros(new.rows, np.int64)
-            np.maximum.at(
-                distance, index, children.number[first + index] - parents.since[join.child][row]
-            )
+            np.maximum.at(distance, index, children.number[first + index] - parents.since[join.child][row])
             estimate.observe(distance)
 
     def _classify(self) -> None:
@@ -247,9 +244,11 @@ class ConstrainedMJoin:
         for (stream, attribute), constraints in self.constraints.of_parent.items():
             parents = self.synopses[stream]
             held = [parents.columns[attribute][parents.status == UNKNOWN]]
-            for join in self.graph.below(stream):
-                if join.parent_key == attribute:
-                    held.append(self.synopses[join.child].columns[join.child_key])
+            held += [
+                self.synopses[join.child].columns[join.child_key]
+                for join in self.graph.below(stream)
+                if join.parent_key == attribute
+            ]
             for constraint in constraints:
                 constraint.forget_but(np.concatenate(held))
 

@@ -35,7 +35,8 @@ def scrambling(values: Ints, running: Ints | None = None) -> Ints:
     """
     maxima = np.maximum.accumulate(values) if running is None else running
     first = np.searchsorted(maxima, values, side="right")
-    return np.maximum(np.arange(len(values)) - first, 0)
+    distance: Ints = np.maximum(np.arange(len(values)) - first, 0)
+    return distance
 
 
 def join_distances(parents: Ints, parent_at: Ints, children: Ints, child_at: Ints) -> Ints:

@@ -22,7 +22,8 @@ class KEstimate:
     """The k of one constraint. `window`: the arrivals that are looked at before it is lowered; `reach`: how far beyond k, as a
     factor, distances are surely seen; `sample`: the share of discarded rows that are watched as long as their window has them.
 
-    With `fixed` k is declared: it stays, and larger distances are violations.
+    Distances are bounded by the age of the stream, so the first k is not trusted before it is older than the window and k (the
+    thesis has no such rule). With `fixed` k is declared: it stays, and larger distances are violations.
     """
 
     window: int = 1000
@@ -32,6 +33,7 @@ class KEstimate:
     k: float = field(init=False)
     violations: int = 0
     changes: int = 0
+    _arrived: int = 0
     _newest: Ints = field(init=False)
 
     def __post_init__(self) -> None:
@@ -50,6 +52,7 @@ class KEstimate:
 
     def observe(self, distances: Ints) -> None:
         """The distances of a batch of arrivals, in order; k changes once, at the end of the batch."""
+        self._arrived += len(distances)
         beyond = np.flatnonzero(distances > self.k)
         self.violations += len(beyond)
         if self.fixed is not None:
@@ -59,7 +62,10 @@ class KEstimate:
             self._newest = distances[beyond[-1] :][-self.window :]
         else:
             self._newest = np.concatenate([self._newest, distances])[-self.window :]
-        if len(self._newest) >= self.window and (largest := int(self._newest.max())) < self.k:
+        if len(self._newest) < self.window:
+            return
+        largest = int(self._newest.max())
+        if largest < self.k and self._arrived >= self.window + largest:
             self._set(largest)
 
     def _set(self, k: float) -> None:

@@ -64,7 +64,9 @@ class Clustered:
         rank = np.arange(len(values)) - starts[group]
         place = self._places(distinct)
         is_known = place >= 0
-        before = np.where(is_known, self._count[place] + 1 if len(self._count) else 0, self.arrived + first + 1)
+        before = np.where(
+            is_known, self._count[place] + 1 if len(self._count) else 0, self.arrived + first + 1
+        )
         distance = np.empty(len(values), np.int64)
         distance[order] = self.arrived + order + 1 - before[group] - rank
         after = before + np.diff(np.append(starts, len(values))) - 1
@@ -137,5 +139,3 @@ class Ordered:
     def entries(self) -> int:
         """A number an arrival."""
         return len(self._maxima)
-
-

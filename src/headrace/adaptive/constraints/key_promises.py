@@ -48,7 +48,7 @@ class KeyRows:
 class KeyPromise:
     """What the rows of a stream promise of a key, and the clause that declares it.
 
-    "unique": no value appears twice. "clustered": rows of a value are at most `within` apart. "ordered": no value is below that
+    "unique": no value appears twice. "clustered": times of rows of a value differ by at most `within`. "ordered": no value is below that
     of a row more than `within` before it.
     """
 
@@ -64,11 +64,11 @@ class KeyPromise:
         if self.kind == "ordered":
             if waiting.key is None:
                 return np.zeros(waiting.rows, bool)
-            return waiting.key < self._bound(seen, punctuation)
+            below: Bools = waiting.key < self._bound(seen, punctuation)
+            return below
         first = seen.first(waiting.hash)
-        if self.kind == "unique":
-            return first != NEVER
-        return first < punctuation - self.within
+        done: Bools = first != NEVER if self.kind == "unique" else first < punctuation - self.within
+        return done
 
     def _bound(self, seen: KeyRows, punctuation: int) -> int:
         """The value below which no row comes from `punctuation` on."""
@@ -77,7 +77,7 @@ class KeyPromise:
         return int(seen.key[seen.at < punctuation - self.within].max(initial=LEAST))
 
     def broken(self, new: KeyRows, first_stored: Ints, stored: KeyRows | None) -> Bools:
-        """The new rows that break the promise, as far as rows before them are known.
+        """The new rows that break the promise, if rows before them that show it are known.
 
         `first_stored` is the time of the first stored row of each new row's value; `stored` are the rows themselves, which only an
         order needs.
@@ -86,11 +86,13 @@ class KeyPromise:
             return self._out_of_order(new, stored)
         first = np.minimum(first_stored, new.first(new.hash))
         if self.kind == "clustered":
-            return new.at - np.minimum(first, new.at) > self.within
+            wide: Bools = new.at - np.minimum(first, new.at) > self.within
+            return wide
         order = np.lexsort((new.at, new.hash))
         again = np.zeros(new.rows, bool)
         again[order[1:]] = new.hash[order[1:]] == new.hash[order[:-1]]
-        return again | (first_stored != NEVER)
+        again |= first_stored != NEVER
+        return again
 
     def _out_of_order(self, new: KeyRows, stored: KeyRows | None) -> Bools:
         """The new rows with a value below that of a row more than `within` before them."""
@@ -100,4 +102,5 @@ class KeyPromise:
         order = np.argsort(new.at, kind="stable")
         maxima = np.append(LEAST, np.maximum.accumulate(new.key[order]))
         before = np.searchsorted(new.at[order], new.at - self.within)
-        return new.key < np.maximum(maxima[before], least)
+        below: Bools = new.key < np.maximum(maxima[before], least)
+        return below

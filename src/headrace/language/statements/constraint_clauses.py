@@ -30,9 +30,7 @@ def constraint(cursor: Cursor, schema: Schema, before: Sequence[StreamConstraint
     found = _form(cursor, schema)
     same = (found.kind, found.columns, found.stream.lower(), found.others)
     if same in [(item.kind, item.columns, item.stream.lower(), item.others) for item in before]:
-        raise cursor.error(
-            "the same constraint appears twice", cursor.since(start), "Leave one of them out."
-        )
+        raise cursor.error("the same constraint appears twice", cursor.since(start), "Leave one of them out.")
     return found
 
 
@@ -63,7 +61,9 @@ def _reference(cursor: Cursor, schema: Schema) -> StreamConstraint:
     others = _columns(cursor, None, f"REFERENCES {stream}")
     if len(others) != len(columns):
         raise cursor.error(
-            f"{len(columns)} columns reference {len(others)}", cursor.since(start), "Name as many on both sides."
+            f"{len(columns)} columns reference {len(others)}",
+            cursor.since(start),
+            "Name as many on both sides.",
         )
     return StreamConstraint("references", columns, _within(cursor), stream, others)
 

@@ -153,7 +153,9 @@ def relation(cursor: Cursor) -> RelationDefinition:
     using = _using(cursor)
     places: dict[str, Span] = {}
     options = option_list(cursor, places) if cursor.accept("OPTIONS") else {}
-    if cursor.at_any("TIMESTAMP", "SLACK", "PUNCTUATED", "IDLE", "PROGRESS", "HEARTBEAT", "DEDUPLICATE", "CONSTRAINT"):
+    if cursor.at_any(
+        "TIMESTAMP", "SLACK", "PUNCTUATED", "IDLE", "PROGRESS", "HEARTBEAT", "DEDUPLICATE", "CONSTRAINT"
+    ):
         raise cursor.error(
             f"a relation has no {cursor.token.upper}",
             cursor.token.span,

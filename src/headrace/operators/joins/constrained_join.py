@@ -103,7 +103,7 @@ class ConstrainedJoin(WindowJoin):
                 keep &= there | ~closed
         return table if keep.all() else table.filter(pa.array(keep))
 
-    def _emitted(self, found: Combinations, stems: Mapping[int, Stem]) -> tuple[pa.Table, Rejected | None]:
+    def emitted(self, found: Combinations, stems: Mapping[int, Stem]) -> tuple[pa.Table, Rejected | None]:
         """The combinations that no reference excludes; the others are rejected."""
         failures: list[Rejected] = []
         for reference in self.references:
@@ -113,18 +113,16 @@ class ConstrainedJoin(WindowJoin):
             )
             beyond = child > parent + reference.within
             if beyond.any():
-                excluded, _ = WindowJoin._emitted(self, found.where(beyond), stems)
+                excluded, _ = WindowJoin.emitted(self, found.where(beyond), stems)
                 reasons = (f"the pair breaks CONSTRAINT {reference.clause}",) * excluded.num_rows
                 failures.append(failed_pairs(ints(excluded, AT), reasons))
                 found = found.where(~beyond)
-        table, failed = WindowJoin._emitted(self, found, stems)
+        table, failed = WindowJoin.emitted(self, found, stems)
         failures += [] if failed is None else [failed]
         return table, reduce(_both, failures) if failures else None
 
-    def _broken(
-        self, arrived: Sequence[KeyRows], stored: Sequence[Sequence[pa.Table]]
-    ) -> Iterator[Rejected]:
-        """New rows that break a promise of their stream's key, as far as the rows before them are stored."""
+    def _broken(self, arrived: Sequence[KeyRows], stored: Sequence[Sequence[pa.Table]]) -> Iterator[Rejected]:
+        """New rows that break a promise of their stream's key, if rows before them that show it are stored."""
         for number, promises in enumerate(self.promises):
             rows = arrived[number]
             for promise in promises if rows.rows else ():

@@ -55,6 +55,11 @@ def constrained(stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> Jo
     return replace(stage, operator=join)
 
 
+def unconstrained(join: WindowJoin | None) -> WindowJoin | None:
+    """The join, if it uses no constraints: these are about pairs, so an aggregate above it reads the pairs."""
+    return None if isinstance(join, ConstrainedJoin) else join
+
+
 def _keyed(side: Side, stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> _Keyed | None:
     """The stream of a side, if it reads one alone."""
     if len(side.inputs) != 1:
@@ -65,7 +70,9 @@ def _keyed(side: Side, stage: JoinStage, streams: Mapping[str, StreamDefinition]
         return None
     renamed = {new: old.lower() for old, new in columns}
     keys = enumerate(side.keys)
-    places = {renamed[key.name]: place for place, key in keys if isinstance(key, Column) and key.name in renamed}
+    places = {
+        renamed[key.name]: place for place, key in keys if isinstance(key, Column) and key.name in renamed
+    }
     return _Keyed(stream, places)
 
 

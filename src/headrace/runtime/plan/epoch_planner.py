@@ -20,14 +20,13 @@ from headrace.catalog.definitions import (
     StreamDefinition,
 )
 from headrace.operators.base.operator import Operator
-from headrace.operators.joins.constrained_join import ConstrainedJoin
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.planner.joins.interval_joins import with_intervals
 from headrace.planner.joins.join_stage import JoinStage, only_window_join
 from headrace.planner.joins.now_joins import with_pairs_of_now
 from headrace.planner.joins.outer_joins import decompose_outer, joins_changes
 from headrace.planner.joins.row_window_relations import with_relations
-from headrace.planner.joins.stream_constraints import constrained
+from headrace.planner.joins.stream_constraints import constrained, unconstrained
 from headrace.planner.joins.stream_joins import decompose, joins_streams
 from headrace.planner.lowering.lower import logged
 from headrace.planner.lowering.materialization import Source
@@ -284,8 +283,7 @@ def _add_joins(
 def _own_join(catalog_query: CatalogQuery, join_stages: Sequence[JoinStage]) -> WindowJoin | None:
     """The join whose pairs a query alone reads, if one operator makes them; earlier versions had stored the pairs."""
     is_shared = catalog_query.definition.join or catalog_query.layout < OF_SIDES
-    join = only_window_join(join_stages)
-    return None if is_shared or isinstance(join, ConstrainedJoin) else join  # constraints are about pairs
+    return None if is_shared else unconstrained(only_window_join(join_stages))
 
 
 def _with_readers_together(
