@@ -63,6 +63,7 @@ def test_clustered_arrival_frees_a_value_after_k_others() -> None:
 
 def test_the_order_of_children_tells_that_one_will_not_come() -> None:
     played = star(Constraints(of_child={("S3", "B"): Ordered(k(2))}), ((7, 9), (5, 3), (10, 12)))
+    assert played.held("S3") == {(5, 3): "Yes"}, "rows that failed are not stored"
     assert played.put("S1", (6, 4)) == []
     assert played.held("S1") == {}, "S3 has passed 4: its bound is 7"
     played.put("S1", (6, 9))
@@ -127,6 +128,35 @@ def test_rows_that_failed_tell_those_above(keeps_no: bool) -> None:
     played.put("S1", (9, 3))
     assert played.held("S2") == ({(3, 6): "No"} if keeps_no else {(3, 6): "Unknown"})
     assert played.held("S1") == ({} if keeps_no else {(9, 3): "Unknown"})
+
+
+def test_a_row_that_is_given_up_takes_those_above_with_it() -> None:
+    played = chain(constraints=Constraints(integrity={CHAIN.joins[1]: k(0)}))
+    played.put("S1", (1, 2))
+    assert played.held("S1") == {(1, 2): "Unknown"}
+    played.put("S2", (2, 4))
+    assert (played.held("S1"), played.held("S2")) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("sample", "reach", "noticed"), [(0.0, 1.0, False), (1.0, 1.0, True), (0.0, 4.0, True)]
+)
+def test_shadows_of_rows_that_were_given_up_show_that_k_rises(
+    sample: float, reach: float, noticed: bool
+) -> None:
+    estimate = KEstimate(window=4, reach=reach, sample=sample)
+    played = star(Constraints(integrity={TO_S3: estimate}))
+    for number in range(20, 30):  # each child comes at once
+        played.put("S1", (6, number))
+        played.put("S3", (number, 1))
+    assert estimate.k == 1
+    played.put("S1", (6, 50))
+    played.put("S3", (40, 1))
+    assert (6, 50) not in played.held("S1")
+    for number in (41, 50):
+        assert played.put("S3", (number, 1)) == [], "a shadow is in no result"
+    assert estimate.violations == int(noticed)
+    assert estimate.is_used != noticed
 
 
 def test_a_row_that_expires_retracts_the_results_above_it() -> None:

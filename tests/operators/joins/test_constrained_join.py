@@ -199,6 +199,15 @@ def test_a_pair_beyond_a_reference_is_rejected_though_its_row_is_still_stored() 
         assert driven.rejected == {"the pair breaks CONSTRAINT (k) REFERENCES s1 (k)": 1}
 
 
+def test_references_are_followed_over_several_sides() -> None:
+    driven = Driven(join(3, (), [Reference(0, 1, 5, "first"), Reference(1, 2, 5, "second")]))
+    driven.epoch([[(1, 10, 0)], [(1, 20, 5)], []], (10, 10, 10))
+    assert driven.kept() == [[10], [20], []]
+    driven.epoch([[], [], []], (11, 11, 11))
+    driven.merge([0])
+    assert driven.kept()[0] == []
+
+
 def test_rows_that_had_to_find_a_partner_are_not_stored_without_one() -> None:
     chain = [Reference(1, 0, 0, "first"), Reference(0, 1, 20, "second"), Reference(1, 2, 20, "third")]
     driven = Driven(join(3, (), chain))
@@ -224,6 +233,9 @@ def test_a_row_that_shows_that_a_value_is_finished_stays_as_long_as_rows_wait_fo
     driven.epoch([[(1, 10, 0), (1, 11, 1)], [(1, 20, 0)]], (2, 2))
     driven.merge([0])
     assert driven.kept() == [[10], [20]]
+    driven.epoch([[], []], (4, 4))
+    driven.merge(range(len(driven.runs)))
+    assert driven.kept() == [[10], [20]], "a row at 4 may still come"
     driven.epoch([[(1, 12, 4)], []], (4, 4))
     driven.epoch([[], []], (5, 5))
     driven.merge(range(len(driven.runs)))
