@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -241,6 +242,14 @@ def test_a_row_that_shows_that_a_value_is_finished_stays_as_long_as_rows_wait_fo
     driven.merge(range(len(driven.runs)))
     assert driven.kept() == [[], []]
     assert driven.emitted == {(10, 20): 1, (11, 20): 1, (12, 20): 1}
+
+
+@pytest.mark.parametrize("kind", ["clustered", "ordered"])
+def test_a_stream_of_which_nothing_is_known_finishes_nothing(kind: Literal["clustered", "ordered"]) -> None:
+    driven = Driven(join(2, [[KeyPromise(kind, 9, "c")], []], [Reference(1, 0, 9, "r")]))
+    driven.epoch([[(1, 10, 0)], [(0, 20, 0), (1, 21, 0)]], (BEGINNING, 5))
+    driven.merge([0])
+    assert driven.kept()[1] == [20, 21]
 
 
 def test_an_order_finishes_values_that_never_came() -> None:
