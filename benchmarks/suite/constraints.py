@@ -111,7 +111,7 @@ def _row(measured: str, conditions: str, way: str, value: float) -> dict[str, ob
 
 
 def on_arrivals() -> tuple[list[dict[str, object]], Found]:
-    """The rows held, by experiment and k; -1 stands for whole windows."""
+    """The rows held, by experiment and k; -1 is for whole windows."""
     table, found = [], Found()
     for name, (make, constraints) in EXPERIMENTS.items():
         for k in KS:
@@ -288,7 +288,7 @@ def network() -> tuple[list[dict[str, object]], Found]:
 
 
 def constraints(rows: int, rounds: int) -> Report:
-    """`rows` and `rounds` have no say."""
+    """`rows` and `rounds` change nothing."""
     del rows, rounds
     parts = [on_arrivals(), combined(), monitored(), network()]
     table = [row for own, _ in parts for row in own]

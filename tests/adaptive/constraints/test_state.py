@@ -186,7 +186,7 @@ def test_an_estimate_falls_after_its_window_and_is_given_up_at_once() -> None:
     for distances in ([3, 1, 0, 2], [1, 3], [2, 0], [1, 2, 1, 1], [1, 1, 1], [9], [1, 1, 1], [1]):
         estimate.observe(np.array(distances))
         steps.append(estimate.k)
-    assert steps == [UNUSED, UNUSED, 3, 2, 1, UNUSED, UNUSED, 9], "7 arrivals say nothing of a distance of 3"
+    assert steps == [UNUSED, UNUSED, 3, 2, 1, UNUSED, UNUSED, 9], "7 arrivals are too few for a distance of 3"
     assert (estimate.seen_to, estimate.violations, estimate.changes) == (18, 1, 5)
 
 

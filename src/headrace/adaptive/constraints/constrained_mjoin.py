@@ -91,7 +91,7 @@ class ConstrainedMJoin:
         doomed = self._doomed()
         for name in self.graph.streams:
             self._collect(name, doomed[name])
-        self._forget()
+        self._drop_values()
 
     def held(self) -> dict[str, dict[int, int]]:
         """The rows of each stream by status."""
@@ -239,8 +239,8 @@ class ConstrainedMJoin:
                 doomed[join.parent][rows] = True
         return doomed
 
-    def _forget(self) -> None:
-        """Let the constraints forget the finished values that no held row has."""
+    def _drop_values(self) -> None:
+        """Let the constraints drop the finished values that no held row has."""
         for (stream, attribute), constraints in self.constraints.of_parent.items():
             parents = self.synopses[stream]
             held = [parents.columns[attribute][parents.status == UNKNOWN]]
@@ -250,7 +250,7 @@ class ConstrainedMJoin:
                 if join.parent_key == attribute
             ]
             for constraint in constraints:
-                constraint.forget_but(np.concatenate(held))
+                constraint.drop_but(np.concatenate(held))
 
     def _is_done(self, join: ManyOne, values: Ints) -> Bools:
         """Whether no row of a root comes with these values, and none waits that has one."""
@@ -265,7 +265,7 @@ class ConstrainedMJoin:
         return finished & ~np.isin(values, waiting)
 
     def _collect(self, name: str, doomed: Bools) -> None:
-        """Forget the rows of a stream that are in no later result; keep shadows of those that an estimate discarded."""
+        """Drop the rows of a stream that are in no later result; keep shadows of those that an estimate discarded."""
         synopsis = self.synopses[name]
         is_root = name in self.graph.roots
         drops, over = doomed.copy(), np.zeros(len(synopsis), bool)
@@ -280,7 +280,7 @@ class ConstrainedMJoin:
         synopsis.keep((~(drops | synopsis.given_up) | watched) & ~over)
 
     def _drops_no(self, name: str) -> bool:
-        """Whether rows above do not need the No rows of a stream: their own constraint tells them."""
+        """Whether rows above do not need the No rows of a stream: their own constraint shows it."""
         above = self.graph.above(name)
         used = [self.constraints.integrity.get(join) for join in above]
         by_integrity = all(item is not None and self.constraints.is_used(item) for item in used)

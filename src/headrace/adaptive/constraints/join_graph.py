@@ -25,7 +25,7 @@ class ManyOne:
 class JoinGraph:
     """Streams and the many-one joins between them; connected, and without an undirected cycle.
 
-    Raises `ValueError` otherwise, which says which stream is the reason.
+    Raises `ValueError` otherwise, which names the stream that is the reason.
     """
 
     joins: tuple[ManyOne, ...]

@@ -19,7 +19,7 @@ UNUSED: Final = float("inf")
 
 @dataclass(slots=True)
 class KEstimate:
-    """The k of one constraint. `window`: the arrivals that are looked at before it is lowered; `reach`: how far beyond k, as a
+    """The k of one constraint. `window`: the arrivals that are measured before it is lowered; `reach`: how far beyond k, as a
     factor, distances are surely seen; `sample`: the share of discarded rows that are watched as long as their window has them.
 
     Distances are bounded by the age of the stream, so the first k is not trusted before it is older than the window and k (the

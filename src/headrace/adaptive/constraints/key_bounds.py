@@ -1,4 +1,4 @@
-"""What k-constraints on a join attribute say of its values: which are finished, from arrivals alone; and the distances from
+"""The values of a join attribute that k-constraints finish, from arrivals alone; and the distances from
 which k follows. One object a constraint: clustered arrival (CA) and ordered arrival (OA).
 
 Distances and k count arrivals on the stream. Source: Babu (2005), sections 6.7 and 6.8.
@@ -31,7 +31,7 @@ class KeyConstraint(Protocol):
         """Whether no later arrival has each of these values, if k holds."""
         ...
 
-    def forget_but(self, held: Ints) -> None:
+    def drop_but(self, held: Ints) -> None:
         """Values that are finished and not held are not asked for again."""
         ...
 
@@ -85,7 +85,7 @@ class Clustered:
             return np.zeros(len(values), bool)
         return (place >= 0) & (self._count[place] < self.arrived - self.estimate.k)
 
-    def forget_but(self, held: Ints) -> None:
+    def drop_but(self, held: Ints) -> None:
         """Keep the values that are held, and those that may be needed to see how far k rises."""
         old = self._count < self.arrived - self.estimate.seen_to
         keep = ~old | np.isin(self._known, held)
@@ -132,7 +132,7 @@ class Ordered:
         bound: int = self._maxima[-int(back)]
         return values < bound
 
-    def forget_but(self, held: Ints) -> None:
+    def drop_but(self, held: Ints) -> None:
         """Nothing is stored of single values."""
 
     @property

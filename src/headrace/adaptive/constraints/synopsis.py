@@ -51,9 +51,9 @@ class Synopsis:
     number: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     status: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     dies: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    """The place at which a row expires, as far as that is known."""
+    """The place at which a row expires, the end of time while that is not known."""
     given_up: Bools = field(default_factory=lambda: np.empty(0, bool))
-    """Rows that are No because a constraint says that a row below will not come."""
+    """Rows that are No because by a constraint a row below will not come."""
     columns: dict[str, Ints] = field(default_factory=dict)
     since: dict[str, Ints] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ class Synopsis:
             self.since[child] = np.concatenate([values, since[child]])
 
     def keep(self, rows: Bools) -> None:
-        """Forget all other rows."""
+        """Drop all other rows."""
         if rows.all():
             return
         self.place, self.number, self.status = self.place[rows], self.number[rows], self.status[rows]
