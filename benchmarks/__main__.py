@@ -16,6 +16,7 @@ from benchmarks.suite.adaptive_filters import adaptive_filters
 from benchmarks.suite.alerts import alerts
 from benchmarks.suite.backfill import backfill
 from benchmarks.suite.churn import churn
+from benchmarks.suite.constraints import constraints
 from benchmarks.suite.correlated import correlated
 from benchmarks.suite.correlated_sliding import correlated_sliding
 from benchmarks.suite.crossover import crossover
@@ -91,6 +92,7 @@ SUITE = {
     "adapt": adapt,
     "crossover": crossover,
     "adaptive-filters": adaptive_filters,
+    "constraints": constraints,
     "two-level": two_level,
     "synopses": synopses,
     "updates": updates,

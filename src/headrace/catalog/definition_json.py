@@ -20,6 +20,7 @@ from headrace.catalog.definitions import (
     Progressing,
     QueryDefinition,
     RelationDefinition,
+    StreamConstraint,
     StreamDefinition,
     TimeExpression,
     WindowDefinition,
@@ -30,7 +31,7 @@ _Definition = TypeVar(
     "_Definition", StreamDefinition, RelationDefinition, QueryDefinition, FunctionDefinition, WindowDefinition
 )
 _LATER: Final = {
-    StreamDefinition: {"keep", "latency", "reduce", "time_expression"},
+    StreamDefinition: {"constraints", "keep", "latency", "reduce", "time_expression"},
     QueryDefinition: {
         "owner",
         "tags",
@@ -134,5 +135,6 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "tags": tuple,
     "reduce": lambda value: tuple((age, share) for age, share in value),
     "actions": lambda value: tuple(map(_action, value)),
+    "constraints": lambda value: tuple(map(_clause(StreamConstraint), value)),
 }
 """How a field is read, where its values are not those of JSON."""

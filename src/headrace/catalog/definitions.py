@@ -89,6 +89,31 @@ class Deduplication:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamConstraint:
+    """CONSTRAINT: a promise of the rows of a stream, by which joins drop rows early.
+
+    "unique": no two rows have equal `columns`; "clustered": the event times of rows with equal columns differ by at most `within`;
+    "ordered": a row has no smaller value than one that is more than `within` before it; "references": a row of `stream` with equal
+    `others` comes at most `within` after the row.
+    """
+
+    kind: Choice["unique", "clustered", "ordered", "references"]
+    columns: tuple[str, ...]
+    within: Duration = 0
+    stream: str = ""
+    others: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """The clause without its first word."""
+        columns, within = f"({', '.join(self.columns)})", f"WITHIN {render_duration(self.within)}"
+        if self.kind == "unique":
+            return f"UNIQUE {columns}"
+        if self.kind == "references":
+            return f"{columns} REFERENCES {self.stream} ({', '.join(self.others)}) {within}"
+        return f"{self.kind.upper()} BY {columns} {within}"
+
+
+@dataclass(frozen=True, slots=True)
 class TimeExpression:
     """TIMESTAMP BY an expression over the row: its text, and the zone by whose clocks it reads times and dates."""
 
@@ -110,7 +135,7 @@ class StreamDefinition:
     archive, in event time; None has no limit. `blocks`: the number of equal random parts of a run of the archive. `keep`: the
     share of rows for queries WITH SHEDDING at CREATE; the current share is the catalog's `sample_rate_of`. `latency`: how long
     rows may wait for others to be read in the same epoch. `reduce`: the share of its rows that the archive drops from an age on,
-    as ascending (age, share).
+    as ascending (age, share). `constraints` are declared by CONSTRAINT.
     """
 
     name: str
@@ -131,6 +156,7 @@ class StreamDefinition:
     time_expression: TimeExpression | None = None
     latency: Duration = 0
     reduce: tuple[tuple[Duration, float], ...] = ()
+    constraints: tuple[StreamConstraint, ...] = ()
 
     @property
     def event_time(self) -> str | None:

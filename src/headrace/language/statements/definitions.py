@@ -10,11 +10,17 @@ from dataclasses import dataclass, field
 from typing import Final
 from typing import Literal as Choice
 
-from headrace.catalog.definitions import RelationDefinition, StreamDefinition, TimeExpression
+from headrace.catalog.definitions import (
+    RelationDefinition,
+    StreamConstraint,
+    StreamDefinition,
+    TimeExpression,
+)
 from headrace.errors import Span
 from headrace.language.binder.expressions.expression_binder import bind_condition
 from headrace.language.parser.expressions import expression
 from headrace.language.parser.type_names import column_type
+from headrace.language.statements.constraint_clauses import constraint
 from headrace.language.statements.event_time import event_time
 from headrace.language.statements.options import checked_zone, interval_option, option_list, taken
 from headrace.language.statements.progress_clauses import (
@@ -42,7 +48,7 @@ _ARCHIVES: Final[dict[str, Choice["copy", "in place", "none"]]] = {
 
 @dataclass(slots=True)
 class _Clauses:
-    """Clauses of CREATE STREAM, each at most once, in any order."""
+    """Clauses of CREATE STREAM, each but CONSTRAINT at most once, in any order."""
 
     time: str | TimeExpression | None = None
     slack: Duration | None = None
@@ -50,6 +56,7 @@ class _Clauses:
     idle_timeout: Duration | None = None
     options: dict[str, str] | None = None
     progress: ProgressClauses = field(default_factory=ProgressClauses)
+    constraints: list[StreamConstraint] = field(default_factory=list)
     places: dict[str, Span] = field(default_factory=dict)
 
 
@@ -101,6 +108,7 @@ def stream_of(cursor: Cursor, name: str, schema: Schema, using: str) -> StreamDe
         clauses.time if isinstance(clauses.time, TimeExpression) else None,
         0 if latency is None else interval_option(cursor, "latency", latency, clauses.places["latency"]),
         () if reduce is None else _reduction(cursor, reduce, blocks, clauses.places["reduce"]),
+        tuple(clauses.constraints),
     )
 
 
@@ -145,7 +153,9 @@ def relation(cursor: Cursor) -> RelationDefinition:
     using = _using(cursor)
     places: dict[str, Span] = {}
     options = option_list(cursor, places) if cursor.accept("OPTIONS") else {}
-    if cursor.at_any("TIMESTAMP", "SLACK", "PUNCTUATED", "IDLE", "PROGRESS", "HEARTBEAT", "DEDUPLICATE"):
+    if cursor.at_any(
+        "TIMESTAMP", "SLACK", "PUNCTUATED", "IDLE", "PROGRESS", "HEARTBEAT", "DEDUPLICATE", "CONSTRAINT"
+    ):
         raise cursor.error(
             f"a relation has no {cursor.token.upper}",
             cursor.token.span,
@@ -208,6 +218,8 @@ def _clauses(cursor: Cursor, schema: Schema) -> _Clauses:
             once(cursor, clauses.time is None, "TIMESTAMP BY", start)
             cursor.expect("BY", purpose=" after TIMESTAMP")
             clauses.time = event_time(cursor, schema)
+        elif cursor.accept("CONSTRAINT"):
+            clauses.constraints.append(constraint(cursor, schema, clauses.constraints))
         elif progress_clause(cursor, schema, clauses.progress):
             continue
         elif cursor.accept("SLACK"):

@@ -102,7 +102,7 @@ class WindowJoin(JoinOperator):
             probing = Probing(stems, self._hold_together, self._partners)
             probed = {**stems, index: Stem((rows,), None)}
             for found in probing.combinations(rows, index, self._order(index, stems)):
-                table, failed = self._emitted(found, probed)
+                table, failed = self.emitted(found, probed)
                 tables += [table] if table.num_rows else []
                 rejected += [] if failed is None else [failed]
             counts = counts.plus(probing.probes, probing.candidates)
@@ -129,7 +129,7 @@ class WindowJoin(JoinOperator):
         """With sliding windows, rows that hold at the end of a window in (at, until] and begin before it."""
         return (at, until) if self.grid is None else (self.grid.first_end(at), self.grid.last_end(until) - 1)
 
-    def _emitted(self, found: Combinations, stems: Mapping[int, Stem]) -> tuple[pa.Table, Rejected | None]:
+    def emitted(self, found: Combinations, stems: Mapping[int, Stem]) -> tuple[pa.Table, Rejected | None]:
         """The combinations on which the condition is true, as result rows; columns that it does not read are taken last."""
         condition, failed = self.spec.condition, None
         tested: dict[str, pa.Array] = {}

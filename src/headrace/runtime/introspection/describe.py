@@ -60,6 +60,7 @@ def _clauses(stream: StreamDefinition) -> Iterator[tuple[str, str | None]]:
         yield "latency", render_duration(stream.latency)
     if once is not None:
         yield "deduplication", f"DEDUPLICATE BY {once}"
+    yield from (("constraint", str(constraint)) for constraint in stream.constraints)
 
 
 def _generator(stream: StreamDefinition) -> str:

@@ -26,6 +26,7 @@ from headrace.planner.joins.join_stage import JoinStage, only_window_join
 from headrace.planner.joins.now_joins import with_pairs_of_now
 from headrace.planner.joins.outer_joins import decompose_outer, joins_changes
 from headrace.planner.joins.row_window_relations import with_relations
+from headrace.planner.joins.stream_constraints import constrained, unconstrained
 from headrace.planner.joins.stream_joins import decompose, joins_streams
 from headrace.planner.lowering.lower import logged
 from headrace.planner.lowering.materialization import Source
@@ -212,7 +213,7 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 nodes = walk(query.root)
             join_stages: tuple[JoinStage, ...] = ()
             if joins_streams(query):
-                query, join_stages = _decomposed(catalog_query, query, operator_id)
+                query, join_stages = _decomposed(catalog_query, query, operator_id, streams)
                 nodes = walk(query.root)
                 _add_joins(join_stages, planned, streams, catalog_query)
             streams |= {
@@ -251,7 +252,7 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
 
 
 def _decomposed(
-    catalog_query: CatalogQuery, query: Query, operator_id: str
+    catalog_query: CatalogQuery, query: Query, operator_id: str, streams: Mapping[str, StreamDefinition]
 ) -> tuple[Query, tuple[JoinStage, ...]]:
     """The query over the results of its joins of streams, and the joins."""
     name, join = catalog_query.definition.name, catalog_query.definition.join
@@ -261,7 +262,8 @@ def _decomposed(
     names = (derived_streams.inner_of, derived_streams.name_of)
     if joins_changes(query):
         return decompose_outer(name, query, operator_id, *names)
-    return decompose(name, query, operator_id, *names, join)
+    query, join_stages = decompose(name, query, operator_id, *names, join)
+    return query, tuple(constrained(stage, streams) for stage in join_stages)
 
 
 def _add_joins(
@@ -281,7 +283,7 @@ def _add_joins(
 def _own_join(catalog_query: CatalogQuery, join_stages: Sequence[JoinStage]) -> WindowJoin | None:
     """The join whose pairs a query alone reads, if one operator makes them; earlier versions had stored the pairs."""
     is_shared = catalog_query.definition.join or catalog_query.layout < OF_SIDES
-    return None if is_shared else only_window_join(join_stages)
+    return None if is_shared else unconstrained(only_window_join(join_stages))
 
 
 def _with_readers_together(

@@ -27,6 +27,7 @@ _WORDS: Mapping[str, str] = {
     "punctuated_by": "PUNCTUATED BY",
     "progress": "progress",
     "deduplicate": "DEDUPLICATE BY",
+    "constraints": "CONSTRAINT",
     "idle_timeout": "IDLE TIMEOUT",
     "max_ahead": "maxAhead",
     "from_now": "FROM NOW",
@@ -68,8 +69,9 @@ def require_free(catalog: Catalog, name: str, existing: Any, new: Any, replacing
     )
 
 
-def refuse_if_read(catalog: Catalog, kind: str, name: str) -> None:
-    """State and archive hold rows of the old columns: queries over them cannot continue with others.
+def refuse_if_read(catalog: Catalog, kind: str, name: str, what: str = "columns") -> None:
+    """State and archive hold rows of the old columns: queries over them cannot continue with others; nor with rows that were
+    dropped by old constraints.
 
     Raises `UserError`.
     """
@@ -78,7 +80,7 @@ def refuse_if_read(catalog: Catalog, kind: str, name: str) -> None:
     users = users_of(catalog, kind, name)
     if users:
         raise UserError(
-            f"the {kind} '{name}' cannot get other columns while {', '.join(users)} reads it",
+            f"the {kind} '{name}' cannot get other {what} while {', '.join(users)} reads it",
             remedy="Drop these queries first, or give the new one another name.",
         )
 
@@ -124,6 +126,8 @@ def _renderer_of(name: str) -> Callable[[Any], str]:
         return _columns
     if name == "tags":
         return lambda tags: ", ".join(tags) or "none"
+    if name == "constraints":
+        return lambda constraints: ", ".join(map(str, constraints)) or "none"
     if name == "actions":
         return lambda actions: " THEN ".join(map(str, actions)) or "none"
     return _quoted if name == "text" else lambda value: "none" if value is None else str(value)

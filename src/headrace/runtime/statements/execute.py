@@ -253,6 +253,8 @@ class Statements:
         if existing is not None and _rows_of(existing) != _rows_of(definition):
             refuse_if_read(self._catalog, "stream", definition.name)
             dropped = [{"do": "drop", "kind": "stream", "name": definition.name}]
+        if existing is not None and existing.constraints != definition.constraints:
+            refuse_if_read(self._catalog, "stream", definition.name, "constraints")
         if not is_frame:
             self._check_source(definition)
         self._changes.log(*dropped, {"do": "create_stream", "stream": to_json(definition)})
