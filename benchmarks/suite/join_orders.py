@@ -1,7 +1,7 @@
 """Joins of four streams by one key, whose sides probe each other in orders that adapt: against the best orders in hindsight, every
 fixed order, and the search in one phase.
 
-Each epoch has two thousand new rows of each stream, and windows hold three epochs. At any time one stream has few of the keys that the
+Each epoch has five thousand new rows of each stream, and windows hold three epochs. At any time one stream has few of the keys that the
 others have, and the next one half of them: which streams these are changes after every forty epochs. So rows of the others should
 probe that stream first. In both, a few keys have very many rows that meet no row of the stream with few keys.
 *Counted*: probes of the first phase (with those of samples) and rows that all hops make. What each of the 1,296 fixed orders (six for each
@@ -44,11 +44,11 @@ STREAMS = "abcd"
 QUERY = "SELECT ISTREAM(a.k, a.v, d.v AS w) FROM a [RANGE 3 SECONDS] " + " ".join(
     f"JOIN {name} [RANGE 3 SECONDS] ON {name}.k = a.k" for name in STREAMS[1:]
 )
-ROWS, PHASES, EPOCHS_OF_PHASE, IDLE_EPOCHS = 2_000, 4, 40, 60
-KEYS = 3_000
+ROWS, PHASES, EPOCHS_OF_PHASE, IDLE_EPOCHS = 5_000, 4, 40, 60
+KEYS = 7_500
 FEW, HALF = 0.04, 0.5
 """The shares of rows with keys that the others have, of the stream with few of them and of the next one."""
-HOT, HOT_KEYS = 0.3, 5
+HOT, HOT_KEYS = 0.1, 5
 """The share of rows with hot keys, in the two streams that have most of the keys."""
 _START, _SECOND = 1_700_000_000_000_000, 1_000_000
 ORDERS: tuple[Order, ...] = tuple(permutations(range(3)))

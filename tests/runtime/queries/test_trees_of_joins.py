@@ -109,6 +109,28 @@ def test_longer_windows_count_for_more(tmp_path: Path) -> None:
     assert joined[0] == ("f", "y")
 
 
+@pytest.mark.parametrize("changed", ["f.v / z.v > 0", "f.v + z.v > 0"])
+def test_sources_are_joined_as_written_where_rejected_rows_would_follow_the_order(
+    tmp_path: Path, changed: str
+) -> None:
+    """A condition of two streams that can fail rejects the combinations that its join makes."""
+    hub = prepared(tmp_path)
+    fill(hub, (1000, 90, 40, 10), 10)
+    hub.register(f"{STAR} AND {changed}", "q")
+    joined = stages(hub)
+    hub.close()
+    assert joined[0] == ("f", "x")
+
+
+def test_conditions_that_cannot_fail_do_not_matter(tmp_path: Path) -> None:
+    hub = prepared(tmp_path)
+    fill(hub, (1000, 90, 40, 10), 10)
+    hub.register(f"{STAR} AND f.v >= z.v", "q")
+    joined = stages(hub)
+    hub.close()
+    assert joined[0] == ("f", "z")
+
+
 def test_the_choice_is_part_of_the_registration(tmp_path: Path) -> None:
     """It stays over a restart, though rows have come that would make another; the same text again changes nothing."""
     hub = prepared(tmp_path)

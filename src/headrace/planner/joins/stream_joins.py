@@ -81,6 +81,8 @@ from headrace.time import Duration
 
 PAIRS: Final = "@"
 """The alias of pairs above a join."""
+_FEWEST_IN_TREE: Final = 3
+"""Sources from which on there may be several joins."""
 _UNTIL: Final = Field(UNTIL, BIGINT)
 _CHANGE: Final = Field(CHANGE, TINYINT)
 
@@ -144,6 +146,8 @@ def sizes_of(query: Query, rows_of: Callable[[str], int]) -> tuple[int, ...]:
     `rows_of` counts the rows of a stream so far. Empty where one join joins all sources, where a source is no stream or a condition of
     several can fail, and where all are of one magnitude.
     """
+    if len(windows_of(_top_of(query))) < _FEWEST_IN_TREE:
+        return ()
     _, _, parts, _ = _divided("", with_intervals(query))
     columns = [frozenset(window.source.schema.names) for window in parts.windows]
     if parts.validity_field is _CHANGE or len(groups_of(columns, parts.factors, binary=False)) == 1:
@@ -172,9 +176,14 @@ def joins_two_by_each_equality(query: Query) -> bool:
     return len(columns) == 2 and groups[0].keys == keys_by_equality(columns, parts.factors)
 
 
+def _top_of(query: Query) -> Node:
+    """The topmost join of streams."""
+    return next(node for node in walk(query.root) if _is_of_streams(node))
+
+
 def _divided(name: str, query: Query) -> tuple[Node, frozenset[str], _Parts, Node]:
     """The joins of a query, the columns of their sources, their parts, and the query with a placeholder for the joins."""
-    top = next(node for node in walk(query.root) if _is_of_streams(node))
+    top = _top_of(query)
     windows = windows_of(top)
     free = frozenset(name for window in windows for name in window.source.schema.names)
     parts = _Parts(name, query, windows, factors_of(top))
