@@ -134,6 +134,8 @@ class Probing:
             return
         every = max(round(1 / share), -(-rows // MOST_SAMPLED))
         sample = np.arange(int(bounds[0][0]) * _MIX % every, rows, every)
+        if not len(sample):
+            return
         self.sampled += len(sample)
         is_dropped = np.zeros((len(sample), len(self.others)), bool)
         gone = np.zeros(len(sample), bool)
