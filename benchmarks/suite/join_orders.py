@@ -63,7 +63,7 @@ Choice = Callable[[int], Sequence[Order]]
 
 
 def changing(epoch: int) -> dict[str, np.ndarray]:
-    """The keys of each stream in an epoch. Keys below 0 are a stream's own."""
+    """The keys of each stream in an epoch: those of a phase are its own. Keys below 0 are a stream's own."""
     few = epoch // EPOCHS_OF_PHASE % len(STREAMS)
     rng = np.random.default_rng(epoch)
     found = {}
@@ -76,6 +76,7 @@ def changing(epoch: int) -> dict[str, np.ndarray]:
         elif behind > 1:
             hot = rng.random(ROWS) < HOT
             keys[hot] = rng.integers(0, HOT_KEYS, int(hot.sum()))
+        keys[keys >= 0] += epoch // EPOCHS_OF_PHASE * KEYS
         found[name] = keys
     return found
 
