@@ -263,6 +263,11 @@ class BaseOperator(StateOwner):
         """Whether its results are pairs of rows that other operators of its query read."""
         return False
 
+    @property
+    def joined_sides(self) -> tuple[str, ...]:
+        """Names of the sides of a join of streams; of three or more the new rows probe the others in an order that adapts."""
+        return ()
+
     # Sharing
 
     @property

@@ -262,7 +262,9 @@ def _decomposed(
     names = (derived_streams.inner_of, derived_streams.name_of)
     if joins_changes(query):
         return decompose_outer(name, query, operator_id, *names)
-    query, join_stages = decompose(name, query, operator_id, *names, join)
+    is_whole = operator_id == catalog_query.operator_id  # not a SELECT in FROM
+    sizes = catalog_query.definition.join_sizes if is_whole else ()
+    query, join_stages = decompose(name, query, operator_id, *names, join, sizes)
     return query, tuple(constrained(stage, streams) for stage in join_stages)
 
 
