@@ -192,6 +192,74 @@ class FilterObservation:
         return FilterObservation(**{**plain, "patterns": patterns})
 
 
+@dataclass(frozen=True, slots=True)
+class ProbeObservation:
+    """The new rows of one side of a join in one epoch: tuples are by other side, in the order in which the query has them.
+
+    `rows` probed the others in `order`, each only while all before had a partner for it: `probed` rows of them, of which `dropped` had
+    none. `steps` is what it would have cost to probe the side with all rows. Hops made `made` combinations of those that were left,
+    out of `compared`. `sampled` rows were tried on all sides, by `profiled` probes besides; `patterns` as in `FilterObservation`.
+    """
+
+    order: tuple[int, ...]
+    rows: int
+    probed: tuple[int, ...]
+    dropped: tuple[int, ...]
+    steps: tuple[int, ...]
+    compared: int = 0
+    made: int = 0
+    sampled: int = 0
+    profiled: int = 0
+    patterns: Mapping[int, int] = field(default_factory=dict)
+
+    def plus(self, other: ProbeObservation) -> ProbeObservation:
+        """The sum of two tasks or epochs; the order is the later one's."""
+        patterns = dict(self.patterns)
+        for bits, rows in other.patterns.items():
+            patterns[bits] = patterns.get(bits, 0) + rows
+        return ProbeObservation(
+            other.order,
+            self.rows + other.rows,
+            _sums(self.probed, other.probed),
+            _sums(self.dropped, other.dropped),
+            _sums(self.steps, other.steps),
+            self.compared + other.compared,
+            self.made + other.made,
+            self.sampled + other.sampled,
+            self.profiled + other.profiled,
+            patterns,
+        )
+
+    @property
+    def costs(self) -> tuple[float, ...]:
+        """The steps of one probe of each side."""
+        return tuple(steps / self.rows for steps in self.steps)
+
+    @property
+    def spent(self) -> float:
+        """The steps of all probes of the order."""
+        return sum(probed * cost for probed, cost in zip(self.probed, self.costs, strict=True))
+
+    def drop_rate(self, side: int) -> float:
+        """The share of the sampled rows that have no partner in a side."""
+        drops = sum(rows for bits, rows in self.patterns.items() if bits >> side & 1)
+        return drops / self.sampled if self.sampled else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON-able values."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {**fields, "patterns": {str(bits): rows for bits, rows in self.patterns.items()}}
+
+    @staticmethod
+    def of(fields: Mapping[str, Any]) -> ProbeObservation:
+        """The inverse of `as_dict`, after a round trip by JSON."""
+        patterns = {int(bits): rows for bits, rows in fields["patterns"].items()}
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+        }
+        return ProbeObservation(**{**plain, "patterns": patterns})
+
+
 def _sums(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     """The sums by place; of an empty tuple and another, that one."""
     if not (first and second):
@@ -224,6 +292,8 @@ class EpochObservation:
     work: Mapping[str, WorkObservation] = field(default_factory=dict)
     filters: Mapping[str, FilterObservation] = field(default_factory=dict)
     """By the name of the conjunction, of those whose order adapts."""
+    joins: Mapping[str, ProbeObservation] = field(default_factory=dict)
+    """By the name of a join's side, of joins of three or more."""
 
     def as_dict(self) -> dict[str, object]:
         """Plain JSON-able values, for the line-JSON log: the fields, and the selectivity of each operator."""
@@ -233,11 +303,13 @@ class EpochObservation:
         }
         work = {name: _measures(seen) for name, seen in self.work.items()}
         streams = {name: _measures(seen) for name, seen in self.streams.items()}
-        fields = {name: getattr(self, name) for name in self.__slots__ if name != "filters"}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name not in ("filters", "joins")}
         filters = {name: seen.as_dict() for name, seen in self.filters.items()}
+        joins = {name: seen.as_dict() for name, seen in self.joins.items()}
         return {
             **fields,
             **({"filters": filters} if filters else {}),
+            **({"joins": joins} if joins else {}),
             "seconds": dict(self.seconds),
             "streams": streams,
             "operators": operators,

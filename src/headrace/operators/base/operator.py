@@ -263,6 +263,11 @@ class BaseOperator(StateOwner):
         """Whether its results are pairs of rows that other operators of its query read."""
         return False
 
+    @property
+    def probing_sides(self) -> tuple[str, ...]:
+        """Names of the sides of a join whose new rows probe the others in an order that adapts; none if there is one order."""
+        return ()
+
     # Sharing
 
     @property

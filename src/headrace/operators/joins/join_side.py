@@ -246,7 +246,7 @@ def join_lines(operator: JoinOperator, *, changes: bool) -> Iterator[str]:
     keys = [" = ".join(map(show, same)) for same in zip(*(side.keys for side in spec.sides), strict=True)]
     by = " and ".join(keys) if keys else "nothing: all rows are in one slot"
     what, many = "changes" if changes else "rows", len(spec.sides) > 2
-    searched = "each other side, the smallest first" if many else "the other side"
+    searched = "each other side, in an order that adapts" if many else "the other side"
     yield f"  {what} are joined by {by}; new {what} search the sorted runs of {searched}"
     until = "is added to the relation once" if changes else "is stored until"
     passed = "the punctuations of all others have" if many else "the other side's punctuation has"

@@ -6,12 +6,13 @@ A row holds from its time t to t + RANGE, a combination while all of its rows do
 the windows that end in (at, until], so one without a window end in that interval is dropped. A combination is emitted
 once, when its last row arrives, whatever the order in which the streams arrive; readers do not need them in order.
 
-New rows of a side search the SteMs of the others (`stems`), in an order of its own: those of the sides before it with the
+New rows of a side probe the SteMs of the others (`two_phases`), in an order of its own: those of the sides before it with the
 rows of this epoch, those of the sides after it without. So each combination is found from exactly one of its rows, the
 one of the last side that has a new row in it, and the order in which SteMs are probed changes the cost, never the answer.
+The order follows what rows have no partner in, from epoch to epoch (`probe_profiles`; decision 49).
 A row is stored while any *other* stream may still bring a row to join it with; a row already below the punctuation of all
 others is never stored.
-Sources: Viglas, Naughton, Burger 2003 (MJoin); Li 2008, chapter 7 (OA-Join, Figures 7-1 and 7-2), of which two sides are
+Sources: Viglas, Naughton, Burger 2003 (MJoin); Babu 2005, chapter 5; Li 2008, chapter 7 (OA-Join, Figures 7-1 and 7-2), of which two sides are
 the smallest case.
 """
 
@@ -25,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.algebra.expressions.expression import columns_of
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints, flat
@@ -38,7 +40,9 @@ from headrace.operators.joins.join_side import (
     passing,
     slots_and_hashes,
 )
-from headrace.operators.joins.stems import Combinations, Probing, Stem
+from headrace.operators.joins.probe_profiles import in_force, name_of_side
+from headrace.operators.joins.stems import Combinations, Stem
+from headrace.operators.joins.two_phases import Probing
 from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import END, HASH, Sorted, pieces
 from headrace.time import Duration, Instant
@@ -71,7 +75,8 @@ class Grid:
 class WindowJoin(JoinOperator):
     """Combinations of a row of each side, with `until`; with `grid` the windows slide.
 
-    `orders`: for each side the others, in the order in which its new rows probe them; empty: the smallest SteM first.
+    `orders`: for each side the others, in the order in which its new rows probe them, and combinations are made, in every epoch;
+    empty: the order in force, and before there is one the smallest SteM first.
     `shows_ages`: in place of `until` with the age of each row, for readers with windows of their own.
     """
 
@@ -95,28 +100,47 @@ class WindowJoin(JoinOperator):
             new.append(None if arrived is None else Sorted.of(arrived, side.lookback))
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
-        counts = ProbeCounts()
+        counts, profiles = ProbeCounts(), in_force()
         for index, rows in enumerate(new):
             if rows is None:
                 continue
-            probing = Probing(stems, self._hold_together, self._partners)
+            probing = self._probing(index, stems)
             probed = {**stems, index: Stem((rows,), None)}
-            for found in probing.combinations(rows, index, self._order(index, stems)):
+            for found in probing.combinations(rows, index):
                 table, failed = self._emitted(found, probed)
                 tables += [table] if table.num_rows else []
                 rejected += [] if failed is None else [failed]
-            counts = counts.plus(probing.probes, probing.candidates)
+            if self.adapts and profiles.measures and probing.rows:
+                profiles.add(name_of_side(self.id, index), probing.observation())
+            counts = counts.plus(sum(probing.probed) + probing.profiled, probing.compared)
             stems[index] = Stem((*stems[index].pieces, rows), stems[index].longest)
         state = self.new_state(new_rows, advance)
         tables += self.began(runs, deltas, state)
         results = pa.concat_tables(tables) if tables else None
         return Step(state, results, tuple(rejected), probe_counts=counts)
 
-    def _order(self, side: int, stems: Mapping[int, Stem]) -> Sequence[int]:
-        """The SteMs that new rows of a side probe, in order."""
+    @property
+    def adapts(self) -> bool:
+        """Whether there is more than one order in which new rows can probe the other sides."""
+        return len(self.spec.sides) > 2 and not self.orders
+
+    @property
+    def probing_sides(self) -> tuple[str, ...]:
+        """The names of its sides, if there is more than one order."""
+        return tuple(side.name for side in self.spec.sides) if self.adapts else ()
+
+    def _probing(self, side: int, stems: Mapping[int, Stem]) -> Probing:
+        """The search for new rows of a side."""
+        others = tuple(other for other in range(len(self.spec.sides)) if other != side)
+        places, profiles = range(len(others)), in_force()
+        order = profiles.orders.get(name_of_side(self.id, side))
         if self.orders:
-            return self.orders[side]
-        return sorted((other for other in stems if other != side), key=lambda other: stems[other].rows)
+            order = OrderInForce(tuple(map(others.index, self.orders[side])), 0.0)
+        elif order is None or sorted(order.order) != list(places):
+            smallest = tuple(sorted(places, key=lambda place: stems[others[place]].rows))
+            order = OrderInForce(smallest, profiles.share_without if self.adapts else 0.0)
+        fixed = bool(self.orders)
+        return Probing(stems, others, order, self._hold_together, self._partners, fixed)
 
     def _hold_together(self, at: Ints, until: Ints) -> npt.NDArray[np.bool_]:
         """With sliding windows, whether a window ends in (at, until]."""

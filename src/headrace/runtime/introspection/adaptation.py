@@ -1,27 +1,38 @@
-"""EXPLAIN ADAPTIVE of a registered query: the orders of its conjunctions over the newest epochs, from the home's log and manifest."""
+"""EXPLAIN ADAPTIVE of a registered query: the orders of its conjunctions and of its joins over the newest epochs, from the home's
+log and manifest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
-from headrace.observation import FilterObservation
+from headrace.observation import FilterObservation, ProbeObservation
+from headrace.operators.base.operator import Operator
+from headrace.operators.joins.probe_profiles import name_of_side
 from headrace.operators.rows.filter_terms import Terms
 from headrace.operators.rows.row_pipeline import RowStep, conjunctions_of
 from headrace.planner.explain.filter_orders import order_lines
+from headrace.planner.explain.join_orders import probe_order_lines
 from headrace.runtime.backfill.completeness import plan_in_force
 from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.epoch_log import last_lines
+from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.adaptive.filter_orders import filter_orders
+from headrace.runtime.plan.adaptive.join_orders import join_orders
 from headrace.runtime.plan.epoch_planner import make_plan
+from headrace.store.logs.manifest import Manifest
 
 EPOCHS = 1000
 """Lines of the log that are read: more than of EXPLAIN, since what has changed is of interest."""
 
+_Seen = TypeVar("_Seen", FilterObservation, ProbeObservation)
+
 
 def explain_adaptive(home: Home, name: str) -> str:
-    """The conjunctions of a query's operators whose order adapts.
+    """The conjunctions of a query's operators, and the joins it reads, whose orders adapt.
 
     Raises `UserError` when there is none of that name.
     """
@@ -34,23 +45,24 @@ def explain_adaptive(home: Home, name: str) -> str:
         for operator_id, operator in plan.operators.items()
         if derived_streams.owner_of(operator_id) == standing.operator_id
     ]
+    log = last_lines(Path(home.store.root), EPOCHS)
+    lines = [*_filter_lines(own, manifest, log), *_join_lines(own, plan, manifest, log)]
+    return "\n".join(lines) or (
+        f"nothing in {name} adapts: an order matters to two or more conditions of WHERE, one of them costly "
+        "(a Python function, a regular expression, IN over a relation), and to joins of three or more streams by one key"
+    )
+
+
+def _filter_lines(
+    own: Sequence[Operator], manifest: Manifest, log: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
     conjunctions = {terms.name: terms for operator in own for terms in _conjunctions(operator.row_steps)}
-    if not conjunctions:
-        return (
-            f"nothing in {name} adapts: an order matters to two or more conditions of WHERE, one of them costly "
-            "(a Python function, a regular expression, IN over a relation)"
-        )
-    orders, history = filter_orders(manifest), _history(home)
+    orders, history = filter_orders(manifest), _history(log, "filters", FilterObservation.of)
     shown = {found for found in conjunctions if found in orders} or conjunctions.keys()
-    lines = [
-        line
-        for found, terms in conjunctions.items()
-        if found in shown
-        for line in order_lines(
-            terms, history.get(found, []), orders[found].order if found in orders else terms.guessed_order
-        )
-    ]
-    return "\n".join(lines)
+    for found, terms in conjunctions.items():
+        if found in shown:
+            next_order = orders[found].order if found in orders else terms.guessed_order
+            yield from order_lines(terms, history.get(found, []), next_order)
 
 
 def _conjunctions(steps: tuple[RowStep, ...]) -> Iterator[Terms]:
@@ -60,10 +72,28 @@ def _conjunctions(steps: tuple[RowStep, ...]) -> Iterator[Terms]:
             yield from (terms for _, terms in conjunctions_of(part).values())
 
 
-def _history(home: Home) -> dict[str, list[tuple[int, FilterObservation]]]:
-    """By conjunction, what was observed in each epoch, oldest first."""
-    history: dict[str, list[tuple[int, FilterObservation]]] = {}
-    for line in last_lines(Path(home.store.root), EPOCHS):
-        for name, fields in line.get("filters", {}).items():
-            history.setdefault(name, []).append((line["epoch"], FilterObservation.of(fields)))
+def _join_lines(
+    own: Sequence[Operator], plan: EpochPlan, manifest: Manifest, log: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """Of the query's joins, and of a shared one that it reads."""
+    streams = (plan.streams[operator.stream] for operator in own)
+    results = (stream for stream in streams if stream.using == derived_streams.USING)
+    read = [plan.operators[derived_streams.operator_of(stream)] for stream in results]
+    joins = {join.id: join for join in (*own, *read) if join.probing_sides}
+    orders, history = join_orders(manifest), _history(log, "joins", ProbeObservation.of)
+    for join in joins.values():
+        names = {side: name_of_side(join.id, side) for side in range(len(join.probing_sides))}
+        histories = {side: history.get(name, []) for side, name in names.items()}
+        chosen = {side: orders[name].order for side, name in names.items() if name in orders}
+        yield from probe_order_lines(join.id, join.probing_sides, histories, chosen)
+
+
+def _history(
+    log: Sequence[Mapping[str, Any]], kind: str, of: Callable[[Mapping[str, Any]], _Seen]
+) -> dict[str, list[tuple[int, _Seen]]]:
+    """By name, what was observed in each epoch, oldest first."""
+    history: dict[str, list[tuple[int, _Seen]]] = {}
+    for line in log:
+        for name, fields in line.get(kind, {}).items():
+            history.setdefault(name, []).append((line["epoch"], of(fields)))
     return history

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.adaptive.filters.ordering import OrderInForce
-from headrace.observation import FilterObservation, OperatorObservation, WorkObservation
+from headrace.observation import FilterObservation, OperatorObservation, ProbeObservation, WorkObservation
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -197,6 +197,8 @@ class StateMessage(Message):
     """None: a round of the epoch has one level."""
     rewrites: bool = False
     """Whether runs that have slots of several tasks are divided: not while the number of tasks changes back and forth."""
+    join_orders: Mapping[str, OrderInForce] = field(default_factory=dict)
+    """Side of a join → the order in which its new rows probe the others, by the manifest before the epoch."""
 
     @property
     def participants(self) -> Participants:
@@ -338,3 +340,5 @@ class StateReceipt(Message):
     """Operators that failed, here or in a scan task; if there are any, nothing was written."""
     due: Mapping[Clock, Instant] = field(default_factory=dict)
     """Clock → the punctuation from which an operator is due without new rows."""
+    joins: Mapping[str, ProbeObservation] = field(default_factory=dict)
+    """Side of a join → what was observed of its probes."""

@@ -21,6 +21,7 @@ from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.cohort import cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.scan_output import gathered
+from headrace.operators.joins.probe_profiles import probing
 from headrace.operators.on_demand.selection import arrived
 from headrace.operators.on_demand.shared_selections import BITS
 from headrace.operators.scalar.evaluation.user_functions import registered
@@ -38,6 +39,7 @@ from headrace.runtime.messages.task_messages import (
     StateReceipt,
     stream_receipts,
 )
+from headrace.runtime.plan.adaptive.join_orders import probe_profiles
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.progress.group_progress import group_advance
@@ -109,6 +111,7 @@ class StateTask:
         self.failures: dict[str, QueryFailure] = {}
         """Operators that failed, in scan tasks or here."""
         self._seen: dict[str, OperatorObservation] = {}
+        self._probes = probe_profiles(message.join_orders)
         self._ledger = Ledger()
         """Time and rows of each state to advance and to merge."""
         self._replaced: tuple[str, ...] = ()
@@ -172,7 +175,7 @@ class StateTask:
 
     def advance_all(self) -> None:
         """Run the operators that are visited."""
-        with registered(callable_by_name(self.plan.functions)):
+        with registered(callable_by_name(self.plan.functions)), probing(self._probes):
             for name, taking in self._visited.items():
                 with self._ledger.timed(name):
                     if taking[0].family_key is None:
@@ -452,6 +455,7 @@ class StateTask:
             work=self._work(),
             punctuation={name: progress.punctuation for name, progress in self.round.now.streams.items()},
             due=self._next_due(),
+            joins=self._probes.observed,
         )
 
     def _next_due(self) -> Mapping[Clock, Instant]:
