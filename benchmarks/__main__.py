@@ -25,6 +25,7 @@ from benchmarks.suite.epoch import epoch
 from benchmarks.suite.instants import instants
 from benchmarks.suite.invoke import invoke
 from benchmarks.suite.join_core import join_core
+from benchmarks.suite.join_orders import join_orders
 from benchmarks.suite.joins import joins, late_joins, skewed_joins
 from benchmarks.suite.latency import latency
 from benchmarks.suite.many_ranges import many_ranges
@@ -91,6 +92,7 @@ SUITE = {
     "adapt": adapt,
     "crossover": crossover,
     "adaptive-filters": adaptive_filters,
+    "join-orders": join_orders,
     "two-level": two_level,
     "synopses": synopses,
     "updates": updates,

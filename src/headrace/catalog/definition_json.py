@@ -39,6 +39,7 @@ _LATER: Final = {
         "sharing",
         "max_windows_per_row",
         "join",
+        "join_sizes",
         "actions",
     },
     FunctionDefinition: {"fingerprint"},
@@ -132,6 +133,7 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "result": _type,
     "body": lambda value: Code(base64.b64decode(value)),
     "tags": tuple,
+    "join_sizes": tuple,
     "reduce": lambda value: tuple((age, share) for age, share in value),
     "actions": lambda value: tuple(map(_action, value)),
 }

@@ -208,6 +208,8 @@ class QueryDefinition:
     """The reason, if it was suspended after it failed: it is paused until it is resumed."""
     join: str = ""
     """The shared join whose combinations it reads, chosen when it was registered; empty if it has its own."""
+    join_sizes: tuple[int, ...] = ()
+    """For each source that several joins join, the magnitude of its rows when it was registered; empty: all alike."""
 
     def healed(self) -> QueryDefinition:
         """The query as it was before it failed."""

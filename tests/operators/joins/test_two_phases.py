@@ -37,7 +37,11 @@ def stored(sides: Sequence[Mapping[float, int]]) -> Driven:
 
 
 def observed(
-    driven: Driven, new: Sequence[Row], order: Sequence[int], share: float = 0.0, believed: Sequence[float] = ()
+    driven: Driven,
+    new: Sequence[Row],
+    order: Sequence[int],
+    share: float = 0.0,
+    believed: Sequence[float] = (),
 ) -> ProbeObservation:
     """What was observed of new rows of the first side, which probe the others in an order of their places."""
     name = name_of_side(driven.operator.id, 0)
@@ -60,7 +64,11 @@ SIDES = (
 
 @pytest.mark.parametrize(
     ("order", "probed", "dropped"),
-    [((0, 1, 2), (10, 8, 4), (2, 4, 2)), ((1, 2, 0), (2, 10, 4), (0, 6, 2)), ((2, 1, 0), (2, 8, 10), (0, 6, 2))],
+    [
+        ((0, 1, 2), (10, 8, 4), (2, 4, 2)),
+        ((1, 2, 0), (2, 10, 4), (0, 6, 2)),
+        ((2, 1, 0), (2, 8, 10), (0, 6, 2)),
+    ],
 )
 def test_a_side_is_probed_with_the_rows_that_the_sides_before_have_left(
     order: tuple[int, ...], probed: tuple[int, ...], dropped: tuple[int, ...]

@@ -141,9 +141,7 @@ class Stem:
         return {name: pa.concat_arrays([part[name] for part in chosen]).take(back) for name in names}
 
 
-def _overlapping(
-    bounds: Bounds, hashes: Ints, piece: Sorted, longest: Duration | None
-) -> tuple[Ints, Ints]:
+def _overlapping(bounds: Bounds, hashes: Ints, piece: Sorted, longest: Duration | None) -> tuple[Ints, Ints]:
     """For each row the first row of a piece that may hold with it, and the number of rows from there on."""
     if len(hashes) * _SPARSE >= piece.rows:
         ranges = _by_rank(bounds, hashes, piece, longest)

@@ -135,7 +135,9 @@ class Probing:
                 is_dropped[here, place] = each.found.counts[np.searchsorted(each.rows, sample[here])] == 0
             if gone.any():
                 again = sample[gone]
-                found = self.stems[self.others[place]].search((bounds[0][again], bounds[1][again]), hashes[again])
+                found = self.stems[self.others[place]].search(
+                    (bounds[0][again], bounds[1][again]), hashes[again]
+                )
                 is_dropped[gone, place] = found.counts == 0
                 self.profiled += len(again)
             gone |= is_dropped[:, place]

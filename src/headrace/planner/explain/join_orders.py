@@ -60,7 +60,9 @@ def probe_order_lines(
         yield from _side_lines(name, others, histories.get(side, ()), orders.get(side))
 
 
-def _side_lines(name: str, others: Sequence[str], history: History, next_order: Order | None) -> Iterator[str]:
+def _side_lines(
+    name: str, others: Sequence[str], history: History, next_order: Order | None
+) -> Iterator[str]:
     past = _periods(history, others)
     if not past or next_order is None:
         yield f"  {name}: nothing was observed yet: the side with fewest rows first"
@@ -98,7 +100,9 @@ def _reason(before: _Period, order: Order) -> str:
         (new, old) for new, old in zip(order, before.seen.order, strict=True) if new != old
     )
     names = before.others
-    why = f"{names[chosen]} {before.figures(chosen)}, before {names[instead]}, which {before.figures(instead)}"
+    why = (
+        f"{names[chosen]} {before.figures(chosen)}, before {names[instead]}, which {before.figures(instead)}"
+    )
     if not before.seen.sampled:
         return why
     return f"{why}: {before.believed(order)} a row instead of {before.believed(before.seen.order)}, by the sample"

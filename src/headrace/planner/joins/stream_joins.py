@@ -31,6 +31,7 @@ from headrace.algebra.query import (
     Join,
     Node,
     Query,
+    QueryScan,
     StreamScan,
     Windowed,
     walk,
@@ -99,11 +100,13 @@ def decompose(
     inner_of: Callable[[str], str],
     stream_of: Callable[[str], str],
     shared: str = "",
+    sizes: Sequence[int] = (),
 ) -> tuple[Query, tuple[JoinStage, ...]]:
     """The query over pairs, and the joins that make them, outermost first.
 
     `inner_of` names the operator whose results an operator reads, `stream_of` the stream of an operator's results; `shared`
-    is the shared join that the query reads, if it does. Results of other queries have become scans of streams.
+    is the shared join that the query reads, if it does; `sizes` as of `groups_of`. Results of other queries have become scans of
+    streams.
     """
     top, free, parts, root = _divided(name, query)
     if shared:
@@ -117,7 +120,7 @@ def decompose(
         )
         return replace(query, root=root), (stage,)
     columns = _columns_read(query.root, top, free, parts.factors)
-    join_stages = parts.join_stages(operator_id, columns, inner_of, stream_of)
+    join_stages = parts.join_stages(operator_id, columns, inner_of, stream_of, sizes)
     if len(join_stages) == 1 and (signature := signature_of(query)):
         join_stages = (join_stages[0].signed(signature),)
     top_join = join_stages[0].operator
@@ -132,6 +135,29 @@ def signature_of(query: Query) -> str:
     _, _, parts, _ = _divided("", with_intervals(query))
     graph = graph_of(parts.windows, parts.factors)
     return "" if graph is None else graph.signature
+
+
+def sizes_of(query: Query, rows_of: Callable[[str], int]) -> tuple[int, ...]:
+    """For each source the magnitude (a power of two) of the rows in its window, where they decide in which order several joins join them.
+
+    `rows_of` counts the rows of a stream so far. Empty where one join joins all sources, where a source is no stream, and where all
+    are of one magnitude.
+    """
+    _, _, parts, _ = _divided("", with_intervals(query))
+    columns = [frozenset(window.source.schema.names) for window in parts.windows]
+    if parts.validity_field is _CHANGE or len(groups_of(columns, parts.factors, binary=False)) == 1:
+        return ()
+    if any(isinstance(node, QueryScan) for window in parts.windows for node in walk(window)):
+        return ()
+    ranges = [stored_for(window.window) for window in parts.windows]
+    least = min((range_ for range_ in ranges if range_), default=1)
+    rows = [sum(rows_of(name) for name, _, _ in inputs(window)) for window in parts.windows]
+    weighed = [
+        count if None in ranges else count * (range_ or 0) // least
+        for count, range_ in zip(rows, ranges, strict=True)
+    ]
+    sizes = tuple(count.bit_length() for count in weighed)
+    return sizes if len(set(sizes)) > 1 else ()
 
 
 def joins_two_by_each_equality(query: Query) -> bool:
@@ -267,10 +293,11 @@ class _Parts:
         columns: frozenset[str],
         inner_of: Callable[[str], str],
         stream_of: Callable[[str], str],
+        sizes: Sequence[int],
     ) -> tuple[JoinStage, ...]:
         """The joins of all windows, outermost first; `columns` are read above them."""
         names = [frozenset(window.source.schema.names) for window in self.windows]
-        groups = groups_of(names, self.factors, binary=self.validity_field is _CHANGE)
+        groups = groups_of(names, self.factors, binary=self.validity_field is _CHANGE, sizes=sizes)
         ids = [operator_id]
         for _ in groups:
             ids.append(inner_of(ids[-1]))

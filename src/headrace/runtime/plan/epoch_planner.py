@@ -261,7 +261,9 @@ def _decomposed(
     names = (derived_streams.inner_of, derived_streams.name_of)
     if joins_changes(query):
         return decompose_outer(name, query, operator_id, *names)
-    return decompose(name, query, operator_id, *names, join)
+    is_whole = operator_id == catalog_query.operator_id  # not a SELECT in FROM
+    sizes = catalog_query.definition.join_sizes if is_whole else ()
+    return decompose(name, query, operator_id, *names, join, sizes)
 
 
 def _add_joins(

@@ -36,7 +36,7 @@ _WORDS: Mapping[str, str] = {
     "actions": "THEN",
 }
 _LENGTHS = frozenset({"slack", "idle_timeout", "max_ahead", "retain"})
-_IGNORED = frozenset({"name", "paused", "continues", "failure", "join"})
+_IGNORED = frozenset({"name", "paused", "continues", "failure", "join", "join_sizes"})
 _LABELS = frozenset({"owner", "tags"})
 """Compared without case; the order of tags does not matter."""
 

@@ -37,9 +37,7 @@ class RecordedOrders:
         """The manifest with the orders for the next epoch; those that were not observed stay, while they exist."""
         if not observed:
             return manifest
-        orders = {
-            name: order for name, order in recorded(manifest, self.fact).items() if exists(name)
-        }
+        orders = {name: order for name, order in recorded(manifest, self.fact).items() if exists(name)}
         for name, seen in observed.items():
             orders.pop(name, None)
             orders[name] = self.chosen(name, seen)
