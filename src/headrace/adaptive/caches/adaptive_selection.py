@@ -65,12 +65,14 @@ def _group(segment: Segment) -> str:
 class CacheSelection:
     """The caches of a join whose conditions share one key, with the orders of its pipelines.
 
-    `observations` of a candidate before it is judged; `interval` between two looks at the candidates that are not used, in any unit.
+    `observations` of a candidate before it is judged; `interval` between two looks at the candidates that are not used, in any unit;
+    `possible`: the candidates under an order.
     """
 
     orders: Orders
     interval: float
     observations: int = OBSERVATIONS
+    possible: Callable[[Orders], Sequence[Segment]] = candidates
     choose: Callable[[Sequence[Candidate], Places], Chosen] = select
     _known: dict[Segment, _Known] = field(default_factory=dict)
     _elapsed: float = 0.0
@@ -81,7 +83,7 @@ class CacheSelection:
     """How often caches were chosen."""
 
     def __post_init__(self) -> None:
-        self._known = {segment: _Known.of(self.observations) for segment in candidates(self.orders)}
+        self._known = {segment: _Known.of(self.observations) for segment in self.possible(self.orders)}
 
     def state_of(self, segment: Segment) -> State:
         """What is done with a candidate now."""
@@ -159,7 +161,7 @@ class CacheSelection:
         changed = {
             pipeline for pipeline, order in enumerate(orders) if order != self.orders[pipeline]
         }
-        possible = candidates(orders)
+        possible = self.possible(orders)
         before, self.orders = self.plan, orders
         staying = {
             segment: known
