@@ -158,9 +158,7 @@ class CacheSelection:
 
     def reorder(self, orders: Orders) -> Chosen:
         """Take other orders; returns the caches that were dropped. New candidates are profiled."""
-        changed = {
-            pipeline for pipeline, order in enumerate(orders) if order != self.orders[pipeline]
-        }
+        changed = {pipeline for pipeline, order in enumerate(orders) if order != self.orders[pipeline]}
         possible = self.possible(orders)
         before, self.orders = self.plan, orders
         staying = {

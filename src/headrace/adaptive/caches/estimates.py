@@ -103,7 +103,9 @@ class MissEstimate:
         while len(keys):
             part, keys = keys[: self.block - self._seen], keys[self.block - self._seen :]
             self._seen += len(part)
-            self._filter[((part.view(np.uint64) * _MIX) >> np.uint64(11)) % np.uint64(len(self._filter))] = True
+            self._filter[((part.view(np.uint64) * _MIX) >> np.uint64(11)) % np.uint64(len(self._filter))] = (
+                True
+            )
             if self._seen == self.block:
                 self.blocks.add(float(np.count_nonzero(self._filter)) / self.block)
                 self._filter[:] = False

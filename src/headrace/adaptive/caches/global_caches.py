@@ -32,10 +32,11 @@ class GlobalSegment:
 
 def global_candidates(orders: Orders) -> list[GlobalSegment]:
     """Segments without the prefix invariant, the largest first, each with the fewest windows that have it."""
-    found = []
-    for segment in segments(orders):
-        if not is_prefix_invariant(orders, segment.windows):
-            found.append(GlobalSegment(segment, _least_around(orders, segment)))
+    found = (
+        GlobalSegment(segment, _least_around(orders, segment))
+        for segment in segments(orders)
+        if not is_prefix_invariant(orders, segment.windows)
+    )
     return sorted(found, key=lambda one: (-len(one.segment.windows), one))
 
 

@@ -55,9 +55,14 @@ def by_dynamic_programming(among: Sequence[Candidate]) -> Chosen:
 
     def best(segment: Segment | None) -> tuple[float, Chosen]:
         parts = [best(child) for child in below[segment]]
-        total, chosen = sum(value for value, _ in parts), frozenset[Segment]().union(*(own for _, own in parts))
+        total, chosen = (
+            sum(value for value, _ in parts),
+            frozenset[Segment]().union(*(own for _, own in parts)),
+        )
         net = known[segment].value.net if segment is not None else 0.0
-        return (net, frozenset((segment,))) if segment is not None and net > max(0.0, total) else (total, chosen)
+        return (
+            (net, frozenset((segment,))) if segment is not None and net > max(0.0, total) else (total, chosen)
+        )
 
     return best(None)[1]
 
@@ -87,7 +92,7 @@ def greedily(among: Sequence[Candidate], plain: dict[tuple[int, int], float]) ->
         actions = [(plain[single], 1, tuple[Candidate, ...](), {single})]
         for group in dict.fromkeys(one.group for one in among):
             actions += _openings([one for one in among if one.group == group], chosen, uncovered)
-        price, _, taken, covered = min(actions, key=lambda action: (action[0] / action[1], -action[1]))
+        _, _, taken, covered = min(actions, key=lambda action: (action[0] / action[1], -action[1]))
         chosen += taken
         uncovered -= covered
     kept = [one for one in chosen if not any(other.segment.holds(one.segment) for other in chosen)]

@@ -144,6 +144,10 @@ class TracedJoin:
             self._evict_unasked(window, row)
         return waiting[-1]
 
+    def hold(self, window: int, row: Row) -> None:
+        """A row that was in a window before the trace began."""
+        self._store(window, row, 1)
+
     def _store(self, window: int, row: Row, sign: int) -> None:
         counters = [self.windows[window]]
         for column, value in row:
@@ -231,7 +235,9 @@ class TracedJoin:
         if not used.is_global:
             return parts
         others = tuple(window for window in used.seen_with if window not in used.segment.windows)
-        counted = {part: times * sum(1 for _ in self._extended(part, others)) for part, times in parts.items()}
+        counted = {
+            part: times * sum(1 for _ in self._extended(part, others)) for part, times in parts.items()
+        }
         return Counter({part: count for part, count in counted.items() if count})
 
     def _evict_unasked(self, window: int, row: Row) -> None:
@@ -273,7 +279,9 @@ class TracedJoin:
         self.counts.probes += 1
         indexed = [column for column in wanted if (window, column) in self._indexes]
         candidates = (
-            self._indexes[window, indexed[0]].get(wanted[indexed[0]], Counter()) if indexed else self.windows[window]
+            self._indexes[window, indexed[0]].get(wanted[indexed[0]], Counter())
+            if indexed
+            else self.windows[window]
         )
         found = []
         for row in candidates.elements():

@@ -37,7 +37,9 @@ def _figures(seen: CacheObservation) -> str:
     without = f"{seen.compared / seen.measured:.3g}" if seen.measured else "unknown"
     if not seen.lookups:
         missing = percent_of(seen.missing / max(1, seen.rows))
-        return f"without a cache, {rows_of(seen.rows)} rows; {without} comparisons a row; {missing} would miss"
+        return (
+            f"without a cache, {rows_of(seen.rows)} rows; {without} comparisons a row; {missing} would miss"
+        )
     compared = (seen.matched + seen.joined + seen.changed) / seen.lookups
     return (
         f"{rows_of(seen.lookups)} look-ups, {percent_of(seen.hits / seen.lookups)} hit; "

@@ -23,8 +23,8 @@ from headrace.errors import StoreError, UserError, outcome_unless_known
 from headrace.language.binder.sources.query_checks import check_names
 from headrace.language.statements import statement as stmt
 from headrace.operators.base.operator import Operator
-from headrace.planner.joins.shared_join import covering, read_under
 from headrace.planner.joins.outer_joins import joins_changes
+from headrace.planner.joins.shared_join import covering, read_under
 from headrace.planner.joins.stream_joins import joins_streams, signature_of, sizes_of
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.plan.derived_streams import shared_join_of
@@ -220,7 +220,9 @@ class CatalogChanges:
         Where several joins join its sources, it has the sizes that these have now: they decide the order.
         """
         of_streams = joins_streams(query) and not joins_changes(query)
-        sizes = sizes_of(query, lambda name: self._pipeline.home.latest().stream(name).rows) if of_streams else ()
+        sizes = (
+            sizes_of(query, lambda name: self._pipeline.home.latest().stream(name).rows) if of_streams else ()
+        )
         alone = replace(definition, join="", join_sizes=sizes)
         operator = operator_of(catalog, CatalogQuery(alone, catalog.position))
         join = self._join_for(definition, query, operator)

@@ -47,7 +47,9 @@ def chosen_caches(sides: int) -> st.SearchStrategy[Chosen]:
         ]
         for side in range(sides)
     }
-    return st.fixed_dictionaries({}, optional={side: st.sampled_from(found) for side, found in of_side.items()})
+    return st.fixed_dictionaries(
+        {}, optional={side: st.sampled_from(found) for side, found in of_side.items()}
+    )
 
 
 @given(

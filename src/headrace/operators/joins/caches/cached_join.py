@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.adaptive.caches.estimates import MissEstimate
@@ -231,7 +230,9 @@ class CachedJoin:
         if condition is None or can_fail(condition):
             return None
         names = frozenset(name for side in sides for name in self.spec.sides[side].stored.names)
-        alone = [factor for factor in conjuncts(condition) if columns_of(factor) and columns_of(factor) <= names]
+        alone = [
+            factor for factor in conjuncts(condition) if columns_of(factor) and columns_of(factor) <= names
+        ]
         return conjunction(alone) if alone else None
 
     def _tests_all(self, side: int) -> bool:
@@ -263,7 +264,9 @@ class CachedJoin:
             known = self._seen
             made = known.made * new.rows // known.measured if known.measured else known.matched
             passed = emitted if self._tests_all(side) else made
-            self.caching.add(name, known.plus(CacheObservation(passing=passed, missing=self._missing(new, side))))
+            self.caching.add(
+                name, known.plus(CacheObservation(passing=passed, missing=self._missing(new, side)))
+            )
 
     def _follow(self, cache: SubjoinCache, new: Sorted, side: int, start: int) -> None:
         """Insert the combinations of new rows, whose numbers begin with `start`, for the keys that are present."""

@@ -44,7 +44,8 @@ class Entries:
         """All of several, which may be in any order."""
         none = [np.empty(0, np.int64)]
         at, until = (
-            np.concatenate([*none, *(getattr(part.found, name) for part in parts)]) for name in ("at", "until")
+            np.concatenate([*none, *(getattr(part.found, name) for part in parts)])
+            for name in ("at", "until")
         )
         rows = {side: np.concatenate([*none, *(part.found.rows[side] for part in parts)]) for side in sides}
         hash_ = np.concatenate([*none, *(part.hash for part in parts)])
@@ -138,7 +139,9 @@ class SubjoinCache:
             if not moved.any():
                 continue
             changed = rows.copy()
-            changed[moved] = np.where(numbers[rows[moved] - start] < 0, -1, numbers[rows[moved] - start] + start)
+            changed[moved] = np.where(
+                numbers[rows[moved] - start] < 0, -1, numbers[rows[moved] - start] + start
+            )
             found = Combinations(piece.found.at, piece.found.until, {**piece.found.rows, side: changed})
             self.pieces[place] = Entries(piece.hash, found).take(changed >= 0)
         self.pieces = [piece for piece in self.pieces if piece.count]

@@ -60,9 +60,7 @@ def observed_caches(receipts: Iterable[StateReceipt]) -> dict[str, CacheObservat
 
 def whole_pipelines(orders: Orders) -> tuple[Segment, ...]:
     """The candidates: of each side the segment of all others. All have one key, so that changes need no order of probes."""
-    return tuple(
-        Segment(side, 0, len(order) - 1, tuple(sorted(order))) for side, order in enumerate(orders)
-    )
+    return tuple(Segment(side, 0, len(order) - 1, tuple(sorted(order))) for side, order in enumerate(orders))
 
 
 @dataclass(slots=True)
@@ -88,7 +86,11 @@ class _Join:
         values, plain = {}, dict[tuple[int, int], float]()
         for segment in whole_pipelines(self.selection.orders):
             side = segment.pipeline
-            if side in seen and side in self.costs and seen.keys() & set(segment.windows) <= self.costs.keys():
+            if (
+                side in seen
+                and side in self.costs
+                and seen.keys() & set(segment.windows) <= self.costs.keys()
+            ):
                 values[segment], plain[side, 0] = self._value(side, seen)
         if self.selection.record(values, plain):
             self.selection.reoptimize()
@@ -154,4 +156,3 @@ class JoinCaches:
         if known is None or known.sides != sides:
             known = self._joins[join] = _Join(sides)
         return known.take(seen)
-
