@@ -85,6 +85,10 @@ class CacheSelection:
     def __post_init__(self) -> None:
         self._known = {segment: _Known.of(self.observations) for segment in self.possible(self.orders)}
 
+    def begin_with(self, segment: Segment) -> None:
+        """A candidate was used before."""
+        self._known[segment].state = State.USED
+
     def state_of(self, segment: Segment) -> State:
         """What is done with a candidate now."""
         return self._known[segment].state

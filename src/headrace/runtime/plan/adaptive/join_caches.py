@@ -19,7 +19,9 @@ from headrace.runtime.messages.task_messages import StateReceipt
 from headrace.store.logs.manifest import Manifest
 
 JOIN_CACHES: Final = "join caches"
-"""In a manifest's facts: of joins with caches, the name, and the sides whose new rows look one up."""
+"""In a manifest's facts: of joins with caches, the name, and of each side whose new rows look one up its number, the sides that the cache
+stands for, and the costs of a row without it.
+"""
 OBSERVATIONS: Final = 2
 """Epochs of which the mean value of a cache is taken."""
 INTERVAL: Final = 16
@@ -39,12 +41,13 @@ CALLS: Final = 500_000.0
 
 ChosenSides: TypeAlias = Mapping[int, tuple[int, ...]]
 BySide: TypeAlias = Mapping[int, CacheObservation]
+Costs: TypeAlias = tuple[float, float, float]
 
 
 def join_caches(manifest: Manifest) -> dict[str, dict[int, tuple[int, ...]]]:
     """By join, the sides that look up a cache in the next epoch, each with the sides that it stands for."""
     return {
-        name: {side: tuple(others) for side, others in chosen}
+        name: {side: tuple(others) for side, others, _ in chosen}
         for name, chosen in manifest.facts.get(JOIN_CACHES, ())
     }
 
@@ -65,32 +68,34 @@ def whole_pipelines(orders: Orders) -> tuple[Segment, ...]:
 
 @dataclass(slots=True)
 class _Join:
-    """The caches of one join; `costs`: by side, what one row compares, makes and passes without a cache, as measured last."""
+    """The caches of one join. `costs`: by side, what one row compares, makes and passes without a cache, as measured last; at first
+    those of the sides that use one.
+    """
 
     sides: int
+    costs: dict[int, Costs] = field(default_factory=dict)
     selection: CacheSelection = field(init=False)
-    costs: dict[int, tuple[float, float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         orders = tuple(
             tuple(other for other in range(self.sides) if other != side) for side in range(self.sides)
         )
         self.selection = CacheSelection(orders, INTERVAL, OBSERVATIONS, whole_pipelines)
+        for segment in whole_pipelines(orders):
+            if segment.pipeline in self.costs:
+                self.selection.begin_with(segment)
 
     def take(self, seen: BySide) -> ChosenSides:
         """The caches after an epoch."""
         for side, one in seen.items():
             if one.measured:
-                per_row = one.compared / one.measured, one.made / one.measured, one.passing / one.rows
-                self.costs[side] = per_row
+                of_row = one.compared / one.measured, one.made / one.measured, one.passing / one.rows
+                self.costs[side] = of_row
         values, plain = {}, dict[tuple[int, int], float]()
         for segment in whole_pipelines(self.selection.orders):
             side = segment.pipeline
-            if (
-                side in seen
-                and side in self.costs
-                and seen.keys() & set(segment.windows) <= self.costs.keys()
-            ):
+            values[segment], plain[side, 0] = CacheValue(0.0, 0.0, 0.0), 0.0
+            if side in seen and self.costs.keys() >= seen.keys():
                 values[segment], plain[side, 0] = self._value(side, seen)
         if self.selection.record(values, plain):
             self.selection.reoptimize()
@@ -131,7 +136,10 @@ class JoinCaches:
         """The manifest with the caches for the next epoch; joins that were not observed keep theirs, while the plan has them."""
         if not observed:
             return manifest
-        chosen = {name: found for name, found in join_caches(manifest).items() if name in plan.operators}
+        before = {
+            name: found for name, found in manifest.facts.get(JOIN_CACHES, ()) if name in plan.operators
+        }
+        chosen = {name: found for name, found in join_caches(manifest).items() if name in before}
         by_join: dict[str, dict[int, CacheObservation]] = {}
         for name, seen in observed.items():
             join, _, side = name.rpartition("/")
@@ -139,10 +147,11 @@ class JoinCaches:
         for join, of_sides in by_join.items():
             sides = len(plan.operators[join].probing_sides) if join in plan.operators else 0
             if sides:
-                chosen[join] = dict(self.chosen(join, sides, of_sides))
+                costs = {side: tuple(of_row) for side, _, of_row in before.get(join, ())}
+                chosen[join] = dict(self.chosen(join, sides, of_sides, costs))
         self._joins = {name: known for name, known in self._joins.items() if name in plan.operators}
         facts = [
-            [name, [[side, list(others)] for side, others in found.items()]]
+            [name, self._facts(name, found) if name in by_join else before[name]]
             for name, found in chosen.items()
             if found
         ]
@@ -150,9 +159,17 @@ class JoinCaches:
             return manifest
         return replace(manifest, facts={**manifest.facts, JOIN_CACHES: facts})
 
-    def chosen(self, join: str, sides: int, seen: BySide) -> ChosenSides:
-        """The caches of a join of so many sides after an epoch."""
+    def _facts(self, join: str, chosen: ChosenSides) -> list[list[object]]:
+        costs = self._joins[join].costs
+        return [
+            [side, list(others), [round(one, 3) for one in costs[side]]] for side, others in chosen.items()
+        ]
+
+    def chosen(
+        self, join: str, sides: int, seen: BySide, costs: Mapping[int, Costs] | None = None
+    ) -> ChosenSides:
+        """The caches of a join of so many sides after an epoch; `costs` are of those that used one in it."""
         known = self._joins.get(join)
         if known is None or known.sides != sides:
-            known = self._joins[join] = _Join(sides)
+            known = self._joins[join] = _Join(sides, dict(costs or {}))
         return known.take(seen)
