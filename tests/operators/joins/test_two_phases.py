@@ -143,8 +143,7 @@ def test_joins_of_two_sides_have_one_order_and_are_not_measured() -> None:
     with probing(profiles):
         driven.epoch([batch(NEW, 0), batch(NEW, 1)], (BEGINNING,) * 2)
     assert (driven.emitted.total(), profiles.observed) == (10, {})
-    assert driven.operator.probing_sides == ()
-    assert join((9, 9, 9)).probing_sides == ("s0", "s1", "s2")
+    assert not driven.operator.adapts
 
 
 def test_an_order_of_another_number_of_sides_is_not_followed() -> None:

@@ -73,7 +73,7 @@ def test_changes_that_cost_more_than_look_ups_save_are_counted() -> None:
 
 def test_the_choice_is_a_fact_of_the_manifest_as_long_as_the_plan_has_the_join() -> None:
     class Join:
-        probing_sides = ("a", "b", "c")
+        joined_sides = ("a", "b", "c")
 
     class Plan:
         operators: ClassVar = {"j": Join()}

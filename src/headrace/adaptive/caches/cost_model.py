@@ -5,6 +5,7 @@ Source: Babu (2005), section 5.5.1. Rates are rows, costs are of one row, in any
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -63,10 +64,13 @@ def segment_cost(load: PipelineLoad, segment: Segment) -> float:
     return sum(load.plain(segment.pipeline, place) for place in range(segment.first, segment.last + 1))
 
 
-def value_of(load: PipelineLoad, segment: Segment, cache: CacheCosts) -> CacheValue:
-    """The value of a segment's cache."""
+def value_of(
+    load: PipelineLoad, segment: Segment, cache: CacheCosts, seen_with: Sequence[int] = ()
+) -> CacheValue:
+    """The value of a segment's cache; of one that is globally consistent, changes are combinations of the windows `seen_with`."""
     plain, rates = segment_cost(load, segment), load.rates[segment.pipeline]
     made = rates[segment.last + 1] * cache.update
     proc = rates[segment.first] * cache.probe + cache.miss_probability * (plain + made)
-    changes = sum(load.rates[window][len(segment.windows) - 1] for window in segment.windows)
+    windows = seen_with or segment.windows
+    changes = sum(load.rates[window][len(windows) - 1] for window in windows)
     return CacheValue(plain - proc, proc, cache.update * changes)

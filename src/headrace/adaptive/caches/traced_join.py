@@ -13,6 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import numpy as np
+
+from headrace.adaptive.caches.estimates import MissEstimate
 from headrace.adaptive.caches.global_caches import CountedEntries, GlobalSegment
 from headrace.adaptive.caches.segments import Equality, Key, Orders, Segment, is_prefix_invariant, key_of
 
@@ -55,6 +58,8 @@ class _Used:
     seen_with: tuple[int, ...]
     key: Key
     entries: CountedEntries = field(default_factory=CountedEntries)
+    lookups: int = 0
+    hits: int = 0
 
     @property
     def is_global(self) -> bool:
@@ -79,6 +84,8 @@ class TracedJoin:
     counts: Counts = field(default_factory=Counts)
     windows: list[Counter[Row]] = field(init=False)
     used: dict[Segment, _Used] = field(default_factory=dict)
+    watched: dict[Segment, MissEstimate] = field(default_factory=dict)
+    """Caches that are not used, with the keys that would be looked up in them."""
     _indexes: dict[tuple[int, str], dict[int, Counter[Row]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -133,6 +140,7 @@ class TracedJoin:
         for place, other in enumerate(order):
             found = waiting[place]
             self._pass_changes(window, place, found, sign)
+            self._watch(window, place, found)
             used = self._used_at(window, place)
             if used is None:
                 waiting[place + 1] += [more for one in found for more in self._joined(one, other)]
@@ -167,6 +175,24 @@ class TracedJoin:
                     self.counts.changes += 1
                     used.entries.change(used.key_of_part(part), part, sign)
 
+    def _watch(self, pipeline: int, place: int, found: Sequence[Combination]) -> None:
+        for segment, estimate in self.watched.items():
+            if (segment.pipeline, segment.first) == (pipeline, place) and found:
+                key = key_of(segment, self.orders, self.equalities)
+                estimate.add(np.array([hash(self._asked(key, one)) for one in found]))
+
+    def profile(self, window: int, row: Row) -> list[tuple[int, int]]:
+        """What a row would do without caches: at each place the rows that come there and their cost; at the end those that leave."""
+        found: list[Combination] = [((window, row),)]
+        before, seen = self.counts, list[tuple[int, int]]()
+        for other in self.orders[window]:
+            self.counts = Counts()
+            came = len(found)
+            found = [more for one in found for more in self._joined(one, other)]
+            seen.append((came, self.counts.cost))
+        self.counts = before
+        return [*seen, (len(found), 0)]
+
     def _used_at(self, pipeline: int, place: int) -> _Used | None:
         """The cache that is looked up at a place."""
         at_place = (
@@ -186,12 +212,14 @@ class TracedJoin:
         result = []
         for combination in found:
             self.counts.lookups += 1
-            key = self._asked(used, combination)
+            used.lookups += 1
+            key = self._asked(used.key, combination)
             entry = used.entries.entries.get(key)
             if key not in fresh and entry is None:
                 fresh[key] = self._missed(used, key, combination)
             else:
                 self.counts.hits += 1
+                used.hits += 1
             parts = fresh[key] if key in fresh else self._parts(used, entry or Counter())
             result += [_together(combination, part) for part in parts]
         return result
@@ -212,11 +240,11 @@ class TracedJoin:
             return [part for part in entry for _ in range(self._times(part))]
         return list(entry.elements())
 
-    def _asked(self, used: _Used, combination: Combination) -> Values:
+    def _asked(self, cache_key: Key, combination: Combination) -> Values:
         """The key by which a combination is looked up: the values that are equal to those of the cache's columns."""
         rows = {window: dict(row) for window, row in combination}
         values = []
-        for column in used.key:
+        for column in cache_key:
             for one, other in (pair for both in self.equalities for pair in (both, both[::-1])):
                 if one == column and other[0] in rows:
                     values.append(rows[other[0]][other[1]])
@@ -249,12 +277,12 @@ class TracedJoin:
                 continue
             others = tuple(other for other in asking if other != window)
             left = ((window, row),)
-            lost = {self._asked(used, one) for one in self._extended(left, others)}
+            lost = {self._asked(used.key, one) for one in self._extended(left, others)}
             first_window, *rest = asking
             for key in lost & used.entries.entries.keys():
                 starts = (((first_window, one),) for one in self.windows[first_window])
                 still = (one for start in starts for one in self._extended(start, tuple(rest)))
-                if not any(self._asked(used, one) == key for one in still):
+                if not any(self._asked(used.key, one) == key for one in still):
                     used.entries.evict(key)
 
     # ------------------------------------------------------------------------------------------------ the windows

@@ -264,8 +264,8 @@ class BaseOperator(StateOwner):
         return False
 
     @property
-    def probing_sides(self) -> tuple[str, ...]:
-        """Names of the sides of a join whose new rows probe the others in an order that adapts; none if there is one order."""
+    def joined_sides(self) -> tuple[str, ...]:
+        """Names of the sides of a join of streams; of three or more the new rows probe the others in an order that adapts."""
         return ()
 
     # Sharing

@@ -75,23 +75,32 @@ class Probing:
             return
         for start in range(0, new.rows, _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            at, until = new.at[part], new.until(part)
+            at, until, hashes = new.at[part], new.until(part), new.hash[part]
             self.rows += len(at)
-            reached = self._probe(at, until, new.hash[part])
-            if len(reached) < len(self.others):
-                continue
-            last = reached[-1]
-            whole = last.rows[last.found.counts > 0]
+            whole, found = self._whole(at, until, hashes)
             if not len(whole):
                 continue
-            places = (np.searchsorted(each.rows, whole) for each in reached)
-            ordered = zip(self.order.order, reached, places, strict=True)
-            found = {self.others[place]: each.found.of(here) for place, each, here in ordered}
             counts = {other: each.counts for other, each in found.items()}
             order = list(found) if self.fixed else fewest_first(counts)
             alone = Combinations(at[whole], until[whole], {side: np.arange(len(whole))})
             for combined in self._extended(alone, found, side, order):
                 yield combined.renumbered(side, whole + start)
+
+    def _whole(self, at: Ints, until: Ints, hashes: Ints) -> tuple[Ints, dict[int, Found]]:
+        """The rows that have a partner in every other side, and by side what is found for them."""
+        reached = self._probe(at, until, hashes)
+        last = reached[-1]
+        whole = last.rows[last.found.counts > 0]
+        if not len(whole):
+            return whole, {}
+        ordered = zip((self.others[place] for place in self.order.order), reached, strict=True)
+        found = {
+            other: each.found
+            if len(each.rows) == len(whole)
+            else each.found.of(np.searchsorted(each.rows, whole))
+            for other, each in ordered
+        }
+        return whole, found
 
     def _probe(self, at: Ints, until: Ints, hashes: Ints) -> list[_Reached]:
         """The rows that reach each side, as far as some do, and what is found for them there."""
@@ -125,6 +134,8 @@ class Probing:
             return
         every = max(round(1 / share), -(-rows // MOST_SAMPLED))
         sample = np.arange(int(bounds[0][0]) * _MIX % every, rows, every)
+        if not len(sample):
+            return
         self.sampled += len(sample)
         is_dropped = np.zeros((len(sample), len(self.others)), bool)
         gone = np.zeros(len(sample), bool)

@@ -131,9 +131,9 @@ class WindowJoin(JoinOperator):
         return len(self.spec.sides) > 2 and not self.orders
 
     @property
-    def probing_sides(self) -> tuple[str, ...]:
-        """The names of its sides, if there is more than one order."""
-        return tuple(side.name for side in self.spec.sides) if self.adapts else ()
+    def joined_sides(self) -> tuple[str, ...]:
+        """What the query calls its sides."""
+        return tuple(side.name for side in self.spec.sides)
 
     def _probing(self, side: int, stems: Mapping[int, Stem]) -> Probing:
         """The search for new rows of a side."""

@@ -12,6 +12,9 @@ from headrace.adaptive.filters.order_cost import Order
 from headrace.observation import ProbeObservation
 from headrace.planner.explain.plan_graph import percent_of, rows_of
 
+_SHOWN = 8
+"""Orders of a side that are listed: the newest."""
+
 History = Sequence[tuple[int, ProbeObservation]]
 """What was observed of a side by epoch, oldest first."""
 
@@ -40,14 +43,14 @@ class _Period:
         probes, made = sum(self.seen.probed) / rows, self.seen.made / rows
         return f"{probes:.3g} probes and {made:.3g} rows made for each of {rows_of(rows)} rows"
 
-    def believed(self, order: Order) -> str:
-        """`1.2 probes`: what an order takes on the sampled rows."""
+    def believed(self, order: Order) -> float:
+        """The probes of a new row that an order takes, by the sample."""
         alive, probes = self.seen.sampled, 0
         for position in range(len(order)):
             probes += alive
             before = sum(1 << place for place in order[: position + 1])
             alive = self.seen.sampled - sum(n for bits, n in self.seen.patterns.items() if bits & before)
-        return f"{probes / self.seen.sampled:.3g} probes"
+        return probes / self.seen.sampled
 
 
 def probe_order_lines(
@@ -73,7 +76,8 @@ def _side_lines(
     yield f"  {name}: {figures}"
     if newest.seen.order != next_order:
         yield f"    from the next epoch on: {_shown(next_order, others)}; {_reason(newest, next_order)}"
-    for before, period in reversed(list(zip([None, *past[:-1]], past, strict=True))):
+    changes = list(zip([None, *past[:-1]], past, strict=True))
+    for before, period in reversed(changes[-_SHOWN:]):
         why = "the side with fewest rows first" if before is None else _reason(before, period.seen.order)
         yield f"    {period.epochs}: {_shown(period.seen.order, others)}; {period.measured()}; {why}"
 
@@ -105,4 +109,7 @@ def _reason(before: _Period, order: Order) -> str:
     )
     if not before.seen.sampled:
         return why
-    return f"{why}: {before.believed(order)} a row instead of {before.believed(before.seen.order)}, by the sample"
+    instead_of = (
+        f"{before.believed(order):.3g} probes a row instead of {before.believed(before.seen.order):.3g}"
+    )
+    return f"{why}: {instead_of}, by the sample"

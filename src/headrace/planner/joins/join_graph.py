@@ -45,7 +45,11 @@ def factors_of(node: Node) -> list[Expression]:
 
 
 def groups_of(
-    columns: Sequence[frozenset[str]], factors: Sequence[Expression], *, binary: bool, sizes: Sequence[int] = ()
+    columns: Sequence[frozenset[str]],
+    factors: Sequence[Expression],
+    *,
+    binary: bool,
+    sizes: Sequence[int] = (),
 ) -> list[Group]:
     """The groups in which sources with these columns are joined, in order; `binary`: two sides at a time.
 

@@ -53,6 +53,7 @@ from headrace.operators.joins.changelog_join import RelationJoin
 from headrace.operators.joins.join_side import JoinOperator, JoinSpec, Side
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
 from headrace.operators.rows.row_pipeline import RowFilter
+from headrace.operators.scalar.evaluation.failing import can_fail
 from headrace.planner.joins.interval_joins import with_intervals
 from headrace.planner.joins.join_graph import (
     Group,
@@ -80,6 +81,8 @@ from headrace.time import Duration
 
 PAIRS: Final = "@"
 """The alias of pairs above a join."""
+_FEWEST_IN_TREE: Final = 3
+"""Sources from which on there may be several joins."""
 _UNTIL: Final = Field(UNTIL, BIGINT)
 _CHANGE: Final = Field(CHANGE, TINYINT)
 
@@ -140,14 +143,19 @@ def signature_of(query: Query) -> str:
 def sizes_of(query: Query, rows_of: Callable[[str], int]) -> tuple[int, ...]:
     """For each source the magnitude (a power of two) of the rows in its window, where they decide in which order several joins join them.
 
-    `rows_of` counts the rows of a stream so far. Empty where one join joins all sources, where a source is no stream, and where all
-    are of one magnitude.
+    `rows_of` counts the rows of a stream so far. Empty where one join joins all sources, where a source is no stream or a condition of
+    several can fail, and where all are of one magnitude.
     """
+    if len(windows_of(_top_of(query))) < _FEWEST_IN_TREE:
+        return ()
     _, _, parts, _ = _divided("", with_intervals(query))
     columns = [frozenset(window.source.schema.names) for window in parts.windows]
     if parts.validity_field is _CHANGE or len(groups_of(columns, parts.factors, binary=False)) == 1:
         return ()
     if any(isinstance(node, QueryScan) for window in parts.windows for node in walk(window)):
+        return ()
+    between = (factor for factor in parts.factors if not any(columns_of(factor) <= own for own in columns))
+    if any(map(can_fail, between)):  # which combinations are rejected follows the order
         return ()
     ranges = [stored_for(window.window) for window in parts.windows]
     least = min((range_ for range_ in ranges if range_), default=1)
@@ -168,9 +176,14 @@ def joins_two_by_each_equality(query: Query) -> bool:
     return len(columns) == 2 and groups[0].keys == keys_by_equality(columns, parts.factors)
 
 
+def _top_of(query: Query) -> Node:
+    """The topmost join of streams."""
+    return next(node for node in walk(query.root) if _is_of_streams(node))
+
+
 def _divided(name: str, query: Query) -> tuple[Node, frozenset[str], _Parts, Node]:
     """The joins of a query, the columns of their sources, their parts, and the query with a placeholder for the joins."""
-    top = next(node for node in walk(query.root) if _is_of_streams(node))
+    top = _top_of(query)
     windows = windows_of(top)
     free = frozenset(name for window in windows for name in window.source.schema.names)
     parts = _Parts(name, query, windows, factors_of(top))

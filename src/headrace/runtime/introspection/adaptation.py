@@ -16,6 +16,7 @@ from headrace.operators.rows.row_pipeline import RowStep, conjunctions_of
 from headrace.planner.explain.filter_orders import order_lines
 from headrace.planner.explain.join_caches import cache_lines
 from headrace.planner.explain.join_orders import probe_order_lines
+from headrace.planner.explain.plan_graph import rows_of
 from headrace.runtime.backfill.completeness import plan_in_force
 from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.epoch_log import last_lines
@@ -48,7 +49,11 @@ def explain_adaptive(home: Home, name: str) -> str:
         if derived_streams.owner_of(operator_id) == standing.operator_id
     ]
     log = last_lines(Path(home.store.root), EPOCHS)
-    lines = [*_filter_lines(own, manifest, log), *_join_lines(own, plan, manifest, log)]
+    lines = [
+        *_filter_lines(own, manifest, log),
+        *_tree_lines(own, standing.definition.join_sizes, log),
+        *_join_lines(own, plan, manifest, log),
+    ]
     return "\n".join(lines) or (
         f"nothing in {name} adapts: an order matters to two or more conditions of WHERE, one of them costly "
         "(a Python function, a regular expression, IN over a relation), and to joins of three or more streams by one key"
@@ -74,6 +79,19 @@ def _conjunctions(steps: tuple[RowStep, ...]) -> Iterator[Terms]:
             yield from (terms for _, terms in conjunctions_of(part).values())
 
 
+def _tree_lines(
+    own: Sequence[Operator], sizes: Sequence[int], log: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """The joins that a query's sources go through one after the other, if there are several, with the rows that each has made."""
+    joins = [operator for operator in own if operator.joined_sides]
+    if len(joins) > 1:
+        why = "sources of fewest rows first, as counted when it was registered" if sizes else "as written"
+        yield f"{len(joins)} joins one after the other, {why}:"
+        for place, join in enumerate(joins, 1):
+            made = sum(line["operators"].get(join.id, {}).get("results", 0) for line in log)
+            yield f"  {place}. {', '.join(join.joined_sides)}: {rows_of(made)} rows made"
+
+
 def _join_lines(
     own: Sequence[Operator], plan: EpochPlan, manifest: Manifest, log: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
@@ -81,16 +99,16 @@ def _join_lines(
     streams = (plan.streams[operator.stream] for operator in own)
     results = (stream for stream in streams if stream.using == derived_streams.USING)
     read = [plan.operators[derived_streams.operator_of(stream)] for stream in results]
-    joins = {join.id: join for join in (*own, *read) if join.probing_sides}
+    joins = {join.id: join for join in (*own, *read) if len(join.joined_sides) > 2}
     orders, history = join_orders(manifest), _history(log, "joins", ProbeObservation.of)
     caches = _history(log, "caches", lambda fields: CacheObservation(**fields))
     for join in joins.values():
-        names = {side: name_of_side(join.id, side) for side in range(len(join.probing_sides))}
+        names = {side: name_of_side(join.id, side) for side in range(len(join.joined_sides))}
         histories = {side: history.get(name, []) for side, name in names.items()}
         chosen = {side: orders[name].order for side, name in names.items() if name in orders}
-        yield from probe_order_lines(join.id, join.probing_sides, histories, chosen)
+        yield from probe_order_lines(join.id, join.joined_sides, histories, chosen)
         looked_up = {side: caches.get(name, []) for side, name in names.items()}
-        yield from cache_lines(join.probing_sides, looked_up, join_caches(manifest).get(join.id, {}))
+        yield from cache_lines(join.joined_sides, looked_up, join_caches(manifest).get(join.id, {}))
 
 
 def _history(

@@ -145,8 +145,8 @@ class JoinCaches:
             join, _, side = name.rpartition("/")
             by_join.setdefault(join, {})[int(side)] = seen
         for join, of_sides in by_join.items():
-            sides = len(plan.operators[join].probing_sides) if join in plan.operators else 0
-            if sides:
+            sides = len(plan.operators[join].joined_sides) if join in plan.operators else 0
+            if sides > 2:
                 costs = {side: tuple(of_row) for side, _, of_row in before.get(join, ())}
                 chosen[join] = dict(self.chosen(join, sides, of_sides, costs))
         self._joins = {name: known for name, known in self._joins.items() if name in plan.operators}
