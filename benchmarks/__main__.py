@@ -15,6 +15,7 @@ from benchmarks.suite.adapt import adapt
 from benchmarks.suite.adaptive_filters import adaptive_filters
 from benchmarks.suite.alerts import alerts
 from benchmarks.suite.backfill import backfill
+from benchmarks.suite.caches import caches
 from benchmarks.suite.churn import churn
 from benchmarks.suite.correlated import correlated
 from benchmarks.suite.correlated_sliding import correlated_sliding
@@ -93,6 +94,7 @@ SUITE = {
     "crossover": crossover,
     "adaptive-filters": adaptive_filters,
     "join-orders": join_orders,
+    "caches": caches,
     "two-level": two_level,
     "synopses": synopses,
     "updates": updates,

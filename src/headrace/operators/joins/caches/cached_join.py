@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -34,19 +35,21 @@ from headrace.operators.rows.sorted_rows import Sorted
 from headrace.operators.scalar.evaluation.failing import can_fail
 from headrace.time import BEGINNING, FOREVER
 
-_BITS = 14
+_BITS: Final = 14
 """Of the number of buckets of a cache: 256 pages."""
-_AT_ONCE = 1 << 18
+_AT_ONCE: Final = 1 << 18
 """New rows that are looked up at once."""
-_SAMPLE = 256
+_SAMPLE: Final = 256
 """New rows of an epoch that are also joined without a cache, to know what it saves."""
-_LEAST = 16 * _SAMPLE
+_LEAST: Final = 16 * _SAMPLE
 """New rows of an epoch of which some are joined without a cache too."""
-_MOST_ROWS = 4_000_000
+_MOST_ROWS: Final = 4_000_000
 """Rows of all sides that a process remembers of a join."""
-_MOST_COMBINATIONS = 1 << 23
+_MOST_COMBINATIONS: Final = 1 << 23
 """Combinations that are made to fill a cache in an epoch."""
-_ENTRY = -1
+_BLOCK: Final = 1 << 12
+"""New rows whose different keys are counted together."""
+_ENTRY: Final = -1
 """The side of combinations in a cache, while they are looked up."""
 
 
@@ -287,11 +290,13 @@ class CachedJoin:
         self._seen = self._seen.plus(CacheObservation(followed=len(rows), changed=changed))
 
     def _missing(self, new: Sorted, side: int) -> int:
-        """How many of the new rows would have a key that a cache does not hold."""
-        estimate = self.memory.misses.setdefault(side, MissEstimate(1 << 12, 8))
-        estimate.add(new.hash[np.argsort(new.at, kind="stable")])
-        keys = 1 + np.count_nonzero(new.hash[1:] != new.hash[:-1])
-        return min(int(keys), round(estimate.probability * new.rows))
+        """How many of the new rows would have a key that a cache does not hold: as it begins empty, with a large epoch or some small ones."""
+        keys = 1 + int(np.count_nonzero(new.hash[1:] != new.hash[:-1]))
+        if new.rows >= _BLOCK:
+            return keys
+        estimate = self.memory.misses.setdefault(side, MissEstimate(_BLOCK))
+        estimate.add(new.hash)
+        return min(keys, round(estimate.probability * new.rows))
 
     def leave(self, advance: Advance) -> None:
         """Remember the join for the next epoch: rows that no row can be joined with any more are dropped as pieces are merged."""
