@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from headrace.adaptive.caches.estimates import MissEstimate
 from headrace.adaptive.caches.key_directory import KeyDirectory
+from headrace.adaptive.filters.order_cost import Bools
 from headrace.algebra.expressions.expression import Expression, columns_of, conjunction, conjuncts
 from headrace.observation import CacheObservation
 from headrace.operators.base.group_codes import Ints
@@ -68,7 +69,7 @@ class CachedJoin:
     def __post_init__(self) -> None:
         memories = {} if self.caching.memories is None else self.caching.memories
         self.memory = memories.pop(self.spec.id, None) or JoinMemory()
-        chosen = set(self.caching.chosen.get(self.spec.id, {}).values())
+        chosen = set(self._chosen.values())
         for sides in self.memory.caches.keys() - chosen:
             del self.memory.caches[sides]
             self.memory.pool.give_back(sides, self.memory.pool.held.get(sides, 0))
@@ -83,7 +84,10 @@ class CachedJoin:
 
     @property
     def _chosen(self) -> Mapping[int, Sides]:
-        return self.caching.chosen.get(self.spec.id, {})
+        """The caches to use; none that were chosen when the join had more sides."""
+        chosen = self.caching.chosen.get(self.spec.id, {})
+        of_all = {*chosen, *(side for sides in chosen.values() for side in sides)}
+        return chosen if all(side < len(self.spec.sides) for side in of_all) else {}
 
     # --------------------------------------------------------------------------------------------------- look-ups
 
@@ -118,8 +122,10 @@ class CachedJoin:
 
     def _is_too_much(self, new: Sorted, cache: SubjoinCache) -> bool:
         """Whether keys that are absent have so many combinations, at all instants, that they had better not be made."""
-        keys = np.unique(new.hash)
+        keys = new.hash[_begins(new.hash)]
         keys = keys[~cache.directory.present(keys)]
+        if not len(keys):
+            return False
         bounds = self.partners(np.full(len(keys), cache.floor), np.full(len(keys), FOREVER))
         most = np.ones(len(keys))
         for side in cache.sides:
@@ -142,7 +148,7 @@ class CachedJoin:
     def _looked_up(self, cache: SubjoinCache, new: Sorted, part: slice, side: int) -> Iterator[Combinations]:
         """New rows with the combinations of their keys."""
         hashes = new.hash[part]
-        begins = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
+        begins = _begins(hashes)
         keys = hashes[begins]
         present = cache.directory.present(keys)
         of_row = present[np.cumsum(begins) - 1]
@@ -291,7 +297,7 @@ class CachedJoin:
 
     def _missing(self, new: Sorted, side: int) -> int:
         """How many of the new rows would have a key that a cache does not hold: as it begins empty, with a large epoch or some small ones."""
-        keys = 1 + int(np.count_nonzero(new.hash[1:] != new.hash[:-1]))
+        keys = int(np.count_nonzero(_begins(new.hash)))
         if new.rows >= _BLOCK:
             return keys
         estimate = self.memory.misses.setdefault(side, MissEstimate(_BLOCK))
@@ -320,6 +326,11 @@ class CachedJoin:
             memory.pool.held.clear()
         if self.caching.memories is not None and len(sides) > 2:
             self.caching.memories[self.spec.id] = memory
+
+
+def _begins(hashes: Ints) -> Bools:
+    """Of hashes in order, those that differ from the one before."""
+    return np.concatenate([[True], hashes[1:] != hashes[:-1]])
 
 
 def _some(new: Sorted) -> Sorted:

@@ -139,22 +139,18 @@ class JoinCaches:
         before = {
             name: found for name, found in manifest.facts.get(JOIN_CACHES, ()) if name in plan.operators
         }
-        chosen = {name: found for name, found in join_caches(manifest).items() if name in before}
         by_join: dict[str, dict[int, CacheObservation]] = {}
         for name, seen in observed.items():
             join, _, side = name.rpartition("/")
             by_join.setdefault(join, {})[int(side)] = seen
+        new: dict[str, list[list[object]]] = {}
         for join, of_sides in by_join.items():
             sides = len(plan.operators[join].joined_sides) if join in plan.operators else 0
-            if sides > 2:
+            if sides > 2:  # before a change of its query it may have had more
                 costs = {side: tuple(of_row) for side, _, of_row in before.get(join, ())}
-                chosen[join] = dict(self.chosen(join, sides, of_sides, costs))
+                new[join] = self._facts(join, self.chosen(join, sides, of_sides, costs))
         self._joins = {name: known for name, known in self._joins.items() if name in plan.operators}
-        facts = [
-            [name, self._facts(name, found) if name in by_join else before[name]]
-            for name, found in chosen.items()
-            if found
-        ]
+        facts = [[name, found] for name, found in {**before, **new}.items() if found]
         if facts == manifest.facts.get(JOIN_CACHES, []):
             return manifest
         return replace(manifest, facts={**manifest.facts, JOIN_CACHES: facts})
