@@ -1,5 +1,5 @@
 """A-Caching over a recorded trace: the join of `traced_join` as executor, profiles of its rows, and the adaptive choice of caches,
-which are added and dropped as it says.
+which are added and dropped as it decides.
 
 The unit of cost is that of the join's counts, and of time an update. Source: Babu (2005), sections 5.5.2 and 5.5.4.
 """

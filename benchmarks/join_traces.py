@@ -40,7 +40,7 @@ _COMMON, _OF_PAIR, _SHARE = 10, 4, 0.6
 
 
 def distributions(selectivities: Sequence[float]) -> np.ndarray:
-    """Of four streams the probabilities of values, with these selectivities of pairs; the last value stands for those that join nothing."""
+    """Of four streams the probabilities of values, with these selectivities of pairs; the last value is that of all rows that join nothing."""
     pairs, common = list(combinations(range(4), 2)), _SHARE * min(selectivities)
     found = np.zeros((4, _COMMON + _OF_PAIR * len(pairs) + 1))
     found[:, :_COMMON] = np.sqrt(common / _COMMON)

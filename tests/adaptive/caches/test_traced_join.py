@@ -1,4 +1,4 @@
-"""The laws of caches, row by row: whatever caches come and go and however orders change, answers are those of nested loops, and every
+"""The laws of caches, row by row: whatever caches are added and dropped and however orders change, answers are those of nested loops, and every
 entry has what its invariant says.
 """
 

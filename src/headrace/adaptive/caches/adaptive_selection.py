@@ -65,7 +65,7 @@ def _group(segment: Segment) -> str:
 class CacheSelection:
     """The caches of a join whose conditions share one key, with the orders of its pipelines.
 
-    `observations` of a candidate before it is judged; `interval` between two looks at the candidates that are not used, in any unit;
+    `observations` of a candidate before it is judged; `interval` between two judgements of the candidates that are not used, in any unit;
     `possible`: the candidates under an order.
     """
 

@@ -32,7 +32,7 @@ class RecentMean:
     _values: deque[float] = field(default_factory=deque)
 
     def add(self, value: float) -> None:
-        """Add an observation; the oldest of too many is forgotten."""
+        """Add an observation; the oldest of too many is dropped."""
         self._values.append(value)
         if len(self._values) > self.most:
             self._values.popleft()

@@ -86,5 +86,5 @@ class CountedEntries:
             del entry[row]
 
     def evict(self, key: Hashable) -> None:
-        """Forget a key."""
+        """Remove a key."""
         self.entries.pop(key, None)

@@ -1,7 +1,7 @@
 """The keys that a cache holds, direct-mapped: each key has one bucket, and takes it from the key that is there; buckets are
 granted and evicted by page.
 
-A key is a hash of 64 bits. What belongs to the keys is stored elsewhere; the directory says which of it counts.
+A key is a hash of 64 bits. What belongs to the keys is stored elsewhere; the directory shows which of it counts.
 Source: Babu (2005), section 5.4 (direct-mapped replacement) and 5.6 (pages).
 """
 
@@ -35,7 +35,7 @@ class KeyDirectory:
         self.granted = np.zeros(max(1, (1 << self.bits) // PAGE), bool)
 
     def clear(self) -> None:
-        """Forget all keys; pages stay granted."""
+        """Remove all keys; pages stay granted."""
         self.keys, self.used = np.zeros(1 << self.bits, np.int64), np.zeros(1 << self.bits, bool)
 
     def buckets(self, keys: Ints) -> npt.NDArray[np.int64]:
@@ -64,7 +64,7 @@ class KeyDirectory:
         return allowed & (self.keys[buckets] == keys), evicted
 
     def evict_page(self, page: int) -> Ints:
-        """Forget the keys of a page, which stays granted; returns them."""
+        """Remove the keys of a page, which stays granted; returns them."""
         here = slice(page * PAGE, (page + 1) * PAGE)
         evicted = self.keys[here][self.used[here]]
         self.used[here] = False

@@ -1,4 +1,4 @@
-"""Pages of memory for the caches of a join, handed out by priority: the gain of a cache for each byte that it is expected to take.
+"""Pages of memory for the caches of a join, given by priority: the gain of a cache for each byte that it is expected to take.
 
 Caches are chosen as if memory were unlimited. One that needs a page and finds none free takes it from the cache of the least priority,
 if that is below its own; else it continues with the pages it has. What a cache holds never changes an answer.

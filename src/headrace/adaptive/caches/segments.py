@@ -1,4 +1,4 @@
-"""Segments of the pipelines of a join that a cache may stand for: those that keep the prefix invariant, and how they nest.
+"""Segments of the pipelines of a join that a cache may replace: those that keep the prefix invariant, and how they nest.
 
 A join of windows 0..n-1 has a pipeline for each: the order in which its new rows probe the others. A segment is some successive
 places of a pipeline. Its cache is kept up to date at no cost of its own if the new rows of each window in it probe the others in it

@@ -206,7 +206,7 @@ class StateMessage(Message):
     join_orders: Mapping[str, OrderInForce] = field(default_factory=dict)
     """Side of a join → the order in which its new rows probe the others, by the manifest before the epoch."""
     join_caches: Mapping[str, Mapping[int, tuple[int, ...]]] = field(default_factory=dict)
-    """Join → the sides whose new rows look up a cache, each with the sides that it stands for, by the same manifest."""
+    """Join → the sides whose new rows look up a cache, each with the sides of which it has the combinations, by the same manifest."""
 
     @property
     def participants(self) -> Participants:

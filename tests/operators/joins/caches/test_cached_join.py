@@ -64,7 +64,7 @@ def chosen_caches(sides: int) -> st.SearchStrategy[Chosen]:
 @given(
     data=st.data(), sides=st.integers(3, 4), slide=st.sampled_from((None, None, 1, 3)), ordered=st.booleans()
 )
-def test_caches_that_come_and_go_at_any_epoch_never_change_an_answer(
+def test_caches_that_are_added_and_dropped_at_any_epoch_never_change_an_answer(
     data: st.DataObject, sides: int, slide: int | None, ordered: bool
 ) -> None:
     range_ = st.sampled_from((0, 2, 5, None) if slide is None else (2, 5))

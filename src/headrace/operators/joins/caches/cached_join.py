@@ -1,5 +1,5 @@
 """The caches of one join in an epoch: new rows look up combinations of other sides instead of making them, and caches follow the
-new rows of the sides that they stand for.
+new rows of the sides whose combinations they have.
 
 A cache has, of each key that it holds, all combinations of its sides that hold together, and on which those conditions are true that read
 these sides alone. So a look-up takes the place of the search of each of these sides, of the combinations that do not hold together,

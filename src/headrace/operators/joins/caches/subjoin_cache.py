@@ -2,7 +2,7 @@
 
 The combinations are pieces in order of (key hash, instant), which are searched as the rows of one more side. `create` adds keys with
 all of their combinations, `insert` adds combinations of new rows to keys that are present; combinations that have ended, and those of keys that
-were replaced, are dropped when pieces are merged. A cache may forget any key at any time.
+were replaced, are dropped when pieces are merged. A cache may drop any key at any time.
 Source: Babu (2005), section 5.4 (CacheLookup and CacheUpdate; direct-mapped buckets; references instead of copies), for columns of rows.
 """
 
@@ -116,7 +116,7 @@ class SubjoinCache:
             self._evict_full_pages()
 
     def give_back_page(self) -> None:
-        """Forget the keys of a page."""
+        """Drop the keys of a page."""
         self._forget(self.directory.give_back_page())
 
     def raise_floor(self, floor: Instant) -> None:
@@ -177,7 +177,7 @@ class SubjoinCache:
             self._merge(0)
 
     def _evict_full_pages(self) -> None:
-        """Forget the keys of pages with too many combinations."""
+        """Drop the keys of pages with too many combinations."""
         if self.combinations <= _OF_PAGE:
             return
         pages = np.concatenate([self.directory.buckets(piece.hash) // PAGE for piece in self.pieces])

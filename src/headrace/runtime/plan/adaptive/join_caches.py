@@ -19,8 +19,8 @@ from headrace.runtime.messages.task_messages import StateReceipt
 from headrace.store.logs.manifest import Manifest
 
 JOIN_CACHES: Final = "join caches"
-"""In a manifest's facts: of joins with caches, the name, and of each side whose new rows look one up its number, the sides that the cache
-stands for, and the costs of a row without it.
+"""In a manifest's facts: of joins with caches, the name, and of each side whose new rows look one up its number, the sides of which the
+cache has the combinations, and the costs of a row without it.
 """
 OBSERVATIONS: Final = 2
 """Epochs of which the mean value of a cache is taken."""
@@ -45,7 +45,7 @@ Costs: TypeAlias = tuple[float, float, float]
 
 
 def join_caches(manifest: Manifest) -> dict[str, dict[int, tuple[int, ...]]]:
-    """By join, the sides that look up a cache in the next epoch, each with the sides that it stands for."""
+    """By join, the sides that look up a cache in the next epoch, each with the sides of which it has the combinations."""
     return {
         name: {side: tuple(others) for side, others, _ in chosen}
         for name, chosen in manifest.facts.get(JOIN_CACHES, ())
