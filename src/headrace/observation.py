@@ -266,7 +266,8 @@ class CacheObservation:
 
     `measured` of the `rows` were joined without a cache: they `compared` so many rows of other sides, and `made` combinations of all, of
     which a cache would have had `passing`. `missing`: rows whose keys no cache would have had. Of the `lookups`, `hits` found their key,
-    and all `matched` so many combinations; keys that were absent were `joined` with so many comparisons, which `created` combinations.
+    of an earlier epoch or added for another row of this one, and all `matched` so many combinations; keys that were absent were `joined`
+    with so many comparisons, which `created` combinations.
     `followed` rows had keys of caches of their side, which `changed` combinations there.
     """
 

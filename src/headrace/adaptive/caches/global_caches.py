@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from headrace.adaptive.caches.segments import (
     Orders,
@@ -20,6 +21,8 @@ from headrace.adaptive.caches.segments import (
     is_prefix_invariant,
     segments,
 )
+
+Part = TypeVar("Part", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,7 +55,8 @@ def _least_around(orders: Orders, segment: Segment) -> tuple[int, ...]:
         for length in range(1, len(order) + 1)
     }
     fitting = [one for one in sets if inside <= one and is_prefix_invariant(orders, tuple(one))]
-    return tuple(sorted(min(fitting, key=lambda one: (len(one), tuple(sorted(one))))))
+    ascending = sorted((tuple(sorted(one)) for one in fitting), key=lambda one: (len(one), one))
+    return ascending[0]
 
 
 def within_quota(orders: Orders, quota: int) -> tuple[tuple[Segment, ...], tuple[GlobalSegment, ...]]:
@@ -62,21 +66,16 @@ def within_quota(orders: Orders, quota: int) -> tuple[tuple[Segment, ...], tuple
 
 
 @dataclass(slots=True)
-class CountedEntries:
+class CountedEntries(Generic[Part]):
     """Of each key that is present, the rows of X with the number of combinations that support each."""
 
-    entries: dict[Hashable, Counter[Hashable]] = field(default_factory=dict)
+    entries: dict[Hashable, Counter[Part]] = field(default_factory=dict)
 
-    def probe(self, key: Hashable) -> list[Hashable] | None:
-        """The rows of a key; None where it is absent."""
-        entry = self.entries.get(key)
-        return None if entry is None else list(entry)
-
-    def create(self, key: Hashable, supported: Iterable[Hashable]) -> None:
+    def create(self, key: Hashable, supported: Iterable[Part]) -> None:
         """Add a key; each row as often as a combination supports it."""
         self.entries[key] = Counter(supported)
 
-    def change(self, key: Hashable, row: Hashable, sign: int) -> None:
+    def change(self, key: Hashable, row: Part, sign: int) -> None:
         """A combination with a row came (+1) or went (-1): without effect where the key is absent."""
         entry = self.entries.get(key)
         if entry is None:

@@ -46,7 +46,8 @@ class KeyDirectory:
     def present(self, keys: Ints) -> Bools:
         """Which of the keys are held."""
         buckets = self.buckets(keys)
-        return self.used[buckets] & (self.keys[buckets] == keys)
+        held: Bools = self.used[buckets] & (self.keys[buckets] == keys)
+        return held
 
     def admit(self, keys: Ints, need_page: Callable[[], bool]) -> tuple[Bools, Ints]:
         """Different keys that are absent take their buckets: which of them are held now, and the keys that were there.

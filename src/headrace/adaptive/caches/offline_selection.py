@@ -110,7 +110,9 @@ def _openings(
         if places and one not in chosen:
             offers.append((one.value.proc / len(places), one, places))
     offers.sort(key=lambda offer: (offer[0], offer[1].segment))
-    price, covered, taken, actions = 0.0 if is_open else group[0].value.upkeep, set[tuple[int, int]](), (), []
+    price, covered = 0.0 if is_open else group[0].value.upkeep, set[tuple[int, int]]()
+    taken: tuple[Candidate, ...] = ()
+    actions = []
     for _, one, places in offers:
         price, covered, taken = price + one.value.proc, covered | places, (*taken, one)
         actions.append((price, len(covered), taken, covered))

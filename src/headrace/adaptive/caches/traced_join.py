@@ -57,7 +57,7 @@ class _Used:
     segment: Segment
     seen_with: tuple[int, ...]
     key: Key
-    entries: CountedEntries = field(default_factory=CountedEntries)
+    entries: CountedEntries[Combination] = field(default_factory=CountedEntries)
     lookups: int = 0
     hits: int = 0
 

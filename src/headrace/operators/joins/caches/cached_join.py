@@ -67,8 +67,8 @@ class CachedJoin:
     _seen: CacheObservation = field(default_factory=CacheObservation)
 
     def __post_init__(self) -> None:
-        memories = {} if self.caching.memories is None else self.caching.memories
-        self.memory = memories.pop(self.spec.id, None) or JoinMemory()
+        memories: dict[str, JoinMemory] = {} if self.caching.memories is None else self.caching.memories
+        self.memory = memories.pop(self.spec.id) if self.spec.id in memories else JoinMemory()
         chosen = set(self._chosen.values())
         for sides in self.memory.caches.keys() - chosen:
             del self.memory.caches[sides]
@@ -155,7 +155,8 @@ class CachedJoin:
         made = Entries.together(list(self._joined(keys[~present], cache)), cache.sides)
         numbers = np.arange(len(hashes)) + part.start
         hits, missed = numbers[of_row], numbers[~of_row]
-        looked_up = CacheObservation(lookups=len(hashes), hits=len(hits), created=made.count)
+        found = len(hashes) - int(np.count_nonzero(~present))
+        looked_up = CacheObservation(lookups=len(hashes), hits=found, created=made.count)
         self._seen = self._seen.plus(looked_up)
         if len(hits) and cache.pieces:
             yield from self._matched(cache.pieces, cache.stem(), new, hits, side)
