@@ -28,14 +28,20 @@ INTERVAL: Final = 16
 """Epochs with rows after which caches that are not used are judged again."""
 MARGIN: Final = 0.1
 """The part of the cost without a cache that it has to save at least."""
-SEARCH: Final = 150.0
-"""Nanoseconds for the search of a row's partners in one side; this and the following are calibrated by benchmarks/suite/caches.py."""
-COMPARE: Final = 60.0
+SEARCH: Final = 100.0
+"""Nanoseconds for the search of a row's partners in one side. This and the following are fitted to benchmarks/suite/caches.py: what counts
+are their ratios.
+"""
+COMPARE: Final = 10.0
 """Nanoseconds for a combination with a row that was found."""
-TEST: Final = 150.0
+MATCH: Final = 20.0
+"""Nanoseconds for a combination that was found in a cache."""
+TEST: Final = 60.0
 """Nanoseconds for the conditions on a combination of all sides, and its columns."""
-LOOK_UP: Final = 250.0
-"""Nanoseconds for a look-up in a cache, and for a row that is tested for changes of one."""
+LOOK_UP: Final = 300.0
+"""Nanoseconds for a look-up in a cache."""
+CHECK: Final = 50.0
+"""Nanoseconds for a new row of another side, which may change a cache."""
 CALLS: Final = 500_000.0
 """Nanoseconds that a cache takes in an epoch, however few rows there are."""
 
@@ -113,14 +119,14 @@ class _Join:
         plain = self._plain(side, one.rows)
         matched = one.matched if is_used else one.rows * self.costs[side][2]
         misses = one.lookups - one.hits if is_used else one.missing
-        proc = CALLS + LOOK_UP * one.rows + (COMPARE + TEST) * matched + plain * misses / one.rows
+        proc = CALLS + LOOK_UP * one.rows + (MATCH + TEST) * matched + plain * misses / one.rows
         upkeep = 0.0
         for other, changes in seen.items():
             if other == side:
                 continue
             followed = changes.followed if is_used else changes.rows
             changed = changes.changed if is_used else changes.rows * self.costs[other][0]
-            upkeep += LOOK_UP * changes.rows + SEARCH * (self.sides - 2) * followed + COMPARE * changed
+            upkeep += CHECK * changes.rows + SEARCH * (self.sides - 2) * followed + COMPARE * changed
         return CacheValue(plain * (1 - MARGIN) - proc, proc, upkeep), plain
 
 
