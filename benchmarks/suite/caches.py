@@ -155,7 +155,7 @@ def counted_points() -> tuple[_Table, dict[str, dict[str, float]]]:
     for name, (rates, selectivities) in POINTS.items():
         rng, by_stream = np.random.default_rng(6), distributions(selectivities)
         draws = [drawn(one, 10**6 * (number + 1), rng) for number, one in enumerate(by_stream)]
-        trace = list(updates(draws, lambda _, rates=rates: rates, (SIZE,) * 4, ARRIVALS // 2, rng))
+        trace = list(updates(draws, lambda _, rates=rates: rates, (SIZE,) * 4, ARRIVALS // 4, rng))
         orders = _greedy_orders(selectivities)
         own, more = within_quota(orders, 6)
         prefix = [GlobalSegment(segment, segment.windows) for segment in own]

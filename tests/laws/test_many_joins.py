@@ -73,7 +73,7 @@ ADAPTING = {
         "bare",
     )
 }
-ADAPTING["three, shorter"] = (
+ADAPTING["three shorter"] = (
     "SELECT x.v, y.v AS w, z.v AS u FROM a x [RANGE 3 SECONDS] JOIN b y [RANGE 2500 MILLISECONDS] ON x.k = y.k"
     " JOIN a z [RANGE 1500 MILLISECONDS] ON z.k = y.k AND z.v < x.v"
 )
