@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.adaptive.caches.global_caches import GlobalSegment, global_candidates
-from headrace.adaptive.caches.segments import Orders, candidates
+from headrace.adaptive.caches.segments import Orders, Segment, candidates
 from headrace.adaptive.caches.traced_join import Combination, Row, TracedJoin, row_of
 
 
@@ -95,3 +95,55 @@ def test_an_order_that_changes_drops_the_caches_of_other_pipelines_that_lose_the
     for window in (1, 2, 0, 0):
         found = join.change(window, row_of(A=1), 1)
     assert len(found) == 1
+
+
+# Globally consistent caches: R, S, T (and U) by one key; R looks up S and T, whose rows probe R first, so no cache has their changes alone.
+
+ONE, TWO = row_of(A=1, B=1), row_of(A=1, B=2)
+
+
+def looking_up(windows: int) -> TracedJoin:
+    """A join in which the new rows of R look up (S ⋈ T) ⋉ the others."""
+    equalities = [((w, "A"), (v, "A")) for w in range(windows) for v in range(w)]
+    orders = tuple(tuple(other for other in range(windows) if other != one) for one in range(windows))
+    join = TracedJoin(equalities, orders)
+    join.use(GlobalSegment(Segment(0, 0, 1, (1, 2)), tuple(range(windows))))
+    return join
+
+
+def test_a_row_stays_in_a_globally_consistent_cache_while_one_of_its_partners_is_there() -> None:
+    join = looking_up(3)
+    for window, row in ((1, ONE), (2, ONE), (0, ONE), (0, TWO)):
+        join.change(window, row, 1)
+    join.change(0, ONE, -1)
+    assert len(join.change(0, ONE, 1)) == 1
+    assert join.counts.hits == 3
+
+
+def test_a_miss_stores_only_rows_that_have_partners_in_all_windows() -> None:
+    """Without a row of U, S ⋈ T is not stored; its row of S leaves unseen, and must not be found when U has one."""
+    join = looking_up(4)
+    for window in (1, 2, 0):
+        join.change(window, ONE, 1)
+    join.change(1, ONE, -1)
+    join.change(3, ONE, 1)
+    assert join.change(0, TWO, 1) == []
+
+
+def test_a_key_that_no_row_can_ask_for_is_evicted_since_its_changes_are_not_seen() -> None:
+    join = looking_up(3)
+    for window in (1, 2, 0):
+        join.change(window, ONE, 1)
+    join.change(0, ONE, -1)
+    join.change(1, TWO, 1)
+    assert len(join.change(0, ONE, 1)) == 2
+
+
+def test_a_key_that_was_added_for_a_row_is_not_looked_up_for_it_again() -> None:
+    """R probes S, then looks up T and U, for each of two rows of S: none has a partner among the rows of R before it."""
+    equalities = [((w, "A"), (v, "A")) for w in range(4) for v in range(w)]
+    join = TracedJoin(equalities, ((1, 2, 3), (0, 2, 3), (0, 1, 3), (0, 1, 2)))
+    join.use(GlobalSegment(Segment(0, 1, 2, (2, 3)), (0, 1, 2, 3)))
+    for window, row in ((1, ONE), (1, TWO), (2, ONE), (3, ONE)):
+        join.change(window, row, 1)
+    assert len(join.change(0, ONE, 1)) == 2

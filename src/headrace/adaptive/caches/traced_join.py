@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
+from zlib import crc32
 
 import numpy as np
 
@@ -179,7 +180,7 @@ class TracedJoin:
         for segment, estimate in self.watched.items():
             if (segment.pipeline, segment.first) == (pipeline, place) and found:
                 key = key_of(segment, self.orders, self.equalities)
-                estimate.add(np.array([hash(self._asked(key, one)) for one in found]))
+                estimate.add(np.array([crc32(repr(self._asked(key, one)).encode()) for one in found]))
 
     def profile(self, window: int, row: Row) -> list[tuple[int, int]]:
         """What a row would do without caches: at each place the rows that come there and their cost; at the end those that leave."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -236,3 +237,32 @@ def test_entries_stay_within_their_pages() -> None:
     driven.with_caches([batch([(key, 1, 1) for key in keys], 2)], ALL_TIME, CACHE)
     assert 0 < driven.seen["q1.inner/2"].hits <= 3 * PAGE
     assert driven.emitted.total() == 8000
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("slide", [None, 7])
+def test_a_long_run_with_few_buckets_answers_as_without_caches(
+    seed: int, slide: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys replace each other and come again, rows end, pieces are merged, and caches are used in three epochs of four."""
+    monkeypatch.setattr(cached_join, "_BITS", 6)
+    rng = np.random.default_rng(seed)
+    operator = join((40, 25, 12, 30), None if slide is None else Grid(slide, 1), ordered=True)
+    cached, plain = Remembering(operator), Driven(operator)
+    hits = 0
+    for epoch in range(50):
+        parts = []
+        for side in range(4):
+            count = int(rng.integers(0, 12))
+            keys, times = rng.integers(0, 30, count) / 2, rng.integers(5 * epoch, 5 * epoch + 9, count)
+            values = rng.integers(0, 9, count)
+            found = list(zip(keys.tolist(), values.tolist(), times.tolist(), strict=True))
+            parts += [batch(found, side)] if count else []
+        chosen = {} if rng.random() < 0.1 else {3: (0, 1, 2), 2: (0, 1), 0: (1, 3)}
+        bounds = [5 * epoch + 5] * 4
+        cached.with_caches(parts, bounds, chosen)
+        plain.epoch(parts, bounds)
+        hits += sum(seen.hits for seen in cached.seen.values())
+    assert cached.emitted == plain.emitted
+    assert cached.emitted.total() > 100
+    assert hits > 50

@@ -73,9 +73,7 @@ class CachedJoin:
         for sides in self.memory.caches.keys() - chosen:
             del self.memory.caches[sides]
             self.memory.pool.give_back(sides, self.memory.pool.held.get(sides, 0))
-        if not chosen:
-            self.memory.rows = {}
-        elif self.memory.rows:
+        if self.memory.rows:
             for side, pieces in self.memory.rows.items():
                 self.stems[side] = Stem(pieces, self.stems[side].longest)
         else:
