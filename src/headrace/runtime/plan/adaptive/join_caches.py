@@ -24,8 +24,8 @@ cache has the combinations, and the costs of a row without it.
 """
 OBSERVATIONS: Final = 2
 """Epochs of which the mean value of a cache is taken."""
-INTERVAL: Final = 16
-"""Epochs with rows after which caches that are not used are judged again."""
+INTERVAL: Final = 4
+"""Epochs with rows after which caches that are not used are judged again: their values are by-products of every epoch."""
 MARGIN: Final = 0.1
 """The part of the cost without a cache that it has to save at least."""
 SEARCH: Final = 100.0
