@@ -247,8 +247,18 @@ class ProbeObservation:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON-able values."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return {**fields, "patterns": {str(bits): rows for bits, rows in self.patterns.items()}}
+        return {
+            "order": self.order,
+            "rows": self.rows,
+            "probed": self.probed,
+            "dropped": self.dropped,
+            "steps": self.steps,
+            "compared": self.compared,
+            "made": self.made,
+            "sampled": self.sampled,
+            "profiled": self.profiled,
+            "patterns": {str(bits): rows for bits, rows in self.patterns.items()},
+        }
 
     @staticmethod
     def of(fields: Mapping[str, Any]) -> ProbeObservation:

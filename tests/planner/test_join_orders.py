@@ -29,8 +29,8 @@ def test_orders_are_listed_with_what_was_believed_and_measured_and_why_they_chan
         "  a: nothing was observed yet: the side with fewest rows first",
         "  b: c drops 90 %, a drops 10 %",
         (
-            "    epochs 5 to 6: order c, a; 1.1 probes and 0.004 rows made for each of 2,000 rows; c drops 50 %, before a, which drops"
-            " 20 %: 1.5 probes a row instead of 1.8, by the sample"
+            "    epochs 5 to 6: order c, a; 1.1 probes and 0.004 rows made for each of 2,000 rows; c drops 90 %, before a, which drops"
+            " 10 %: 1.1 probes a row instead of 1.9, by the sample"
         ),
         (
             "    epochs 3 to 4: order a, c; 1.8 probes and 0.004 rows made for each of 2,000 rows; the side with fewest rows first"
@@ -42,7 +42,7 @@ def test_orders_are_listed_with_what_was_believed_and_measured_and_why_they_chan
 def test_a_change_that_takes_effect_in_the_next_epoch_is_announced() -> None:
     lines = list(probe_order_lines("q.inner", ("a", "b", "c"), {1: HISTORY[:2]}, {1: (1, 0)}))
     assert lines[3] == (
-        "    from the next epoch on: order c, a; c drops 50 %, before a, which drops 20 %: 1.5 probes a row instead of 1.8, by"
+        "    from the next epoch on: order c, a; c drops 90 %, before a, which drops 10 %: 1.1 probes a row instead of 1.9, by"
         " the sample"
     )
 

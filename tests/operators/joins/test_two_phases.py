@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.adaptive.filters.ordering import OrderInForce
+from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce
 from headrace.adaptive.joins.output_order import fewest_first, rows_made
 from headrace.observation import ProbeObservation
 from headrace.operators.joins import two_phases
@@ -110,23 +110,32 @@ def test_nothing_is_searched_twice_for_the_sample() -> None:
         assert sum(seen.probed) + seen.profiled == 10 * 3
 
 
-def test_a_sample_is_a_share_of_the_rows_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = {float(key): 1 for key in range(3000)}
-    new: list[Row] = [(float(key), key, 2) for key in range(3000)]
-    driven = stored((keys, keys))
-    assert 295 <= observed(driven, new, (0, 1), share=0.1).sampled <= 305
-    assert observed(driven, new, (0, 1)).sampled == 0
-    monkeypatch.setattr(two_phases, "MOST_SAMPLED", 50)
-    assert 45 <= observed(driven, new, (0, 1), share=1.0).sampled <= 50
+def test_rows_are_sampled_together_and_as_many_as_the_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each epoch a hundred rows or none: of all epochs a twentieth; while an order is not settled a hundred of each."""
+    monkeypatch.setattr(two_phases, "SAMPLED", 100)
+    keys = {float(key): 1 for key in range(300)}
+    driven, sampled, unsettled, of_few = stored((keys, keys)), 0, 0, 0
+    for epoch in range(400):
+        new: list[Row] = [(float(key), key, 2 + epoch) for key in range(300)]
+        sampled += observed(driven, new, (0, 1), share=0.05).sampled
+        of_few += observed(driven, new[:10], (0, 1), share=UNSETTLED_SHARE).sampled
+        if epoch < 3:
+            unsettled += observed(driven, new, (0, 1), share=UNSETTLED_SHARE).sampled
+            assert observed(driven, new, (0, 1)).sampled == 0
+        driven.runs = driven.runs[:1]
+    assert sampled % 100 == 0
+    assert 0.7 < sampled / (400 * 300 * 0.05) < 1.3
+    assert 0.6 < of_few / (400 * 10 * UNSETTLED_SHARE) < 1.4
+    assert unsettled == 300
 
 
 def test_more_rows_are_sampled_where_other_sides_drop_them_than_was_believed() -> None:
     keys = {float(key): 1 for key in range(2000)}
     new: list[Row] = [(float(key), key, 2) for key in range(4000)]
-    for believed, least, most in (((1.0, 0.0), 0, 9), ((0.0, 1.0), 240, 260)):
-        seen = observed(stored((keys, keys)), new, (0, 1), share=0.001, believed=believed)
+    for believed, sampled in (((1.0, 0.0), 0), ((0.0, 1.0), two_phases.SAMPLED)):
+        seen = observed(stored((keys, keys)), new, (0, 1), share=0.0001, believed=believed)
         assert seen.dropped == (2000, 0)
-        assert least <= seen.sampled <= most
+        assert seen.sampled == sampled
 
 
 def test_new_rows_are_searched_a_bounded_number_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

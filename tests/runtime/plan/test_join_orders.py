@@ -90,6 +90,18 @@ def test_data_that_change_are_noticed_in_the_next_epoch() -> None:
     assert (changed.order, changed.share) == ((1, 0), UNSETTLED_SHARE)
 
 
+def test_an_order_that_was_settled_when_few_rows_were_dropped_is_sampled_again_when_many_are() -> None:
+    orders, manifest = JoinOrders(), Manifest(0, 1)
+    for _ in range(3):
+        manifest = decided(orders, manifest, seen((0, 1), (0.01, 0.02)))
+    assert join_orders(manifest)[SIDE].share < UNSETTLED_SHARE
+    assert join_orders(manifest)[SIDE].believed == ()
+    manifest = decided(orders, manifest, seen((0, 1), (0.01, 0.03), sampled=0))
+    assert join_orders(manifest)[SIDE].share < UNSETTLED_SHARE
+    manifest = decided(orders, manifest, seen((0, 1), (0.01, 0.9), sampled=0))
+    assert join_orders(manifest)[SIDE].share == UNSETTLED_SHARE
+
+
 def test_tasks_are_added() -> None:
     one = seen((0, 1), (0.2, 0.5))
     total = observed_probes([StateReceipt(0, joins={SIDE: one}), StateReceipt(1, joins={SIDE: one})])[SIDE]

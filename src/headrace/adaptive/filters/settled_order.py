@@ -33,12 +33,13 @@ _ENOUGH: Final = 1024
 class Drops:
     """What an epoch observed of a conjunction; tuples are by filter.
 
-    In this `order` each filter has `dropped` rows, and a row took `spent`. `costs`: of one evaluation, infinite where it was not
+    In this `order` each filter has `dropped` some of the `rows`, and a row took `spent`. `costs`: of one evaluation, infinite where it was not
     measured. `sampled` rows were evaluated by all filters; `patterns` counts those that are dropped, by the set of filters that
     drop them, as the bits of a number.
     """
 
     order: Order
+    rows: int
     dropped: tuple[int, ...]
     spent: float
     costs: Floats
@@ -75,15 +76,22 @@ class SettledOrder:
 
     def take(self, seen: Drops) -> OrderInForce:
         """The order after an epoch, and the share of rows to profile in the next."""
-        ordering = self.ordering
-        if drops_elsewhere(ordering.believed(), seen.dropped):
+        ordering, believed = self.ordering, self.ordering.believed()
+        if drops_elsewhere(believed, seen.dropped) or (not believed and self._drops_more(seen)):
             ordering.forget()
-            self.sampled = 0
+            self.sampled, believed = 0, ()
         self.sampled += seen.sampled
-        if seen.sampled and ordering.record(DropProfile.whole(seen.sample(), seen.costs)):
-            ordering.reoptimize()
+        if seen.sampled:
+            if ordering.record(DropProfile.whole(seen.sample(), seen.costs)):
+                ordering.reoptimize()
+            believed = ordering.believed()
         if self.sampled < _ENOUGH and ordering.window.held.rows < LEAST_PROFILED:
-            return OrderInForce(ordering.plan, UNSETTLED_SHARE, ordering.believed())
+            return OrderInForce(ordering.plan, UNSETTLED_SHARE, believed)
         all_filters = float(np.where(np.isfinite(seen.costs), seen.costs, ordering.costs).sum())
         share = min(UNSETTLED_SHARE, round(BUDGET * seen.spent / all_filters, 6))
-        return OrderInForce(ordering.plan, share, ordering.believed())
+        return OrderInForce(ordering.plan, share, believed)
+
+    def _drops_more(self, seen: Drops) -> bool:
+        """Whether a settled order that was sampled when few rows were dropped now drops many."""
+        total, rate = sum(seen.dropped), self.ordering.window.held.rows / max(1, self.sampled)
+        return self.sampled >= _ENOUGH and total >= LEAST_PROFILED and total > 2 * rate * seen.rows

@@ -25,8 +25,12 @@ from headrace.operators.base.group_codes import Ints
 from headrace.operators.joins.stems import Bounds, Combinations, Found, Stem
 from headrace.operators.rows.sorted_rows import Sorted
 
-MOST_SAMPLED: Final = 1024
-"""Rows of a side that are sampled in a task of an epoch."""
+SAMPLED: Final = 1024
+"""Rows that are sampled together, in few epochs if that is more than the share: a search of few costs more for each.
+
+While an order is not settled, they are as soon as there are so many: then it is.
+"""
+_CHANCES: Final = 1 << 32
 _AT_ONCE: Final = 1 << 18
 """Rows of which the places of all partners are in memory."""
 _MIX: Final = 0x9E3779B97F4A7C15
@@ -123,20 +127,19 @@ class Probing:
         return reached
 
     def _sample(self, reached: Sequence[_Reached], bounds: Bounds, hashes: Ints) -> None:
-        """Probe the remaining sides too with a sample of the rows that were dropped.
+        """Probe the remaining sides too with a sample of the rows that were dropped; in which epochs there is one follows from the rows.
 
-        More rows are sampled where other sides drop them than was believed, since data have changed.
+        Rows are sampled where other sides drop them than was believed, since data have changed.
         """
         share, rows = self.order.share, len(hashes)
         if share and drops_elsewhere(self.order.believed, self.dropped):
             share = UNSETTLED_SHARE
-        if not share:
+        wanted = min(rows, SAMPLED)
+        chance = 1.0 if share >= UNSETTLED_SHARE and wanted == SAMPLED else share * rows / wanted
+        if int(bounds[0][0]) * _MIX % _CHANCES >= chance * _CHANCES:
             return
-        every = max(round(1 / share), -(-rows // MOST_SAMPLED))
-        sample = np.arange(int(bounds[0][0]) * _MIX % every, rows, every)
-        if not len(sample):
-            return
-        self.sampled += len(sample)
+        sample = np.arange(wanted) * rows // wanted
+        self.sampled += wanted
         is_dropped = np.zeros((len(sample), len(self.others)), bool)
         gone = np.zeros(len(sample), bool)
         for position, place in enumerate(self.order.order):

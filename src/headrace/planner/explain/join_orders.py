@@ -21,11 +21,15 @@ History = Sequence[tuple[int, ProbeObservation]]
 
 @dataclass(frozen=True, slots=True)
 class _Period:
-    """Successive epochs with one order of a side, and the sums of what was observed in them; `others` are the names of the other sides."""
+    """Successive epochs with one order of a side, and the sums of what was observed in them; `others` are the names of the other sides.
+
+    `newest` was observed in the last epoch with a sample, after which another order may have been chosen.
+    """
 
     first: int
     last: int
     seen: ProbeObservation
+    newest: ProbeObservation
     others: Sequence[str]
 
     @property
@@ -33,24 +37,40 @@ class _Period:
         """`epochs 3 to 7`."""
         return f"epoch {self.first}" if self.first == self.last else f"epochs {self.first} to {self.last}"
 
-    def figures(self, place: int) -> str:
-        """`drops 48 %`: of the sampled rows, whatever the order."""
-        return f"drops {percent_of(self.seen.drop_rate(place)) if self.seen.sampled else 'an unknown share'}"
-
     def measured(self) -> str:
         """`1.1 probes and 3.4 rows made for each of 2,000 rows`."""
         rows = self.seen.rows
         probes, made = sum(self.seen.probed) / rows, self.seen.made / rows
         return f"{probes:.3g} probes and {made:.3g} rows made for each of {rows_of(rows)} rows"
 
-    def believed(self, order: Order) -> float:
-        """The probes of a new row that an order takes, by the sample."""
-        alive, probes = self.seen.sampled, 0
-        for position in range(len(order)):
-            probes += alive
-            before = sum(1 << place for place in order[: position + 1])
-            alive = self.seen.sampled - sum(n for bits, n in self.seen.patterns.items() if bits & before)
-        return probes / self.seen.sampled
+    def reason(self, order: Order) -> str:
+        """Why another order was chosen: the first side that differs, and what both orders take, by the newest sample."""
+        chosen, instead = next(
+            (new, old) for new, old in zip(order, self.seen.order, strict=True) if new != old
+        )
+        why = (
+            f"{self.others[chosen]} {_figures(self.newest, chosen)}, before {self.others[instead]}, which"
+            f" {_figures(self.newest, instead)}"
+        )
+        if not self.newest.sampled:
+            return why
+        believed = [_believed(self.newest, each) for each in (order, self.seen.order)]
+        return f"{why}: {believed[0]:.3g} probes a row instead of {believed[1]:.3g}, by the sample"
+
+
+def _figures(seen: ProbeObservation, place: int) -> str:
+    """`drops 48 %`: of the sampled rows, whatever the order."""
+    return f"drops {percent_of(seen.drop_rate(place)) if seen.sampled else 'an unknown share'}"
+
+
+def _believed(seen: ProbeObservation, order: Order) -> float:
+    """The probes of a new row that an order takes, by the sample."""
+    alive, probes = seen.sampled, 0
+    for position in range(len(order)):
+        probes += alive
+        before = sum(1 << place for place in order[: position + 1])
+        alive = seen.sampled - sum(rows for bits, rows in seen.patterns.items() if bits & before)
+    return probes / seen.sampled
 
 
 def probe_order_lines(
@@ -70,15 +90,14 @@ def _side_lines(
     if not past or next_order is None:
         yield f"  {name}: nothing was observed yet: the side with fewest rows first"
         return
-    newest = past[-1]
-    sampled = next((period for period in reversed(past) if period.seen.sampled), newest)
-    figures = ", ".join(f"{others[place]} {sampled.figures(place)}" for place in next_order)
-    yield f"  {name}: {figures}"
-    if newest.seen.order != next_order:
-        yield f"    from the next epoch on: {_shown(next_order, others)}; {_reason(newest, next_order)}"
+    last = past[-1]
+    sampled = next((period.seen for period in reversed(past) if period.seen.sampled), last.seen)
+    yield f"  {name}: " + ", ".join(f"{others[place]} {_figures(sampled, place)}" for place in next_order)
+    if last.seen.order != next_order:
+        yield f"    from the next epoch on: {_shown(next_order, others)}; {last.reason(next_order)}"
     changes = list(zip([None, *past[:-1]], past, strict=True))
     for before, period in reversed(changes[-_SHOWN:]):
-        why = "the side with fewest rows first" if before is None else _reason(before, period.seen.order)
+        why = "the side with fewest rows first" if before is None else before.reason(period.seen.order)
         yield f"    {period.epochs}: {_shown(period.seen.order, others)}; {period.measured()}; {why}"
 
 
@@ -87,29 +106,12 @@ def _periods(history: History, others: Sequence[str]) -> list[_Period]:
     result = []
     for _, run in groupby(history, key=lambda entry: entry[1].order):
         (first, seen), *more = run
-        last = first
+        last, newest = first, seen
         for epoch, later in more:
-            last, seen = epoch, seen.plus(later)
-        result.append(_Period(first, last, seen, others))
+            last, seen, newest = epoch, seen.plus(later), later if later.sampled else newest
+        result.append(_Period(first, last, seen, newest, others))
     return result
 
 
 def _shown(order: Order, others: Sequence[str]) -> str:
     return "order " + ", ".join(others[place] for place in order)
-
-
-def _reason(before: _Period, order: Order) -> str:
-    """The first position at which an order differs from that of a period, with the figures then."""
-    chosen, instead = next(
-        (new, old) for new, old in zip(order, before.seen.order, strict=True) if new != old
-    )
-    names = before.others
-    why = (
-        f"{names[chosen]} {before.figures(chosen)}, before {names[instead]}, which {before.figures(instead)}"
-    )
-    if not before.seen.sampled:
-        return why
-    instead_of = (
-        f"{before.believed(order):.3g} probes a row instead of {before.believed(before.seen.order):.3g}"
-    )
-    return f"{why}: {instead_of}, by the sample"

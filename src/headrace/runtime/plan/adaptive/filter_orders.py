@@ -54,4 +54,4 @@ class FilterOrders:
 def _drops(seen: FilterObservation) -> Drops:
     spent = sum(seen.nanoseconds) / max(1, seen.rows)
     costs = np.asarray(seen.costs(_LEAST_ROWS))
-    return Drops(seen.order, seen.dropped, spent, costs, seen.sampled, seen.patterns)
+    return Drops(seen.order, seen.rows, seen.dropped, spent, costs, seen.sampled, seen.patterns)

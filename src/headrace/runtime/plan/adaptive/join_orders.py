@@ -58,5 +58,11 @@ class JoinOrders:
 def _drops(seen: ProbeObservation) -> Drops:
     """Costs are steps of searches, not time: so the same data give the same orders."""
     return Drops(
-        seen.order, seen.dropped, seen.spent / seen.rows, np.asarray(seen.costs), seen.sampled, seen.patterns
+        seen.order,
+        seen.rows,
+        seen.dropped,
+        seen.spent / seen.rows,
+        np.asarray(seen.costs),
+        seen.sampled,
+        seen.patterns,
     )
