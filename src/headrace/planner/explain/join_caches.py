@@ -22,19 +22,21 @@ def cache_lines(
         others = ", ".join(sides[other] for other in range(len(sides)) if other != side)
         state = "look up" if side in chosen else "no longer look up"
         yield f"  new rows of {name} {state} the combinations of {others} in a cache"
-        runs = [list(run) for _, run in groupby(history, key=lambda entry: entry[1].lookups > 0)]
-        for run in reversed(runs):
-            total = CacheObservation()
-            for _, seen in run:
-                total = total.plus(seen)
-            first, last = run[0][0], run[-1][0]
+        lines, without = list[str](), "an unknown number"
+        for _, run in groupby(history, key=lambda entry: entry[1].lookups > 0):
+            (first, total), *more = run
+            last = first
+            for epoch, seen in more:
+                last, total = epoch, total.plus(seen)
+            if total.measured:
+                without = f"{total.compared / total.measured:.3g}"
             epochs = f"epoch {first}" if first == last else f"epochs {first} to {last}"
-            yield f"    {epochs}: {_figures(total)}"
+            lines.append(f"    {epochs}: {_figures(total, without)}")
+        yield from reversed(lines)
 
 
-def _figures(seen: CacheObservation) -> str:
-    """What was compared for a row, with the cache or without."""
-    without = f"{seen.compared / seen.measured:.3g}" if seen.measured else "unknown"
+def _figures(seen: CacheObservation, without: str) -> str:
+    """What was compared for a row with the cache, or without, as measured last."""
     if not seen.lookups:
         missing = percent_of(seen.missing / max(1, seen.rows))
         return (
