@@ -50,6 +50,8 @@ _MOST_COMBINATIONS: Final = 1 << 23
 """Combinations that are made to fill a cache in an epoch."""
 _BLOCK: Final = 1 << 12
 """New rows whose different keys are counted together."""
+_FEW: Final = 512
+"""New rows of an epoch, below which different keys of earlier epochs are not counted."""
 _ENTRY: Final = -1
 """The side of combinations in a cache, while they are looked up."""
 
@@ -295,9 +297,12 @@ class CachedJoin:
         self._seen = self._seen.plus(CacheObservation(followed=len(rows), changed=changed))
 
     def _missing(self, new: Sorted, side: int) -> int:
-        """How many of the new rows would have a key that a cache does not hold: as it begins empty, with a large epoch or some small ones."""
+        """How many of the new rows would have a key that a cache does not hold: as it begins empty, with a large epoch or some smaller ones.
+
+        Of very few rows, for which a cache never pays, no key is taken to be known.
+        """
         keys = int(np.count_nonzero(_begins(new.hash)))
-        if new.rows >= _BLOCK:
+        if new.rows >= _BLOCK or new.rows < _FEW:
             return keys
         estimate = self.memory.misses.setdefault(side, MissEstimate(_BLOCK))
         estimate.add(new.hash)
