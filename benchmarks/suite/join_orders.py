@@ -6,8 +6,7 @@ others have: which one that is changes after every forty epochs. So rows of the 
 fifty keys have very many rows, that meet no row of the stream with few keys.
 *Counted*: probes of the first phase (with those of samples) and rows that all hops make. What each of the 1,296 fixed orders (six for each
 of the four sides) takes is computed from a run in which every row is sampled. *Timed*: homes without a JVM, in turn in one process, by
-processor time of the epochs; each has the same answers. One has three joins of two sides one after the other, which store each other's
-combinations (an XJoin tree). *Nothing to gain*: every row has one partner in each stream: processor time, calls
+processor time of the epochs; each has the same answers. *Nothing to gain*: every row has one partner in each stream: processor time, calls
 of functions and bytes of the manifest with and without adaptation.
 """
 
@@ -36,7 +35,6 @@ from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.observation import ProbeObservation
 from headrace.operators.joins import two_phases
 from headrace.operators.joins.probe_profiles import ProbeProfiles
-from headrace.planner.joins import stream_joins
 from headrace.runtime.epoch import task_orders
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
@@ -46,14 +44,13 @@ STREAMS = "abcd"
 QUERY = "SELECT ISTREAM(a.k, a.v, d.v AS w) FROM a [RANGE 10 SECONDS] " + " ".join(
     f"JOIN {name} [RANGE 10 SECONDS] ON {name}.k = a.k" for name in STREAMS[1:]
 )
-ROWS, PHASES, EPOCHS_OF_PHASE, IDLE_EPOCHS, TREE_EPOCHS = 5_000, 4, 40, 60, 12
+ROWS, PHASES, EPOCHS_OF_PHASE, IDLE_EPOCHS = 5_000, 4, 40, 60
 KEYS = 12_000
 FEW = 0.002
 """The share of rows with keys that the others have, of the stream with few of them."""
 HOT, HOT_KEYS = 0.02, 50
 """The share of rows with hot keys, in the two streams that have most of the keys."""
 _START, _SECOND = 1_700_000_000_000_000, 1_000_000
-TREE = "three joins of two"
 ORDERS: tuple[Order, ...] = tuple(permutations(range(3)))
 
 Seen = list[dict[int, ProbeObservation]]
@@ -141,17 +138,6 @@ def without_adaptation() -> Iterator[None]:
         state_task.probe_profiles = kept
 
 
-@contextmanager
-def joins_of_two() -> Iterator[None]:
-    """Inside the block queries are planned with a tree of joins of two sides, as XJoin has it."""
-    kept = stream_joins.groups_of
-    stream_joins.groups_of = lambda columns, factors, **_: kept(columns, factors, binary=True)
-    try:
-        yield
-    finally:
-        stream_joins.groups_of = kept
-
-
 def _seen(hub: Hub) -> dict[int, ProbeObservation]:
     """What was observed in the last epoch, by side."""
     joins: Mapping[str, Mapping[str, Any]] = hub.status()["last_epoch"].get("joins", {})
@@ -212,13 +198,11 @@ def _run(
     spent: dict[str, list[float]] = {way: [] for way in ways}
     seen: dict[str, Seen] = {way: [] for way in ways}
     with tempfile.TemporaryDirectory(prefix="headrace-orders-") as name, ExitStack() as opened:
-        hubs = {}
-        for way in ways:
-            with joins_of_two() if way == TREE else nullcontext():
-                hubs[way] = opened.enter_context(_opened(Path(name), way))
+        hubs = {way: opened.enter_context(_opened(Path(name), way)) for way in ways}
         for epoch in range(epochs):
             of_epoch = keys(epoch)
-            for way, hub in hubs.items():
+            turn = epoch % len(hubs)
+            for way, hub in [*hubs.items()][turn:] + [*hubs.items()][:turn]:
                 _push(hub, epoch, of_epoch)
                 with ways[way](epoch):
                     started = time.process_time()
@@ -295,9 +279,6 @@ def join_orders(rows: int, rounds: int) -> Report:
         {"measured": "processor time (s)", "way": way, "value": round(value, 3)}
         for way, value in total.items()
     ]
-    tree, _ = _run(
-        {"adaptive": lambda _: nullcontext(), TREE: lambda _: nullcontext()}, TREE_EPOCHS, changing
-    )
     idle, _ = _run(
         {"adaptive": lambda _: nullcontext(), "without": lambda _: without_adaptation()},
         IDLE_EPOCHS,
@@ -326,7 +307,6 @@ def join_orders(rows: int, rounds: int) -> Report:
             total["smallest side first, one phase"] / total["adaptive"],
             1,
         ),
-        Ratio("time: three joins of two to adaptive", sum(tree[TREE]) / sum(tree["adaptive"]), 1),
         Ratio(
             "time, nothing to gain: with adaptation to without",
             statistics.median(idle["adaptive"]) / statistics.median(idle["without"]),

@@ -209,7 +209,7 @@ class QueryDefinition:
     join: str = ""
     """The shared join whose combinations it reads, chosen when it was registered; empty if it has its own."""
     join_sizes: tuple[int, ...] = ()
-    """For each source that several joins join, the magnitude of its rows when it was registered; empty: all alike."""
+    """For each source that several joins join, the magnitude of its rows when it was registered; empty: not counted, or all of one magnitude."""
 
     def healed(self) -> QueryDefinition:
         """The query as it was before it failed."""

@@ -107,7 +107,7 @@ class Probing:
         return whole, found
 
     def _probe(self, at: Ints, until: Ints, hashes: Ints) -> list[_Reached]:
-        """The rows that reach each side, as far as some do, and what is found for them there."""
+        """The rows that reach each side, until none does, and what is found for them there."""
         reached, rows = list[_Reached](), np.arange(len(at))
         low, high = all_bounds = self.partners(at, until)
         bounds, keys = (low, high), hashes

@@ -4,7 +4,7 @@ each.
 Sources that all equal one another (`a.k = b.k AND b.k = c.k`) are joined by one operator, whatever their number. Where
 conditions do not share a key, the largest set that does is joined first, and its combinations with the largest set that
 shares a key with one of them: a tree of joins, of which each has any number of sides. Of sets of equal size the first is that
-whose sources have fewest rows, as far as that was measured: the combinations of a join are stored by the next one.
+whose sources have fewest rows, where that was measured: the combinations of a join are stored by the next one.
 Sources: MJoin (Viglas, Naughton, Burger 2003); trees of MJoins (Babu 2005, chapter 5).
 """
 
@@ -53,7 +53,7 @@ def groups_of(
 ) -> list[Group]:
     """The groups in which sources with these columns are joined, in order; `binary`: two sides at a time.
 
-    `sizes` are the magnitudes of the sources' rows; empty: all alike.
+    `sizes` are the magnitudes of the sources' rows; empty: not known.
     """
     waiting, joined = list(range(len(columns))), list[int]()
     groups: list[Group] = []
