@@ -43,16 +43,16 @@ def explain_adaptive(home: Home, name: str) -> str:
     standing, manifest = home.catalog.require_query(name), home.latest()
     is_newest = manifest.plan and manifest.querylog == home.catalog.position
     plan = plan_in_force(home, manifest) if is_newest else make_plan(home.catalog)
-    own = [
+    operators = [
         operator
         for operator_id, operator in plan.operators.items()
         if derived_streams.owner_of(operator_id) == standing.operator_id
     ]
     log = last_lines(Path(home.store.root), EPOCHS)
     lines = [
-        *_filter_lines(own, manifest, log),
-        *_tree_lines(own, standing.definition.join_sizes, log),
-        *_join_lines(own, plan, manifest, log),
+        *_filter_lines(operators, manifest, log),
+        *_tree_lines(operators, standing.definition.join_sizes, log),
+        *_join_lines(operators, plan, manifest, log),
     ]
     return "\n".join(lines) or (
         f"nothing in {name} adapts: an order matters to two or more conditions of WHERE, one of them costly "
