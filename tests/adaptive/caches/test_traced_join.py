@@ -1,5 +1,5 @@
 """The laws of caches, row by row: whatever caches are added and dropped and however orders change, answers are those of nested loops, and every
-entry has what its invariant says.
+entry has what its invariant promises.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Joins with caches against nested loops: caches of any sides are added, dropped and forgotten at any epoch, and never change an answer."""
+"""Joins with caches against nested loops: caches of any sides are added and dropped at any epoch, with what a process remembers, and never change an answer."""
 
 from __future__ import annotations
 
