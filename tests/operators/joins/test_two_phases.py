@@ -187,6 +187,12 @@ def test_rows_made_are_the_products_of_the_partners_of_each_row() -> None:
     assert fewest_first(counts) == [1, 2, 3]
 
 
+def test_the_next_side_is_the_one_with_fewest_rows_given_those_before() -> None:
+    """By themselves the second has 6 partners and the third 7; with the first they make 1·1 + 2·5 and 1·5 + 2·2 rows."""
+    counts = {1: np.array([1, 2]), 2: np.array([1, 5]), 3: np.array([5, 2])}
+    assert fewest_first(counts) == [1, 3, 2]
+
+
 def orders_in_force(sides: int) -> st.SearchStrategy[list[tuple[int, ...]]]:
     return st.lists(st.permutations(range(sides - 1)).map(tuple), min_size=sides, max_size=sides)
 
