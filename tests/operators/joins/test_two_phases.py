@@ -1,4 +1,4 @@
-"""The two phases of a join of many sides: how often which side is probed, what is made of it, and what a sample says of other orders."""
+"""The two phases of a join of many sides: how often which side is probed, what is made of it, and what a sample shows of other orders."""
 
 from __future__ import annotations
 
