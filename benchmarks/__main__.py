@@ -15,6 +15,7 @@ from benchmarks.suite.adapt import adapt
 from benchmarks.suite.adaptive_filters import adaptive_filters
 from benchmarks.suite.alerts import alerts
 from benchmarks.suite.backfill import backfill
+from benchmarks.suite.caches import caches
 from benchmarks.suite.churn import churn
 from benchmarks.suite.constraints import constraints
 from benchmarks.suite.correlated import correlated
@@ -95,6 +96,7 @@ SUITE = {
     "adaptive-filters": adaptive_filters,
     "constraints": constraints,
     "join-orders": join_orders,
+    "caches": caches,
     "two-level": two_level,
     "synopses": synopses,
     "updates": updates,

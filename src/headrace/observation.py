@@ -270,11 +270,45 @@ class ProbeObservation:
         return ProbeObservation(**{**plain, "patterns": patterns})
 
 
+@dataclass(frozen=True, slots=True)
+class CacheObservation:
+    """The new rows of one side of a join in one epoch, and the cache that they looked up, if they did.
+
+    `measured` of the `rows` were joined without a cache: they `compared` so many rows of other sides, and `made` combinations of all, of
+    which a cache would have had `passing`. `missing`: rows whose keys no cache would have had. Of the `lookups`, `hits` found their key,
+    of an earlier epoch or added for another row of this one, and all `matched` so many combinations; keys that were absent were `joined`
+    with so many comparisons, which `created` combinations.
+    `followed` rows had keys of caches of their side, which `changed` combinations there.
+    """
+
+    rows: int = 0
+    measured: int = 0
+    compared: int = 0
+    made: int = 0
+    passing: int = 0
+    missing: int = 0
+    lookups: int = 0
+    hits: int = 0
+    matched: int = 0
+    joined: int = 0
+    created: int = 0
+    followed: int = 0
+    changed: int = 0
+
+    def plus(self, other: CacheObservation) -> CacheObservation:
+        """The sum of two batches, tasks or epochs."""
+        return CacheObservation(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+
 def _sums(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     """The sums by place; of an empty tuple and another, that one."""
     if not (first and second):
         return first or second
     return tuple(one + other for one, other in zip(first, second, strict=True))
+
+
+_NAMED = ("filters", "joins", "caches")
+"""Fields of an epoch that are left out where they are empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +338,8 @@ class EpochObservation:
     """By the name of the conjunction, of those whose order adapts."""
     joins: Mapping[str, ProbeObservation] = field(default_factory=dict)
     """By the name of a join's side, of joins of three or more."""
+    caches: Mapping[str, CacheObservation] = field(default_factory=dict)
+    """By the name of a join's side, of joins of three or more."""
 
     def as_dict(self) -> dict[str, object]:
         """Plain JSON-able values, for the line-JSON log: the fields, and the selectivity of each operator."""
@@ -313,13 +349,15 @@ class EpochObservation:
         }
         work = {name: _measures(seen) for name, seen in self.work.items()}
         streams = {name: _measures(seen) for name, seen in self.streams.items()}
-        fields = {name: getattr(self, name) for name in self.__slots__ if name not in ("filters", "joins")}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name not in _NAMED}
         filters = {name: seen.as_dict() for name, seen in self.filters.items()}
         joins = {name: seen.as_dict() for name, seen in self.joins.items()}
+        caches = {name: asdict(seen) for name, seen in self.caches.items()}
         return {
             **fields,
             **({"filters": filters} if filters else {}),
             **({"joins": joins} if joins else {}),
+            **({"caches": caches} if caches else {}),
             "seconds": dict(self.seconds),
             "streams": streams,
             "operators": operators,

@@ -31,6 +31,8 @@ from headrace.algebra.expressions.expression import columns_of
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints, flat
 from headrace.operators.base.operator import SLOT, Advance, ProbeCounts, Sections, Step
+from headrace.operators.joins.caches import caching
+from headrace.operators.joins.caches.cached_join import CachedJoin
 from headrace.operators.joins.join_side import (
     JoinOperator,
     JoinSpec,
@@ -101,19 +103,23 @@ class WindowJoin(JoinOperator):
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
         counts, profiles = ProbeCounts(), in_force()
+        cached = CachedJoin(self.spec, stems, self._hold_together, self._partners, caching.in_force())
         for index, rows in enumerate(new):
             if rows is None:
                 continue
             probing = self._probing(index, stems)
             probed = {**stems, index: Stem((rows,), None)}
-            for found in probing.combinations(rows, index):
+            emitted = 0
+            for found in cached.combinations(probing, rows, index):
                 table, failed = self.emitted(found, probed)
+                emitted += table.num_rows
                 tables += [table] if table.num_rows else []
                 rejected += [] if failed is None else [failed]
             if self.adapts and profiles.measures and probing.rows:
                 profiles.add(name_of_side(self.id, index), probing.observation())
             counts = counts.plus(sum(probing.probed) + probing.profiled, probing.compared)
-            stems[index] = Stem((*stems[index].pieces, rows), stems[index].longest)
+            cached.add(rows, index, emitted)
+        cached.leave(advance)
         state = self.new_state(new_rows, advance)
         tables += self.began(runs, deltas, state)
         results = pa.concat_tables(tables) if tables else None

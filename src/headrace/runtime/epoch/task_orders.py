@@ -12,6 +12,7 @@ from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import Origin, RunRef, ScanMessage, StateMessage, UpperLevels
 from headrace.runtime.plan.adaptive.filter_orders import filter_orders
+from headrace.runtime.plan.adaptive.join_caches import join_caches
 from headrace.runtime.plan.adaptive.join_orders import join_orders
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
@@ -101,7 +102,7 @@ def state_messages(
     groups = {name: manifest.operators[name].group_punctuations for name in emitted_to}
     runs = [RunRef.of(run) for run in manifest.state]
     live = frozenset(run.name for run in runs)
-    chosen = join_orders(manifest)
+    chosen, caches = join_orders(manifest), join_caches(manifest)
     return [
         StateMessage(
             orders.root,
@@ -128,6 +129,7 @@ def state_messages(
             upper=upper,
             rewrites=rewrites,
             join_orders=chosen,
+            join_caches=caches,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
     ]

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headrace.observation import FilterObservation, ProbeObservation
+from headrace.observation import CacheObservation, FilterObservation, ProbeObservation
 from headrace.operators.base.operator import Operator
 from headrace.operators.joins.probe_profiles import name_of_side
 from headrace.operators.rows.filter_terms import Terms
 from headrace.operators.rows.row_pipeline import RowStep, conjunctions_of
 from headrace.planner.explain.filter_orders import order_lines
+from headrace.planner.explain.join_caches import cache_lines
 from headrace.planner.explain.join_orders import probe_order_lines
 from headrace.planner.explain.plan_graph import rows_of
 from headrace.runtime.backfill.completeness import plan_in_force
@@ -22,6 +23,7 @@ from headrace.runtime.introspection.epoch_log import last_lines
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.adaptive.filter_orders import filter_orders
+from headrace.runtime.plan.adaptive.join_caches import join_caches
 from headrace.runtime.plan.adaptive.join_orders import join_orders
 from headrace.runtime.plan.epoch_planner import make_plan
 from headrace.store.logs.manifest import Manifest
@@ -29,7 +31,7 @@ from headrace.store.logs.manifest import Manifest
 EPOCHS = 1000
 """Lines of the log that are read: more than of EXPLAIN, since what has changed is of interest."""
 
-_Seen = TypeVar("_Seen", FilterObservation, ProbeObservation)
+_Seen = TypeVar("_Seen", FilterObservation, ProbeObservation, CacheObservation)
 
 
 def explain_adaptive(home: Home, name: str) -> str:
@@ -101,11 +103,14 @@ def _join_lines(
     read = [plan.operators[derived_streams.operator_of(stream)] for stream in results]
     joins = {join.id: join for join in (*operators, *read) if len(join.joined_sides) > 2}
     orders, history = join_orders(manifest), _history(log, "joins", ProbeObservation.of)
+    caches = _history(log, "caches", lambda fields: CacheObservation(**fields))
     for join in joins.values():
         names = {side: name_of_side(join.id, side) for side in range(len(join.joined_sides))}
         histories = {side: history.get(name, []) for side, name in names.items()}
         chosen = {side: orders[name].order for side, name in names.items() if name in orders}
         yield from probe_order_lines(join.id, join.joined_sides, histories, chosen)
+        looked_up = {side: caches.get(name, []) for side, name in names.items()}
+        yield from cache_lines(join.joined_sides, looked_up, join_caches(manifest).get(join.id, {}))
 
 
 def _history(

@@ -14,7 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.adaptive.filters.ordering import OrderInForce
-from headrace.observation import FilterObservation, OperatorObservation, ProbeObservation, WorkObservation
+from headrace.observation import (
+    CacheObservation,
+    FilterObservation,
+    OperatorObservation,
+    ProbeObservation,
+    WorkObservation,
+)
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -199,6 +205,8 @@ class StateMessage(Message):
     """Whether runs that have slots of several tasks are divided: not while the number of tasks changes back and forth."""
     join_orders: Mapping[str, OrderInForce] = field(default_factory=dict)
     """Side of a join → the order in which its new rows probe the others, by the manifest before the epoch."""
+    join_caches: Mapping[str, Mapping[int, tuple[int, ...]]] = field(default_factory=dict)
+    """Join → the sides whose new rows look up a cache, each with the sides of which it has the combinations, by the same manifest."""
 
     @property
     def participants(self) -> Participants:
@@ -342,3 +350,5 @@ class StateReceipt(Message):
     """Clock → the punctuation from which an operator is due without new rows."""
     joins: Mapping[str, ProbeObservation] = field(default_factory=dict)
     """Side of a join → what was observed of its probes."""
+    caches: Mapping[str, CacheObservation] = field(default_factory=dict)
+    """Side of a join → what was observed of its cache, or without one."""

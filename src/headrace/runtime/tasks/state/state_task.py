@@ -21,6 +21,7 @@ from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.cohort import cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.scan_output import gathered
+from headrace.operators.joins.caches.caching import Caching, caching
 from headrace.operators.joins.probe_profiles import probing
 from headrace.operators.on_demand.selection import arrived
 from headrace.operators.on_demand.shared_selections import BITS
@@ -118,6 +119,8 @@ class StateTask:
         self._level = 0
         self.result_runs = ResultRuns(message, self.plan, itertools.count() if numbers is None else numbers)
         self._agenda = agenda_for(self._index, message, self._runs) if cached else None
+        memories = None if self._agenda is None else self._agenda.memories
+        self._caching = Caching(message.join_caches, memories, measures=True)
         self._scans: list[ScanReceipt] = []
         self._take_in(blobs)
 
@@ -175,7 +178,8 @@ class StateTask:
 
     def advance_all(self) -> None:
         """Run the operators that are visited."""
-        with registered(callable_by_name(self.plan.functions)), probing(self._probes):
+        functions = registered(callable_by_name(self.plan.functions))
+        with functions, probing(self._probes), caching(self._caching):
             for name, taking in self._visited.items():
                 with self._ledger.timed(name):
                     if taking[0].family_key is None:
@@ -456,6 +460,7 @@ class StateTask:
             punctuation={name: progress.punctuation for name, progress in self.round.now.streams.items()},
             due=self._next_due(),
             joins=self._probes.observed,
+            caches=self._caching.observed,
         )
 
     def _next_due(self) -> Mapping[Clock, Instant]:
