@@ -1,0 +1,134 @@
+"""The order in which queries lose rows: always the step that loses the least utility for a second of processing saved; and
+its undoing in the reverse order.
+
+A step takes a part of the rows of one interval of importance from one query. Utility falls ever faster along a graph of loss,
+so that the cheapest next step is part of the cheapest set. Among the intervals of a query, those of the least importance lose
+first: that is semantic shedding, by shares instead of a filter, so that every interval still has a sample and an unbiased estimate.
+Source: Aurora (Carney et al. 2002), greedy shedding by the slope of graphs; divided by the time saved, as in load shedding road maps.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headrace.algebra.quality_of_service import QualityOfService
+
+FINE: Final = 32
+COARSE: Final = 8
+MANY: Final = 64
+"""A step is 1/32 of the rows, or 1/8 where more than so many queries may lose rows: steps are recorded with each epoch."""
+LEAST_SHARE: Final = 1 / 32
+"""A smaller sample says little of its interval."""
+_NEARLY: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Sheddable:
+    """A query that may lose rows: what it costs in a second if it sees all, and how its rows divide into intervals."""
+
+    quality: QualityOfService
+    seconds: float
+    frequencies: tuple[float, ...] = (1.0,)
+    shares: tuple[float, ...] = (1.0,)
+
+    @property
+    def lost(self) -> float:
+        """The share of its rows that is lost, weighted by importance."""
+        return self.quality.lost(self.shares, self.frequencies)
+
+    @property
+    def saved(self) -> float:
+        """Seconds in a second that its present shares save."""
+        parts = zip(self.frequencies, self.shares, strict=True)
+        return self.seconds * sum(frequency * (1 - share) for frequency, share in parts)
+
+    def at(self, interval: int, share: float) -> Sheddable:
+        """With another share of an interval."""
+        return replace(self, shares=(*self.shares[:interval], share, *self.shares[interval + 1 :]))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A change of the share of an interval of a query."""
+
+    query: str
+    interval: int
+    before: float
+    after: float
+
+    def as_json(self) -> list[object]:
+        """JSON values; the constructor takes them back."""
+        return [self.query, self.interval, self.before, self.after]
+
+
+def shed(queries: Mapping[str, Sheddable], need: float) -> list[Step]:
+    """The steps that save `need` seconds in a second at the least loss of utility; all that there are if these save less."""
+    state, steps, recovered = dict(queries), list[Step](), 0.0
+    size = 1 / (FINE if len(queries) <= MANY else COARSE)
+    waiting = [candidate for name in state for candidate in _next(name, state[name], size)]
+    heapq.heapify(waiting)
+    while waiting and recovered < need - _NEARLY:
+        _, _, name, interval, share = heapq.heappop(waiting)
+        before = state[name]
+        state[name] = after = before.at(interval, share)
+        recovered += after.saved - before.saved
+        _append(steps, Step(name, interval, before.shares[interval], share))
+        for candidate in _next(name, after, size):
+            heapq.heappush(waiting, candidate)
+    return steps
+
+
+def _next(name: str, query: Sheddable, size: float) -> Iterator[tuple[float, float, str, int, float]]:
+    """The cheapest step of a query: utility lost for a second, minus seconds, and the step; none if it may lose no more."""
+    loss, best = query.quality.loss, None
+    for interval, share in enumerate(query.shares):
+        lower = max(LEAST_SHARE, share - size)
+        if loss is None or share - lower <= _NEARLY:
+            continue
+        then = query.at(interval, lower)
+        seconds, lost = then.saved - query.saved, then.lost
+        if seconds <= 0 or lost > loss.last + _NEARLY:
+            continue
+        cost = (loss.at(query.lost) - loss.at(lost)) / seconds
+        importance = 0.0 if query.quality.importance is None else query.quality.importance.levels[interval]
+        found = (cost, importance, -seconds, interval, lower)
+        best = found if best is None else min(best, found)
+    if best is not None:
+        yield best[0], best[2], name, best[3], best[4]
+
+
+def _append(steps: list[Step], step: Step) -> None:
+    """Add a step, to the last one if that is of the same interval."""
+    last = steps[-1] if steps else None
+    if last is not None and (last.query, last.interval) == (step.query, step.interval):
+        steps[-1] = replace(last, after=step.after)
+    else:
+        steps.append(step)
+
+
+def undo(
+    steps: Sequence[Step], queries: Mapping[str, Sheddable], spare: float
+) -> tuple[list[Step], dict[str, Sheddable]]:
+    """The steps that remain when the last ones are undone, as far as `spare` seconds in a second allow; the queries then.
+
+    The last of them may be undone in part. Steps of queries that are no more are dropped.
+    """
+    remaining = [step for step in steps if step.query in queries]
+    state, size = dict(queries), 1 / FINE
+    while remaining:
+        step = remaining[-1]
+        query = state[step.query]
+        share = min(step.before, step.after + size)
+        then = query.at(step.interval, share)
+        spare -= query.saved - then.saved
+        if spare < -_NEARLY:
+            break
+        state[step.query] = then
+        if step.before - share <= _NEARLY:
+            remaining.pop()
+        else:
+            remaining[-1] = replace(step, after=share)
+    return remaining, state
