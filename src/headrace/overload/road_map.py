@@ -1,8 +1,9 @@
 """The order in which queries lose rows: always the step that loses the least utility for a second of processing saved; and
 its undoing in the reverse order.
 
-A step takes a part of the rows of one interval of importance from one query. Utility falls ever faster along a graph of loss,
-so that the cheapest next step is part of the cheapest set. Among the intervals of a query, those of the least importance lose
+A step takes a part of the rows of one interval of importance from one query, or nearly all rows of a query that would be
+worthless. Utility falls ever faster along a graph of loss, so that the cheapest next step is part of the cheapest set. Among the
+intervals of a query, those of the least importance lose
 first: that is semantic shedding, by shares instead of a filter, so that every interval still has a sample and an unbiased estimate.
 Source: Aurora (Carney et al. 2002), greedy shedding by the slope of graphs; divided by the time saved, as in load shedding road maps.
 """
@@ -68,36 +69,43 @@ def shed(queries: Mapping[str, Sheddable], need: float) -> list[Step]:
     """The steps that save `need` seconds in a second at the least loss of utility; all that there are if these save less."""
     state, steps, recovered = dict(queries), list[Step](), 0.0
     size = 1 / (FINE if len(queries) <= MANY else COARSE)
-    waiting = [candidate for name in state for candidate in _next(name, state[name], size)]
+    waiting = [step for name in state for step in _next(name, state[name], size)]
     heapq.heapify(waiting)
     while waiting and recovered < need - _NEARLY:
-        _, _, name, interval, share = heapq.heappop(waiting)
+        _, _, name, shares = heapq.heappop(waiting)
         before = state[name]
-        state[name] = after = before.at(interval, share)
+        state[name] = after = replace(before, shares=shares)
         recovered += after.saved - before.saved
-        _append(steps, Step(name, interval, before.shares[interval], share))
-        for candidate in _next(name, after, size):
-            heapq.heappush(waiting, candidate)
+        for interval, (old, new) in enumerate(zip(before.shares, shares, strict=True)):
+            if new < old:
+                _append(steps, Step(name, interval, old, new))
+        for step in _next(name, after, size):
+            heapq.heappush(waiting, step)
     return steps
 
 
-def _next(name: str, query: Sheddable, size: float) -> Iterator[tuple[float, float, str, int, float]]:
-    """The cheapest step of a query: utility lost for a second, minus seconds, and the step; none if it may lose no more."""
-    loss, best = query.quality.loss, None
-    for interval, share in enumerate(query.shares):
-        lower = max(LEAST_SHARE, share - size)
-        if loss is None or share - lower <= _NEARLY:
-            continue
-        then = query.at(interval, lower)
-        seconds, lost = then.saved - query.saved, then.lost
-        if seconds <= 0 or lost > loss.last + _NEARLY:
-            continue
-        cost = (loss.at(query.lost) - loss.at(lost)) / seconds
-        importance = 0.0 if query.quality.importance is None else query.quality.importance.levels[interval]
-        found = (cost, importance, -seconds, interval, lower)
-        best = found if best is None else min(best, found)
-    if best is not None:
-        yield best[0], best[2], name, best[3], best[4]
+def _next(name: str, query: Sheddable, size: float) -> Iterator[tuple[float, float, str, tuple[float, ...]]]:
+    """The cheapest next step of a query, if it may lose more: utility, and important rows, lost for a second; the shares then.
+
+    That is a part of the rows of one interval, or all rows where more loss takes no more utility: what is worthless is not computed.
+    """
+    loss = query.quality.loss
+    if loss is None:
+        return
+    now = loss.at(query.lost)
+    parts = [
+        query.at(interval, max(LEAST_SHARE, share - size)) for interval, share in enumerate(query.shares)
+    ]
+    if loss.points[-1][1] == 0:
+        parts.append(replace(query, shares=tuple(min(LEAST_SHARE, share) for share in query.shares)))
+    steps = []
+    for then in parts:
+        seconds = then.saved - query.saved
+        if seconds > _NEARLY * query.seconds and (then.lost <= loss.last + _NEARLY or loss.points[-1][1] == 0):
+            lost = (now - loss.at(then.lost)) / seconds, (then.lost - query.lost) / seconds
+            steps.append((*lost, name, then.shares))
+    if steps:
+        yield min(steps)
 
 
 def _append(steps: list[Step], step: Step) -> None:

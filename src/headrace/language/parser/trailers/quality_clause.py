@@ -28,7 +28,8 @@ def quality_clause(cursor: Cursor, start: Span) -> QualityClause:
 
     Raises `UserError` at the point of a graph that is wrong.
     """
-    cursor.expect_sign("(", f" after QOS: {_EXAMPLE}")
+    if not cursor.accept_sign("("):
+        raise cursor.expected("'(' after QOS", f"Write {_EXAMPLE}.")
     spans: dict[str, Span] = {}
     delay = loss = importance = None
     while True:
