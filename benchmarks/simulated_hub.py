@@ -114,6 +114,13 @@ class SimulatedHub:
             now = max(self._epoch(rate, now), began + _SLICE)
         return self
 
+    def drain(self) -> SimulatedHub:
+        """Epochs until no row waits, while none arrives."""
+        now = self.points[-1].ended
+        while self._waiting:
+            now = self._epoch(lambda _: 0.0, now)
+        return self
+
     def _arrive(self, rate: Callable[[float], float], to: float) -> None:
         while self._arrived_to + _SLICE <= to:
             self._waiting.append((self._arrived_to, rate(self._arrived_to) * _SLICE))

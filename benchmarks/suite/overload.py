@@ -98,7 +98,7 @@ def flooded(policy: type[Control], queries: Queries, times: float) -> SimulatedH
         return CAPACITY * (times if at >= BEFORE else USUAL)
 
     hub = SimulatedHub(queries, OTHERS / CAPACITY, policy(at=1e-9), counts_from=BEFORE)
-    return hub.run(rate, BEFORE + FLOOD)
+    return hub.run(rate, BEFORE + FLOOD).drain()
 
 
 def _worth(hub: SimulatedHub, queries: Queries) -> float:

@@ -226,7 +226,7 @@ class Control:
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, for the manifest."""
-        value = {name: getattr(self, name) for name in self.__slots__}
+        value = {name: getattr(self, name) for name in Control.__slots__}
         value["others"] = self.others.as_json()
         value["costs"] = {name: line.as_json() for name, line in self.costs.items()}
         value["frequencies"] = {name: list(known) for name, known in self.frequencies.items()}
