@@ -15,7 +15,7 @@ from typing import Final
 
 from headrace.algebra.quality_of_service import QualityOfService
 from headrace.overload.controller import Control, Observed, QueryWork, Stated
-from headrace.overload.road_map import LEAST_SHARE, Sheddable, Step
+from headrace.overload.road_map import LEAST_SHARE, Step
 
 STREAM: Final = "s"
 _SLICE: Final = 0.25
@@ -136,12 +136,16 @@ class SimulatedHub:
     def _epoch(self, rate: Callable[[float], float], began: float) -> float:
         taken = list(self._taken())
         rows = sum(count for _, count in taken)
-        work = {name: self._work(name, query, rows) for name, query in self.queries.items()}
+        stated = self.stated
+        shares = self.control.shares(stated)
+        work = {name: _work(query, rows, shares[name]) for name, query in self.queries.items()}
         busy = self.fixed + rows * self.others + sum(each.seconds for each in work.values())
         busy *= 1 + self._random.uniform(-self.noise, self.noise)
         ended = began + busy
         self._arrive(rate, ended)
-        stated, lost = self.stated, {name: self._lost(name, query) for name, query in self.queries.items()}
+        lost = {
+            name: query.quality.lost(shares[name], query.frequencies) for name, query in self.queries.items()
+        }
         for arrived, _ in taken:
             if arrived < self.counts_from:
                 continue
@@ -156,30 +160,17 @@ class SimulatedHub:
         self.points.append(EpochPoint(began, ended, rows, delay, total, self.control.changes))
         return ended
 
-    def _work(self, name: str, query: SimulatedQuery, rows: float) -> QueryWork:
-        shares = self.control.shares(query.quality, name)
-        parts = zip(query.frequencies, shares, strict=True)
-        used = rows * sum(frequency * share for frequency, share in parts)
-        arrived = tuple(round(rows * frequency) for frequency in query.frequencies)
-        return QueryWork(used, used * query.seconds_per_row, arrived)
 
-    def _lost(self, name: str, query: SimulatedQuery) -> float:
-        return query.quality.lost(self.control.shares(query.quality, name), query.frequencies)
+def _work(query: SimulatedQuery, rows: float, shares: tuple[float, ...]) -> QueryWork:
+    parts = zip(query.frequencies, shares, strict=True)
+    used = rows * sum(frequency * share for frequency, share in parts)
+    arrived = tuple(round(rows * frequency) for frequency in query.frequencies)
+    return QueryWork(used, used * query.seconds_per_row, arrived)
 
 
 def without_importance(query: SimulatedQuery) -> SimulatedQuery:
     """The query as one whose rows all count the same: random dropping within it."""
     return replace(query, quality=replace(query.quality, importance=None), frequencies=(1.0,))
-
-
-def sheddable_of(queries: Mapping[str, SimulatedQuery], rate: float) -> dict[str, Sheddable]:
-    """The queries at a rate, none of which has lost a row."""
-    return {
-        name: Sheddable(
-            query.quality, query.seconds_per_row * rate, query.frequencies, (1.0,) * len(query.frequencies)
-        )
-        for name, query in queries.items()
-    }
 
 
 def most_in_a_minute(points: Sequence[EpochPoint]) -> int:

@@ -112,7 +112,7 @@ def _worth(hub: SimulatedHub, queries: Queries) -> float:
 
 
 def _shares(hub: SimulatedHub, name: str, intervals: int) -> tuple[float, ...]:
-    shares = hub.control.shares(hub.queries[name].quality, name)
+    shares = hub.control.shares(hub.stated)[name]
     return shares if len(shares) == intervals else shares * intervals
 
 

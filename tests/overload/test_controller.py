@@ -56,7 +56,7 @@ def test_in_a_long_flood_answers_are_in_time_again_and_stay_so(times: float) -> 
     assert done.control.changes >= 1
     assert all(point.delay <= 2 for point in done.points if point.began > 110)
     assert done.control.load(done.stated) <= HEADROOM
-    shares = {name: done.control.shares(query.quality, name) for name, query in QUERIES.items()}
+    shares = done.control.shares(done.stated)
     assert shares["exact"] == (1.0,)
     assert shares["tolerant"] < (1.0,)
 
@@ -87,7 +87,7 @@ def test_two_floods_are_undone_in_the_reverse_order() -> None:
     control, seen = Control(at=1e-9), list[tuple[Step, ...]]()
     for second in range(1, 200):
         rate = CAPACITY * (0.5 if second < 20 or second > 140 else 1.4 if second < 60 or second > 100 else 4)
-        shares = {name: control.shares(each, name)[0] for name, each in quality.items()}
+        shares = {name: share for name, (share,) in control.shares(stated).items()}
         work = {
             name: QueryWork(rate * shares[name], rate * shares[name] * query.seconds_per_row)
             for name, query in QUERIES.items()

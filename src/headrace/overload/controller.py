@@ -48,6 +48,19 @@ class Stated:
 
 
 @dataclass(frozen=True, slots=True)
+class Worth:
+    """What a query's answers are worth: the utility, the seconds that the last ones were late, and the share of rows lost."""
+
+    utility: float
+    delay: float
+    lost: float
+
+    def as_json(self) -> list[float]:
+        """JSON values; the constructor takes them back."""
+        return [self.utility, self.delay, self.lost]
+
+
+@dataclass(frozen=True, slots=True)
 class QueryWork:
     """One query in one epoch: the rows it was given, the seconds they took, and the rows that arrived, by interval of importance."""
 
@@ -91,13 +104,13 @@ class Control:
 
     # -- what is in force ----------------------------------------------------------------------------------------------
 
-    def shares(self, quality: QualityOfService, query: str) -> tuple[float, ...]:
-        """The share of each interval of a query's rows that it sees."""
-        shares = [1.0] * quality.intervals
-        for step in self.steps:
-            if step.query == query and step.interval < len(shares):
-                shares[step.interval] = step.after
-        return tuple(shares)
+    def shares(self, queries: Mapping[str, Stated]) -> dict[str, tuple[float, ...]]:
+        """By query, the share of each interval of its rows that it sees."""
+        changed = {(step.query, step.interval): step.after for step in self.steps}
+        return {
+            name: tuple(changed.get((name, interval), 1.0) for interval in range(stated.quality.intervals))
+            for name, stated in queries.items()
+        }
 
     def frequencies_of(self, quality: QualityOfService, query: str) -> tuple[float, ...]:
         """How a query's rows divide into intervals; equally while nothing is known."""
@@ -108,14 +121,14 @@ class Control:
         """The delay of a query's last answers in seconds."""
         return max((self.delays.get(stream, 0.0) for stream in stated.streams), default=0.0)
 
-    def lost(self, query: str, stated: Stated) -> float:
-        """The share of a query's rows that is lost, weighted by importance."""
-        shares = self.shares(stated.quality, query)
-        return stated.quality.lost(shares, self.frequencies_of(stated.quality, query))
-
-    def utility(self, query: str, stated: Stated) -> float:
-        """What a query's answers are worth now."""
-        return stated.quality.utility(self.delay(stated), self.lost(query, stated))
+    def worth(self, queries: Mapping[str, Stated]) -> dict[str, Worth]:
+        """What the answers of each query are worth now."""
+        worth, shares = {}, self.shares(queries)
+        for name, stated in queries.items():
+            delay = self.delay(stated)
+            lost = stated.quality.lost(shares[name], self.frequencies_of(stated.quality, name))
+            worth[name] = Worth(stated.quality.utility(delay, lost), delay, lost)
+        return worth
 
     def boxes(self, queries: Mapping[str, Stated], *, whole: bool = False) -> Iterator[Box]:
         """The work on rows: of all that is not dropped, and of each query that may lose rows; `whole` as if none did."""
@@ -136,12 +149,13 @@ class Control:
 
     def sheddable(self, queries: Mapping[str, Stated]) -> dict[str, Sheddable]:
         """The queries that may lose rows and whose cost is known, with their present shares."""
+        shares = self.shares(queries)
         return {
             name: Sheddable(
                 stated.quality,
                 self.costs[name].per_row * sum(self.rates.get(stream, 0.0) for stream in stated.streams),
                 self.frequencies_of(stated.quality, name),
-                self.shares(stated.quality, name),
+                shares[name],
             )
             for name, stated in queries.items()
             if stated.quality.loss is not None and name in self.costs

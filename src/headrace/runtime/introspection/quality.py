@@ -9,9 +9,9 @@ from typing import Any
 
 from headrace.algebra.quality_of_service import Point, QualityOfService
 from headrace.catalog.catalog import Catalog
-from headrace.overload.controller import HEADROOM
+from headrace.overload.controller import HEADROOM, Worth
 from headrace.runtime.plan import derived_streams
-from headrace.runtime.plan.adaptive.overload_control import OverloadReport, Worth, chosen_shares, overload_report
+from headrace.runtime.plan.adaptive.overload_control import OverloadReport, chosen_shares, overload_report
 from headrace.store.logs.manifest import Manifest
 
 

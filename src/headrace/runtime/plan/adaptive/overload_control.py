@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from headrace.observation import WorkObservation
 from headrace.operators.families.family import state_name
-from headrace.overload.controller import Control, Observed, QueryWork, Stated
+from headrace.overload.controller import Control, Observed, QueryWork, Stated, Worth
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import StateReceipt
@@ -25,19 +25,15 @@ OVERLOAD: Final = "overload"
 
 
 class _Waiting(Protocol):
+    """A record that waits for an epoch."""
+
     @property
-    def ordinal(self) -> int: ...
+    def ordinal(self) -> int:
+        """Its place among all records."""
+
     @property
-    def weight(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Worth:
-    """What a query's answers are worth: the utility, the seconds that the last ones were late, and the share of rows lost."""
-
-    utility: float
-    delay: float
-    lost: float
+    def weight(self) -> int:
+        """An estimate of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +140,12 @@ def decided(
     facts = manifest.facts.get(OVERLOAD)
     before = Control() if facts is None else Control.from_json(facts["control"])
     control = before.after(epoch.observed(plan, waiting), stated)
-    shares = {name: control.shares(query.quality, name) for name, query in stated.items()}
-    worth = {
-        name: [control.utility(name, query), control.delay(query), control.lost(name, query)]
-        for name, query in stated.items()
-    }
+    done = replace(control, steps=before.steps)  # the epoch's answers have the shares that were in force
     saturation = control.saturation(stated)
     fact = {
         "control": control.as_json(),
-        "shares": {name: list(seen) for name, seen in shares.items() if min(seen) < 1},
-        "worth": worth,
+        "shares": {name: list(seen) for name, seen in control.shares(stated).items() if min(seen) < 1},
+        "worth": {name: worth.as_json() for name, worth in done.worth(stated).items()},
         "load": control.load(stated),
         "demand": control.load(stated, whole=True),
         "saturation": saturation if saturation < float("inf") else 0.0,

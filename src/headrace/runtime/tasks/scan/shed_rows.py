@@ -31,6 +31,21 @@ _ALL: Final = (1.0,)
 
 
 @dataclass(slots=True)
+class RowHashes:
+    """The hashes of a batch's rows, computed when the first sample needs them, for all samples."""
+
+    position: npt.NDArray[np.int64]
+    seed: int
+    _hashes: npt.NDArray[np.uint64] | None = None
+
+    def get(self) -> npt.NDArray[np.uint64]:
+        """The hash of each row."""
+        if self._hashes is None:
+            self._hashes = hashes_of(self.position, self.seed)
+        return self._hashes
+
+
+@dataclass(slots=True)
 class SampledRows:
     """The readers of one sample of a stream in one task; `sample_rate` is of rows that arrive now, `shed` counts the others.
 
@@ -61,12 +76,12 @@ class SampledRows:
         """Readers that have not shed any row yet."""
         return SampledRows(readers, columns, seed_of(stream), sample_rate)
 
-    def add(self, batch: Batch, split: Split) -> None:
+    def add(self, batch: Batch, split: Split, hashes: RowHashes) -> None:
         """Pass the sample of accepted rows to the readers; a split of the archive has the shares of the epoch that first read it."""
         if not self.readers or not batch.rows:
             return
         rates = self._rates(split)
-        sample = self._sample(batch, rates)
+        sample = self._sample(batch, rates, hashes)
         self.shed += batch.rows - sample.rows
         if not sample.rows:
             return
@@ -84,15 +99,16 @@ class SampledRows:
             return tuple(min(self.sample_rate, share) for share in self.shares)
         return tuple(min(split.sample_rate, share) for share in split.shares.get(self.operator, _ALL))
 
-    def _sample(self, batch: Batch, rates: tuple[float, ...]) -> Batch:
+    def _sample(self, batch: Batch, rates: tuple[float, ...], hashes: RowHashes) -> Batch:
+        needed = batch.only(self.columns)
         if self.importance is None:
             self.arrived[0] += batch.rows
-            return shown_of(batch.only(self.columns), self.seed, rates[0])
+            return sampled_at(needed, hashes, rates[0])
         intervals = intervals_of(batch.columns[self.importance.column], self.importance)
         self.arrived += np.bincount(intervals, minlength=len(self.arrived))
         if len(set(rates)) == 1:
-            return shown_of(batch.only(self.columns), self.seed, rates[0])
-        return shown_by_interval(batch.only(self.columns), self.seed, intervals, rates)
+            return sampled_at(needed, hashes, rates[0])
+        return sampled_by_interval(needed, hashes, intervals, rates)
 
     def flush(self) -> None:
         """Pass the waiting rows to the readers."""
@@ -125,8 +141,10 @@ class Samples:
 
     def add(self, batch: Batch, split: Split) -> None:
         """Pass accepted rows on."""
-        for part in self.parts:
-            part.add(batch, split)
+        if self.parts:
+            hashes = RowHashes(batch.position, self.parts[0].seed)
+            for part in self.parts:
+                part.add(batch, split, hashes)
 
     def flush(self) -> None:
         """Pass the waiting rows to the readers."""
@@ -136,19 +154,24 @@ class Samples:
 
 def shown_of(batch: Batch, seed: int, sample_rate: float) -> Batch:
     """The rows sampled at a rate, with their weights as columns."""
+    return sampled_at(batch, RowHashes(batch.position, seed), sample_rate)
+
+
+def sampled_at(batch: Batch, hashes: RowHashes, sample_rate: float) -> Batch:
+    """As `shown_of`, by the hashes of the rows."""
     if sample_rate < 1:
-        batch = batch.where(is_sampled(hashes_of(batch.position, seed), sample_rate))
+        batch = batch.where(is_sampled(hashes.get(), sample_rate))
     weight = weight_of(sample_rate)
     weights = {WEIGHT: weight, MORE: weight - 1, SPREAD: weight * (weight - 1)}
     added = {name: pa.repeat(pa.scalar(value, pa.float64()), batch.rows) for name, value in weights.items()}
     return Batch({**batch.columns, **added}, batch.at, batch.position)
 
 
-def shown_by_interval(
-    batch: Batch, seed: int, intervals: npt.NDArray[np.int64], rates: Sequence[float]
+def sampled_by_interval(
+    batch: Batch, hashes: RowHashes, intervals: npt.NDArray[np.int64], rates: Sequence[float]
 ) -> Batch:
     """The rows sampled at the rate of the interval that each is in, with their weights as columns."""
-    is_shown = is_sampled_by(hashes_of(batch.position, seed), intervals, rates)
+    is_shown = is_sampled_by(hashes.get(), intervals, rates)
     weight = np.array([weight_of(rate) for rate in rates])[intervals[is_shown]]
     weights = {WEIGHT: weight, MORE: weight - 1, SPREAD: weight * (weight - 1)}
     sample = batch.where(is_shown)
