@@ -11,6 +11,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final
 
 from headrace.algebra.quality_of_service import QualityOfService
@@ -20,8 +21,8 @@ from headrace.overload.road_map import LEAST_SHARE, Step
 STREAM: Final = "s"
 _SLICE: Final = 0.25
 """Seconds of arrivals that wait together."""
-_LONGEST: Final = 5.0
-"""Seconds of work that an epoch takes at most, at full shares: the limit of admission."""
+_LONGEST: Final = 20.0
+"""Seconds of work that an epoch takes at most, at full shares: the limit of admission by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,9 @@ class EqualShares(Control):
 
     __slots__ = ()
 
-    def _shed(self, queries: Mapping[str, Stated], need: float) -> Control:
-        sheddable = self.sheddable(queries)
-        state, steps = dict(sheddable), list[Step]()
+    def dropping(self, queries: Mapping[str, Stated], need: float) -> tuple[Step, ...]:
+        """One step of every interval of every query, again and again."""
+        state, steps = self.sheddable(queries), list[Step]()
         while need > 1e-9 and any(share > LEAST_SHARE for query in state.values() for share in query.shares):
             for name, query in state.items():
                 for interval, share in enumerate(query.shares):
@@ -60,7 +61,7 @@ class EqualShares(Control):
                     need -= then.saved - state[name].saved
                     state[name] = then
                     steps.append(Step(name, interval, share, lower))
-        return self._changed((*self.steps, *steps)) if steps else self
+        return tuple(steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class SimulatedHub:
     utility: float = 0.0
     """Sum over seconds of arrival of the total utility of the answers that their rows are in."""
     _waiting: deque[tuple[float, float]] = field(default_factory=deque)
-    _random: random.Random = field(default_factory=lambda: random.Random(1))  # noqa: S311 - a simulation
+    _random: random.Random = field(default_factory=lambda: random.Random(1))
     _arrived_to: float = 0.0
 
     @property
@@ -127,7 +128,7 @@ class SimulatedHub:
             self._arrived_to += _SLICE
 
     def _taken(self) -> Iterator[tuple[float, float]]:
-        most = _LONGEST / self.per_row
+        most = min(_LONGEST / self.per_row, self.control.epoch_rows(self.stated))
         while self._waiting and most > 0:
             arrived, rows = self._waiting.popleft()
             most -= rows
@@ -175,7 +176,5 @@ def without_importance(query: SimulatedQuery) -> SimulatedQuery:
 
 def most_in_a_minute(points: Sequence[EpochPoint]) -> int:
     """How often shares changed in the minute in which they did so most."""
-    times = [
-        after.ended for before, after in zip(points, points[1:], strict=False) if after.changes > before.changes
-    ]
+    times = [after.ended for before, after in pairwise(points) if after.changes > before.changes]
     return max((sum(1 for other in times if 0 <= other - at < 60) for at in times), default=0)

@@ -75,11 +75,17 @@ def overload(rows: int, rounds: int) -> Report:
     gains = [flooded(Control, mix, 5.0).utility / flooded(EqualShares, mix, 5.0).utility for mix in mixes]
     most = max(row["most_in_a_minute"] for row in table)
     ratios = [
-        Ratio("5x: utility to that of random dropping", found["QOS", 5.0] / found["random dropping", 5.0], 1.3),
+        Ratio(
+            "5x: utility to that of random dropping", found["QOS", 5.0] / found["random dropping", 5.0], 1.3
+        ),
         Ratio("5x: utility to that of backpressure", found["QOS", 5.0] / found["backpressure", 5.0], 2),
-        Ratio("1.5x: utility to that of random dropping", found["QOS", 1.5] / found["random dropping", 1.5], 1),
+        Ratio(
+            "1.5x: utility to that of random dropping", found["QOS", 1.5] / found["random dropping", 1.5], 1
+        ),
         Ratio(f"5x: median of {MIXES} random mixes to random dropping", statistics.median(gains), 1),
-        Ratio("3x, reports alone: utility by importance of values to dropping any of their rows", by_value, 1),
+        Ratio(
+            "3x, reports alone: utility by importance of values to dropping any of their rows", by_value, 1
+        ),
         Ratio("changes of shares in a minute", most, 60 / PATIENCE_SECONDS, at_most=True),
     ]
     bars = [
@@ -153,4 +159,6 @@ def _query(delay: UtilityGraph, loss: UtilityGraph, parts: float, *, valued: boo
 def _scaled(queries: Queries) -> Queries:
     """The queries with costs that saturate the hub at its capacity."""
     unit = (1 - OTHERS) / CAPACITY / sum(query.seconds_per_row for query in queries.values())
-    return {name: replace(query, seconds_per_row=query.seconds_per_row * unit) for name, query in queries.items()}
+    return {
+        name: replace(query, seconds_per_row=query.seconds_per_row * unit) for name, query in queries.items()
+    }

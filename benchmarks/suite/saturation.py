@@ -25,7 +25,9 @@ from headrace.runtime.hub.opening import open_hub
 
 _STREAM: Final = "CREATE STREAM s (at TIMESTAMP, k INT, v INT) USING push TIMESTAMP BY at;"
 _QOS: Final = "WITH SHEDDING WITH QOS (delay (1 AT 10 MINUTES), loss (1 AT 0 PERCENT, 0.9 AT 90 PERCENT))"
-_COUNTED: Final = "SELECT k % {0} AS g, COUNT(*) AS n, SUM(v) AS t FROM s [RANGE TUMBLING 1 MINUTE] GROUP BY k % {0}"
+_COUNTED: Final = (
+    "SELECT k % {0} AS g, COUNT(*) AS n, SUM(v) AS t FROM s [RANGE TUMBLING 1 MINUTE] GROUP BY k % {0}"
+)
 PLANS: Final[Mapping[str, Mapping[str, str]]] = {
     "one query": {"q0": _COUNTED.format(10)},
     "ten groupings": {f"q{n}": _COUNTED.format(10 + n) for n in range(10)},
@@ -56,8 +58,17 @@ def saturation(rows: int, rounds: int) -> Report:
                 "predicted_to_measured": round(predicted / measured, 2),
             }
         )
-        ratios.append(Ratio(f"{name}: predicted to measured, the lesser by the greater", min(predicted, measured) / max(predicted, measured), 0.8))
-        bars += [Bar(f"{name}, predicted", predicted / 1e6, "ours"), Bar(f"{name}, measured", measured / 1e6, "yardstick")]
+        ratios.append(
+            Ratio(
+                f"{name}: predicted to measured, the lesser by the greater",
+                min(predicted, measured) / max(predicted, measured),
+                0.8,
+            )
+        )
+        bars += [
+            Bar(f"{name}, predicted", predicted / 1e6, "ours"),
+            Bar(f"{name}, measured", measured / 1e6, "yardstick"),
+        ]
     assert __doc__ is not None
     return Report("saturation", "Predicted saturation", table, ratios, bars, "M rows/s", [__doc__.strip()])
 

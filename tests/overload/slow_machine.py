@@ -72,7 +72,7 @@ def flooded_hub(path: Path, machine: SlowMachine, patch: pytest.MonkeyPatch) -> 
 
 def batch(number: int, begin: float, end: float, rate: float) -> list[dict[str, Any]]:
     """Rows that arrive from one time to another: large values are rare."""
-    made = random.Random(number)  # noqa: S311 - a simulation
+    made = random.Random(number)
     count = int((end - begin) * rate)
     return [
         {

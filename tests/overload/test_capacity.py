@@ -33,9 +33,13 @@ def test_what_is_dropped_before_a_box_is_not_worked_on() -> None:
 
 
 @given(
-    fixed=st.floats(0, 0.1), cost=st.floats(1e-6, 1e-3), sizes=st.lists(st.integers(1, 9), min_size=2, unique=True)
+    fixed=st.floats(0, 0.1),
+    cost=st.floats(1e-6, 1e-3),
+    sizes=st.lists(st.integers(1, 9), min_size=2, unique=True),
 )
-def test_what_a_row_costs_is_told_from_what_an_epoch_costs(fixed: float, cost: float, sizes: list[int]) -> None:
+def test_what_a_row_costs_is_told_from_what_an_epoch_costs(
+    fixed: float, cost: float, sizes: list[int]
+) -> None:
     line = CostLine()
     for rows in [1000 * size * size for size in sizes] + [100_000]:
         line = line.after(rows, fixed + cost * rows, 1.0)
@@ -51,7 +55,9 @@ def test_old_measurements_fade() -> None:
 @pytest.mark.parametrize("costs", [(1e-4,), (1e-4, 3e-4, 1e-5), (2e-5,) * 8])
 def test_saturation_is_predicted_at_a_third_of_it(costs: tuple[float, ...], fixed: float) -> None:
     """Epochs of all sizes at a third of the capacity; each takes a tenth more or less than the model says."""
-    queries = {f"q{number}": SimulatedQuery(QualityOfService(loss=LOSS), cost) for number, cost in enumerate(costs)}
+    queries = {
+        f"q{number}": SimulatedQuery(QualityOfService(loss=LOSS), cost) for number, cost in enumerate(costs)
+    }
     capacity = 1 / (1e-5 + sum(costs))
     hub = SimulatedHub(queries, 1e-5, Control(at=1e-9), fixed=fixed, noise=0.1)
     rng = np.random.default_rng(3)

@@ -24,7 +24,9 @@ DELAY = UtilityGraph(((2.0, 1.0), (10.0, 0.0)))
 QUERIES = {
     "tolerant": SimulatedQuery(QualityOfService(DELAY, UtilityGraph(((0.0, 1.0), (0.95, 0.8)))), 6e-4),
     "linear": SimulatedQuery(QualityOfService(DELAY, UtilityGraph(((0.0, 1.0), (1.0, 0.0)))), 2e-4),
-    "strict": SimulatedQuery(QualityOfService(DELAY, UtilityGraph(((0.0, 1.0), (0.1, 0.9), (0.5, 0.0)))), 5e-5),
+    "strict": SimulatedQuery(
+        QualityOfService(DELAY, UtilityGraph(((0.0, 1.0), (0.1, 0.9), (0.5, 0.0)))), 5e-5
+    ),
     "exact": SimulatedQuery(QualityOfService(DELAY), 5e-5),
 }
 """Together 9e-4 seconds a row; with reading, saturated at 1000 rows a second."""
@@ -112,7 +114,9 @@ def test_control_is_its_json_and_nothing_else() -> None:
     stated = {name: Stated(query.quality, ("s",)) for name, query in QUERIES.items()}
     again = Control.from_json(json.loads(json.dumps(at.as_json())))
     assert again == at
-    seen = Observed(at.at + 1, 0.9, {"s": 5000}, {"s": 9000}, {"s": 30.0}, {"tolerant": QueryWork(100, 0.06, (100,))})
+    seen = Observed(
+        at.at + 1, 0.9, {"s": 5000}, {"s": 9000}, {"s": 30.0}, {"tolerant": QueryWork(100, 0.06, (100,))}
+    )
     assert again.after(seen, stated) == at.after(seen, stated)
 
 
@@ -121,7 +125,9 @@ def test_a_hub_that_is_busy_but_in_time_drops_nothing() -> None:
     stated = {name: Stated(query.quality, ("s",)) for name, query in QUERIES.items()}
     control = Control(at=1e-9)
     for number in range(1, 200):
-        seen = Observed(number / 10, 0.1, {"s": 100}, {"s": 50}, {"s": 0.2}, {"tolerant": QueryWork(100, 0.09)})
+        seen = Observed(
+            number / 10, 0.1, {"s": 100}, {"s": 50}, {"s": 0.2}, {"tolerant": QueryWork(100, 0.09)}
+        )
         control = control.after(seen, stated)
     assert control.load(stated) > 0.9
     assert control.steps == ()
@@ -132,7 +138,9 @@ def test_queries_without_a_graph_of_delay_are_to_be_answered_within_seconds() ->
     for delay, sheds in ((4.0, False), (6.0, True)):
         control = Control(at=1e-9)
         for second in range(1, 30):
-            seen = Observed(float(second), 1.0, {"s": 100}, {"s": 900}, {"s": delay}, {"q": QueryWork(100, 0.9)})
+            seen = Observed(
+                float(second), 1.0, {"s": 100}, {"s": 900}, {"s": delay}, {"q": QueryWork(100, 0.9)}
+            )
             control = control.after(
                 Observed(seen.at, seen.busy, seen.taken, {"s": 900.0 * second}, seen.delays, seen.queries),
                 {"q": Stated(loss, ("s",))},
@@ -142,3 +150,12 @@ def test_queries_without_a_graph_of_delay_are_to_be_answered_within_seconds() ->
 
 def test_waits_are_long_enough_for_a_spike_to_end() -> None:
     assert 2 < PATIENCE_SECONDS <= CALM_SECONDS
+
+
+def test_an_epoch_takes_no_more_rows_than_are_done_in_half_of_the_least_good_delay() -> None:
+    done = hub(60)
+    assert done.control.epoch_rows(done.stated) * done.per_row == pytest.approx(DELAY.good_until / 2, rel=0.1)
+    assert Control(at=1e-9).epoch_rows(done.stated) == math.inf
+    flooded = hub(100, (30, 100, 5))
+    lasted = [point.ended - point.began for point in flooded.points if point.began > 60]
+    assert max(lasted) < DELAY.good_until

@@ -24,9 +24,7 @@ from tests.laws.test_shedding import hashed
 from tests.overload.slow_machine import CHEAP, FOLD, READ, START, SlowMachine, batch, flooded_hub
 
 STREAM = "CREATE STREAM s (at TIMESTAMP, k INT, v INT) USING push TIMESTAMP BY at;"
-COUNTED = (
-    "SELECT window_end, k, COUNT(*) AS n, SUM(v) AS total, AVG(v) AS mean FROM s [RANGE TUMBLING 1 SECOND] GROUP BY k"
-)
+COUNTED = "SELECT window_end, k, COUNT(*) AS n, SUM(v) AS total, AVG(v) AS mean FROM s [RANGE TUMBLING 1 SECOND] GROUP BY k"
 TOLERANT = "WITH SHEDDING WITH QOS (delay (1 AT 2 SECONDS, 0 AT 10 SECONDS), loss (1 AT 0 PERCENT, 0.8 AT 95 PERCENT))"
 VALUED = (
     "WITH SHEDDING WITH QOS (delay (1 AT 2 SECONDS, 0 AT 10 SECONDS), loss (1 AT 0 PERCENT, 0.7 AT 90 PERCENT),"
@@ -46,7 +44,9 @@ FLOODED = range(10, 30)
 SECONDS = 130
 
 
-def drive(path: Path, patch: pytest.MonkeyPatch, *, kills: bool) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
+def drive(
+    path: Path, patch: pytest.MonkeyPatch, *, kills: bool
+) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
     """All rows that were pushed, and what the hub says in the end; with `kills` it is opened again and again, and jobs fail."""
     machine, pushed, number, done = SlowMachine(), list[dict[str, Any]](), 0, 0.0
     seen: dict[str, Any] = {"shares": [], "utility": []}
@@ -106,7 +106,8 @@ def archived(hub: Hub, entries: Sequence[Mapping[str, Any]]) -> list[dict[str, A
     files = [name for entry in entries for name in entry["files"]]
     tables = [pq.read_table(pa.BufferReader(hub.home.store.map(name))) for name in files]
     rows = pa.concat_tables(
-        table.select([POSITION, "k", "v"]).append_column("at", table["at"].cast(pa.int64())) for table in tables
+        table.select([POSITION, "k", "v"]).append_column("at", table["at"].cast(pa.int64()))
+        for table in tables
     )
     return sorted(rows.to_pylist(), key=lambda row: row[POSITION])
 
@@ -130,9 +131,7 @@ def checksum(rows: Sequence[Mapping[str, Any]]) -> str:
 def test_rows_are_dropped_while_the_flood_lasts_and_all_return(folder: Path) -> None:
     _, seen = flood(folder, kills=False)
     assert seen["shares"][0] == seen["shares"][-1] == {}
-    least = {
-        name: min((shares.get(name, (1.0,)) for shares in seen["shares"]), key=sum) for name in QUERIES
-    }
+    least = {name: min((shares.get(name, (1.0,)) for shares in seen["shares"]), key=sum) for name in QUERIES}
     assert least["exact"] == (1.0,)
     assert least["tolerant"][0] < 0.5
     low, middle, high = least["valued"]

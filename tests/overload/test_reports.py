@@ -103,7 +103,9 @@ def test_a_select_in_from_states_its_own(hub: Hub) -> None:
 
 def test_what_is_stated_outlives_the_process_and_costs_no_sharing_without_loss(hub: Hub) -> None:
     late = "WITH QOS (delay (1 AT 1 SECOND))"
-    hub.execute(f"CREATE QUERY a AS {COUNTED}; CREATE QUERY b AS {COUNTED} {late}; CREATE QUERY c AS {COUNTED} {QOS}")
+    hub.execute(
+        f"CREATE QUERY a AS {COUNTED}; CREATE QUERY b AS {COUNTED} {late}; CREATE QUERY c AS {COUNTED} {QOS}"
+    )
     advance(hub, 0)
     operators = {operator.query: operator for operator in hub.plan.operators.values()}
     assert operators["a"].family == operators["b"].family != operators["c"].family

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given, settings
@@ -17,9 +17,14 @@ LINEAR = UtilityGraph(((0.0, 1.0), (1.0, 0.0)))
 STRICT = UtilityGraph(((0.0, 1.0), (0.1, 0.9), (0.5, 0.0)))
 
 
-def query(loss: UtilityGraph, seconds: float, importance: Importance | None = None, *frequencies: float) -> Sheddable:
+def query(
+    loss: UtilityGraph, seconds: float, importance: Importance | None = None, *frequencies: float
+) -> Sheddable:
     return Sheddable(
-        QualityOfService(loss=loss, importance=importance), seconds, frequencies or (1.0,), (1.0,) * max(1, len(frequencies))
+        QualityOfService(loss=loss, importance=importance),
+        seconds,
+        frequencies or (1.0,),
+        (1.0,) * max(1, len(frequencies)),
     )
 
 
@@ -64,7 +69,10 @@ def test_a_query_whose_answers_would_be_worthless_is_not_computed_at_all() -> No
 @settings(max_examples=60, deadline=None)
 @given(
     kinds=st.lists(
-        st.tuples(st.sampled_from((TOLERANT, LINEAR, UtilityGraph(((0.0, 1.0), (0.5, 0.9), (1.0, 0.3))))), st.integers(1, 9)),
+        st.tuples(
+            st.sampled_from((TOLERANT, LINEAR, UtilityGraph(((0.0, 1.0), (0.5, 0.9), (1.0, 0.3))))),
+            st.integers(1, 9),
+        ),
         min_size=2,
         max_size=3,
     ),
@@ -80,8 +88,11 @@ def test_no_choice_of_shares_saves_as_much_and_loses_less(
     best = max(
         utility(others)
         for shares in product(*[[n / 16 for n in range(1, 17)]] * len(queries))
-        for others in ({name: each.at(0, share) for (name, each), share in zip(queries.items(), shares, strict=True)},)
-        if saved(others) >= need and all(each.lost <= (each.quality.loss or LINEAR).last for each in others.values())
+        for others in (
+            {name: each.at(0, share) for (name, each), share in zip(queries.items(), shares, strict=True)},
+        )
+        if saved(others) >= need
+        and all(each.lost <= (each.quality.loss or LINEAR).last for each in others.values())
     )
     a_step = 1 / FINE  # of the rows of one query, at the steepest graph
     assert utility(chosen) >= best - 1.2 * a_step
@@ -114,7 +125,7 @@ def test_what_was_dropped_last_returns_first_and_in_the_end_all_is_as_before(
         state = after(state, steps)
         stack += steps
         states.append(state)
-    for before, now in reversed(list(zip(states, states[1:], strict=False))):
+    for before, now in reversed(list(pairwise(states))):
         spare = saved(now) - saved(before)
         stack, state = undo(stack, state, spare)
         for name in queries:

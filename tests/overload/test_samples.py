@@ -47,7 +47,7 @@ def batch() -> Batch:
 def sampled(operator: str, rate: float, *shares: float, split: Split = LIVE) -> tuple[Reader, SampledRows]:
     reader = Reader()
     importance = IMPORTANCE if len(shares) == 3 else None
-    readers = [cast(Timed, reader)]
+    readers = [cast("Timed", reader)]
     part = SampledRows(readers, frozenset({"v"}), SEED, rate, operator, importance, shares or (1.0,))
     samples = Samples([part])
     samples.add(batch(), split)
@@ -55,8 +55,12 @@ def sampled(operator: str, rate: float, *shares: float, split: Split = LIVE) -> 
     return reader, part
 
 
-@pytest.mark.parametrize(("rate", "share", "used"), [(1, 1, 1), (1, 0.25, 0.25), (0.25, 1, 0.25), (0.5, 0.25, 0.25)])
-def test_the_lesser_of_the_stream_s_share_and_the_query_s_own_holds(rate: float, share: float, used: float) -> None:
+@pytest.mark.parametrize(
+    ("rate", "share", "used"), [(1, 1, 1), (1, 0.25, 0.25), (0.25, 1, 0.25), (0.5, 0.25, 0.25)]
+)
+def test_the_lesser_of_the_stream_s_share_and_the_query_s_own_holds(
+    rate: float, share: float, used: float
+) -> None:
     reader, part = sampled("q", rate, share)
     assert reader.positions == POSITIONS[is_sampled(HASHES, used)].tolist()
     assert part.shed == len(POSITIONS) - len(reader.positions)
@@ -98,7 +102,7 @@ def test_a_query_is_not_given_the_share_of_another() -> None:
     one, other = Reader(), Reader()
     samples = Samples(
         [
-            SampledRows([cast(Timed, reader)], frozenset({"v"}), SEED, 1.0, name, None, (share,))
+            SampledRows([cast("Timed", reader)], frozenset({"v"}), SEED, 1.0, name, None, (share,))
             for reader, name, share in ((one, "a", 0.25), (other, "b", 1.0))
         ]
     )

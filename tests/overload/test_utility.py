@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +30,7 @@ def test_a_graph_without_faults_begins_at_1_and_falls_ever_faster(points: list[t
     graph = tuple((float(place), utility / 10) for place, utility in points)
     falls = [
         (before[1] - after[1]) / (after[0] - before[0]) if after[0] > before[0] else None
-        for before, after in zip(graph, graph[1:], strict=False)
+        for before, after in itertools.pairwise(graph)
     ]
     is_valid = (
         graph[0][1] == 1
@@ -36,7 +38,7 @@ def test_a_graph_without_faults_begins_at_1_and_falls_ever_faster(points: list[t
         and all(fall is not None and fall >= 0 for fall in falls)
         and all(
             one is not None and other is not None and one <= other + 1e-9
-            for one, other in zip(falls, falls[1:], strict=False)
+            for one, other in itertools.pairwise(falls)
         )
     )
     assert (not list(faults(graph))) == is_valid

@@ -56,15 +56,26 @@ def faults(points: Sequence[Point]) -> Iterator[tuple[int, str, str]]:
         if not 0 <= utility <= 1:
             yield number, f"the utility {utility:g} is not between 0 and 1", "1 is the best, 0 is worthless."
     if points[0][1] != 1:
-        yield 0, f"the graph begins with the utility {points[0][1]:g}", "Begin with the point up to which it is 1."
+        yield (
+            0,
+            f"the graph begins with the utility {points[0][1]:g}",
+            "Begin with the point up to which it is 1.",
+        )
     for number, ((before, higher), (place, lower)) in enumerate(pairwise(points), 1):
         if place <= before:
             yield number, "the points are not in ascending order", "Sort them, and give each place once."
         elif lower > higher:
-            yield number, f"the utility rises from {higher:g} to {lower:g}", "Nothing gets better by waiting or losing rows."
+            yield (
+                number,
+                f"the utility rises from {higher:g} to {lower:g}",
+                "Nothing gets better by waiting or losing rows.",
+            )
     for number, (first, second, third) in enumerate(zip(points, points[1:], points[2:], strict=False), 2):
         steps = second[0] - first[0], third[0] - second[0]
-        if min(steps) > 0 and (first[1] - second[1]) / steps[0] > (second[1] - third[1]) / steps[1] + _ROUNDING:
+        if (
+            min(steps) > 0
+            and (first[1] - second[1]) / steps[0] > (second[1] - third[1]) / steps[1] + _ROUNDING
+        ):
             yield (
                 number,
                 "the utility falls more slowly after this point than before it",

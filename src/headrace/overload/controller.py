@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp
+from math import exp, inf
 from typing import Any, Final
 
 from headrace.algebra.quality_of_service import QualityOfService
@@ -147,6 +147,17 @@ class Control:
         rates = mixed(self.rates, self.rates)
         return sum(rates.values()) * saturation(list(self.boxes(queries, whole=True)), rates)
 
+    def epoch_rows(self, queries: Mapping[str, Stated]) -> float:
+        """The rows that an epoch may take so that they alone make no answer too late: it takes half of the least good delay.
+
+        Longer epochs would be noticed late, and all of their answers would be late. Of shorter ones than four times what an epoch
+        takes without rows, the hub could do fewer in all.
+        """
+        rates = mixed(self.rates, self.rates)
+        seconds = needed(list(self.boxes(queries)), rates)
+        good = min((stated.good_delay for stated in queries.values()), default=inf)
+        return sum(rates.values()) * max(good / 2, 4 * self.others.fixed) / seconds if seconds > 0 else inf
+
     def sheddable(self, queries: Mapping[str, Stated]) -> dict[str, Sheddable]:
         """The queries that may lose rows and whose cost is known, with their present shares."""
         shares = self.shares(queries)
@@ -165,23 +176,32 @@ class Control:
 
     def after(self, seen: Observed, queries: Mapping[str, Stated]) -> Control:
         """The control after an epoch, with the shares for the next one."""
-        known = self._measured(seen, queries)
-        need = known.load(queries) + known._backlog(queries) / DRAIN_SECONDS - HEADROOM
-        is_late = any(known.delay(stated) > stated.good_delay for stated in queries.values())
-        is_bad = is_late and need > 0
-        is_good = bool(known.steps) and not is_late and known.load(queries) < HEADROOM * _RETURN
-        known = replace(
-            known,
-            bad_since=_since(self.bad_since, seen.at, holds=is_bad),
-            good_since=_since(self.good_since, seen.at, holds=is_good),
-        )
-        if known._lasted(known.bad_since, PATIENCE_SECONDS):
-            return known._shed(queries, need)
-        if known._lasted(known.good_since, CALM_SECONDS):
-            return known._undone(queries, HEADROOM * _RETURN - known.load(queries))
-        return known
+        return self.measured(seen, queries).decided(queries)
 
-    def _measured(self, seen: Observed, queries: Mapping[str, Stated]) -> Control:
+    def decided(self, queries: Mapping[str, Stated]) -> Control:
+        """With rows dropped or taken back, if it has been time for that for a while."""
+        load = self.load(queries)
+        need = load + self._backlog(queries) / DRAIN_SECONDS - HEADROOM
+        is_late = any(self.delay(stated) > stated.good_delay for stated in queries.values())
+        is_good = bool(self.steps) and not is_late and load < HEADROOM * _RETURN
+        bad_since = _since(self.bad_since, self.at, holds=is_late and need > 0)
+        good_since = _since(self.good_since, self.at, holds=is_good)
+        steps = self.steps
+        if self._lasted(bad_since, PATIENCE_SECONDS):
+            steps += self.dropping(queries, need)
+        elif self._lasted(good_since, CALM_SECONDS):
+            steps = tuple(undo(steps, self.sheddable(queries), HEADROOM * _RETURN - load)[0])
+        if steps == self.steps:
+            return replace(self, bad_since=bad_since, good_since=good_since)
+        changes = self.changes + 1
+        return replace(self, steps=steps, changed=self.at, changes=changes, bad_since=None, good_since=None)
+
+    def dropping(self, queries: Mapping[str, Stated], need: float) -> tuple[Step, ...]:
+        """Further steps that save so many seconds in a second."""
+        return tuple(shed(self.sheddable(queries), need))
+
+    def measured(self, seen: Observed, queries: Mapping[str, Stated]) -> Control:
+        """With what an epoch has shown of rates, delays and costs."""
         elapsed = max(seen.at - self.at, 1e-6)
         is_first = not self.at
         faded = exp(-elapsed / _RATE_SECONDS)
@@ -222,19 +242,6 @@ class Control:
         if since is None or self.at - since < seconds:
             return False
         return self.changed is None or self.at - self.changed >= seconds
-
-    def _shed(self, queries: Mapping[str, Stated], need: float) -> Control:
-        steps = shed(self.sheddable(queries), need)
-        return self._changed((*self.steps, *steps)) if steps else self
-
-    def _undone(self, queries: Mapping[str, Stated], spare: float) -> Control:
-        remaining, _ = undo(self.steps, self.sheddable(queries), spare)
-        return self if tuple(remaining) == self.steps else self._changed(tuple(remaining))
-
-    def _changed(self, steps: tuple[Step, ...]) -> Control:
-        return replace(
-            self, steps=steps, changed=self.at, changes=self.changes + 1, bad_since=None, good_since=None
-        )
 
     # -- as JSON -------------------------------------------------------------------------------------------------------
 

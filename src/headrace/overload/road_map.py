@@ -101,7 +101,9 @@ def _next(name: str, query: Sheddable, size: float) -> Iterator[tuple[float, flo
     steps = []
     for then in parts:
         seconds = then.saved - query.saved
-        if seconds > _NEARLY * query.seconds and (then.lost <= loss.last + _NEARLY or loss.points[-1][1] == 0):
+        if seconds > _NEARLY * query.seconds and (
+            then.lost <= loss.last + _NEARLY or loss.points[-1][1] == 0
+        ):
             lost = (now - loss.at(then.lost)) / seconds, (then.lost - query.lost) / seconds
             steps.append((*lost, name, then.shares))
     if steps:

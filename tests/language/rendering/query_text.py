@@ -93,8 +93,13 @@ def _graphs(quality: QualityOfService) -> str:
         texts.append(f"loss ({', '.join(points)})")
     if quality.importance is not None:
         *below, otherwise = quality.importance.levels
-        levels = [f"{level!r} BELOW {bound!r}" for level, bound in zip(below, quality.importance.bounds, strict=True)]
-        texts.append(f"value {identifier(quality.importance.column)} ({', '.join([*levels, f'{otherwise!r} OTHERWISE'])})")
+        levels = [
+            f"{level!r} BELOW {bound!r}"
+            for level, bound in zip(below, quality.importance.bounds, strict=True)
+        ]
+        texts.append(
+            f"value {identifier(quality.importance.column)} ({', '.join([*levels, f'{otherwise!r} OTHERWISE'])})"
+        )
     return ", ".join(texts)
 
 

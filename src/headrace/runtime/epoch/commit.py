@@ -261,7 +261,9 @@ def _archived(
     plan: EpochPlan,
 ) -> dict[str, ArchiveEntry]:
     entries, chosen = {}, chosen_shares(done.began)
-    shares = {id_: seen for id_, seen in chosen.items() if id_ in plan.operators and id_ in done.work.operators}
+    shares = {
+        id_: seen for id_, seen in chosen.items() if id_ in plan.operators and id_ in done.work.operators
+    }
     for name, ordinals in done.work.taken.items():
         receipt = receipts.get(name, StreamReceipt())
         entries[name] = ArchiveEntry(

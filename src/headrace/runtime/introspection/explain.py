@@ -102,7 +102,9 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     plans = (explain(with_stored_layout(operators[operator_id], row_layout_states)) for operator_id in chain)
     filled = backfill_lines(home.latest().find_operator(standing.operator_id))
     actions = [f"then {action}" for action in standing.definition.actions]
-    stated = () if query.quality is None else quality_lines(query.quality, standing.operator_id, home.latest())
+    stated = (
+        () if query.quality is None else quality_lines(query.quality, standing.operator_id, home.latest())
+    )
     return "\n".join([*plans, *filled, *actions, *stated, *query_lines(graph, registered)])
 
 

@@ -55,9 +55,7 @@ def worth_by_query(manifest: Manifest, catalog: Catalog) -> dict[str, Worth]:
     return worth
 
 
-def quality_lines(
-    quality: QualityOfService, operator: str, manifest: Manifest
-) -> Iterator[str]:
+def quality_lines(quality: QualityOfService, operator: str, manifest: Manifest) -> Iterator[str]:
     """Lines of EXPLAIN QUERY: the graphs, what the answers are worth now, and what the hub can take."""
     yield "  quality of service:"
     if quality.delay is not None:

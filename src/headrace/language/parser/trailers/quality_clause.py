@@ -20,7 +20,9 @@ from headrace.language.syntax.cursor import Cursor
 from headrace.time import SECOND
 
 _GRAPHS: Final = ("delay", "loss", "value")
-_EXAMPLE: Final = "WITH QOS (delay (1 AT 2 SECONDS, 0 AT 10 SECONDS), loss (1 AT 0 PERCENT, 0.8 AT 90 PERCENT))"
+_EXAMPLE: Final = (
+    "WITH QOS (delay (1 AT 2 SECONDS, 0 AT 10 SECONDS), loss (1 AT 0 PERCENT, 0.8 AT 90 PERCENT))"
+)
 
 
 def quality_clause(cursor: Cursor, start: Span) -> QualityClause:
@@ -118,7 +120,9 @@ def _importance(cursor: Cursor) -> Importance:
         if not cursor.accept_sign(","):
             _without_otherwise(cursor)
     if not bounds:
-        raise cursor.error("all rows are equally important", at, "Leave value out, or give an interval: 0.1 BELOW 100.")
+        raise cursor.error(
+            "all rows are equally important", at, "Leave value out, or give an interval: 0.1 BELOW 100."
+        )
     if not any(levels):
         raise cursor.error("no row is important", at, "Give an interval the importance 1.")
     cursor.expect_sign(")", " after OTHERWISE")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Final, Protocol
 
 from headrace.observation import WorkObservation
@@ -62,6 +63,12 @@ def chosen_shares(manifest: Manifest) -> dict[str, tuple[float, ...]]:
     return {operator: tuple(seen) for operator, seen in shares.items()}
 
 
+def epoch_rows(manifest: Manifest) -> int | None:
+    """The rows that the next epoch may take so that no answer is late by it alone; None without such a limit."""
+    rows: int | None = manifest.facts.get(OVERLOAD, {}).get("epoch_rows")
+    return rows
+
+
 def overload_report(manifest: Manifest) -> OverloadReport | None:
     """The report after the last epoch; None where no query states a quality of service."""
     facts: Mapping[str, Any] | None = manifest.facts.get(OVERLOAD)
@@ -91,7 +98,9 @@ class FinishedEpoch:
             delays[split.stream] = max(delays.get(split.stream, 0.0), (self.now - arrival) / SECOND)
         last = {stream: max(ordinals) for stream, ordinals in self.work.taken.items()}
         left = {
-            stream: float(sum(record.weight for record in waiting(stream) if record.ordinal > last.get(stream, -1)))
+            stream: float(
+                sum(record.weight for record in waiting(stream) if record.ordinal > last.get(stream, -1))
+            )
             for stream in {plan.operators[name].stream for name in plan.qualities} | taken.keys()
         }
         return Observed(self.now / SECOND, self.seconds, taken, left, delays, self._queries(plan))
@@ -141,14 +150,15 @@ def decided(
     before = Control() if facts is None else Control.from_json(facts["control"])
     control = before.after(epoch.observed(plan, waiting), stated)
     done = replace(control, steps=before.steps)  # the epoch's answers have the shares that were in force
-    saturation = control.saturation(stated)
+    saturation, most = control.saturation(stated), control.epoch_rows(stated)
     fact = {
         "control": control.as_json(),
         "shares": {name: list(seen) for name, seen in control.shares(stated).items() if min(seen) < 1},
         "worth": {name: worth.as_json() for name, worth in done.worth(stated).items()},
         "load": control.load(stated),
         "demand": control.load(stated, whole=True),
-        "saturation": saturation if saturation < float("inf") else 0.0,
+        "saturation": saturation if saturation < inf else 0.0,
+        "epoch_rows": max(1, int(most)) if most < inf else None,
     }
     return replace(manifest, facts={**manifest.facts, OVERLOAD: fact})
 

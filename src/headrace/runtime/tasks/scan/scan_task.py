@@ -170,7 +170,9 @@ class _ScanTask:
             definition,
             [operator for operator in readers if channels[operator.id] != "rejects"],
             self._is_copied(definition),
-            self._important(readers) | watch.columns | frozenset().union(*(union.reads() for union in unions)),
+            self._important(readers)
+            | watch.columns
+            | frozenset().union(*(union.reads() for union in unions)),
         )
         relations = {r: self._relation(r) for operator in readers for r in operator.relations}
         revising = {
@@ -242,9 +244,7 @@ class _ScanTask:
         ]
         if others:
             columns = frozenset().union(*map(columns_of, others))
-            parts.append(
-                SampledRows.of(stream, rate, timed(others, relations, layouts, isolated), columns)
-            )
+            parts.append(SampledRows.of(stream, rate, timed(others, relations, layouts, isolated), columns))
         return Samples(parts)
 
     def _readers(self, stream: str) -> list[Operator]:
@@ -337,7 +337,9 @@ class _ScanTask:
             work={name: seen for stream in streams.values() for name, seen in stream.work().items()}
             | {f"fold {scanner.representative}": scanner.seen() for scanner in of_unions},
             failures=failures,
-            arrived={name: rows for stream in streams.values() for name, rows in stream.sampled.arrived.items()},
+            arrived={
+                name: rows for stream in streams.values() for name, rows in stream.sampled.arrived.items()
+            },
         )
         return _Folded(receipt, deltas, rejected)
 
