@@ -30,6 +30,8 @@ GOOD_DELAY_SECONDS: Final = 5.0
 """The delay that is good for a query without a graph of delay."""
 _RATE_SECONDS: Final = 0.5
 """Over which a rate of arrival is averaged."""
+_NO_RATE: Final = 1e-6
+"""Rows per second: a stream that had fewer, and that no query reads any more, is forgotten."""
 _RETURN: Final = 0.9
 """The part of the headroom that may be used after rows have returned: a little less than what sheds them."""
 
@@ -206,10 +208,12 @@ class Control:
         is_first = not self.at
         faded = exp(-elapsed / _RATE_SECONDS)
         rates = {}
-        for stream in {*self.rates, *seen.taken, *seen.waiting}:
+        for stream in sorted({*self.rates, *seen.taken, *seen.waiting}):
             arrived = seen.taken.get(stream, 0) + seen.waiting.get(stream, 0) - self.waiting.get(stream, 0)
             rate = max(0.0, arrived) / elapsed
-            rates[stream] = 0.0 if is_first else self.rates.get(stream, 0.0) * faded + rate * (1 - faded)
+            rate = 0.0 if is_first else self.rates.get(stream, 0.0) * faded + rate * (1 - faded)
+            if rate > _NO_RATE or stream in seen.waiting:
+                rates[stream] = rate
         costs = {name: line for name, line in self.costs.items() if name in queries}
         frequencies = {name: known for name, known in self.frequencies.items() if name in queries}
         of_queries = 0.0

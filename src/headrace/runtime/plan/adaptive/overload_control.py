@@ -88,8 +88,12 @@ class FinishedEpoch:
     seconds: float
     now: Instant
 
-    def observed(self, plan: EpochPlan, waiting: Callable[[str], Iterable[_Waiting]]) -> Observed:
-        """The epoch as the control of overload sees it; `waiting` are the records of a stream that no epoch has published."""
+    def observed(
+        self, plan: EpochPlan, streams: Iterable[str], waiting: Callable[[str], Iterable[_Waiting]]
+    ) -> Observed:
+        """The epoch as the control of overload sees it; `streams` are those of queries WITH QOS, `waiting` the records of one that
+        no epoch has published.
+        """
         taken: dict[str, float] = {}
         delays: dict[str, float] = {}
         for split, weight in self.work.splits:
@@ -101,7 +105,7 @@ class FinishedEpoch:
             stream: float(
                 sum(record.weight for record in waiting(stream) if record.ordinal > last.get(stream, -1))
             )
-            for stream in {plan.operators[name].stream for name in plan.qualities} | taken.keys()
+            for stream in streams
         }
         return Observed(self.now / SECOND, self.seconds, taken, left, delays, self._queries(plan))
 
@@ -148,7 +152,8 @@ def decided(
     }
     facts = manifest.facts.get(OVERLOAD)
     before = Control() if facts is None else Control.from_json(facts["control"])
-    control = before.after(epoch.observed(plan, waiting), stated)
+    streams = sorted({stream for query in stated.values() for stream in query.streams})
+    control = before.after(epoch.observed(plan, streams, waiting), stated)
     done = replace(control, steps=before.steps)  # the epoch's answers have the shares that were in force
     saturation, most = control.saturation(stated), control.epoch_rows(stated)
     fact = {
