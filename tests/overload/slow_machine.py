@@ -77,8 +77,8 @@ def batch(number: int, begin: float, end: float, rate: float) -> list[dict[str, 
     return [
         {
             "at": START - MINUTE + round((begin + (end - begin) * each / count) * SECOND),
-            "k": made.randrange(3),
-            "v": made.choice((1, 2, 3, 4, 50, 60, 900)),
+            "k": made.randrange(2),
+            "v": made.choice((1, 2, 3, 4, 50, 60, 90)),
         }
         for each in range(count)
     ]

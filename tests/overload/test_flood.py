@@ -28,9 +28,9 @@ COUNTED = "SELECT window_end, k, COUNT(*) AS n, SUM(v) AS total, AVG(v) AS mean 
 TOLERANT = "WITH SHEDDING WITH QOS (delay (1 AT 2 SECONDS, 0 AT 10 SECONDS), loss (1 AT 0 PERCENT, 0.8 AT 95 PERCENT))"
 VALUED = (
     "WITH SHEDDING WITH QOS (delay (1 AT 2 SECONDS, 0 AT 10 SECONDS), loss (1 AT 0 PERCENT, 0.7 AT 90 PERCENT),"
-    " value v (0.05 BELOW 10, 0.3 BELOW 100, 1 OTHERWISE))"
+    " value v (0.05 BELOW 10, 0.3 BELOW 70, 1 OTHERWISE))"
 )
-BOUNDS = (10, 100)
+BOUNDS = (10, 70)
 QUERIES = {
     "tolerant": f"{COUNTED} {TOLERANT}",
     "valued": f"{COUNTED} {VALUED}",
@@ -39,9 +39,11 @@ QUERIES = {
 USUAL, FLOOD = 100.0, 1700.0
 """Rows a second."""
 PER_ROW = READ + CHEAP + 2 * FOLD
+MANY_ENOUGH = 30
+"""Rows read of a group, from which on intervals of a normal distribution are not rough."""
 FLOODED = range(10, 30)
 """Seconds."""
-SECONDS = 130
+SECONDS = 75
 
 
 def drive(
@@ -58,7 +60,7 @@ def drive(
                     hub.execute(f"CREATE QUERY {name} AS {text}")
                 hub.catch_up()
             machine.cheap = frozenset({hub.catalog.require_query("exact").operator_id})
-            for _ in range(5 if kills else 10_000):
+            for _ in range(8 if kills else 10_000):
                 machine.seconds = max(machine.seconds, done + 0.5)
                 for begin, end in halves(done, machine.seconds):
                     rows = batch(number, begin, end, FLOOD if int(begin) in FLOODED else USUAL)
@@ -150,7 +152,7 @@ def test_the_archive_is_whole_by_count_and_checksum(folder: Path) -> None:
 def test_a_query_without_shedding_stays_exact(folder: Path) -> None:
     pushed, seen = flood(folder, kills=False)
     exact, truth = seen["answers"]["exact"], true_answers(pushed)
-    assert len(exact) > 300
+    assert len(exact) > 120
     assert all(row["n"] == truth[key(row)][0] and row["total"] == truth[key(row)][1] for row in exact)
 
 
@@ -186,7 +188,7 @@ def test_nine_of_ten_intervals_of_estimates_hold_the_truth_and_other_answers_are
         count, total = truth[key(row)]
         if row["kept"] == 1:
             assert (row["n"], row["total"], row["n_error"], row["total_error"]) == (count, total, 0, 0)
-        else:
+        elif row["kept"] * row["n"] >= MANY_ENOUGH:
             held.append(abs(row["n"] - count) <= row["n_error"] + 1e-9)
             held.append(abs(row["total"] - total) <= row["total_error"] + 1e-9)
     assert len(held) > 50
@@ -213,7 +215,7 @@ def test_status_show_and_explain_say_what_answers_are_worth(folder: Path) -> Non
     shown = {row["name"]: row["utility"] for row in seen["shown"]}
     assert shown == {"tolerant": pytest.approx(1), "valued": pytest.approx(1), "exact": None}
     assert "utility by loss: 1 at 0 %, 0.7 at 90 %" in seen["explained"]
-    assert "importance: 0.05 where v < 10, 0.3 where v < 100, 1 where v >= 100" in seen["explained"]
+    assert "importance: 0.05 where v < 10, 0.3 where v < 70, 1 where v >= 70" in seen["explained"]
     assert "now: utility 1.00" in seen["explained"]
     assert "WITH QOS its share of the rows is its own" in seen["explained"]
     assert "utility 2.00 of 2; load: " in seen["all"]
@@ -232,7 +234,7 @@ def test_a_query_that_is_registered_after_the_flood_is_exact_from_the_archive(
         hub.catch_up()
         truth = true_answers(pushed)
         repaired = hub.query("repaired").history().to_pylist()
-        assert len(repaired) == len(hub.query("tolerant").history()) > 300
+        assert len(repaired) == len(hub.query("exact").history()) > 120
         assert all((row["n"], row["kept"]) == (truth[key(row)][0], 1) for row in repaired)
 
 

@@ -66,7 +66,7 @@ def test_a_query_whose_answers_would_be_worthless_is_not_computed_at_all() -> No
     assert step.after == LEAST_SHARE
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     kinds=st.lists(
         st.tuples(

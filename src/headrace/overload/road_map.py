@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.algebra.quality_of_service import QualityOfService
@@ -41,6 +41,11 @@ class Sheddable:
         return self.quality.lost(self.shares, self.frequencies)
 
     @property
+    def utility(self) -> float:
+        """What answers in time are worth."""
+        return self.quality.utility(0.0, self.lost)
+
+    @property
     def saved(self) -> float:
         """Seconds in a second that its present shares save."""
         parts = zip(self.frequencies, self.shares, strict=True)
@@ -66,25 +71,51 @@ class Step:
 
 
 def shed(queries: Mapping[str, Sheddable], need: float) -> list[Step]:
-    """The steps that save `need` seconds in a second at the least loss of utility; all that there are if these save less."""
-    state, steps, recovered = dict(queries), list[Step](), 0.0
+    """The steps that save `need` seconds in a second at the least loss of utility; all that there are if these save less.
+
+    The better of two ways: with and without giving up queries as a whole, which may save more than is needed.
+    """
+    first, second = (_greedy(queries, need, gives_up=gives_up) for gives_up in (False, True))
+    return second.steps if second.is_better_than(first, need) else first.steps
+
+
+@dataclass(slots=True)
+class _Way:
+    """A way to save time: its steps, the seconds that they save in a second, and the utility that they lose."""
+
+    steps: list[Step] = field(default_factory=list)
+    saved: float = 0.0
+    lost: float = 0.0
+
+    def is_better_than(self, other: _Way, need: float) -> bool:
+        """Whether it saves more of what is needed, or as much of it and loses less."""
+        enough, also = min(self.saved, need), min(other.saved, need)
+        return enough > also + _NEARLY or (enough > also - _NEARLY and self.lost < other.lost - _NEARLY)
+
+
+def _greedy(queries: Mapping[str, Sheddable], need: float, *, gives_up: bool) -> _Way:
+    """The cheapest steps one after the other."""
+    state, way = dict(queries), _Way()
     size = 1 / (FINE if len(queries) <= MANY else COARSE)
-    waiting = [step for name in state for step in _next(name, state[name], size)]
+    waiting = [step for name in state for step in _next(name, state[name], size, gives_up=gives_up)]
     heapq.heapify(waiting)
-    while waiting and recovered < need - _NEARLY:
+    while waiting and way.saved < need - _NEARLY:
         _, _, name, shares = heapq.heappop(waiting)
         before = state[name]
         state[name] = after = replace(before, shares=shares)
-        recovered += after.saved - before.saved
+        way.saved += after.saved - before.saved
+        way.lost += before.utility - after.utility
         for interval, (old, new) in enumerate(zip(before.shares, shares, strict=True)):
             if new < old:
-                _append(steps, Step(name, interval, old, new))
-        for step in _next(name, after, size):
+                _append(way.steps, Step(name, interval, old, new))
+        for step in _next(name, after, size, gives_up=gives_up):
             heapq.heappush(waiting, step)
-    return steps
+    return way
 
 
-def _next(name: str, query: Sheddable, size: float) -> Iterator[tuple[float, float, str, tuple[float, ...]]]:
+def _next(
+    name: str, query: Sheddable, size: float, *, gives_up: bool
+) -> Iterator[tuple[float, float, str, tuple[float, ...]]]:
     """The cheapest next step of a query, if it may lose more: utility, and important rows, lost for a second; the shares then.
 
     That is a part of the rows of one interval, or all rows where more loss takes no more utility: what is worthless is not computed.
@@ -92,20 +123,18 @@ def _next(name: str, query: Sheddable, size: float) -> Iterator[tuple[float, flo
     loss = query.quality.loss
     if loss is None:
         return
-    now = loss.at(query.lost)
+    ends_at_0 = loss.points[-1][1] == 0
     parts = [
         query.at(interval, max(LEAST_SHARE, share - size)) for interval, share in enumerate(query.shares)
     ]
-    if loss.points[-1][1] == 0:
+    if ends_at_0 and (gives_up or query.utility == 0):
         parts.append(replace(query, shares=tuple(min(LEAST_SHARE, share) for share in query.shares)))
     steps = []
     for then in parts:
-        seconds = then.saved - query.saved
-        if seconds > _NEARLY * query.seconds and (
-            then.lost <= loss.last + _NEARLY or loss.points[-1][1] == 0
-        ):
-            lost = (now - loss.at(then.lost)) / seconds, (then.lost - query.lost) / seconds
-            steps.append((*lost, name, then.shares))
+        seconds, lost = then.saved - query.saved, then.lost
+        if seconds > _NEARLY * query.seconds and (lost <= loss.last + _NEARLY or ends_at_0):
+            costs = (query.utility - then.utility) / seconds, (lost - query.lost) / seconds
+            steps.append((*costs, name, then.shares))
     if steps:
         yield min(steps)
 
