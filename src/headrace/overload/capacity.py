@@ -15,7 +15,7 @@ from typing import Final
 MEMORY_SECONDS: Final = 60.0
 """After so long a measurement counts for 1/e."""
 _VARIED: Final = 0.05
-"""Variance of the rows of an epoch, by the square of their mean, from which on what they cost is told from what an epoch costs."""
+"""Variance of the rows of an epoch, by the square of their mean, from which on the cost of rows is separated from that of an epoch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from headrace.overload.capacity import Box, CostLine, mixed, needed, saturation
 from headrace.overload.road_map import Sheddable, Step, shed, undo
 
 HEADROOM: Final = 0.8
-"""The part of the time that may be used in the long run; the rest is for what comes at once, and for questions."""
+"""The part of the time that may be used in the long run; the rest is for rows that arrive at once, and for questions."""
 PATIENCE_SECONDS: Final = 5.0
 """How long answers have to be too late, with too much to do, before rows are dropped: a spike of two seconds ends before that."""
 CALM_SECONDS: Final = 10.0
@@ -31,7 +31,7 @@ GOOD_DELAY_SECONDS: Final = 5.0
 _RATE_SECONDS: Final = 0.5
 """Over which a rate of arrival is averaged."""
 _NO_RATE: Final = 1e-6
-"""Rows per second: a stream that had fewer, and that no query reads any more, is forgotten."""
+"""Rows per second: a stream that had fewer, and that no query reads any more, is left out."""
 _RETURN: Final = 0.9
 """The part of the headroom that may be used after rows have returned: a little less than what sheds them."""
 

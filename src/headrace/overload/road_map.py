@@ -22,7 +22,7 @@ COARSE: Final = 8
 MANY: Final = 64
 """A step is 1/32 of the rows, or 1/8 where more than so many queries may lose rows: steps are recorded with each epoch."""
 LEAST_SHARE: Final = 1 / 32
-"""A smaller sample says little of its interval."""
+"""A smaller sample shows little of its interval."""
 _NEARLY: Final = 1e-9
 
 
@@ -151,7 +151,7 @@ def _append(steps: list[Step], step: Step) -> None:
 def undo(
     steps: Sequence[Step], queries: Mapping[str, Sheddable], spare: float
 ) -> tuple[list[Step], dict[str, Sheddable]]:
-    """The steps that remain when the last ones are undone, as far as `spare` seconds in a second allow; the queries then.
+    """The steps that remain when the last ones are undone within `spare` seconds in a second; the queries then.
 
     The last of them may be undone in part. Steps of queries that are no more are dropped.
     """

@@ -52,9 +52,8 @@ def intervals_of(values: pa.Array, importance: Importance) -> npt.NDArray[np.int
     [0, 1, 1, 0]
     """
     numbers = pc.fill_null(pc.cast(values, pa.float64(), safe=False), float("nan"))
-    return np.searchsorted(
-        np.array(importance.bounds), numbers.to_numpy(zero_copy_only=False), side="right"
-    ).astype(np.int64)
+    below = np.array(importance.bounds).searchsorted(numbers.to_numpy(zero_copy_only=False), side="right")
+    return np.asarray(below, np.int64)
 
 
 def weight_of(sample_rate: float) -> float:

@@ -59,7 +59,7 @@ def _check_shedding(select: Select, clause: QualityClause) -> None:
             )
     if "value" in clause.spans and "loss" not in clause.spans:
         fail(
-            "value tells which rows to drop first, and nothing allows to drop any",
+            "value is about which rows to drop first, and nothing allows to drop any",
             clause.spans["value"],
             "Add loss, such as loss (1 AT 0 PERCENT, 0.8 AT 90 PERCENT).",
         )

@@ -113,8 +113,8 @@ class FinishedEpoch:
         """The work of each query that may lose rows: its part of the seconds is that of all measured work."""
         scans = [scan for receipt in self.receipts if receipt.task == 0 for scan in receipt.scans]
         done: dict[str, WorkObservation] = {}
-        for part in [*(scan.work for scan in scans), *(receipt.work for receipt in self.receipts)]:
-            for name, work in part.items():
+        for seen in [*(scan.work for scan in scans), *(receipt.work for receipt in self.receipts)]:
+            for name, work in seen.items():
                 done[name] = done[name].plus(work) if name in done else work
         nanoseconds = sum(work.nanoseconds for work in done.values()) or 1
         queries = {}
