@@ -133,6 +133,18 @@ def test_a_hub_that_is_busy_but_in_time_drops_nothing() -> None:
     assert control.steps == ()
 
 
+def test_answers_that_are_late_while_there_is_time_are_waited_for() -> None:
+    """What waits is being worked off: a second with more rows is the first of five, however late answers are."""
+    stated = {name: Stated(query.quality, ("s",)) for name, query in QUERIES.items()}
+    control = Control(at=1e-9)
+    for second in range(1, 40):
+        rows = CAPACITY * (0.4 if second < 30 else 2)
+        work = {"tolerant": QueryWork(rows, rows * 6e-4)}
+        seen = Observed(float(second), rows / CAPACITY, {"s": rows}, {"s": 0}, {"s": 20.0}, work)
+        control = control.after(seen, stated)
+        assert bool(control.steps) == (second >= 30 + PATIENCE_SECONDS)
+
+
 def test_queries_without_a_graph_of_delay_are_to_be_answered_within_seconds() -> None:
     loss = QualityOfService(loss=UtilityGraph(((0.0, 1.0), (1.0, 0.5))))
     for delay, sheds in ((4.0, False), (6.0, True)):

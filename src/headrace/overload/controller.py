@@ -88,7 +88,7 @@ class Control:
     """What is known after an epoch, and the `steps` by which rows are dropped in the next one; JSON in the manifest.
 
     `others` is the cost of a row without the queries that may lose it. `bad_since` and `good_since` are when it began that
-    rows should be dropped, or may return; `changed` when shares last changed, `changes` how often they did.
+    rows should be dropped, or may return, since shares last changed; `changes` is how often they did.
     """
 
     at: float = 0.0
@@ -101,7 +101,6 @@ class Control:
     steps: tuple[Step, ...] = ()
     bad_since: float | None = None
     good_since: float | None = None
-    changed: float | None = None
     changes: int = 0
 
     # -- what is in force ----------------------------------------------------------------------------------------------
@@ -195,8 +194,7 @@ class Control:
             steps = tuple(undo(steps, self.sheddable(queries), HEADROOM * _RETURN - load)[0])
         if steps == self.steps:
             return replace(self, bad_since=bad_since, good_since=good_since)
-        changes = self.changes + 1
-        return replace(self, steps=steps, changed=self.at, changes=changes, bad_since=None, good_since=None)
+        return replace(self, steps=steps, changes=self.changes + 1, bad_since=None, good_since=None)
 
     def dropping(self, queries: Mapping[str, Stated], need: float) -> tuple[Step, ...]:
         """Further steps that save so many seconds in a second."""
@@ -242,10 +240,8 @@ class Control:
         return needed(list(self.boxes(queries)), self.waiting)
 
     def _lasted(self, since: float | None, seconds: float) -> bool:
-        """Whether something holds for so long, and the last change is at least as long ago."""
-        if since is None or self.at - since < seconds:
-            return False
-        return self.changed is None or self.at - self.changed >= seconds
+        """Whether something holds for so long; a change of shares starts that time again."""
+        return since is not None and self.at - since >= seconds
 
     # -- as JSON -------------------------------------------------------------------------------------------------------
 
