@@ -195,6 +195,12 @@ def test_nine_of_ten_intervals_of_estimates_hold_the_truth_and_other_answers_are
     assert sum(held) / len(held) >= 0.85
 
 
+def test_epochs_take_no_more_of_what_waits_than_is_soon_done(folder: Path) -> None:
+    """Half of the good delay is a second; without that, epochs would take all that waits, and soon the whole flood."""
+    _, seen = flood(folder, kills=False)
+    assert max(entry["rows"] for entry in seen["entries"]) < 3 * FLOOD
+
+
 def test_kills_and_jobs_that_fail_change_no_share_and_no_answer(folder: Path) -> None:
     """An epoch that is run again drops the same rows, and the next process goes on from what was recorded."""
     _, seen = flood(folder, kills=False)

@@ -11,7 +11,8 @@ import pytest
 from headrace.operators.sharing.pane_transfer import can_give
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
-from headrace.runtime.plan.adaptive.overload_control import OVERLOAD
+from headrace.runtime.messages.epoch_work import EpochWork
+from headrace.runtime.plan.adaptive.overload_control import OVERLOAD, FinishedEpoch, decided
 from headrace.server.metrics import HubMetrics
 
 COUNTED = "SELECT k, COUNT(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k"
@@ -125,3 +126,12 @@ def test_panes_of_a_share_of_its_own_fill_no_other_query(hub: Hub) -> None:
     assert not can_give(chosen, by_hand)
     assert can_give(by_hand, chosen)
     assert can_give(chosen, chosen)  # of the same query, as when its window is changed
+
+
+def test_an_epoch_of_few_operators_decides_nothing(hub: Hub) -> None:
+    """Windows left to emit, or a reduced archive: the other queries are as they were."""
+    hub.execute(f"CREATE QUERY q AS {COUNTED} {QOS}")
+    advance(hub, 0)
+    manifest = hub.home.latest()
+    tick = FinishedEpoch(EpochWork("tick"), (), 0.0, 0)
+    assert decided(manifest, hub.loop.engine.plan, tick, lambda _: (), lambda name: (name,)) is manifest
