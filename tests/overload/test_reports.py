@@ -11,9 +11,13 @@ import pytest
 from headrace.operators.sharing.pane_transfer import can_give
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
+from headrace.runtime.ingest.admission import Pending
+from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
+from headrace.runtime.messages.task_messages import Split
 from headrace.runtime.plan.adaptive.overload_control import OVERLOAD, FinishedEpoch, decided
 from headrace.server.metrics import HubMetrics
+from headrace.time import SECOND
 
 COUNTED = "SELECT k, COUNT(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k"
 QOS = "WITH SHEDDING WITH QOS (delay (1 AT 10 MINUTES), loss (1 AT 0 PERCENT, 0.8 AT 90 PERCENT))"
@@ -135,3 +139,14 @@ def test_an_epoch_of_few_operators_decides_nothing(hub: Hub) -> None:
     manifest = hub.home.latest()
     tick = FinishedEpoch(EpochWork("tick"), (), 0.0, 0)
     assert decided(manifest, hub.loop.engine.plan, tick, lambda _: (), lambda name: (name,)) is manifest
+
+
+def test_what_an_epoch_takes_no_longer_waits_and_the_oldest_row_is_the_delay() -> None:
+    arrivals = (3, 1, 2, 4)
+    records = [{"arrival": at * SECOND} for at in arrivals]
+    splits = tuple((Split("s", number, record=record), 10) for number, record in enumerate(records[:2]))
+    waiting = [Pending(number, "s", 99, 0, record) for number, record in enumerate(records)]
+    epoch = FinishedEpoch(EpochWork("epoch", splits, taken={"s": (0, 1)}), (), 0.5, 9 * SECOND)
+    seen = epoch.observed(EpochPlan(), ["s"], lambda _: waiting)
+    assert (seen.at, seen.busy) == (9, 0.5)
+    assert (seen.taken, seen.waiting, seen.delays) == ({"s": 20}, {"s": 200}, {"s": 8})

@@ -66,6 +66,14 @@ def test_a_query_whose_answers_would_be_worthless_is_not_computed_at_all() -> No
     assert step.after == LEAST_SHARE
 
 
+def test_one_query_is_given_up_where_that_loses_less_than_a_part_of_several() -> None:
+    """The strict one loses steeply, step by step, but once it is worthless it saves all of its time."""
+    queries = {"linear": query(LINEAR, 0.5), "strict": query(STRICT, 1.0)}
+    assert {step.query for step in shed(queries, 0.6)} == {"strict"}
+    assert {step.query for step in shed(queries, 0.05)} == {"strict"}
+    assert utility(after(queries, shed(queries, 0.05))) > 1.9
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     kinds=st.lists(
