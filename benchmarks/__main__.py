@@ -32,12 +32,14 @@ from benchmarks.suite.joins import joins, late_joins, skewed_joins
 from benchmarks.suite.latency import latency
 from benchmarks.suite.many_ranges import many_ranges
 from benchmarks.suite.memory import memory
+from benchmarks.suite.overload import overload
 from benchmarks.suite.past import past
 from benchmarks.suite.psoup import figure_7, figure_9
 from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuation
 from benchmarks.suite.queries import queries
 from benchmarks.suite.query_index import query_index
 from benchmarks.suite.ranges import ranges
+from benchmarks.suite.saturation import saturation
 from benchmarks.suite.server import server
 from benchmarks.suite.shedding import shedding
 from benchmarks.suite.sketches import sketches
@@ -104,6 +106,8 @@ SUITE = {
     "correlated-sliding": correlated_sliding,
     "sketches": sketches,
     "shedding": shedding,
+    "overload": overload,
+    "saturation": saturation,
     "standing": standing,
     "server": server,
 }

@@ -28,6 +28,7 @@ from headrace.runtime.messages.task_messages import (
     stream_receipts,
 )
 from headrace.runtime.plan import derived_streams, union_streams
+from headrace.runtime.plan.adaptive.overload_control import chosen_shares
 from headrace.runtime.progress.committed_progress import committed_progress, progress_of
 from headrace.runtime.progress.failing_queries import FAILED_ROWS
 from headrace.runtime.progress.frontier import Frontier
@@ -259,7 +260,10 @@ def _archived(
     progress_after: Mapping[str, StreamProgress],
     plan: EpochPlan,
 ) -> dict[str, ArchiveEntry]:
-    entries = {}
+    entries, chosen = {}, chosen_shares(done.began)
+    shares = {
+        id_: seen for id_, seen in chosen.items() if id_ in plan.operators and id_ in done.work.operators
+    }
     for name, ordinals in done.work.taken.items():
         receipt = receipts.get(name, StreamReceipt())
         entries[name] = ArchiveEntry(
@@ -274,6 +278,7 @@ def _archived(
             receipt.greatest,
             plan.relations,
             plan.sample_rate_of(name),
+            {id_: seen for id_, seen in shares.items() if plan.operators[id_].stream == name},
         )
     return entries
 

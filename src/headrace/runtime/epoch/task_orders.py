@@ -14,6 +14,7 @@ from headrace.runtime.messages.task_messages import Origin, RunRef, ScanMessage,
 from headrace.runtime.plan.adaptive.filter_orders import filter_orders
 from headrace.runtime.plan.adaptive.join_caches import join_caches
 from headrace.runtime.plan.adaptive.join_orders import join_orders
+from headrace.runtime.plan.adaptive.overload_control import chosen_shares
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
 from headrace.runtime.progress.plan_index import index_of
@@ -73,6 +74,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             work.isolated,
             weight,
             filter_orders(manifest),
+            {} if work.is_replay else chosen_shares(orders.began),
         )
         for task, splits in enumerate(together(balanced(work.splits, cores, work.tasks(cores)), deduplicated))
     ]

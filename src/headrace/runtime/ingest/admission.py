@@ -43,6 +43,10 @@ class Admission:
     rows: int = 4_000_000
     bytes: int = 256 << 20
 
+    def at_most(self, rows: int | None) -> Admission:
+        """The limits with fewer rows; None: the same."""
+        return self if rows is None else replace(self, rows=min(self.rows, rows))
+
     def for_easy(self, waiting: Sequence[Pending], easy: int | None) -> Admission:
         """The limits for the waiting records of a stream, where epochs of at most `easy` rows take little besides their rows.
 

@@ -26,6 +26,7 @@ from headrace.runtime.backfill.completeness import plan_in_force
 from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.describe import backfill_lines
 from headrace.runtime.introspection.epoch_log import last_lines
+from headrace.runtime.introspection.quality import load_line, quality_lines
 from headrace.runtime.introspection.rotating_metrics import lines_per_rotation, of_operators
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan import derived_streams
@@ -72,7 +73,7 @@ def explain_all(home: Home, form: Form = "text") -> str:
     """`EXPLAIN ALL`: everything, as text, for Graphviz or as SVG."""
     graph = explained(home)
     if form == "text":
-        return "\n".join(all_lines(graph))
+        return "\n".join([*all_lines(graph), *load_line(home.latest())])
     return dot(picture(graph)) if form == "dot" else svg(picture(graph))
 
 
@@ -101,7 +102,10 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     plans = (explain(with_stored_layout(operators[operator_id], row_layout_states)) for operator_id in chain)
     filled = backfill_lines(home.latest().find_operator(standing.operator_id))
     actions = [f"then {action}" for action in standing.definition.actions]
-    return "\n".join([*plans, *filled, *actions, *query_lines(graph, registered)])
+    stated = (
+        () if query.quality is None else quality_lines(query.quality, standing.operator_id, home.latest())
+    )
+    return "\n".join([*plans, *filled, *actions, *stated, *query_lines(graph, registered)])
 
 
 def _owner(plan: EpochPlan, names: Mapping[str, str], operator: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.runtime.epoch.pipeline import Pipeline
+from headrace.runtime.introspection.quality import quality_status
 from headrace.runtime.plan import derived_streams
 
 
@@ -39,6 +40,7 @@ def status(
         "state_bytes": sum(run.bytes for run in manifest.state),
         "synopsis_budget": pipeline.synopsis_bytes,
         "synopses": synopses(pipeline),
+        "overload": quality_status(manifest, catalog),
         "sinks": {sink["sink"]: sink for sink in sinks},
         "actions": {action["id"]: action for action in actions},
         "failures": pipeline.loop.supervisor.as_status(),

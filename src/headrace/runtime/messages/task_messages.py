@@ -52,7 +52,7 @@ class Split(Message):
 
     `refused` is a file of rejects, for operators that read a stream's rejects in a backfill; `pane_backfill` panes of another
     operator. `before` is the punctuation by which rows are late, where it is not the message's; `sample_rate` the share of
-    rows that were not shed when they arrived, in a backfill. `made` are results that this epoch has made, not in a file yet.
+    rows that were not shed when they arrived, in a backfill; `shares` of operators for which they were chosen. `made` are results that this epoch has made, not in a file yet.
     """
 
     stream: str
@@ -64,6 +64,7 @@ class Split(Message):
     refused: str | None = None
     pane_backfill: PaneBackfill | None = None
     sample_rate: float | None = None
+    shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     made: pa.Table | None = None
 
 
@@ -125,6 +126,8 @@ class ScanMessage(Message):
     """An estimate of the rows of the epoch, in all of its scan tasks."""
     filter_orders: Mapping[str, OrderInForce] = field(default_factory=dict)
     """Conjunction → the order of its terms, by the manifest before the epoch."""
+    shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Operator → the shares of its rows that it sees, as chosen by the manifest before the epoch; others see all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +298,8 @@ class ScanReceipt(Message):
     """Operators that failed on the task's rows."""
     filters: Mapping[str, FilterObservation] = field(default_factory=dict)
     """Conjunction → what was observed of its terms."""
+    arrived: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Operator whose share of the rows is chosen → rows that arrived for it, by interval of importance."""
 
 
 def stream_receipts(scans: Iterable[ScanReceipt], plan: EpochPlan) -> dict[str, StreamReceipt]:

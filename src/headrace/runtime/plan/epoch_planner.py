@@ -237,13 +237,15 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
             stream = streams.get(operator.stream)
             if channel == "rows" and stream is not None and stream.progress.groups:
                 operator = operator.without_family()
-            if not catalog_query.definition.sharing:
+            quality = meaning.quality
+            if not catalog_query.definition.sharing or (quality is not None and quality.loss is not None):
                 operator = operator.unshared()
             planned[operator.id] = PlannedOperator(
                 operator,
                 "kept" if query.shedding else channel,
                 query.revisions,
                 _retention(catalog_query.definition.retain, operator_id, meaning),
+                quality=quality,
             )
     planned |= _with_readers_together(islice(planned.values(), len(plan.planned), None), planned, streams)
     for view in inlined_views & planned.keys():

@@ -20,6 +20,7 @@ from headrace.planner.lowering.materialization import materialized
 from headrace.runtime.delivery.open_actions import recorded_actions
 from headrace.runtime.delivery.sink_states import recorded
 from headrace.runtime.introspection.describe import known_instant, progress_table, query_progress_table
+from headrace.runtime.introspection.quality import worth_by_query
 from headrace.runtime.invoke.historical_question import asked
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_text, bound
 from headrace.runtime.plan.epoch_planner import levels, source_of
@@ -126,8 +127,9 @@ def _listing(
             if all(condition.holds([row[condition.property] or ""]) for condition in selection)
         ]
     columns = _COLUMNS[kind]
-    if kind == "stream" and not any(row["warning"] for row in rows):
-        columns = columns.remove(columns.get_field_index("warning"))
+    for optional in ("warning", "utility"):
+        if optional in columns.names and not any(row[optional] is not None for row in rows):
+            columns = columns.remove(columns.get_field_index(optional))
     return pa.Table.from_pylist(rows, columns)
 
 
@@ -143,8 +145,8 @@ _COLUMNS = {
     "relation": pa.schema([("name", _TEXT), ("using", _TEXT), ("version", _COUNT)]),
     "query": pa.schema(
         [
-            (name, _TEXT)
-            for name in ("name", "state", "answered_to", "complete_since", "owner", "tags", "query")
+            *[(name, _TEXT) for name in ("name", "state", "answered_to", "complete_since", "owner", "tags")],
+            *[("utility", pa.float64()), ("query", _TEXT)],
         ]
     ),
     "action": pa.schema(
@@ -204,6 +206,7 @@ def _relations(home: Home) -> list[dict[str, Any]]:
 
 def _queries(home: Home, manifest: Manifest, selection: Selection) -> list[dict[str, Any]]:
     rows = []
+    worth = worth_by_query(manifest, home.catalog)
     for query, seen in chosen(home, selection, manifest):
         closed = (manifest.find_operator(query.operator_id) or OperatorProgress()).emitted_to
         rows.append(
@@ -214,6 +217,7 @@ def _queries(home: Home, manifest: Manifest, selection: Selection) -> list[dict[
                 "complete_since": known_instant(seen.complete_since),
                 "owner": query.definition.owner,
                 "tags": ", ".join(query.definition.tags) or None,
+                "utility": worth[query.definition.name].utility if query.definition.name in worth else None,
                 "query": " ".join(query.definition.text.split()),
             }
         )

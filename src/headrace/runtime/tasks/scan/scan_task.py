@@ -49,7 +49,7 @@ from headrace.runtime.tasks.scan.column_pruning import columns_of, columns_read
 from headrace.runtime.tasks.scan.deduplicate import encode_keys, max_event_time_of, open_keys
 from headrace.runtime.tasks.scan.read_ahead import read_ahead
 from headrace.runtime.tasks.scan.row_reader import Arrival, arrivals
-from headrace.runtime.tasks.scan.shed_rows import SampledRows
+from headrace.runtime.tasks.scan.shed_rows import SampledRows, Samples
 from headrace.runtime.tasks.scan.stream_monitor import Watch
 from headrace.runtime.tasks.scan.stream_scan import StreamTask, Written
 from headrace.runtime.tasks.scan.union_scan import UnionFeed
@@ -170,7 +170,9 @@ class _ScanTask:
             definition,
             [operator for operator in readers if channels[operator.id] != "rejects"],
             self._is_copied(definition),
-            watch.columns | frozenset().union(*(union.reads() for union in unions)),
+            self._important(readers)
+            | watch.columns
+            | frozenset().union(*(union.reads() for union in unions)),
         )
         relations = {r: self._relation(r) for operator in readers for r in operator.relations}
         revising = {
@@ -179,17 +181,14 @@ class _ScanTask:
             if (revisions := self._plan.planned[operator.id].revisions) is not None
         }
         plain = [operator for operator in readers if operator.id not in revising]
-        rows, late, rejects, sampled = (
+        rows, late, rejects = (
             timed(
                 [operator for operator in plain if channels[operator.id] == channel],
                 relations,
                 self._message.row_layout_states,
                 self._message.isolated,
             )
-            for channel in ("rows", "late", "rejects", "kept")
-        )
-        columns_of_samples = frozenset().union(
-            *(columns_of(operator) for operator in readers if channels[operator.id] == "kept")
+            for channel in ("rows", "late", "rejects")
         )
         revised = {
             within: [operator for operator in readers if revising.get(operator.id, -1) == within]
@@ -202,7 +201,7 @@ class _ScanTask:
             rows,
             late,
             rejects,
-            SampledRows.of(name, self._plan.sample_rate_of(name), sampled, columns_of_samples),
+            self._samples(name, [each for each in plain if channels[each.id] == "kept"], relations),
             [
                 (within, timed(operators, relations, isolated=self._message.isolated))
                 for within, operators in revised.items()
@@ -212,6 +211,41 @@ class _ScanTask:
             watch,
             RejectWriter(),
         )
+
+    def _important(self, readers: Sequence[Operator]) -> frozenset[str]:
+        """The columns by which rows are more or less important to their readers."""
+        qualities = self._plan.qualities
+        stated = [qualities[operator.id].importance for operator in readers if operator.id in qualities]
+        return frozenset(importance.column for importance in stated if importance is not None)
+
+    def _samples(
+        self, stream: str, readers: Sequence[Operator], relations: Mapping[str, pa.Table]
+    ) -> Samples:
+        """One sample for all readers that see the same share, and one for each whose share is chosen for it."""
+        qualities, layouts = self._plan.qualities, self._message.row_layout_states
+        rate, isolated = self._plan.sample_rate_of(stream), self._message.isolated
+        chosen = {
+            operator.id: operator
+            for operator in readers
+            if operator.id in qualities and qualities[operator.id].loss is not None
+        }
+        others = [operator for operator in readers if operator.id not in chosen]
+        parts = [
+            SampledRows(
+                timed([operator], relations, layouts, isolated),
+                columns_of(operator),
+                seed_of(stream),
+                rate,
+                name,
+                qualities[name].importance,
+                self._message.shares.get(name, (1.0,)),
+            )
+            for name, operator in chosen.items()
+        ]
+        if others:
+            columns = frozenset().union(*map(columns_of, others))
+            parts.append(SampledRows.of(stream, rate, timed(others, relations, layouts, isolated), columns))
+        return Samples(parts)
 
     def _readers(self, stream: str) -> list[Operator]:
         """The operators of a stream that take part."""
@@ -303,6 +337,9 @@ class _ScanTask:
             work={name: seen for stream in streams.values() for name, seen in stream.work().items()}
             | {f"fold {scanner.representative}": scanner.seen() for scanner in of_unions},
             failures=failures,
+            arrived={
+                name: rows for stream in streams.values() for name, rows in stream.sampled.arrived.items()
+            },
         )
         return _Folded(receipt, deltas, rejected)
 
@@ -372,7 +409,7 @@ def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Itera
         for owner, part in _split(table, message.owners):
             shares[owner][section] = part
     # The measurements of thousands of operators are in the first blob only.
-    brief = replace(receipt, operators={}, work={}, filters={})
+    brief = replace(receipt, operators={}, work={}, filters={}, arrived={})
     for owner, share in enumerate(shares):
         rejected = folded.rejected if owner == 0 else {}
         yield owner, ScanBlob(receipt if owner == 0 else brief, rejected, share)
