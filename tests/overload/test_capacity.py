@@ -54,7 +54,7 @@ def test_old_measurements_fade() -> None:
 @pytest.mark.parametrize("fixed", [0.0, 0.02])
 @pytest.mark.parametrize("costs", [(1e-4,), (1e-4, 3e-4, 1e-5), (2e-5,) * 8])
 def test_saturation_is_predicted_at_a_third_of_it(costs: tuple[float, ...], fixed: float) -> None:
-    """Epochs of all sizes at a third of the capacity; each takes a tenth more or less than the model says."""
+    """Epochs of all sizes at a third of the capacity; each takes a tenth more or less than the model predicts."""
     queries = {
         f"q{number}": SimulatedQuery(QualityOfService(loss=LOSS), cost) for number, cost in enumerate(costs)
     }
