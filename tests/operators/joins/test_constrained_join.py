@@ -19,6 +19,7 @@ from headrace.algebra.expressions.expression import Column
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Advance, Sections
 from headrace.operators.base.union_positions import placed
+from headrace.operators.joins.caches.caching import Caching, caching
 from headrace.operators.joins.constrained_join import ConstrainedJoin, Reference
 from headrace.operators.joins.join_side import JoinSpec, Side
 from headrace.operators.joins.window_join import UNTIL
@@ -288,3 +289,15 @@ def test_a_value_below_an_older_one_is_out_of_order(together: bool, later: int, 
     for part in [rows] if together else [[row] for row in rows]:
         driven.epoch([part, []], (0, 0))
     assert driven.rejected.total() == broken
+
+
+def test_no_cache_has_the_rows_that_constraints_let_the_state_drop() -> None:
+    seen = Caching({"q1.inner": {0: (1, 2)}}, {}, measures=True)
+    driven = Driven(join(3, references=[Reference(0, 1, 5, "REFERENCES"), Reference(0, 2, 5, "REFERENCES")]))
+    with caching(seen):
+        for epoch in range(3):
+            rows = [[(1, epoch, 10 * epoch)]] * 3
+            driven.epoch(rows, [10 * epoch] * 3)
+    assert driven.emitted
+    assert seen.memories == {}
+    assert seen.observed == {}

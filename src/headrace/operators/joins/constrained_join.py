@@ -22,6 +22,7 @@ from headrace.adaptive.constraints.key_promises import NEVER, Bools, KeyPromise,
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import AT, Advance, Sections, Step
+from headrace.operators.joins.caches.caching import Caching
 from headrace.operators.joins.join_side import failed_pairs
 from headrace.operators.joins.stems import Combinations, Stem
 from headrace.operators.joins.window_join import WindowJoin
@@ -79,6 +80,10 @@ class ConstrainedJoin(WindowJoin):
         state = {name: table for name, table in state.items() if table.num_rows}
         broken = tuple(self._broken(arrived, stored))
         return replace(step, state=state, rejected=(*step.rejected, *broken))
+
+    def _caching(self) -> Caching:
+        """None: the memory of a cache has the rows that constraints let the state drop."""
+        return Caching()
 
     def _hopeful(
         self,

@@ -31,8 +31,9 @@ from headrace.algebra.expressions.expression import columns_of
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints, flat
 from headrace.operators.base.operator import SLOT, Advance, ProbeCounts, Sections, Step
-from headrace.operators.joins.caches import caching
 from headrace.operators.joins.caches.cached_join import CachedJoin
+from headrace.operators.joins.caches.caching import Caching
+from headrace.operators.joins.caches.caching import in_force as in_force_caching
 from headrace.operators.joins.join_side import (
     JoinOperator,
     JoinSpec,
@@ -103,7 +104,7 @@ class WindowJoin(JoinOperator):
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
         counts, profiles = ProbeCounts(), in_force()
-        cached = CachedJoin(self.spec, stems, self._hold_together, self._partners, caching.in_force())
+        cached = CachedJoin(self.spec, stems, self._hold_together, self._partners, self._caching())
         for index, rows in enumerate(new):
             if rows is None:
                 continue
@@ -124,6 +125,10 @@ class WindowJoin(JoinOperator):
         tables += self.began(runs, deltas, state)
         results = pa.concat_tables(tables) if tables else None
         return Step(state, results, tuple(rejected), probe_counts=counts)
+
+    def _caching(self) -> Caching:
+        """The caches to use."""
+        return in_force_caching()
 
     @property
     def adapts(self) -> bool:
