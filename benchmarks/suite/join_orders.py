@@ -243,7 +243,7 @@ def _calls_and_bytes(way: Callable[[], AbstractContextManager[None]]) -> tuple[i
 
 
 def join_orders(rows: int, rounds: int) -> Report:
-    """`rows` and `rounds` are not used."""
+    """`rows` and `rounds` are not used: sizes are those above."""
     del rows, rounds
     every = sampled()
     phases = [every[start : start + EPOCHS_OF_PHASE] for start in range(0, len(every), EPOCHS_OF_PHASE)]

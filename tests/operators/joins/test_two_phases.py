@@ -96,7 +96,7 @@ def test_a_fixed_order_is_that_of_both_phases() -> None:
     assert driven.counts == before.plus(10 + 4 + 2, 2 * (3 + 3 * 2 + 3 * 2 * 1))
 
 
-def test_a_sample_says_of_each_dropped_row_which_sides_have_no_partner_for_it() -> None:
+def test_a_sample_shows_for_each_dropped_row_which_sides_have_no_partner_for_it() -> None:
     """Of every row: 0 and 1 have none in the third; 4 to 7 none in the second; 8 and 9 none in the first and second."""
     for order in permutations(range(3)):
         seen = observed(stored(SIDES), NEW, order, share=1.0)

@@ -61,15 +61,17 @@ def explain_adaptive(home: Home, name: str) -> str:
 
 
 def _filter_lines(
-    own: Sequence[Operator], manifest: Manifest, log: Sequence[Mapping[str, Any]]
+    operators: Sequence[Operator], manifest: Manifest, log: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    conjunctions = {terms.name: terms for operator in own for terms in _conjunctions(operator.row_steps)}
+    conjunctions = {
+        terms.name: terms for operator in operators for terms in _conjunctions(operator.row_steps)
+    }
     orders, history = filter_orders(manifest), _history(log, "filters", FilterObservation.of)
-    shown = {found for found in conjunctions if found in orders} or conjunctions.keys()
-    for found, terms in conjunctions.items():
-        if found in shown:
-            next_order = orders[found].order if found in orders else terms.guessed_order
-            yield from order_lines(terms, history.get(found, []), next_order)
+    shown = {condition for condition in conjunctions if condition in orders} or conjunctions.keys()
+    for condition, terms in conjunctions.items():
+        if condition in shown:
+            next_order = orders[condition].order if condition in orders else terms.guessed_order
+            yield from order_lines(terms, history.get(condition, []), next_order)
 
 
 def _conjunctions(steps: tuple[RowStep, ...]) -> Iterator[Terms]:
@@ -80,10 +82,10 @@ def _conjunctions(steps: tuple[RowStep, ...]) -> Iterator[Terms]:
 
 
 def _tree_lines(
-    own: Sequence[Operator], sizes: Sequence[int], log: Sequence[Mapping[str, Any]]
+    operators: Sequence[Operator], sizes: Sequence[int], log: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
     """The joins that a query's sources go through one after the other, if there are several, with the rows that each has made."""
-    joins = [operator for operator in own if operator.joined_sides]
+    joins = [operator for operator in operators if operator.joined_sides]
     if len(joins) > 1:
         why = "sources of fewest rows first, as counted when it was registered" if sizes else "as written"
         yield f"{len(joins)} joins one after the other, {why}:"
@@ -93,13 +95,13 @@ def _tree_lines(
 
 
 def _join_lines(
-    own: Sequence[Operator], plan: EpochPlan, manifest: Manifest, log: Sequence[Mapping[str, Any]]
+    operators: Sequence[Operator], plan: EpochPlan, manifest: Manifest, log: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
     """Of the query's joins, and of a shared one that it reads."""
-    streams = (plan.streams[operator.stream] for operator in own)
+    streams = (plan.streams[operator.stream] for operator in operators)
     results = (stream for stream in streams if stream.using == derived_streams.USING)
     read = [plan.operators[derived_streams.operator_of(stream)] for stream in results]
-    joins = {join.id: join for join in (*own, *read) if len(join.joined_sides) > 2}
+    joins = {join.id: join for join in (*operators, *read) if len(join.joined_sides) > 2}
     orders, history = join_orders(manifest), _history(log, "joins", ProbeObservation.of)
     caches = _history(log, "caches", lambda fields: CacheObservation(**fields))
     for join in joins.values():
