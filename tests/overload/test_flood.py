@@ -1,4 +1,4 @@
-"""A flood over a real hub, on a machine whose rows cost what the test says: shares follow what answers are worth, the archive is
+"""A flood over a real hub, on a machine whose rows cost what the test defines: shares follow what answers are worth, the archive is
 whole, estimates are those of the recorded shares, intervals are honest, and kills change nothing.
 """
 
@@ -49,7 +49,7 @@ SECONDS = 75
 def drive(
     path: Path, patch: pytest.MonkeyPatch, *, kills: bool
 ) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
-    """All rows that were pushed, and what the hub says in the end; with `kills` it is opened again and again, and jobs fail."""
+    """All rows that were pushed, and what the hub reports in the end; with `kills` it is opened again and again, and jobs fail."""
     machine, pushed, number, done = SlowMachine(), list[dict[str, Any]](), 0, 0.0
     seen: dict[str, Any] = {"shares": [], "utility": []}
     while done < SECONDS:
@@ -202,7 +202,7 @@ def test_epochs_take_no_more_of_what_waits_than_is_soon_done(folder: Path) -> No
 
 
 def test_kills_and_jobs_that_fail_change_no_share_and_no_answer(folder: Path) -> None:
-    """An epoch that is run again drops the same rows, and the next process goes on from what was recorded."""
+    """An epoch that is run again drops the same rows, and the next process continues from what was recorded."""
     _, seen = flood(folder, kills=False)
     _, again = flood(folder, kills=True)
     assert again["shares"] == seen["shares"]
@@ -259,7 +259,7 @@ def key(row: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def recorded_weights(seen: Mapping[str, Any], name: str) -> list[float]:
-    """How many rows each archived row stands for, by a hash of its own and the shares of its epoch; 0 when it was dropped."""
+    """How many rows each archived row represents, by a hash of its own and the shares of its epoch; 0 when it was dropped."""
     seed, weights = zlib.crc32(b"s"), list[float]()
     rows = iter(seen["archived"])
     for entry in seen["entries"]:
