@@ -1,4 +1,4 @@
-"""The worth of answers in a flood of five times what a hub can take, for ten minutes.
+"""The utility of answers in a flood of five times what a hub can take, for ten minutes.
 
 On a simulated clock (`benchmarks/simulated_hub.py`): epochs take as long as their rows cost, and control is that of a hub. Eighteen
 queries: alerts that are cheap and worthless at half the rows, dashboards that hardly suffer from few rows, reports that cost
@@ -51,7 +51,7 @@ Queries = Mapping[str, SimulatedQuery]
 
 
 def overload(rows: int, rounds: int) -> Report:
-    """One run of each policy, which is exact: `rows` and `rounds` have no effect."""
+    """One run of each policy, which is exact: `rows` and `rounds` do not matter."""
     del rows, rounds
     table: list[dict[str, Any]] = []
     found: dict[tuple[str, float], float] = {}

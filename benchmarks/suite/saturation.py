@@ -1,4 +1,4 @@
-"""The rate at which a hub saturates, and its estimate of that before.
+"""The rate at which a hub saturates, as it predicts it and as measured.
 
 Three hubs without a JVM, with queries WITH QOS. Small epochs at a low rate are measured, as in every hub, and the rate is predicted at
 which no time is left. Then rows wait, and the hub processes them as fast as it can. A row costs what the line through epochs
@@ -44,7 +44,7 @@ BATCHES: Final = 25
 
 
 def saturation(rows: int, rounds: int) -> Report:
-    """Medians over `rounds` hubs of each plan; `rows` has no effect."""
+    """Medians over `rounds` hubs of each plan; `rows` does not matter."""
     del rows
     table, ratios, bars = [], list[Ratio](), list[Bar]()
     for name, texts in PLANS.items():

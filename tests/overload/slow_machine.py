@@ -1,4 +1,4 @@
-"""A machine on which rows take as long as a test sets, whatever the real one is: a hub that is flooded on a simulated clock."""
+"""A machine on which rows take as long as a test defines, whatever the real one is: a hub flooded on a simulated clock."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ READ, CHEAP, FOLD = 1e-4, 1e-4, 1.4e-3
 
 
 class SlowMachine(LocalExecutor):
-    """Runs everything really; `seconds` passes as rows cost, and that is what receipts report. The next `failures` jobs fail.
+    """Runs everything really; `seconds` passes as rows cost, and so do the receipts. The next `failures` jobs fail.
 
-    `cheap` are operators. While `pushing` is set rows arrive during the epoch before they are pushed.
+    `cheap` are operators. While `pushing` is set it is the clock: rows arrive during the epoch before they are pushed.
     """
 
     def __init__(self) -> None:

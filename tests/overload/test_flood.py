@@ -1,4 +1,4 @@
-"""A flood over a real hub, on a machine whose rows cost what the test sets: shares follow what answers are worth, the archive is
+"""A flood over a real hub, on a machine whose rows cost what the test defines: shares follow what answers are worth, the archive is
 whole, estimates are those of the recorded shares, intervals are honest, and kills change nothing.
 """
 

@@ -1,4 +1,4 @@
-"""What a hub with queries WITH QOS reports of them: status, SHOW QUERIES, EXPLAIN, metrics; and nothing where there is none."""
+"""What a hub with queries WITH QOS shows of them: status, SHOW QUERIES, EXPLAIN, metrics; and nothing where there is none."""
 
 from __future__ import annotations
 
