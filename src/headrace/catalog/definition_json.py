@@ -30,7 +30,7 @@ _Definition = TypeVar(
     "_Definition", StreamDefinition, RelationDefinition, QueryDefinition, FunctionDefinition, WindowDefinition
 )
 _LATER: Final = {
-    StreamDefinition: {"keep", "latency", "reduce", "time_expression"},
+    StreamDefinition: {"blocks_by", "keep", "latency", "reduce", "time_expression"},
     QueryDefinition: {
         "owner",
         "tags",

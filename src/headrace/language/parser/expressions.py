@@ -99,6 +99,8 @@ def _level(cursor: Cursor) -> int:
         return _SIGNS.get(token.text, 0)
     if token.upper == "NOT" and cursor.ahead().upper not in _WORDS:
         return 0
+    if token.upper == "IN" and cursor.ahead().kind == "number":  # how long an answer may take
+        return 0
     return _WORDS.get(token.upper, 0)
 
 

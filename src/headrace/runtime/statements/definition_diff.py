@@ -29,6 +29,7 @@ _WORDS: Mapping[str, str] = {
     "deduplicate": "DEDUPLICATE BY",
     "idle_timeout": "IDLE TIMEOUT",
     "max_ahead": "maxAhead",
+    "blocks_by": "blocksBy",
     "from_now": "FROM NOW",
     "zone": "timeZone",
     "using": "USING",

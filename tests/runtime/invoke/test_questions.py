@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace.archive.run_file import RunFile
 from headrace.errors import UserError
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
+from headrace.runtime.invoke.questions import answer
+from headrace.runtime.invoke.questions.answer import Accepted, asked
+from headrace.runtime.invoke.questions.clauses import question_of
+from headrace.runtime.plan.bound_queries import bind_text
 from headrace.runtime.statements.outcome import Outcome
 from headrace.time import SECOND
 
@@ -149,7 +155,17 @@ def test_an_archive_in_one_piece_is_read_whole_and_late_rows_are_in_no_answer(tm
         ("SELECT MAX(v) AS m FROM s WITHIN 2 PERCENT", "for MAX"),
         ("SELECT COUNT(DISTINCT k) AS m FROM s WITHIN 2 PERCENT", "for COUNT DISTINCT"),
         ("SELECT v FROM s WITHIN 2 PERCENT", "WITHIN is not available"),
-        ("SELECT SUM(v) / 2 AS m FROM s WITHIN 2 PERCENT", "error of an expression"),
+        ("SELECT abs(SUM(v)) AS m FROM s WITHIN 2 PERCENT", "error of an expression"),
+        ("SELECT SUM(DISTINCT n) AS m FROM s WITHIN 2 PERCENT", "for SUM DISTINCT"),
+        ("SELECT STDDEV(v) AS m FROM s WITHIN 2 PERCENT", "for STDDEV_SAMP"),
+        ("SELECT PERCENTILE(v, 1.0) AS m FROM s WITHIN 2 PERCENT", "PERCENTILE 0 or 1"),
+        ("SELECT DISTINCT COUNT(*) AS m FROM s WITHIN 2 PERCENT", "DISTINCT"),
+        (
+            "SELECT COUNT(*) AS m FROM (SELECT k FROM s GROUP BY k) AS q WITHIN 2 PERCENT",
+            "not those of its blocks",
+        ),
+        ("SELECT COUNT(*) AS m FROM s IN 0 SECONDS", "longer than nothing"),
+        ("SELECT COUNT(*) AS m FROM s WITHIN 2 PERCENT IN 5", "unit|seconds|length|SECONDS"),
         (
             "SELECT COUNT(*) AS m FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] WITHIN 2 PERCENT",
             "window that slides",
@@ -157,7 +173,7 @@ def test_an_archive_in_one_piece_is_read_whole_and_late_rows_are_in_no_answer(tm
         ("SELECT COUNT(*) AS m FROM s [RANGE 1 MINUTE] WITHIN 2 PERCENT", "window of its own"),
         ("SELECT COUNT(*) AS m FROM s LATE WITHIN 2 PERCENT", "late"),
         ("SELECT k, COUNT(*) AS m FROM s GROUP BY k HAVING COUNT(*) > 1 WITHIN 2 PERCENT", "HAVING"),
-        ("SELECT COUNT(*) AS m FROM s x, s y WHERE x.k = y.k WITHIN 2 PERCENT", "joins of two streams"),
+        ("SELECT COUNT(*) AS m FROM s x, s y WHERE x.k = y.k WITHIN 2 PERCENT", "drawn by the key"),
         ("SELECT COUNT(*) AS m FROM s WITHIN 200 PERCENT", "at most 100"),
         ("SELECT COUNT(*) AS m FROM s WITHIN two PERCENT", "a number of percent"),
         ("SELECT COUNT(*) AS m FROM s", "not a statement of its own"),
@@ -166,8 +182,10 @@ def test_an_archive_in_one_piece_is_read_whole_and_late_rows_are_in_no_answer(tm
 def test_what_a_part_of_the_rows_does_not_answer_is_refused(
     asked_of: tuple[Hub, pa.Table], text: str, reason: str
 ) -> None:
-    with pytest.raises(UserError, match=reason):
+    with pytest.raises(UserError, match=reason) as refused:
         asked_of[0].execute(text)
+    assert refused.value.span is not None
+    assert refused.value.remedy or "IN 5" in text
 
 
 def test_a_stream_without_a_copy_has_no_past_to_ask(tmp_path: Path) -> None:
@@ -183,3 +201,102 @@ def test_within_after_a_function_of_the_last_clause_is_the_questions(asked_of: t
     hub, _ = asked_of
     text = "SELECT upper(k) AS u, COUNT(*) AS c FROM s WHERE k <> 'rare' GROUP BY upper(k) WITHIN 5 PERCENT"
     assert sorted(ask(hub, text).table["u"].to_pylist()) == ["A", "B"]
+
+
+def test_a_ratio_and_a_percentile_have_errors_that_hold(asked_of: tuple[Hub, pa.Table]) -> None:
+    hub, past = asked_of
+    outcome = ask(
+        hub,
+        "SELECT SUM(v) / COUNT(n) AS ratio, PERCENTILE(v, 0.9) AS high FROM s WHERE v > 5 WITHIN 3 PERCENT",
+    )
+    (row,) = outcome.table.to_pylist()
+    frame = past.to_pandas()
+    frame = frame[frame.v > 5]
+    for name, truth in (("ratio", frame.v.sum() / frame.n.count()), ("high", frame.v.quantile(0.9))):
+        assert 0 < row[f"{name}_error"] <= 0.03 * row[name]
+        assert abs(row[name] - truth) <= 2 * row[f"{name}_error"]
+    assert row["kept"] < 0.3
+    assert "error at most" in outcome.message
+
+
+class Slow:
+    """A machine on which a row takes so long to read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds_per_row: float) -> None:
+        self.now, self.rows, read = 100.0, 0, RunFile.read
+
+        def slowly(file: RunFile, *args: object) -> pa.Table:
+            table = read(file, *args)  # type: ignore[arg-type]
+            self.rows += table.num_rows
+            self.now += seconds_per_row * table.num_rows
+            return table
+
+        monkeypatch.setattr(RunFile, "read", slowly)
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(("within", "microseconds"), [(0, 10), (0, 20), (5, 10)])
+def test_what_fits_the_time_is_read_and_no_more_than_the_error_needs(
+    asked_of: tuple[Hub, pa.Table], monkeypatch: pytest.MonkeyPatch, within: int, microseconds: int
+) -> None:
+    """Half a second is for 50,000 rows, or on a machine with half of the speed for 25,000."""
+    home = asked_of[0].home
+    clock = Slow(monkeypatch, microseconds * 1e-6)
+    query = bind_text(home.catalog, "SELECT SUM(v) AS total FROM s WHERE v > 25")
+    accepted = Accepted(Fraction(within, 100), SECOND // 2)
+    found = asked(home, home.latest(), query, accepted, clock)
+    (row,) = found.table.to_pylist()
+    assert found.read == clock.rows
+    assert found.error == row["total_error"] / row["total"]
+    if within:
+        assert clock.now - 100 < 0.4
+        assert 0 < found.error <= 0.05
+    else:
+        assert 0.25 < clock.now - 100 <= 0.55
+        assert found.read < ROWS
+        assert f"error at most {100 * found.error:.2g} %" in str(found)
+
+
+def test_when_the_time_is_over_the_runs_that_follow_keep_what_was_read_of_them(
+    asked_of: tuple[Hub, pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine slows down in the middle of a step: runs of different shares are strata of one answer."""
+    hub, past = asked_of
+    home = hub.home
+    question = question_of(bind_text(home.catalog, "SELECT SUM(v) AS total FROM s"), home.catalog.stream)
+    sample = answer._sample(home, home.latest(), question)
+    sample.extend(0.125, lambda: False)
+    calls = iter([False, False, True])
+    sample.extend(0.5, lambda: next(calls))
+    (source,) = sample.sources
+    assert [run.prefixes.shares[run.done] for run in source.runs] == [0.5, 0.5, 0.125, 0.125]
+    (row,) = answer._asked(question, sample, *sample.answer()).table.to_pylist()
+    assert abs(row["total"] - past["v"].to_numpy().sum()) <= 2 * row["total_error"]
+
+
+def test_a_missing_group_is_announced_with_its_greatest_size(asked_of: tuple[Hub, pa.Table]) -> None:
+    hub, _ = asked_of
+    outcome = ask(hub, "SELECT k, COUNT(*) AS c FROM s WHERE k <> 'rare' GROUP BY k WITHIN 20 PERCENT")
+    assert "a group that is missing has at most " in outcome.message
+    assert [row["k"] for row in outcome.table.to_pylist()] == ["a", "b"]
+    assert "missing" not in ask(hub, "SELECT COUNT(*) AS c FROM s WHERE v > 3 WITHIN 20 PERCENT").message
+
+
+def test_rows_that_fail_are_left_out_and_counted(asked_of: tuple[Hub, pa.Table]) -> None:
+    hub, past = asked_of
+    outcome = ask(hub, "SELECT SUM(1 / n) AS total FROM s WITHIN 0 PERCENT")
+    n = past["n"].to_pandas().dropna()
+    assert f"{(n == 0).sum():,} rows on which an expression failed are left out" in outcome.message
+    assert outcome.table["total"][0].as_py() == pytest.approx((1 / n[n != 0]).sum(), rel=1e-9)
+
+
+def test_explain_shows_what_a_question_would_read(asked_of: tuple[Hub, pa.Table]) -> None:
+    hub, _ = asked_of
+    (outcome,) = hub.execute("EXPLAIN SELECT COUNT(*) AS c FROM s WITHIN 2 PERCENT")
+    assert outcome.table is not None
+    lines = outcome.table["plan"].to_pylist()
+    assert lines[0] == "question over the archive: historical, answered once"
+    assert lines[1] == "  sample of rows"
+    assert lines[2].startswith(f"  reads s: 4 runs, {ROWS:,} rows; samples from ")

@@ -1,0 +1,146 @@
+"""Questions that read the closed windows of registered queries in place of rows: the same answer, from fewer rows; never from windows that do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
+from headrace.time import SECOND
+
+START = 1_699_999_200 * SECOND
+"""A full hour."""
+HOURS, HOUR_ROWS = 12, 900
+HOURLY = (
+    "SELECT symbol, g, COUNT(*) AS n, COUNT(price) AS prices, SUM(price) AS total, SUM(price) FILTER (WHERE g > 1) AS part"
+    " FROM ticks AS t [RANGE TUMBLING 1 HOUR] WHERE t.g < 4 GROUP BY symbol, g"
+)
+
+
+def hour(number: int) -> pa.Table:
+    rng = np.random.default_rng(number)
+    at = START + number * 3600 * SECOND + np.arange(HOUR_ROWS) * 4 * SECOND
+    return pa.table(
+        {
+            "at": pa.array(at).cast(pa.timestamp("us", tz="UTC")),
+            "symbol": np.where(rng.random(HOUR_ROWS) < 0.3, "a", "b"),
+            "g": rng.integers(0, 5, HOUR_ROWS),
+            "price": pa.array(rng.integers(100, 900, HOUR_ROWS) / 4, mask=rng.random(HOUR_ROWS) < 0.1),
+        }
+    )
+
+
+@contextmanager
+def opened(path: Path, query: str = HOURLY, options: str = "OPTIONS (tags 'x, Summary')") -> Iterator[Hub]:
+    with open_hub(path, local=True) as hub:
+        hub.execute(
+            "CREATE STREAM ticks (at TIMESTAMP, symbol STRING, g BIGINT, price DOUBLE) USING push"
+            " OPTIONS (blocks '4') TIMESTAMP BY at"
+        )
+        hub.execute(f"CREATE QUERY hourly {options} AS {query}")
+        for number in range(HOURS):
+            hub.push("ticks", hour(number))
+            hub.catch_up()
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    with opened(tmp_path_factory.mktemp("summaries") / "home") as hub:
+        yield hub
+
+
+def ask(hub: Hub, text: str) -> tuple[list[dict[str, object]], str]:
+    (outcome,) = hub.execute(f"{text} WITHIN 0 PERCENT")
+    assert outcome.table is not None
+    return outcome.table.to_pylist(), outcome.message
+
+
+@pytest.mark.parametrize(
+    ("select", "read"),
+    [
+        ("SELECT symbol, AVG(price) AS mean, COUNT(*) AS n FROM ticks WHERE g < 4 {} GROUP BY symbol", 2),
+        ("SELECT symbol, g, SUM(price) AS total FROM ticks WHERE g < 4 {} GROUP BY symbol, g", 2),
+        ("SELECT SUM(price) FILTER (WHERE g > 1) / COUNT(price) AS ratio FROM ticks WHERE g < 4 {}", 2),
+        ("SELECT COUNT(*) AS n FROM ticks {}", 10),  # other conditions
+        ("SELECT g % 2 AS r, COUNT(*) AS n FROM ticks WHERE g < 4 {} GROUP BY g % 2", 10),  # other groups
+        ("SELECT COUNT(*) FILTER (WHERE g > 1) AS n FROM ticks WHERE g < 4 {}", 10),  # not counted
+        ("SELECT PERCENTILE(price, 0.5) AS p, COUNT(*) AS n FROM ticks WHERE g < 4 {}", 10),
+    ],
+)
+def test_the_answer_is_that_of_the_rows(
+    hub: Hub, select: str, read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From half past two until half past eleven: rows of two hours, or of ten."""
+    text = select.format("BEGIN TIMESTAMP '2023-11-15 00:30:00' END TIMESTAMP '2023-11-15 09:29:59'")
+    found, message = ask(hub, text)
+    assert f"read {read * HOUR_ROWS:,} of {read * HOUR_ROWS:,} archived rows" in message
+    assert ("windows from 2023-11-15T01:00:00Z to 2023-11-15T09:00:00Z from 'hourly'" in message) == (
+        read == 2
+    )
+    monkeypatch.setattr("headrace.runtime.invoke.questions.answer.summary_of", lambda *_: None)
+    exact, _ = ask(hub, text)
+    assert len(found) == len(exact)
+    for one, other in zip(found, exact, strict=True):
+        assert one == {
+            name: pytest.approx(value) if isinstance(value, float) else value for name, value in other.items()
+        }
+
+
+def test_without_a_beginning_every_closed_window_is_read_and_the_open_one_from_rows(hub: Hub) -> None:
+    found, message = ask(hub, "SELECT COUNT(*) AS n FROM ticks WHERE g < 4")
+    assert f"read {HOUR_ROWS:,} of {HOUR_ROWS:,} archived rows" in message
+    assert found[0]["n"] == sum((hour(number)["g"].to_numpy() < 4).sum() for number in range(HOURS))
+    (outcome,) = hub.execute("EXPLAIN SELECT COUNT(*) AS n FROM ticks WHERE g < 4 WITHIN 2 PERCENT")
+    assert outcome.table is not None
+    assert any(
+        "windows to 2023-11-15T09:00:00Z from 'hourly'" in line for line in outcome.table["plan"].to_pylist()
+    )
+
+
+def test_an_estimate_has_the_error_of_its_rows_alone(hub: Hub) -> None:
+    text = "SELECT SUM(price) AS total FROM ticks WHERE g < 4 BEGIN TIMESTAMP '2023-11-14 22:30:00' END NOW"
+    (outcome,) = hub.execute(f"{text} WITHIN 50 PERCENT")
+    assert outcome.table is not None
+    (row,) = outcome.table.to_pylist()
+    exact = ask(hub, text)[0][0]["total"]
+    assert 0 <= row["total_error"] < 0.05 * row["total"]
+    assert abs(row["total"] - exact) <= max(2 * row["total_error"], 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        (HOURLY, ""),
+        (HOURLY, "OPTIONS (tags 'summary', retain '2 HOURS')"),
+        (HOURLY.replace("TUMBLING 1 HOUR", "2 HOURS SLIDE 1 HOUR"), "OPTIONS (tags 'summary')"),
+        (f"{HOURLY} HAVING COUNT(*) > 100", "OPTIONS (tags 'summary')"),
+    ],
+)
+def test_windows_that_do_not_have_everything_are_not_read(tmp_path: Path, query: str, options: str) -> None:
+    with opened(tmp_path / "home", query, options) as hub:
+        found, message = ask(hub, "SELECT COUNT(*) AS n FROM ticks WHERE g < 4")
+        assert "hourly" not in message
+        assert found[0]["n"] == sum((hour(number)["g"].to_numpy() < 4).sum() for number in range(HOURS))
+
+
+def test_a_summary_that_is_complete_since_an_instant_is_read_from_there(tmp_path: Path) -> None:
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(
+            "CREATE STREAM ticks (at TIMESTAMP, symbol STRING, g BIGINT, price DOUBLE) USING push TIMESTAMP BY at"
+        )
+        for number in range(HOURS):
+            if number == 5:
+                hub.execute(f"CREATE QUERY hourly FROM NOW OPTIONS (tags 'summary') AS {HOURLY}")
+            hub.push("ticks", hour(number).slice(0, 500))
+            hub.push("ticks", hour(number).slice(500))
+            hub.catch_up()
+        found, message = ask(hub, "SELECT COUNT(*) AS n FROM ticks WHERE g < 4")
+        assert found[0]["n"] == sum((hour(number)["g"].to_numpy() < 4).sum() for number in range(HOURS))
+        assert "windows from 2023-11-15T03:00:00Z to 2023-11-15T09:00:00Z" in message
