@@ -240,10 +240,6 @@ def test_estimates_from_keys_and_their_errors_are_the_reference_s(data: st.DataO
     with archived(cuts, f"blocks '{BLOCKS}', blocksBy 'k'{reduce}", 8) as (hub, history):
         if reduce:
             hub.vacuum()
-        kept = min(
-            (value["keep"] for each in hub.home.latest().facts.get("reduced", {}).values() for value in each),
-            default=1.0,
-        )
         for _ in range(4):
             text = data.draw(
                 st.one_of(
@@ -259,9 +255,7 @@ def test_estimates_from_keys_and_their_errors_are_the_reference_s(data: st.DataO
             sample, found = sampled(hub, query, share)
             streams = {side.stream.name for side in question_of(query, hub.home.catalog.stream).sides}
             read = History({name: stream for name, stream in history.streams.items() if name in streams})
-            least = (
-                min(share, kept)
-                if any(run.prefixes.shares[-1] < 1 for s in sample.sources for run in s.runs)
-                else share
+            least = min(
+                (run.prefixes.shares[run.done] for s in sample.sources for run in s.runs), default=1.0
             )
             compare(found, question(query, read, keys_drawn(Path(hub.path), least, read)))

@@ -70,7 +70,9 @@ class Asked:
         text = f"read {self.read:,} of {self.rows:,} archived rows"
         if self.summary:
             text += f", and {self.summary}"
-        if self.error:
+        if math.isinf(self.error):
+            text += ", the error of some values is greater than they are"
+        elif self.error:
             text += f", error at most {_percent(self.error)}"
         if self.missing:
             text += f"; a group that is missing has at most {self.missing}"

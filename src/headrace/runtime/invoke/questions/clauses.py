@@ -111,6 +111,8 @@ def question_of(query: Query, streams: Streams) -> Question:
     assert isinstance(project, Project)
     aggregate = _aggregate(project.source)
     where, bounds, source = _conditions(aggregate.source)
+    if isinstance(source, Join) and source.condition is not None:
+        where = (*where, *conjuncts(source.condition))
     sides, per_key = _sources(source, where, streams)
     if per_key is not None:
         if bounds is not None:
@@ -198,8 +200,7 @@ def _joined(node: Join, where: tuple[Expression, ...], streams: Streams) -> tupl
     if not isinstance(left, Windowed) or not isinstance(right, Windowed):
         _refuse("with a join of more than two streams", "Join two streams, by the column of their blocks.")
     sides = _side(left, streams), _side(right, streams)
-    factors = (*where, *(conjuncts(node.condition) if node.condition is not None else ()))
-    if None in (sides[0].key, sides[1].key) or not any(_equal(factor, sides) for factor in factors):
+    if None in (sides[0].key, sides[1].key) or not any(_equal(factor, sides) for factor in where):
         _refuse(f"{reason}, unless both streams are drawn by the key on which they are joined", _BY_KEY)
     return sides
 
@@ -219,8 +220,8 @@ def _equal(factor: Expression, sides: tuple[Side, Side]) -> bool:
 
 
 def _plain(expression: Expression) -> str | None:
-    """The column of an expression that is one, also as a wider whole number."""
-    if isinstance(expression, Cast) and expression.type.is_integer:
+    """The column of an expression that is one, also as another kind of whole number: equal ones stay equal, others differ."""
+    if isinstance(expression, Cast) and expression.type.is_integer and expression.argument.type.is_integer:
         expression = expression.argument
     return expression.name if isinstance(expression, Column) else None
 

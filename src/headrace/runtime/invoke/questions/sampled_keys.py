@@ -53,7 +53,6 @@ class SampledKeys:
     """The conditions of each stream."""
     over: RowPipeline
     """WHERE, on the rows that are aggregated."""
-    target: float = 0.0
     parts: list[_Part] = field(default_factory=list)
     rows: list[list[Batch]] = field(default_factory=list)
 
@@ -72,8 +71,8 @@ class SampledKeys:
 
     @property
     def share(self) -> float:
-        """The share of the keys that is in the sample."""
-        return min([self.target, *(source.least_stored for source in self.sources)])
+        """The share of the keys that is in the sample: of which every run has been read."""
+        return min((source.least_read for source in self.sources), default=1.0)
 
     @property
     def failed(self) -> int:
@@ -82,7 +81,6 @@ class SampledKeys:
 
     def extend(self, share: float, is_due: Callable[[], bool]) -> None:  # noqa: ARG002 - a sample of keys is of one share
         """Read on up to a share of each run: it has all rows of a key, or none."""
-        self.target = share
         for number, source in enumerate(self.sources):
             for batch in source.further(share, lambda: False):
                 passing = self.own[number].apply(batch)
