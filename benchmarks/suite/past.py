@@ -26,6 +26,7 @@ from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
+from headrace.runtime.invoke.questions import run_sums
 
 RUN = 1 << 20
 LARGE = 48
@@ -75,6 +76,7 @@ def _measured(hub: Hub, home: Path, name: str, text: str, rounds: int) -> list[d
         "WITHIN 2 PERCENT": lambda: _asked(hub, f"{text.format('s')} WITHIN 2 PERCENT"),
         _LIMIT: lambda: _asked(hub, f"{text.format('s')} {_LIMIT}"),
         "WITHIN 0 PERCENT": lambda: _asked(hub, f"{text.format('s')} WITHIN 0 PERCENT"),
+        "WITHIN 0 PERCENT, again": lambda: _asked_again(hub, f"{text.format('s')} WITHIN 0 PERCENT"),
         "DuckDB, exact": lambda: scanned.sql(text.format(files)).to_arrow_table().to_pylist(),
     }
     answers = {way: ask() for way, ask in ways.items()}
@@ -97,6 +99,12 @@ def _measured(hub: Hub, home: Path, name: str, text: str, rounds: int) -> list[d
 
 
 def _asked(hub: Hub, text: str) -> list[dict[str, Any]]:
+    """The answer, without sums from earlier questions."""
+    run_sums.cached.clear()
+    return _asked_again(hub, text)
+
+
+def _asked_again(hub: Hub, text: str) -> list[dict[str, Any]]:
     (outcome,) = hub.execute(text)
     assert outcome.table is not None
     rows: list[dict[str, Any]] = outcome.table.to_pylist()

@@ -144,3 +144,39 @@ def test_a_summary_that_is_complete_since_an_instant_is_read_from_there(tmp_path
         found, message = ask(hub, "SELECT COUNT(*) AS n FROM ticks WHERE g < 4")
         assert found[0]["n"] == sum((hour(number)["g"].to_numpy() < 4).sum() for number in range(HOURS))
         assert "windows from 2023-11-15T03:00:00Z to 2023-11-15T09:00:00Z" in message
+
+
+def test_runs_that_a_question_has_read_whole_are_not_read_again(hub: Hub) -> None:
+    """Their sums are those of rows, also where they are added to others, and only for the same groups, terms and conditions."""
+    text = "SELECT {}, COUNT(*) AS n, AVG(price) AS mean FROM ticks{} WHERE price > 60 {} GROUP BY {}"
+    until = "BEGIN TIMESTAMP '2023-11-14 22:00:00' END TIMESTAMP '2023-11-15 {}:30:00'"
+    first, message = ask(hub, text.format("symbol", "", until.format("04"), "symbol"))
+    assert f"read {7 * HOUR_ROWS:,} of {7 * HOUR_ROWS:,} archived rows" in message
+    wider = text.format("t.symbol", " AS t", until.format("06"), "t.symbol")
+    second, message = ask(hub, wider)
+    others = f", sums of {6 * HOUR_ROWS:,} others from earlier questions"
+    assert f"read {3 * HOUR_ROWS:,} of {9 * HOUR_ROWS:,} archived rows{others}" in message
+    rows = pa.concat_tables(list(map(hour, range(9)))).to_pandas()
+    rows = rows[(rows.price > 60) & (rows["at"] <= "2023-11-15T06:30:00Z")]
+    assert [row["n"] for row in second] == rows.groupby("symbol").price.count().to_list()
+    assert [row["mean"] for row in second] == pytest.approx(rows.groupby("symbol").price.mean().to_list())
+    assert first[0]["n"] < second[0]["n"]
+    for other in (
+        wider.replace("60", "61"),
+        wider.replace("t.symbol", "t.g"),
+        wider.replace("COUNT(*)", "COUNT(g)"),
+    ):
+        _, message = ask(hub, other)
+        assert f"read {9 * HOUR_ROWS:,} of" in message
+
+
+def test_a_sample_and_the_sums_of_runs_are_one_estimate(hub: Hub) -> None:
+    text = "SELECT SUM(price) AS total FROM ticks WHERE g <> 3 BEGIN TIMESTAMP '2023-11-14 22:00:00' END {}"
+    ask(hub, text.format("TIMESTAMP '2023-11-15 03:59:59'"))
+    (outcome,) = hub.execute(f"{text.format('NOW')} WITHIN 40 PERCENT")
+    assert "others from earlier questions" in outcome.message
+    assert outcome.table is not None
+    (row,) = outcome.table.to_pylist()
+    exact = ask(hub, text.format("NOW"))[0][0]["total"]
+    assert 0.5 < row["kept"] <= 1
+    assert abs(row["total"] - exact) <= max(2 * row["total_error"], 1e-6)

@@ -64,10 +64,14 @@ class Asked:
     missing: str
     failed: int
     summary: str = ""
+    cached: int = 0
+    """Rows of runs whose sums were known from an earlier question."""
 
     def __str__(self) -> str:
         """How it was read, in words."""
         text = f"read {self.read:,} of {self.rows:,} archived rows"
+        if self.cached:
+            text += f", sums of {self.cached:,} others from earlier questions"
         if self.summary:
             text += f", and {self.summary}"
         if math.isinf(self.error):
@@ -106,6 +110,9 @@ class Sample(Protocol):
     def answer(self) -> tuple[Groups, dict[str, Estimates]]:
         """The groups, and the estimates of each column of the select list."""
 
+    def finish(self) -> None:
+        """Cache what later questions may use."""
+
 
 def asked(
     home: Home,
@@ -139,6 +146,7 @@ def asked(
             if needed <= before:
                 break
             share = needed
+        sample.finish()
         return _asked(question, sample, groups, found)
 
 
@@ -222,8 +230,8 @@ class _Steps:
 
     @property
     def read(self) -> int:
-        """Rows that were read."""
-        return sum(source.read for source in self.sample.sources)
+        """Rows that are in the sample."""
+        return sum(source.sampled for source in self.sample.sources)
 
     @property
     def is_whole(self) -> bool:
@@ -281,7 +289,8 @@ def _asked(question: Question, sample: Sample, groups: Groups, found: Mapping[st
         table = table.take(order)
     missing = _missing(question, sample) if question.keys else ""
     known = "" if sample.summary is None else str(sample.summary)
-    return Asked(table, read, rows, _greatest(found.values()), missing, sample.failed, known)
+    cached = sum(run.sampled for source in sample.sources for run in source.runs if run.is_cached)
+    return Asked(table, read, rows, _greatest(found.values()), missing, sample.failed, known, cached)
 
 
 def _greatest(found: Iterable[Estimates]) -> float:
@@ -299,7 +308,7 @@ def _greatest(found: Iterable[Estimates]) -> float:
 def _missing(question: Question, sample: Sample) -> str:
     """The size of a group of which, with 95 %, a part would be in the sample of the runs that were read least."""
     shares: Sequence[float] = [
-        run.read / run.prefixes.population for source in sample.sources for run in source.runs
+        run.sampled / run.prefixes.population for source in sample.sources for run in source.runs
     ]
     least = sample.share if question.by_key else min(shares, default=1.0)
     if least >= 1:

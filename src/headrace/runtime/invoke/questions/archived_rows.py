@@ -35,11 +35,18 @@ class ArchivedRun:
     name: str
     prefixes: Prefixes
     done: int = -1
+    is_cached: bool = False
+    """Whether its sums were known without reading it."""
+
+    @property
+    def sampled(self) -> int:
+        """Rows that are in the sample."""
+        return self.prefixes.rows[self.done] if self.done >= 0 else 0
 
     @property
     def read(self) -> int:
         """Rows that were read."""
-        return self.prefixes.rows[self.done] if self.done >= 0 else 0
+        return 0 if self.is_cached else self.sampled
 
 
 @dataclass(slots=True)
@@ -94,6 +101,19 @@ class ArchivedRows:
         return sum(run.read for run in self.runs)
 
     @property
+    def sampled(self) -> int:
+        """Rows that are in the sample."""
+        return sum(run.sampled for run in self.runs)
+
+    def has_all_of(self, run: ArchivedRun) -> bool:
+        """Whether every accepted row of a run is asked for."""
+        if not self._is_bounded:
+            return True
+        low, high = self._times(run)
+        elsewhere = self.without is not None and high >= self.without[0] and low < self.without[1]
+        return self.begin <= low and high <= self.end and not elsewhere
+
+    @property
     def is_whole(self) -> bool:
         """Whether every row that is stored was read."""
         return all(run.done == len(run.prefixes.shares) - 1 for run in self.runs)
@@ -113,8 +133,8 @@ class ArchivedRows:
         return sorted({share for run in self.runs for share in run.prefixes.shares}) or [1.0]
 
     def rows_at(self, share: float) -> int:
-        """Rows of the prefixes that hold a share."""
-        return sum(run.prefixes.rows[run.prefixes.holding(share)] for run in self.runs)
+        """Rows that are in the sample when of each run at least a share has been read."""
+        return sum(max(run.prefixes.rows[run.prefixes.holding(share)], run.sampled) for run in self.runs)
 
     def further(self, share: float, is_due: Callable[[], bool]) -> Iterator[Batch]:
         """Read on up to a share of each run: accepted rows between the instants, with columns named as in the question.

@@ -89,6 +89,9 @@ class SampledKeys:
                 else:
                     self._hold(number, passing)
 
+    def finish(self) -> None:
+        """Nothing is cached: the keys in the sample are others for each share."""
+
     @property
     def _sums_at_once(self) -> bool:
         return self.question.per_key is None and len(self.sources) == 1

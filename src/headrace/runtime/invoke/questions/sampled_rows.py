@@ -20,6 +20,7 @@ from headrace.operators.base.group_codes import Ints, compact, flat, group, pick
 from headrace.operators.rows.row_pipeline import RowFilter, RowPipeline
 from headrace.runtime.invoke.questions.archived_rows import ArchivedRows
 from headrace.runtime.invoke.questions.clauses import Question
+from headrace.runtime.invoke.questions.run_sums import Part, known_parts, remember, signature_of
 from headrace.runtime.invoke.questions.summaries import Summary
 from headrace.runtime.invoke.questions.terms import Contributed, Terms, doubles, percentiles_of
 from headrace.schema import to_arrow
@@ -36,18 +37,6 @@ class Groups:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Rows that were read together, by run and group: keys and run of each pair, sums and sums of products of the terms."""
-
-    keys: tuple[pa.Array, ...]
-    run: Ints
-    total: Doubles
-    products: Doubles
-    values: list[tuple[Ints, Doubles]]
-    """Of each percentile: the values, and the pair of each."""
-
-
 @dataclass(slots=True)
 class SampledRows:
     """The rows of a question over one stream."""
@@ -58,7 +47,7 @@ class SampledRows:
     pipeline: RowPipeline
     summary: Summary | None = None
     """What is known without reading rows."""
-    parts: list[_Part] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
 
     @staticmethod
     def of(question: Question, source: ArchivedRows, summary: Summary | None) -> SampledRows:
@@ -66,7 +55,16 @@ class SampledRows:
         factors = [*question.sides[0].where, *question.where]
         steps = (RowFilter(conjunction(factors)),) if factors else ()
         terms = Terms.of(question.aggregates)
-        return SampledRows(question, source, terms, RowPipeline.of(steps, {}), summary)
+        sample = SampledRows(question, source, terms, RowPipeline.of(steps, {}), summary)
+        if (signature := signature_of(question, source)) is not None:
+            sample.parts += known_parts(source, signature)
+        return sample
+
+    def finish(self) -> None:
+        """Cache what later questions may use."""
+        signature = None if self.failed else signature_of(self.question, self.source)
+        if signature is not None and self.parts:
+            remember(self.source, signature, self.parts)
 
     @property
     def sources(self) -> tuple[ArchivedRows, ...]:
@@ -76,7 +74,7 @@ class SampledRows:
     @property
     def share(self) -> float:
         """The share of the rows that was read."""
-        return self.source.read / self.source.rows if self.source.rows else 1.0
+        return self.source.sampled / self.source.rows if self.source.rows else 1.0
 
     @property
     def failed(self) -> int:
@@ -101,7 +99,7 @@ class SampledRows:
         part_keys = tuple(picked(flat(key), of_group) for key in grouped.keys)
         total, products = self._sums(found, codes, len(pairs))
         values = self._values(found.values[len(keys) :], codes)
-        self.parts.append(_Part(part_keys, pairs // count, total, products, values))
+        self.parts.append(Part(part_keys, pairs // count, total, products, values))
         if sum(len(held) for part in self.parts for _, held in part.values) > _MOST_VALUES:
             raise UserError(
                 f"a percentile of more than {_MOST_VALUES:,} values does not fit in memory",
@@ -185,7 +183,7 @@ class SampledRows:
         shares = [run.prefixes.shares[run.done] for run in runs]
         known, stratum = np.unique(np.array(shares, np.float64), return_inverse=True)
         population = np.bincount(stratum, [run.prefixes.population for run in runs], len(known))
-        sample = np.bincount(stratum, [run.read for run in runs], len(known))
+        sample = np.bincount(stratum, [run.sampled for run in runs], len(known))
         return stratum.astype(np.int64), population.astype(np.float64), sample.astype(np.float64)
 
 
