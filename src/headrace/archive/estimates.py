@@ -131,8 +131,11 @@ def quantile(of: Weighted, share: float) -> tuple[float, float]:
     total = np.bincount(stratum, below, len(n))
     squares = np.bincount(stratum, below**2, len(n))
     spread = np.maximum(squares - total**2 / np.maximum(n, 1), 0) / np.maximum(n - 1, 1)
-    variance = float((size * np.maximum(size - n, 0) / np.maximum(n, 1) * spread).sum()) / rows**2
-    reach = Z * variance**0.5
+    scale = size * np.maximum(size - n, 0) / np.maximum(n, 1) / rows**2
+    reach = Z * float(scale @ spread) ** 0.5
+    if abs(float(weight @ below)) / rows > reach:  # many rows have the value itself, or it is the last one read
+        held = np.bincount(stratum, minlength=len(n)) / np.maximum(n, 1)
+        reach = Z * float(scale @ (held * share * (1 - share))) ** 0.5
     if reach == 0:
         return middle, 0.0
     if share - reach <= 0 or share + reach >= 1:  # the interval ends in rows that were not read

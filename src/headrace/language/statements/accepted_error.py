@@ -39,7 +39,7 @@ def accepted_error(cursor: Cursor) -> Accepted | None:
 def _percent(cursor: Cursor) -> Fraction:
     number = cursor.token
     if number.kind != "number":
-        raise cursor.expected("a number of percent after WITHIN")
+        raise cursor.expected("a number of percent after WITHIN", "Write for example WITHIN 2 PERCENT.")
     cursor.advance()
     cursor.expect("PERCENT", purpose=" after WITHIN and a number")
     try:

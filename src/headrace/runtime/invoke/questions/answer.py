@@ -17,11 +17,11 @@ from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.algebra.expressions.expression import Column, columns_of
 from headrace.algebra.query import Ago, Bounds, Query
 from headrace.archive.estimates import Estimates
+from headrace.operators.base.sort_ranks import sort_rank
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.home.home import Home
 from headrace.runtime.invoke.questions.archived_rows import ArchivedRows
@@ -282,11 +282,8 @@ def _asked(question: Question, sample: Sample, groups: Groups, found: Mapping[st
     columns["kept"] = pa.array([sample.share] * groups.count, pa.float64())
     table = pa.table(columns)
     if groups.count > 1:
-        by = pa.table({str(number): key for number, key in enumerate(groups.keys)})
-        order = pc.sort_indices(
-            by, [(name, "ascending") for name in by.column_names], null_placement="at_start"
-        )
-        table = table.take(order)
+        order = np.lexsort([sort_rank(key, False, True) for key in reversed(groups.keys)])
+        table = table.take(pa.array(order))
     missing = _missing(question, sample) if question.keys else ""
     known = "" if sample.summary is None else str(sample.summary)
     cached = sum(run.sampled for source in sample.sources for run in source.runs if run.is_cached)

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
-from headrace.algebra.expressions.expression import Call, Cast, Column, Expression, Named, conjuncts
+from headrace.algebra.expressions.expression import (
+    Call,
+    Cast,
+    Column,
+    Expression,
+    Named,
+    columns_of,
+    conjuncts,
+)
 from headrace.algebra.query import (
     Aggregate,
     Bounds,
@@ -299,7 +307,7 @@ def _check_columns(question: Question) -> None:
         expression = column.expression
         if isinstance(expression, Column) and expression.name in groups | percentiles:
             continue
-        if not is_smooth(expression, totals):
+        if not columns_of(expression) or not is_smooth(expression, totals):
             _refuse(
                 f"for '{column.name}': the error of an expression over estimates is not known, but for + - * / with numbers"
             )
