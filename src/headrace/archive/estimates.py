@@ -41,9 +41,10 @@ class Totals:
     covariance: Doubles
 
     def error(self, gradient: Doubles) -> Doubles:
-        """The error of a function of the totals with this gradient, (groups, terms); NaN where the gradient is."""
-        variance = np.einsum("gi,gij,gj->g", gradient, self.covariance, gradient)
-        error: Doubles = Z * np.sqrt(np.maximum(variance, 0))
+        """The error of a function of the totals with this gradient, (groups, terms); infinite where nothing is known of it."""
+        with np.errstate(invalid="ignore"):
+            variance = np.einsum("gi,gij,gj->g", gradient, self.covariance, gradient)
+        error: Doubles = Z * np.sqrt(np.where(np.isnan(variance), np.inf, np.maximum(variance, 0)))
         return error
 
 
@@ -76,7 +77,8 @@ def of_rows(sums: Sums) -> Totals:
     weight = scale * np.maximum(size - n, 0) / np.maximum(n - 1, 1)
     mean = sums.total / np.maximum(n, 1)[:, None, None]
     spread = sums.products - mean[:, :, :, None] * sums.total[:, :, None, :]
-    return Totals(value, np.einsum("s,sgij->gij", weight, spread))
+    covariance = np.einsum("s,sgij->gij", weight, spread)
+    return Totals(value, covariance if n.any() or not size.any() else np.full_like(covariance, np.inf))
 
 
 def of_keys(share: float, group: Ints, contributions: Doubles, groups: int) -> Totals:
@@ -133,7 +135,9 @@ def quantile(of: Weighted, share: float) -> tuple[float, float]:
     spread = np.maximum(squares - total**2 / np.maximum(n, 1), 0) / np.maximum(n - 1, 1)
     scale = size * np.maximum(size - n, 0) / np.maximum(n, 1) / rows**2
     reach = Z * float(scale @ spread) ** 0.5
-    if abs(float(weight @ below)) / rows > reach:  # many rows have the value itself, or it is the last one read
+    if (
+        abs(float(weight @ below)) / rows > reach
+    ):  # many rows have the value itself, or it is the last one read
         held = np.bincount(stratum, minlength=len(n)) / np.maximum(n, 1)
         reach = Z * float(scale @ (held * share * (1 - share))) ** 0.5
     if reach == 0:

@@ -38,6 +38,9 @@ class Prefixes:
         metadata = footer.metadata or {}
         if SHARES.encode() not in metadata:
             return Prefixes((1.0,), (count,), (footer.num_rows,), footer.num_rows, footer)
+        if not count:  # of a run that was reduced no row is left
+            share, population = json.loads(metadata[SHARES.encode()])[-1], int(metadata[ROWS.encode()])
+            return Prefixes((share,), (0,), (0,), population, footer)
         rows = tuple(accumulate(footer.row_group(number).num_rows for number in range(count)))
         shares = tuple(json.loads(metadata[SHARES.encode()]))
         return Prefixes(shares, tuple(range(1, count + 1)), rows, int(metadata[ROWS.encode()]), footer)
@@ -51,7 +54,7 @@ class Prefixes:
             self.footer.row_group(group).column(number).statistics
             for group in range(self.footer.num_row_groups)
         ]
-        if any(each is None or not each.has_min_max for each in of_groups):
+        if not of_groups or any(each is None or not each.has_min_max for each in of_groups):
             return BEGINNING, FOREVER
         return min(each.min_raw for each in of_groups), max(each.max_raw for each in of_groups)
 

@@ -44,6 +44,6 @@ class RunFile:
         self, rows: int, columns: Sequence[str], groups: Sequence[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The same in batches of at most so many rows."""
-        return self.file.iter_batches(
+        yield from self.file.iter_batches(
             rows, None if groups is None else list(groups), list(columns), use_threads=False
         )

@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.time import BEGINNING
+
 if TYPE_CHECKING:
     from headrace.archive.blocks import Blocks
 
@@ -148,7 +150,7 @@ def randomised(
     order = np.lexsort([by.position, at, number])
     edges = np.flatnonzero(np.diff(number[order])) + 1
     shares = []
-    for part in np.split(order, edges):
+    for part in np.split(order, edges) if len(order) else ():
         run.write(rows.take(pa.array(part)), at[part], row_group=RUN_ROWS)
         shares.append(float(parts.share(int(number[part[0]]))))
     return run.close({SHARES: json.dumps([*shares[:-1], keep]), ROWS: str(population)})
@@ -189,8 +191,8 @@ class _Run:
         if metadata is not None:
             self._writer.add_key_value_metadata(metadata)
         self._writer.close()
-        assert self._low is not None
-        return self._out.getvalue(), RunFacts(self.rows, self._late, self._low, self.high)
+        low = BEGINNING if self._low is None else self._low
+        return self._out.getvalue(), RunFacts(self.rows, self._late, low, self.high)
 
 
 def has_own_time(schema: pa.Schema, time: str | None) -> bool:

@@ -16,7 +16,7 @@ from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Call, Cast, Column, Expression, Literal
 from headrace.algebra.expressions.shedding_estimates import Z
 from headrace.algebra.query import Aggregate, Project, Query
-from headrace.reference.history import History, RecordedStream
+from headrace.reference.history import History, RecordedStream, StreamRow
 from headrace.reference.relational import Moment, Rejects
 from headrace.reference.relations import Relation
 from headrace.reference.scalar import evaluate, holds
@@ -40,7 +40,7 @@ class Design(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SampleOfRows:
-    """Strata of rows: N of each, and the positions of those that were read."""
+    """Strata of rows, by ascending share: N of each, and the positions of those that were read."""
 
     strata: Sequence[tuple[int, Sequence[int]]]
 
@@ -48,7 +48,7 @@ class SampleOfRows:
         """A unit is a row."""
         (name,) = history.streams
         places = [position for _, read in self.strata for position in read]
-        return [_inputs(query, history, {name: lambda row, at=at: row.position == at}) for at in places]
+        return [_inputs(query, history, {name: _is_at(place)}) for place in places]
 
     def total(self, of_unit: Sequence[Fraction]) -> Fraction:
         """Each row represents N / n."""
@@ -61,16 +61,22 @@ class SampleOfRows:
         found = Fraction(0)
         for size, values in self._by(of_unit):
             read = len(values)
-            mean = sum(values) / read
-            spread = sum((value - mean) ** 2 for value in values) / max(read - 1, 1)
-            found += Fraction(size * (size - read), read) * spread
+            mean = sum(values, Fraction(0)) / read
+            squares = sum(((value - mean) ** 2 for value in values), Fraction(0))
+            found += Fraction(size * (size - read), read) * squares / max(read - 1, 1)
         return found
 
     def _by(self, of_unit: Sequence[Fraction]) -> list[tuple[int, Sequence[Fraction]]]:
-        left, found = list(of_unit), []
+        """The strata with the contributions of their rows; one of which no row was read is counted with the next that has some."""
+        found: list[tuple[int, Sequence[Fraction]]] = []
+        left, unread = list(of_unit), 0
         for size, read in self.strata:
-            found += [(size, left[: len(read)])] if read else []
-            left = left[len(read) :]
+            unread += size
+            if read:
+                found.append((unread, left[: len(read)]))
+                left, unread = left[len(read) :], 0
+        if unread and found:
+            found[-1] = (found[-1][0] + unread, found[-1][1])
         return found
 
 
@@ -85,14 +91,7 @@ class SampleOfKeys:
     def units(self, query: Query, history: History) -> list[list[Row]]:
         """A unit is a key: the query is evaluated for each by itself."""
         return [
-            _inputs(
-                query,
-                history,
-                {
-                    stream: lambda row, column=column, key=key: identity(row.values[column]) == identity(key)
-                    for stream, column in self.columns.items()
-                },
-            )
+            _inputs(query, history, {stream: _has(column, key) for stream, column in self.columns.items()})
             for key in self.keys
         ]
 
@@ -122,6 +121,14 @@ def question(query: Query, history: History, design: Design) -> list[Row]:
         groups[()] = ([], [[] for _ in units])
     ordered = sorted(groups.values(), key=lambda group: tuple(map(sort_key, group[0])))
     return [_row(project, aggregate, keys, of_units, design) for keys, of_units in ordered]
+
+
+def _is_at(place: int) -> Callable[[StreamRow], bool]:
+    return lambda row: row.position == place
+
+
+def _has(column: str, key: Any) -> Callable[[StreamRow], bool]:
+    return lambda row: identity(row.values[column]) == identity(key)
 
 
 def _row(
@@ -211,7 +218,7 @@ def _slope(
     return Fraction(0) if above is None or below is None else (above - below) / (2 * step)
 
 
-def _inputs(query: Query, history: History, chosen: Mapping[str, Callable[[Any], bool]]) -> list[Row]:
+def _inputs(query: Query, history: History, chosen: Mapping[str, Callable[[StreamRow], bool]]) -> list[Row]:
     """The rows below the aggregates at NOW, of a history with the chosen rows of some streams alone."""
     project = query.root
     assert isinstance(project, Project)

@@ -196,7 +196,7 @@ class Vacuum:
         buffer, facts = runs.randomised(table, by, blocks, of=rows, keep=keep)
         name = file_names.archive_run(stream.name, self.manifest.epoch, 0)
         store.write_once(name, [buffer])
-        return Segment(name, rows, facts.rows, keep, facts.low, facts.high)
+        return Segment(name, rows, facts.rows, keep, facts.low, facts.high if facts.rows else high)
 
 
 def _remaining(file: pa.Buffer, keep: float, count: int) -> pa.Table:

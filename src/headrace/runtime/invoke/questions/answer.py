@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Protocol
@@ -304,9 +304,8 @@ def _greatest(found: Iterable[Estimates]) -> float:
 
 def _missing(question: Question, sample: Sample) -> str:
     """The size of a group of which, with 95 %, a part would be in the sample of the runs that were read least."""
-    shares: Sequence[float] = [
-        run.sampled / run.prefixes.population for source in sample.sources for run in source.runs
-    ]
+    runs = [run for source in sample.sources for run in source.runs]
+    shares = (run.prefixes.shares[run.done] for run in runs)
     least = sample.share if question.by_key else min(shares, default=1.0)
     if least >= 1:
         return ""

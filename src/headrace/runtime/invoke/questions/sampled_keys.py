@@ -53,6 +53,7 @@ class SampledKeys:
     """The conditions of each stream."""
     over: RowPipeline
     """WHERE, on the rows that are aggregated."""
+    target: float = 0.0
     parts: list[_Part] = field(default_factory=list)
     rows: list[list[Batch]] = field(default_factory=list)
 
@@ -71,8 +72,9 @@ class SampledKeys:
 
     @property
     def share(self) -> float:
-        """The share of the keys that is in the sample: of which every run has been read."""
-        return min((source.least_read for source in self.sources), default=1.0)
+        """The share of the keys that is in the sample: what was asked for, whatever more of a run its prefix has."""
+        stored = min((source.least_stored for source in self.sources), default=1.0)
+        return stored if all(source.is_whole for source in self.sources) else min(self.target, stored)
 
     @property
     def failed(self) -> int:
@@ -81,6 +83,7 @@ class SampledKeys:
 
     def extend(self, share: float, is_due: Callable[[], bool]) -> None:  # noqa: ARG002 - a sample of keys is of one share
         """Read on up to a share of each run: it has all rows of a key, or none."""
+        self.target = share
         for number, source in enumerate(self.sources):
             for batch in source.further(share, lambda: False):
                 passing = self.own[number].apply(batch)
@@ -109,9 +112,8 @@ class SampledKeys:
         found = self.terms.contributions(self.over, self.over.apply(batch), keys)
         draw = hashes(flat(found.batch.columns[key]))
         grouped = group([*found.values, pa.array(draw)], found.batch.rows)
-        total = np.stack(
-            [np.bincount(grouped.codes, column, grouped.count) for column in found.terms], axis=1
-        )
+        sums = [np.bincount(grouped.codes, column, grouped.count) for column in found.terms]
+        total: Doubles = np.stack(sums, axis=1).astype(np.float64, copy=False)
         return _Part(tuple(map(flat, grouped.keys[:-1])), grouped.keys[-1].to_numpy(), total)
 
     @property

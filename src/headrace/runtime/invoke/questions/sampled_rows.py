@@ -121,7 +121,8 @@ class SampledRows:
                 elif (same and not by.valued) or _is_every_row(by.argument, by.condition):
                     product = total[:, one]
                 else:
-                    product = np.bincount(codes, found.terms[one] * found.terms[other], count)
+                    by_row = found.terms[one] * found.terms[other]
+                    product = np.bincount(codes, by_row, count).astype(np.float64, copy=False)
                 products[:, one, other] = products[:, other, one] = product
         return total, products
 
@@ -182,6 +183,10 @@ class SampledRows:
         runs = self.source.runs
         shares = [run.prefixes.shares[run.done] for run in runs]
         known, stratum = np.unique(np.array(shares, np.float64), return_inverse=True)
+        has_rows = np.flatnonzero(np.bincount(stratum, [run.sampled for run in runs], len(known)))
+        if len(has_rows):  # a stratum of which nothing is left is counted with the next one
+            next_with_rows = has_rows[np.minimum(np.searchsorted(has_rows, stratum), len(has_rows) - 1)]
+            stratum = next_with_rows
         population = np.bincount(stratum, [run.prefixes.population for run in runs], len(known))
         sample = np.bincount(stratum, [run.sampled for run in runs], len(known))
         return stratum.astype(np.int64), population.astype(np.float64), sample.astype(np.float64)
