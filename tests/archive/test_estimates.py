@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from headrace.archive.blocks import hashes_of
-from headrace.archive.estimates import Sums, Totals, Weighted, of_keys, of_rows, quantile
+from headrace.archive.estimates import Sums, Totals, Weighted, most_missed, of_keys, of_rows, quantile
 
 DRAWS = 1000
 SIZES = (1500, 900, 600)
@@ -183,3 +183,23 @@ def test_what_was_read_whole_is_exact() -> None:
     for totals in (of_rows(sums), of_keys(1.0, np.zeros(3, np.int64), x, 1)):
         assert totals.value.tolist() == [[3.0, 8.5]]
         assert not totals.covariance.any()
+
+
+def test_of_what_no_row_read_has_the_sample_shows_no_error() -> None:
+    """Two strata: a whole one with one row that passes, and a part without any; a third term is in both."""
+    one, none = np.diag([1.0, 0.0, 1.0]), np.diag([0.0, 0.0, 1.0])
+    total = np.array([[[1.0, 0.0, 1.0]], [[0.0, 0.0, 1.0]]])
+    sums = Sums(np.array([9.0, 10.0]), np.array([9.0, 4.0]), total, np.stack([one[None], none[None]]))
+    assert of_rows(sums).unseen.tolist() == [[True, True, False]]
+    whole = Sums(np.array([9.0, 4.0]), np.array([9.0, 4.0]), total, np.stack([one[None], none[None]]))
+    assert not of_rows(whole).unseen.any()
+    keys = np.array([[1.0, 0.0], [2.0, 0.0]])
+    assert of_keys(0.5, np.array([0, 0]), keys, 2).unseen.tolist() == [[False, True], [True, True]]
+    assert not of_keys(1.0, np.array([0, 0]), keys, 2).unseen.any()
+
+
+def test_most_that_is_missed_is_so_with_five_percent() -> None:
+    assert [most_missed(share) for share in (0.5, 0.1, 1 / 1024, 1.0)] == [4, 28, 3066, 0]
+    assert (1 - 0.1) ** 29 < 0.05 < (1 - 0.1) ** 28
+    of = Weighted(*(np.zeros(0) for _ in range(2)), np.zeros(0, np.int64), np.array([9.0]), np.array([4.0]))
+    assert quantile(of, 0.5)[1] == inf

@@ -22,7 +22,7 @@ from headrace.algebra.query import Query
 from headrace.archive.runs import BLOCK
 from headrace.reference.evaluate import relation_at
 from headrace.reference.history import History, RecordedStream, StreamRow, record
-from headrace.reference.questions import SampleOfKeys, SampleOfRows, question
+from headrace.reference.sampling.questions import SampleOfKeys, SampleOfRows, question
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.invoke.questions import answer
@@ -150,7 +150,7 @@ def rows_read(home: Path, sample: Any) -> SampleOfRows:
         file = pq.ParquetFile(home / run.name)
         read = file.read_row_groups(groups, ["id"]).column("id").to_pylist() if groups else []
         strata[run.prefixes.shares[run.done]] = size + run.prefixes.population, numbers + read
-    return SampleOfRows([strata[share] for share in sorted(strata)])
+    return SampleOfRows([strata[share] for share in sorted(strata)], Fraction(min(strata, default=1)))
 
 
 @settings(max_examples=30, deadline=None)

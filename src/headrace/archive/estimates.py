@@ -35,13 +35,17 @@ Z: Final = 1.959963984540054
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The estimated totals of each group, (groups, terms), and their covariances, (groups, terms, terms)."""
+    """The estimated totals of each group, (groups, terms), and their covariances, (groups, terms, terms).
+
+    `unseen` is where no row contributes of those that represent others: then the covariance shows nothing.
+    """
 
     value: Doubles
     covariance: Doubles
+    unseen: npt.NDArray[np.bool_]
 
     def error(self, gradient: Doubles) -> Doubles:
-        """The error of a function of the totals with this gradient, (groups, terms); infinite where nothing is known of it."""
+        """The error of a function of the totals with this gradient, (groups, terms); infinite where values are not finite."""
         with np.errstate(invalid="ignore"):
             variance = np.einsum("gi,gij,gj->g", gradient, self.covariance, gradient)
         error: Doubles = Z * np.sqrt(np.where(np.isnan(variance), np.inf, np.maximum(variance, 0)))
@@ -78,7 +82,9 @@ def of_rows(sums: Sums) -> Totals:
     mean = sums.total / np.maximum(n, 1)[:, None, None]
     spread = sums.products - mean[:, :, :, None] * sums.total[:, :, None, :]
     covariance = np.einsum("s,sgij->gij", weight, spread)
-    return Totals(value, covariance if n.any() or not size.any() else np.full_like(covariance, np.inf))
+    is_part = n < size
+    seen = np.einsum("s,sgtt->gt", is_part.astype(np.float64), sums.products) > 0
+    return Totals(value, covariance, ~seen & is_part.any())
 
 
 def of_keys(share: float, group: Ints, contributions: Doubles, groups: int) -> Totals:
@@ -91,7 +97,13 @@ def of_keys(share: float, group: Ints, contributions: Doubles, groups: int) -> T
         for other in range(one, terms):
             product = contributions[:, one] * contributions[:, other]
             products[:, one, other] = products[:, other, one] = np.bincount(group, product, groups)
-    return Totals(value / share, products * ((1 - share) / share**2))
+    unseen = (np.einsum("gtt->gt", products) == 0) & (share < 1)
+    return Totals(value / share, products * ((1 - share) / share**2), unseen)
+
+
+def most_missed(share: float) -> float:
+    """How many of the units that are drawn with a probability are missed, at most, where none is in the sample: with 95 %."""
+    return 0.0 if share >= 1 else float(np.floor(np.log(0.05) / np.log1p(-share)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +123,9 @@ def quantile(of: Weighted, share: float) -> tuple[float, float]:
     The error is the greater distance to the ends of the interval, so that it holds for values with gaps too; it is infinite where
     the interval ends beyond the rows that were read.
     """
+    is_part = bool((of.sample < of.population).any())
     if not len(of.value):
-        return float("nan"), float("nan")
+        return float("nan"), float("inf") if is_part else float("nan")
     order = np.argsort(of.value, kind="stable")
     value, weight, stratum = of.value[order], of.weight[order], of.stratum[order]
     place = np.cumsum(weight) - (weight + 1) / 2
@@ -141,7 +154,7 @@ def quantile(of: Weighted, share: float) -> tuple[float, float]:
         held = np.bincount(stratum, minlength=len(n)) / np.maximum(n, 1)
         reach = Z * float(scale @ (held * share * (1 - share))) ** 0.5
     if reach == 0:
-        return middle, 0.0
+        return middle, float("inf") if is_part else 0.0
     if share - reach <= 0 or share + reach >= 1:  # the interval ends in rows that were not read
         return middle, float("inf")
     return middle, max(at(share + reach) - middle, middle - at(share - reach))

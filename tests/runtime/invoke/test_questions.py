@@ -117,6 +117,23 @@ def test_a_rare_group_makes_it_read_all(asked_of: tuple[Hub, pa.Table]) -> None:
     assert found["rare"]["c_error"] == 0
 
 
+@pytest.mark.parametrize("select", ["COUNT(*)", "SUM(v)", "AVG(v)", "PERCENTILE(v, 0.5)", "10 * COUNT(*)"])
+def test_what_no_row_of_a_sample_has_is_read_on_for(asked_of: tuple[Hub, pa.Table], select: str) -> None:
+    """One row in 120,000: a sample without it shows no variance, which is no certainty."""
+    hub, past = asked_of
+    v = np.sort(past["v"].to_numpy())
+    outcome = ask(hub, f"SELECT {select} AS c FROM s WHERE v > {v[-2]} WITHIN 90 PERCENT")
+    expected = {"COUNT(*)": 1, "10 * COUNT(*)": 10}.get(select, v[-1])
+    assert outcome.table.to_pylist() == [{"c": pytest.approx(expected), "c_error": 0, "kept": 1}]
+
+
+def test_a_count_of_every_row_may_have_missed_some(asked_of: tuple[Hub, pa.Table]) -> None:
+    (row,) = ask(asked_of[0], "SELECT COUNT(*) AS c FROM s WHERE v > 0 WITHIN 2 PERCENT").table.to_pylist()
+    assert row["c"] == ROWS
+    assert 40 < row["c_error"] < 200
+    assert row["kept"] < 0.1
+
+
 def test_between_two_instants_other_runs_are_not_read(asked_of: tuple[Hub, pa.Table]) -> None:
     hub, past = asked_of
     outcome = ask(

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Column, columns_of
 from headrace.algebra.query import Ago, Bounds, Query
-from headrace.archive.estimates import Estimates
+from headrace.archive.estimates import Estimates, most_missed
 from headrace.operators.base.sort_ranks import sort_rank
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.home.home import Home
@@ -241,11 +241,13 @@ class _Steps:
     def needed(self, answer: Iterable[Estimates], within: float) -> float:
         """The least share from which the answer should be accurate enough; 0 if it is."""
         factor = 1.0
+        if not within:
+            return 1.0
         for estimates in answer:
             known = ~np.isnan(estimates.value)
             allowed = within * np.abs(estimates.value[known])
             error = estimates.error[known]
-            if not np.isfinite(error).all() or ((error > 0) & (allowed == 0)).any():
+            if np.isinf(estimates.error).any() or ((error > 0) & (allowed == 0)).any():
                 return 1.0
             is_open = error > allowed
             if is_open.any():
@@ -304,13 +306,11 @@ def _greatest(found: Iterable[Estimates]) -> float:
 
 def _missing(question: Question, sample: Sample) -> str:
     """The size of a group of which, with 95 %, a part would be in the sample of the runs that were read least."""
-    runs = [run for source in sample.sources for run in source.runs]
-    shares = (run.prefixes.shares[run.done] for run in runs)
-    least = sample.share if question.by_key else min(shares, default=1.0)
+    least = sample.share if question.by_key else sample.sources[0].least_read
     if least >= 1:
         return ""
-    most = math.floor(math.log(0.05) / math.log1p(-least))
-    return f"{most:,} {f'values of {question.sides[0].stream.blocks_by}' if question.by_key else 'rows'}"
+    drawn = f"values of {question.sides[0].stream.blocks_by}" if question.by_key else "rows"
+    return f"{most_missed(least):,.0f} {drawn}"
 
 
 def _percent(part: float) -> str:

@@ -119,6 +119,11 @@ class ArchivedRows:
         return all(run.done == len(run.prefixes.shares) - 1 for run in self.runs)
 
     @property
+    def least_read(self) -> float:
+        """The least share of a run that is in the sample."""
+        return min((run.prefixes.shares[run.done] for run in self.runs), default=1.0)
+
+    @property
     def least_stored(self) -> float:
         """The least share of a run that the archive still has."""
         return min((run.prefixes.shares[-1] for run in self.runs), default=1.0)

@@ -146,7 +146,7 @@ class SampledKeys:
             if term.once:
                 of_pair[:, number] = of_pair[:, number] > 0
         totals = of_keys(self.share, pairs.keys[0].to_numpy().astype(np.int64), of_pair, count)
-        return Groups(grouped.keys, count), self.terms.estimates(self.question, totals)
+        return Groups(grouped.keys, count), self.terms.estimates(self.question, totals, self.share)
 
     def _drawn(self, draw: Ints) -> np.ndarray:
         """Which keys are in the sample."""

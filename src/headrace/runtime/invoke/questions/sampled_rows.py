@@ -157,7 +157,7 @@ class SampledRows:
         totals = of_rows(Sums(population, sample, total, products))
         for summary in known:
             np.add.at(totals.value, of_known, summary.total)
-        found = self.terms.estimates(self.question, totals)
+        found = self.terms.estimates(self.question, totals, self.source.least_read)
         of_strata = _Strata(code, stratum, population, sample)
         found |= self._percentiles(np.cumsum([0, *pairs])[:-1], of_strata, groups.count)
         return groups, found

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions.expression import Column, Expression, columns_of
-from headrace.archive.estimates import Doubles, Estimates, Totals
+from headrace.archive.estimates import Doubles, Estimates, Totals, most_missed
 from headrace.operators.base.batch import Batch
 from headrace.operators.rows.row_pipeline import RowPipeline
 from headrace.runtime.invoke.questions.clauses import Question
@@ -62,8 +62,12 @@ class Terms:
         columns = [_contribution(term, known, batch.rows) for term in self.items]
         return Contributed(batch, values[: len(also)], columns)
 
-    def estimates(self, question: Question, totals: Totals) -> dict[str, Estimates]:
-        """The estimate of each column of the select list that is arithmetic over totals."""
+    def estimates(self, question: Question, totals: Totals, share: float) -> dict[str, Estimates]:
+        """The estimate of each column of the select list that is arithmetic over totals; `share` is the least that was read.
+
+        The error of a count is at least what a sample without any row of it may have missed. That of other columns is infinite
+        where no row read shows how values vary.
+        """
         size = len(self.items)
         totals_of = [
             Expanded(totals.value[:, number], np.broadcast_to(np.eye(size)[number], totals.value.shape))
@@ -79,8 +83,24 @@ class Terms:
         for column in question.columns:
             if columns_of(column.expression) <= columns.keys():
                 expanded = expand(column.expression, columns)
-                found[column.name] = Estimates(expanded.value, _error(totals, expanded))
+                error = _error(totals, expanded)
+                found[column.name] = Estimates(
+                    expanded.value, self._honest(question, column.expression, error, totals, share)
+                )
         return found
+
+    def _honest(
+        self, question: Question, expression: Expression, error: Doubles, totals: Totals, share: float
+    ) -> Doubles:
+        """The error, also where the sample shows none."""
+        if share >= 1:
+            return error
+        calls = [item.call for item in question.aggregates if item.name in columns_of(expression)]
+        unseen = totals.unseen[:, [self.index(_terms_of(call)[-1]) for call in calls]].any(axis=1)
+        is_count = isinstance(expression, Column) and calls[0].function == "count"
+        if is_count and (calls[0].distinct or not question.by_key):  # of units that are drawn
+            return np.where(error == 0, most_missed(share), error)
+        return np.where(unseen, np.inf, error)
 
 
 @dataclass(frozen=True, slots=True)

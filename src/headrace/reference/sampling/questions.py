@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from headrace.algebra.expressions.aggregates import AggregateCall
-from headrace.algebra.expressions.expression import Call, Cast, Column, Expression, Literal
+from headrace.algebra.expressions.expression import Call, Cast, Column, Expression, Literal, walk
 from headrace.algebra.expressions.shedding_estimates import Z
 from headrace.algebra.query import Aggregate, Project, Query
 from headrace.reference.history import History, RecordedStream, StreamRow
@@ -26,7 +26,14 @@ from headrace.time import BEGINNING
 
 
 class Design(Protocol):
-    """The units that were drawn, and what they represent."""
+    """The units that were drawn, with at least the probability `share`, and what they represent."""
+
+    @property
+    def share(self) -> Fraction:
+        """The least probability."""
+
+    def unseen(self, of_unit: Sequence[Fraction]) -> bool:
+        """Whether, of the units that represent others too, none contributes."""
 
     def units(self, query: Query, history: History) -> list[list[Row]]:
         """The rows, below the aggregates, of each unit."""
@@ -43,6 +50,12 @@ class SampleOfRows:
     """Strata of rows, by ascending share: N of each, and the positions of those that were read."""
 
     strata: Sequence[tuple[int, Sequence[int]]]
+    share: Fraction
+
+    def unseen(self, of_unit: Sequence[Fraction]) -> bool:
+        """Strata that were read in part."""
+        parts = [values for size, values in self._by(of_unit) if size > len(values)]
+        return bool(parts) and not any(any(values) for values in parts)
 
     def units(self, query: Query, history: History) -> list[list[Row]]:
         """A unit is a row."""
@@ -87,6 +100,10 @@ class SampleOfKeys:
     columns: Mapping[str, str]
     share: Fraction
     keys: Sequence[Any]
+
+    def unseen(self, of_unit: Sequence[Fraction]) -> bool:
+        """Every key, unless all were drawn."""
+        return self.share < 1 and not any(of_unit)
 
     def units(self, query: Query, history: History) -> list[list[Row]]:
         """A unit is a key: the query is evaluated for each by itself."""
@@ -150,16 +167,31 @@ def _row(
             continue
         value = _value(column.expression, calls, totals)
         row[column.name] = None if value is None else nearest(value)
-        row[f"{column.name}_error"] = None
-        if value is not None:
-            slopes = {term: _slope(column.expression, calls, totals, term) for term in terms}
-            linear = [
-                sum(slopes[term] * terms[term][number] for term in terms) for number in range(len(of_units))
-            ]
-            row[f"{column.name}_error"] = Z * math.sqrt(
-                nearest(design.variance([Fraction(each) for each in linear]))
-            )
+        slopes = {term: _slope(column.expression, calls, totals, term) for term in terms}
+        linear = [
+            sum((slopes[term] * terms[term][number] for term in terms), Fraction(0))
+            for number in range(len(of_units))
+        ]
+        error = None if value is None else Z * math.sqrt(nearest(design.variance(linear)))
+        row[f"{column.name}_error"] = _honest(column.expression, calls, terms, design, error)
     return row
+
+
+def _honest(
+    expression: Expression,
+    calls: Mapping[str, AggregateCall],
+    terms: Mapping[tuple[str, str], Sequence[Fraction]],
+    design: Design,
+    error: float | None,
+) -> float | None:
+    """The error, also where the units that were drawn show none: a count may have missed as many units as are missed with 5 %."""
+    if isinstance(expression, Column) and (call := calls[expression.name]).function == "count":
+        if error == 0 and design.share < 1 and (call.distinct or isinstance(design, SampleOfRows)):
+            return float(math.floor(math.log(0.05) / math.log1p(-float(design.share))))
+        if isinstance(design, SampleOfRows):
+            return error
+    names = {node.name for node in walk(expression) if isinstance(node, Column)}
+    return math.inf if any(design.unseen(terms[name, "count"]) for name in names) else error
 
 
 def _contribution(call: AggregateCall, rows: Sequence[Row], part: str) -> Fraction:
