@@ -104,7 +104,7 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     state = completeness(plan_in_force(home, manifest), manifest, standing).state
     from_now, is_live = standing.definition.from_now, state in ("live", "emitting")
     read = time_class_of(manifest, query, from_now=from_now, is_live=is_live)
-    filled = [f"  {read}", *backfill_lines(manifest.find_operator(standing.operator_id))]
+    filled = [*read, *backfill_lines(manifest.find_operator(standing.operator_id))]
     actions = [f"then {action}" for action in standing.definition.actions]
     return "\n".join([*plans, *filled, *actions, *query_lines(graph, registered)])
 

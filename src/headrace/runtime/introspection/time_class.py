@@ -4,31 +4,34 @@ of the archive at which it continues with live rows. Source: OSCAR, section 2.
 
 from __future__ import annotations
 
-from headrace.algebra.query import Bounds, Query, QueryScan, StreamScan, every_node
+from headrace.algebra.query import Bounds, Query, StreamScan, every_node
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Instant
 
 
-def time_class_of(manifest: Manifest, query: Query, *, from_now: bool = False, is_live: bool = False) -> str:
-    """The class as EXPLAIN shows it: as if the query were registered now; `is_live` if it has read the archive."""
+def time_class_of(
+    manifest: Manifest, query: Query, *, from_now: bool = False, is_live: bool = False
+) -> list[str]:
+    """The line of EXPLAIN with the class as if the query were registered now; `is_live` if it has read the archive. Before
+    the first row there is none: every query is live.
+    """
     names = [node.name for node in every_node(query) if isinstance(node, StreamScan)]
-    known = [name for name in dict.fromkeys(names) if name in manifest.streams]
-    archived = [name for name in known if manifest.length_of(name)]
-    streams = [manifest.stream(name) for name in known]
-    begin, end = _between(query, max((stream.greatest for stream in streams), default=BEGINNING))
-    if streams and end < min(stream.punctuation for stream in streams):
-        return "historical: every row between BEGIN and END is archived"
-    if from_now or not archived or begin > max(stream.greatest for stream in streams):
-        others = any(isinstance(node, QueryScan) and node.is_named for node in every_node(query))
-        return (
-            "reads the results of other queries"
-            if others and not names
-            else "live: rows that arrive from now on"
-        )
+    archived = [
+        name for name in dict.fromkeys(names) if name in manifest.streams and manifest.length_of(name)
+    ]
+    if not archived:
+        return []
+    streams = [manifest.stream(name) for name in archived]
+    now = max(stream.greatest for stream in streams)
+    begin, end = _between(query, now)
+    if end < min(stream.punctuation for stream in streams):
+        return ["  historical: every row between BEGIN and END is archived"]
+    if from_now or begin > now:
+        return ["  live: rows that arrive from now on"]
     if is_live:
-        return f"hybrid: has read every archived row of {', '.join(archived)}, and reads live rows"
+        return [f"  hybrid: has read every archived row of {', '.join(archived)}, and reads live rows"]
     until = ", ".join(f"{name} to entry {manifest.length_of(name):,}" for name in archived)
-    return f"hybrid: the archive of {until}, and live rows from there"
+    return [f"  hybrid: the archive of {until}, and live rows from there"]
 
 
 def _between(query: Query, now: Instant) -> tuple[Instant, Instant]:

@@ -89,8 +89,8 @@ def show(
                 materialized("(not registered)", level, name, None, source_of(streams, walk(level.root)))
                 for name, level in levels("", query, "q0")
             ]
-            read = f"  {time_class_of(home.latest(), query)}"
-            return _text("explain", None, "\n".join([*map(explain, operators), read]))
+            read = time_class_of(home.latest(), query)
+            return _text("explain", None, "\n".join([*map(explain, operators), *read]))
         case stmt.Ask(query=text, within=within, zone=zone, duration=duration):
             question, accepted = bind_text(home.catalog, text, zone), Accepted(within, duration)
             answer = home.at_newest_epoch(lambda manifest: asked(home, manifest, question, accepted))
