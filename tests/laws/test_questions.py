@@ -238,7 +238,8 @@ def keys_drawn(home: Path, share: float, histories: History) -> SampleOfKeys:
 def test_estimates_from_keys_and_their_errors_are_the_reference_s(data: st.DataObject) -> None:
     cuts = {name: data.draw(epochs(), name) for name in ("s", "t")}
     reduce = data.draw(st.sampled_from(("", ", reduce 'uniform(0.5)'")), "reduce")
-    with archived(cuts, f"blocks '{BLOCKS}', blocksBy 'k'{reduce}", 8) as (hub, history):
+    slack = data.draw(st.integers(0, 4), "slack")
+    with archived(cuts, f"blocks '{BLOCKS}', blocksBy 'k'{reduce}", slack) as (hub, history):
         if reduce:
             hub.vacuum()
         for _ in range(4):

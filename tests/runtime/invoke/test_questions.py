@@ -205,6 +205,41 @@ def test_what_a_part_of_the_rows_does_not_answer_is_refused(
     assert refused.value.remedy or "IN 5" in text
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SELECT COUNT(*) AS m FROM a, b WHERE a.g = b.g", "drawn by the key"),
+        ("SELECT COUNT(*) AS m FROM a, b WHERE a.k = b.g", "drawn by the key"),
+        ("SELECT COUNT(*) AS m FROM a, b WHERE CAST(a.k AS INT) = CAST(b.k AS INT)", "drawn by the key"),
+        ("SELECT COUNT(*) AS m FROM a, c WHERE a.k = c.k", "drawn by the key"),
+        ("SELECT COUNT(*) AS m FROM a LEFT JOIN b ON a.k = b.k", "with a join"),
+        ("SELECT COUNT(*) AS m FROM a, b, b AS d WHERE a.k = b.k AND b.k = d.k", "more than two"),
+        ("SELECT COUNT(DISTINCT g) AS m FROM a", "for COUNT DISTINCT"),
+        ("SELECT PERCENTILE(g, 0.5) AS m FROM a", "over blocks by key"),
+        ("SELECT COUNT(*) AS m FROM (SELECT g FROM a GROUP BY g) AS q", "not those of its blocks"),
+        (
+            "SELECT COUNT(*) AS m FROM (SELECT CAST(k AS INT) AS i FROM a GROUP BY CAST(k AS INT)) AS q",
+            "not those of its blocks",
+        ),
+        ("SELECT MAX(n) AS m FROM (SELECT COUNT(*) AS n FROM a GROUP BY k) AS q", "for MAX"),
+        ("SELECT COUNT(*) AS m FROM (SELECT DISTINCT k FROM a) AS q", "DISTINCT"),
+    ],
+)
+def test_what_a_sample_of_keys_does_not_answer_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    with open_hub(tmp_path / "home", local=True) as hub:
+        for name, options in (
+            ("a", "blocks '4', blocksBy 'k'"),
+            ("b", "blocks '4', blocksBy 'k'"),
+            ("c", "blocks '4'"),
+        ):
+            hub.execute(
+                f"CREATE STREAM {name} (at TIMESTAMP, k STRING, g BIGINT) USING push OPTIONS ({options}) TIMESTAMP BY at"
+            )
+        with pytest.raises(UserError, match=reason) as refused:
+            hub.execute(f"{text} WITHIN 5 PERCENT")
+        assert refused.value.remedy
+
+
 def test_a_stream_without_a_copy_has_no_past_to_ask(tmp_path: Path) -> None:
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute(

@@ -104,6 +104,22 @@ def test_without_a_beginning_every_closed_window_is_read_and_the_open_one_from_r
     )
 
 
+def test_of_a_run_that_a_window_cuts_the_rows_outside_are_read(tmp_path: Path) -> None:
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(
+            "CREATE STREAM ticks (at TIMESTAMP, symbol STRING, g BIGINT, price DOUBLE) USING push TIMESTAMP BY at;"
+            f" CREATE QUERY hourly OPTIONS (tags 'summary') AS {HOURLY}"
+        )
+        rows = pa.concat_tables(list(map(hour, range(3))))
+        for first in range(0, 3 * HOUR_ROWS, HOUR_ROWS * 3 // 2):
+            hub.push("ticks", rows.slice(first, HOUR_ROWS * 3 // 2))
+            hub.catch_up()
+        found, message = ask(hub, "SELECT COUNT(*) AS n FROM ticks WHERE g < 4")
+        assert found[0]["n"] == (rows["g"].to_numpy() < 4).sum()
+        assert "windows to 2023-11-15T00:00:00Z" in message
+        assert f"read {HOUR_ROWS * 3 // 2:,} of" in message
+
+
 def test_an_estimate_has_the_error_of_its_rows_alone(hub: Hub) -> None:
     text = "SELECT SUM(price) AS total FROM ticks WHERE g < 4 BEGIN TIMESTAMP '2023-11-14 22:30:00' END NOW"
     (outcome,) = hub.execute(f"{text} WITHIN 50 PERCENT")
