@@ -177,6 +177,11 @@ def test_runs_that_a_question_has_read_whole_are_not_read_again(hub: Hub) -> Non
     assert [row["n"] for row in second] == rows.groupby("symbol").price.count().to_list()
     assert [row["mean"] for row in second] == pytest.approx(rows.groupby("symbol").price.mean().to_list())
     assert first[0]["n"] < second[0]["n"]
+    narrow, message = ask(hub, text.format("symbol", "", until.format("01"), "symbol"))
+    assert f"read {HOUR_ROWS:,} of" in message  # of a run that is known, but cut by the end
+    assert [row["n"] for row in narrow] == rows[rows["at"] <= "2023-11-15T01:30:00Z"].groupby(
+        "symbol"
+    ).price.count().to_list()
     for other in (
         wider.replace("60", "61"),
         wider.replace("t.symbol", "t.g"),
