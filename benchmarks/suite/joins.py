@@ -1,4 +1,4 @@
-"""What does order cost a join? Experiments E7, E8, E11 and E12, between the plans of the thesis.
+"""The cost of order in a join: experiments E7, E8, E11 and E12, between the plans of the thesis.
 
 Li, Window Queries over Data Streams (2008), figures 7-6, 7-7, 8-9 and 8-10. No operator of Headrace takes part: these are
 the plans among which its join of windows (`operators/joins/window_join.py`) follows the one out of order. Rows held are counts, the same on every machine.
@@ -42,22 +42,22 @@ def joins(rows: int, rounds: int) -> Report:
     """E7 and E8: two ordered streams of 400 rows a second, in step, joined within n seconds, counted every ten seconds of the first."""
     seconds = max(30, min(rows // (2 * _RATE), 90))
     steps = in_step(seconds)
-    found = {band: _all_ways(steps, band, rounds) for band in BANDS}
+    measured = {band: _all_ways(steps, band, rounds) for band in BANDS}
     table: list[dict[str, Any]] = []
-    for band, runs in found.items():
+    for band, runs in measured.items():
         row: dict[str, Any] = {"band_s": band}
-        for name, each in runs.items():
+        for name, run in runs.items():
             label = name.replace(" ", "_")
-            row |= {f"{label}_rows": each.held, f"{label}_latency_s": round(each.latency, 3)}
-            row |= {f"{label}_ms": round(1000 * each.seconds, 1)}
+            row |= {f"{label}_rows": run.held, f"{label}_latency_s": round(run.latency, 3)}
+            row |= {f"{label}_ms": round(1000 * run.seconds, 1)}
         table.append(row)
     wide = [band for band in BANDS if band >= 3]
-    last = found[BANDS[-1]]
-    gaps = [found[band]["output sorted"].held - found[band]["out of order"].held for band in BANDS]
+    last = measured[BANDS[-1]]
+    gaps = [measured[band]["output sorted"].held - measured[band]["out of order"].held for band in BANDS]
     ratios = [
         Ratio(
             f"{what}, out of order to output sorted, greatest of n >= 3",
-            _greatest(found, wide, what),
+            _greatest(measured, wide, what),
             1,
             True,
         )
@@ -67,7 +67,7 @@ def joins(rows: int, rounds: int) -> Report:
         Ratio("least growth of the gap of rows held", float(np.diff(gaps).min()), 0),
         Ratio(
             "rows held, out of order to input held, greatest of all n",
-            max(runs["out of order"].held / runs["input held"].held for runs in found.values()),
+            max(runs["out of order"].held / runs["input held"].held for runs in measured.values()),
             1,
             True,
         ),
@@ -82,12 +82,12 @@ def joins(rows: int, rounds: int) -> Report:
         "Rows held at most, by band",
         ("band in seconds", "rows"),
         [
-            Curve(name, BANDS, [found[band][name].held for band in BANDS], kind)
+            Curve(name, BANDS, [measured[band][name].held for band in BANDS], kind)
             for name, kind in zip(_WAYS, ("ours", "theirs", "theirs"), strict=True)
         ],
     )
     notes = [
-        f"{seconds} s, {_KEYS:,} keys, steps of {_STEP} ms, progress told every second. {__doc__.split('.', 2)[2].strip()}",
+        f"{seconds} s, {_KEYS:,} keys, steps of {_STEP} ms, punctuation every second. {__doc__.split('.', 2)[2].strip()}",
         "Latency: from the end of each ten seconds to its count. In order that is when the first pair of the next ten seconds comes.",
     ]
     return Report("joins", "E7, E8: joins in and out of order", table, ratios, [], "", notes, picture=drawn)
@@ -102,7 +102,7 @@ def in_step(seconds: int) -> list[Arrived]:
         both.append(Rows(at, rng.integers(0, _KEYS, len(at))))
     steps = []
     for start in range(0, seconds * _MILLIS, _STEP):
-        rows = tuple(each.where((each.at >= start) & (each.at < start + _STEP)) for each in both)
+        rows = tuple(stream.where((stream.at >= start) & (stream.at < start + _STEP)) for stream in both)
         bound = (start + _STEP) // _MILLIS * _MILLIS
         steps.append(Arrived((rows[0], rows[1]), (bound, bound)))
     return steps
@@ -117,18 +117,18 @@ def _all_ways(steps: list[Arrived], band: int, rounds: int) -> dict[str, _Run]:
             started = time.perf_counter()
             joined[name] = way(steps, ranges)
             took[name].append(time.perf_counter() - started)
-    _same_pairs(joined, min(each.complete[-1] for each in joined.values()))
+    _same_pairs(joined, min(run.complete[-1] for run in joined.values()))
     return {
-        name: _Run(max(each.held), _latency(each, ordered=name != "out of order"), median(took[name]))
-        for name, each in joined.items()
+        name: _Run(max(run.held), _latency(run, ordered=name != "out of order"), median(took[name]))
+        for name, run in joined.items()
     }
 
 
 def _same_pairs(joined: dict[str, Joined], complete: int) -> None:
-    """All ways give the same pairs, as far as all are complete."""
+    """All ways give the same pairs, up to where all are complete."""
     sorted_pairs = []
-    for each in joined.values():
-        pairs = np.array([np.concatenate(side) for side in zip(*each.pairs, strict=True)])
+    for run in joined.values():
+        pairs = np.array([np.concatenate(side) for side in zip(*run.pairs, strict=True)])
         pairs = pairs[:, pairs[0] < complete]
         sorted_pairs.append(pairs[:, np.lexsort(pairs)])
     if any(not np.array_equal(sorted_pairs[0], pairs) for pairs in sorted_pairs[1:]):
@@ -140,13 +140,13 @@ def _latency(joined: Joined, *, ordered: bool) -> float:
     greatest = np.maximum.accumulate([int(pairs[0].max(initial=-1)) for pairs in joined.pairs])
     reached = greatest if ordered else np.array(joined.complete)
     ends = np.arange(10, len(reached) * _STEP // _MILLIS - 2 * BANDS[-1], 10) * _MILLIS
-    place = np.searchsorted(reached, ends)
-    return float(np.mean((place + 1) * _STEP - ends)) / _MILLIS
+    step = np.searchsorted(reached, ends)
+    return float(np.mean((step + 1) * _STEP - ends)) / _MILLIS
 
 
-def _greatest(found: dict[int, dict[str, _Run]], bands: list[int], what: str) -> float:
+def _greatest(measured: dict[int, dict[str, _Run]], bands: list[int], what: str) -> float:
     return max(
-        getattr(found[band]["out of order"], what) / getattr(found[band]["output sorted"], what)
+        getattr(measured[band]["out of order"], what) / getattr(measured[band]["output sorted"], what)
         for band in bands
     )
 
@@ -176,7 +176,7 @@ def skewed_joins(rows: int, rounds: int) -> Report:
     del rounds
     seconds = 400
     rate = max(10, min(rows // (4 * seconds), 200))
-    found = {
+    measured = {
         skew: _rows_held(
             [_source(seconds, rate, 0, 31), _source(seconds, rate, skew, 32)],
             [_source(seconds, rate, 0, 33), _source(seconds, rate, skew, 34)],
@@ -185,12 +185,12 @@ def skewed_joins(rows: int, rounds: int) -> Report:
         )
         for skew in SKEWS
     }
-    shares = {skew: each.peak[0] / each.peak[1] for skew, each in found.items()}
+    shares = {skew: held.peak[0] / held.peak[1] for skew, held in measured.items()}
     ratios = [
         Ratio("rows held at most, out of order to in order", max(shares.values()), 1.2, True),
         Ratio("the same below 20 s", max(share for skew, share in shares.items() if skew < 20), 1.1, True),
     ]
-    return _plans("skewed-joins", "E11: a join of two unions with skew", "skew", found, ratios, rate)
+    return _plans("skewed-joins", "E11: a join of two unions with skew", "skew", measured, ratios, rate)
 
 
 def late_joins(rows: int, rounds: int) -> Report:
@@ -198,7 +198,7 @@ def late_joins(rows: int, rounds: int) -> Report:
     del rounds
     seconds = 400
     rate = max(10, min(rows // (2 * seconds), 400))
-    found = {
+    measured = {
         late: _rows_held(
             [_source(seconds, rate, 0, 41)],
             [_source(seconds, rate, 0, 42), _source(seconds, 1, late, 43)],
@@ -207,7 +207,7 @@ def late_joins(rows: int, rounds: int) -> Report:
         )
         for late in LATE
     }
-    out, in_order = (found[LATE[-1]].mean[plan] - found[0].mean[plan] for plan in (0, 1))
+    out, in_order = (measured[LATE[-1]].mean[plan] - measured[0].mean[plan] for plan in (0, 1))
     ratios = [
         Ratio(
             "growth of rows held on average from 0 to 10 s, out of order to in order",
@@ -216,7 +216,7 @@ def late_joins(rows: int, rounds: int) -> Report:
             True,
         )
     ]
-    return _plans("late-joins", "E12: a join with a thin late source", "delay", found, ratios, rate)
+    return _plans("late-joins", "E12: a join with a thin late source", "delay", measured, ratios, rate)
 
 
 def _source(seconds: int, rate: int, late: float, seed: int) -> Source:
@@ -226,12 +226,12 @@ def _source(seconds: int, rate: int, late: float, seed: int) -> Source:
 def _rows_held(left: list[Source], right: list[Source], window: int, seconds: int) -> _Held:
     """What the plan out of order holds (Meld, OA-Join), and the one in order (Merge, then the same join)."""
     moments = np.arange(0, seconds * _MILLIS, 100)
-    reached = [[moments - int(each.late * _MILLIS) for each in side] for side in (left, right)]
+    reached = [[moments - int(lagging.late * _MILLIS) for lagging in side] for side in (left, right)]
     progress = [np.minimum.reduce(side) for side in reached]
     out, in_order = np.zeros(len(moments), np.int64), np.zeros(len(moments), np.int64)
     for side, sources in enumerate((left, right)):
-        told = progress[1 - side] // _MILLIS * _MILLIS  # punctuation comes every second
-        needed = told // (window * _MILLIS) * (window * _MILLIS)
+        punctuation = progress[1 - side] // _MILLIS * _MILLIS  # punctuation comes every second
+        needed = punctuation // (window * _MILLIS) * (window * _MILLIS)
         needed_in_order = progress[1 - side] // (window * _MILLIS) * (window * _MILLIS)
         for source, until in zip(sources, reached[side], strict=True):
             out += source.between(needed, until)
@@ -241,25 +241,25 @@ def _rows_held(left: list[Source], right: list[Source], window: int, seconds: in
 
 
 def _plans(
-    name: str, title: str, varied: str, found: dict[int, _Held], ratios: list[Ratio], rate: int
+    name: str, title: str, varied: str, measured: dict[int, _Held], ratios: list[Ratio], rate: int
 ) -> Report:
     table = [
         {
-            f"{varied}_s": each,
+            f"{varied}_s": value,
             "out_of_order_rows": held.peak[0],
             "in_order_rows": held.peak[1],
             "out_of_order_rows_on_average": round(held.mean[0]),
             "in_order_rows_on_average": round(held.mean[1]),
         }
-        for each, held in found.items()
+        for value, held in measured.items()
     ]
-    x = list(found)
+    x = list(measured)
     drawn = Curves(
         "Rows held on average",
         (f"{varied} in seconds", "rows"),
         [
-            Curve("out of order", x, [held.mean[0] for held in found.values()], "ours"),
-            Curve("in order", x, [held.mean[1] for held in found.values()], "theirs"),
+            Curve("out of order", x, [held.mean[0] for held in measured.values()], "ours"),
+            Curve("in order", x, [held.mean[1] for held in measured.values()], "theirs"),
         ],
     )
     notes = [

@@ -41,8 +41,8 @@ def result(function, values, kind=DOUBLE, *, distinct=False):
 def structures(function, values):
     """The numbers as what the function takes: with a number that hangs on the place, or the place in the order."""
     if function in BY_ORDER:
-        return [(value, place // 3, place) for place, value in enumerate(values)]
-    return [None if value is None else (value, place // 3) for place, value in enumerate(values)]
+        return [(value, index // 3, index) for index, value in enumerate(values)]
+    return [None if value is None else (value, index // 3) for index, value in enumerate(values)]
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def structures(function, values):
     ],
 )
 def test_an_aggregate_worked_by_hand(function, values, kind, expected):
-    found = result(function, values, kind)
-    assert (found, type(found)) == (expected, type(expected))
+    answer = result(function, values, kind)
+    assert (answer, type(answer)) == (expected, type(expected))
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,11 @@ def test_a_sum_that_its_type_cannot_hold_is_an_error_of_the_group():
 def test_the_third_power_of_a_large_deviation_need_not_be_a_double():
     assert result("skewness", [1e200, 0.0, 0.0]) == pytest.approx(1 / math.sqrt(2))
     assert result("skewness", [-1e200, 0.0, 0.0]) == pytest.approx(-1 / math.sqrt(2))
+
+
+def test_the_product_of_two_large_deviations_need_not_be_a_double():
+    assert result("corr", [(1.3e308, 1e10), (-1.3e308, 0.0), (0.0, 5e9)]) == pytest.approx(1.0)
+    assert result("corr", [(-1.3e308, 1e10), (1.3e308, 0.0), (0.0, 5e9)]) == pytest.approx(-1.0)
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Questions over the past that say the error they accept: the least is read that gives it, and the rest is refused with the reason."""
+"""Questions over the archive that name the error or the time they accept: the least is read that gives it, and the rest is refused with the reason."""
 
 from __future__ import annotations
 

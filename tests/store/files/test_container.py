@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import json
 import math
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import CorruptStore, StoreError
-from headrace.store.files import container as format_of
 from headrace.store.files.container import Container, pack, parts
 from headrace.store.files.filesystem import LocalStore
 
@@ -57,8 +59,8 @@ def test_what_is_packed_comes_back(given_tables: dict[str, pa.Table], checksums:
     assert container.header == header
     assert list(container.sections()) == list(given_tables)
     for name, table in given_tables.items():
-        found = container.table(name)
-        assert found.equals(table, check_metadata=True)
+        unpacked = container.table(name)
+        assert unpacked.equals(table, check_metadata=True)
         assert container.schema(name).equals(table.schema, check_metadata=True)
         assert container.sections()[name].rows == table.num_rows
         assert container.sections()[name].stats == {"rows": table.num_rows}
@@ -89,19 +91,19 @@ def test_many_small_chunks_become_one_and_equal_schemas_are_written_once() -> No
     container = Container.open(pack({"a": chunked}))
     assert container.table("a")["x"].num_chunks == 1
     same = Container.open(pack({f"s{n}": pa.table({"x": [n]}) for n in range(100)}))
-    assert len(same._index["schemas"]) == 1
+    assert len(same._index.schemas) == 1
     assert same.table("s7")["x"].to_pylist() == [7]
 
 
 def test_a_container_cut_out_at_an_odd_place_is_read_aligned() -> None:
     table = pa.table({"x": np.arange(100)})
     body = pa.py_buffer(b"abc" + pack({"a": table})).slice(3)
-    found = Container.open(body).table("a")
-    assert found.equals(table)
-    assert found["x"].chunk(0).to_numpy().flags.aligned
+    unpacked = Container.open(body).table("a")
+    assert unpacked.equals(table)
+    assert unpacked["x"].chunk(0).to_numpy().flags.aligned
 
 
-def test_a_section_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_a_section_that_is_not_there_is_reported_with_those_that_are() -> None:
     with pytest.raises(StoreError, match="no section 'c' in received bytes; there is: a, b"):
         Container.open(pack({"a": pa.table({"x": [1]}), "b": pa.table({"x": [1]})})).table("c")
 
@@ -118,18 +120,18 @@ def test_no_damaged_byte_and_no_cut_goes_unnoticed(data: st.DataObject) -> None:
     if data.draw(st.booleans()):
         damaged = packed[: data.draw(st.integers(0, len(packed) - 1))]
     else:
-        place = data.draw(st.integers(0, len(packed) - 1))
-        changed = packed[place] ^ data.draw(st.integers(1, 255))
-        damaged = packed[:place] + bytes([changed]) + packed[place + 1 :]
+        at = data.draw(st.integers(0, len(packed) - 1))
+        changed = packed[at] ^ data.draw(st.integers(1, 255))
+        damaged = packed[:at] + bytes([changed]) + packed[at + 1 :]
     try:
         container = Container.open(damaged, "the-file")
         container.verify()
     except StoreError as error:
-        told = str(error)
+        message = str(error)
     else:
         assert container.tables() == tables  # only padding was hit
         return
-    assert "the-file" in told
+    assert "the-file" in message
 
 
 def test_a_newer_format_asks_for_the_program_that_wrote_it() -> None:
@@ -139,12 +141,12 @@ def test_a_newer_format_asks_for_the_program_that_wrote_it() -> None:
         Container.open(bytes(packed))
 
 
-def test_an_index_that_points_outside_is_told() -> None:
+def test_an_index_that_points_outside_is_reported() -> None:
     container = Container.open(pack({"a": pa.table({"x": [1]})}), "f")
     cut = Container(container._buffer.slice(0, 70), container._index, "f")
     with pytest.raises(CorruptStore, match=r"container 'f' is damaged: bytes .* outside"):
         cut.table("a")
-    container._index["sections"]["a"][2] = 7
+    container._index.sections["a"][2] = 7
     with pytest.raises(CorruptStore, match="holds 1 rows where the index records 7"):
         container.table("a")
 
@@ -180,7 +182,7 @@ def test_a_compressed_section_is_read_in_the_pieces_it_was_written_in():
     assert container.table("long").equals(long)
 
 
-def test_a_damaged_piece_is_told_as_damage():
+def test_a_damaged_piece_is_reported_as_damage():
     long = pa.table({"n": pa.array(range(100_000), pa.int64())})
     data = bytearray(b"".join(parts({"long": long}, compressed=True, piece=30_000)))
     data[len(data) // 2 - 64 : len(data) // 2 + 64] = bytes(128)
@@ -212,9 +214,9 @@ def test_columns_that_are_one_memory_are_written_once_and_are_one_again() -> Non
         assert len(written) < len(alone) + 2000, "two of four columns are written"
         container = Container.open(written)
         container.verify()
-        for found in (container.table("t"), pa.Table.from_batches(container.batches("t")())):
-            assert found.equals(table)
-            addresses = {found.column(name).chunk(0).buffers()[1].address for name in ("a", "c", "d")}
+        for unpacked in (container.table("t"), pa.Table.from_batches(container.batches("t")())):
+            assert unpacked.equals(table)
+            addresses = {unpacked.column(name).chunk(0).buffers()[1].address for name in ("a", "c", "d")}
             assert len(addresses) == 1
 
 
@@ -222,36 +224,74 @@ def test_columns_of_equal_numbers_that_are_not_one_memory_stay_apart() -> None:
     """Also such as share a buffer but not the place in it."""
     whole = pa.array(np.arange(80_000))
     table = pa.table({"a": whole[:40_000], "b": whole[40_000:], "c": pa.array(np.arange(40_000))})
-    found = Container.open(pack({"t": table})).table("t")
-    assert found.equals(table)
-    assert len({found.column(name).chunk(0).buffers()[1].address for name in "abc"}) == 3
+    unpacked = Container.open(pack({"t": table})).table("t")
+    assert unpacked.equals(table)
+    assert len({unpacked.column(name).chunk(0).buffers()[1].address for name in "abc"}) == 3
 
 
 @pytest.mark.parametrize("options", [{"compressed": True, "piece": 1000}, {}])
-def test_damage_to_columns_that_are_one_memory_is_told_as_damage(options: dict[str, Any]) -> None:
-    """Read piece by piece or whole, without a look at checksums first: a byte of the messages before the numbers is wrong."""
+def test_damage_to_columns_that_are_one_memory_is_reported_as_damage(options: dict[str, Any]) -> None:
+    """Read piece by piece or whole, without checking checksums first: a byte of the messages before the numbers is wrong."""
     counts = pa.array(np.random.default_rng(1).integers(0, 1 << 20, 20_000))
     odd = pa.array(np.arange(20_000), mask=np.arange(20_000) % 3 == 0)
     table = pa.table({"a": counts, "b": counts.view(pa.timestamp("us", tz="UTC")), "c": odd, "d": odd})
     written = b"".join(parts({"t": table}, **options))
-    told = 0
-    for place in range(64, 1200):
-        damaged = written[:place] + bytes([written[place] ^ 0x11]) + written[place + 1 :]
+    detected = 0
+    for index in range(64, 1200):
+        damaged = written[:index] + bytes([written[index] ^ 0x11]) + written[index + 1 :]
         container = Container.open(damaged)
         for read in (container.table, lambda name, held=container: [*held.batches(name)()]):
             try:
                 read("t")
             except CorruptStore:
-                told += 1
+                detected += 1
             except MemoryError:  # so many bytes are not to be had
                 pass
-    assert told > 100
+    assert detected > 100
 
 
-def test_containers_of_the_first_version_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_containers_of_earlier_versions_are_read(version: int) -> None:
+    """Their index is one JSON text, in which the statistics are in the entries of sections; the first has no groups."""
     table = pa.table({"x": range(10)})
-    with monkeypatch.context() as patch:
-        patch.setattr(format_of, "VERSION", 1)
-        written = pack({"t": table})
-    assert written != pack({"t": table})
-    assert Container.open(written).table("t").equals(table)
+    written = pack({"t": table, "u": table}, {"level": 3})
+    trailer = struct.Struct("<QII8s")
+    size, *_ = trailer.unpack(written[-trailer.size :])
+    body, index = written[: -trailer.size - size], written[-trailer.size - size : -trailer.size]
+    first, sections = (json.loads(text) for text in index.split(b"\n"))
+    sections["t"][5] = {"rows": 10}
+    old = {**first, "sections": sections}
+    if version == 1:
+        del old["groups"]
+    encoded = json.dumps(old, separators=(",", ":")).encode()
+    container = Container.open(
+        body + encoded + trailer.pack(len(encoded), zlib.crc32(encoded), version, b"HEADRACE")
+    )
+    container.verify()
+    assert container.header == {"level": 3}
+    assert container.table("t").equals(table)
+    assert {name: section.stats for name, section in container.sections().items()} == {
+        "t": {"rows": 10},
+        "u": {},
+    }
+    assert "u" in container
+    assert "v" not in container
+
+
+NAMES = st.text('ab",:[{\n\\é', max_size=5)
+
+
+@given(st.lists(NAMES, unique=True, max_size=40), NAMES)
+def test_one_section_is_found_whatever_the_names(names: list[str], other: str) -> None:
+    """Without the entries of the others; names with quotes, commas, brackets and line feeds too."""
+    tables = {name: pa.table({"x": [number]}) for number, name in enumerate(names)}
+    packed = pack(tables, {name: [0] for name in names}, stats={name: {other: [1]} for name in names[::2]})
+    container = Container.open(packed)
+    for number, name in enumerate(names):
+        assert container.table(name)["x"].to_pylist() == [number]
+        assert name in container
+    assert (other in container) == (other in names)
+    assert container._index._sections is None
+    assert [section.stats for section in container.sections().values()] == [
+        {} if number % 2 else {other: [1]} for number in range(len(names))
+    ]
