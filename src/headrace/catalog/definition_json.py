@@ -31,7 +31,7 @@ _Definition = TypeVar(
     "_Definition", StreamDefinition, RelationDefinition, QueryDefinition, FunctionDefinition, WindowDefinition
 )
 _LATER: Final = {
-    StreamDefinition: {"constraints", "keep", "latency", "reduce", "time_expression"},
+    StreamDefinition: {"blocks_by", "constraints", "keep", "latency", "reduce", "time_expression"},
     QueryDefinition: {
         "owner",
         "tags",

@@ -132,7 +132,8 @@ class StreamDefinition:
     `time` is the event-time column, `time_expression` the expression that computes event times where no column has them; both are
     None when arrival time is stamped. `punctuated_by` is the text of a boolean
     expression over the stream's columns. `archive`: "copy" (default), "in place" or "none". `retain`: the retention of the
-    archive, in event time; None has no limit. `blocks`: the number of equal random parts of a run of the archive. `keep`: the
+    archive, in event time; None has no limit. `blocks`: the number of equal random parts of a run of the archive; `blocks_by`: the
+    column of which rows with equal values are in the same part, None where each row is drawn by itself. `keep`: the
     share of rows for queries WITH SHEDDING at CREATE; the current share is the catalog's `sample_rate_of`. `latency`: how long
     rows may wait for others to be read in the same epoch. `reduce`: the share of its rows that the archive drops from an age on,
     as ascending (age, share). `constraints` are declared by CONSTRAINT.
@@ -157,6 +158,7 @@ class StreamDefinition:
     latency: Duration = 0
     reduce: tuple[tuple[Duration, float], ...] = ()
     constraints: tuple[StreamConstraint, ...] = ()
+    blocks_by: str | None = None
 
     @property
     def event_time(self) -> str | None:

@@ -16,7 +16,7 @@ from headrace.catalog.definitions import (
     StreamDefinition,
     TimeExpression,
 )
-from headrace.errors import Span
+from headrace.errors import Span, did_you_mean
 from headrace.language.binder.expressions.expression_binder import bind_condition
 from headrace.language.parser.expressions import expression
 from headrace.language.parser.type_names import column_type
@@ -81,6 +81,7 @@ def stream_of(cursor: Cursor, name: str, schema: Schema, using: str) -> StreamDe
     archive = taken(options, "archive")
     retain = taken(options, "retain")
     blocks = taken(options, "blocks")
+    blocks_by = taken(options, "blocksby")
     keep = taken(options, "keep")
     latency = taken(options, "latency")
     reduce = taken(options, "reduce")
@@ -109,6 +110,9 @@ def stream_of(cursor: Cursor, name: str, schema: Schema, using: str) -> StreamDe
         0 if latency is None else interval_option(cursor, "latency", latency, clauses.places["latency"]),
         () if reduce is None else _reduction(cursor, reduce, blocks, clauses.places["reduce"]),
         tuple(clauses.constraints),
+        None
+        if blocks_by is None
+        else _blocks_by(cursor, blocks_by, blocks, schema, clauses.places["blocksby"]),
     )
 
 
@@ -266,6 +270,22 @@ def _blocks(cursor: Cursor, text: str, archive: str | None, at: Span) -> int:
             f"an archive '{archive.lower()}' has no blocks", at, "Blocks are parts of copies: archive 'copy'."
         )
     return int(text)
+
+
+def _blocks_by(cursor: Cursor, text: str, blocks: str | None, schema: Schema, at: Span) -> str:
+    """The column whose values are drawn, each with all of its rows."""
+    field = next((field for field in schema if field.name.lower() == text.strip().lower()), None)
+    if field is None:
+        raise cursor.error(f"blocksBy names no column: '{text}'", at, did_you_mean(text, schema.names))
+    if not (field.type.is_integer or field.type.name in ("STRING", "DATE", "BOOLEAN")):
+        raise cursor.error(
+            f"blocksBy takes a column of whole numbers, strings, dates or booleans; '{field.name}' is {field.type}",
+            at,
+            "Their equality is exact, so that all rows of a key are found.",
+        )
+    if blocks is None or blocks == "1":
+        raise cursor.error("only an archive with blocks has random parts", at, "Add the option blocks '16'.")
+    return field.name
 
 
 def _reduction(cursor: Cursor, text: str, blocks: str | None, at: Span) -> tuple[tuple[Duration, float], ...]:

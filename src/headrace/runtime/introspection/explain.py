@@ -22,12 +22,13 @@ from headrace.planner.explain.operator_text import explain
 from headrace.planner.explain.plan_graph import Explained
 from headrace.planner.explain.plan_text import all_lines, query_lines
 from headrace.planner.explain.work_sharing import Sharing, sharing
-from headrace.runtime.backfill.completeness import plan_in_force
+from headrace.runtime.backfill.completeness import completeness, plan_in_force
 from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.describe import backfill_lines
 from headrace.runtime.introspection.epoch_log import last_lines
 from headrace.runtime.introspection.quality import load_line, quality_lines
 from headrace.runtime.introspection.rotating_metrics import lines_per_rotation, of_operators
+from headrace.runtime.introspection.time_class import time_class_of
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.bound_queries import bound
@@ -100,7 +101,11 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     chain += sorted(pairs, key=len)
     row_layout_states = states_in_row_layout(home.latest())
     plans = (explain(with_stored_layout(operators[operator_id], row_layout_states)) for operator_id in chain)
-    filled = backfill_lines(home.latest().find_operator(standing.operator_id))
+    manifest = home.latest()
+    state = completeness(plan_in_force(home, manifest), manifest, standing).state
+    from_now, is_live = standing.definition.from_now, state in ("live", "emitting")
+    read = time_class_of(manifest, query, from_now=from_now, is_live=is_live)
+    filled = [*read, *backfill_lines(manifest.find_operator(standing.operator_id))]
     actions = [f"then {action}" for action in standing.definition.actions]
     stated = (
         () if query.quality is None else quality_lines(query.quality, standing.operator_id, home.latest())

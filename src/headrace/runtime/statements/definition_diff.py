@@ -30,6 +30,7 @@ _WORDS: Mapping[str, str] = {
     "constraints": "CONSTRAINT",
     "idle_timeout": "IDLE TIMEOUT",
     "max_ahead": "maxAhead",
+    "blocks_by": "blocksBy",
     "from_now": "FROM NOW",
     "zone": "timeZone",
     "using": "USING",

@@ -486,8 +486,8 @@ class Statements:
 
 
 def _rows_of(definition: StreamDefinition) -> tuple[object, ...]:
-    """The columns, and what gives a row its event time: state and archive depend on them."""
-    return definition.schema, definition.time, definition.time_expression
+    """The columns, what gives a row its event time, and its random part: state and archive depend on them."""
+    return definition.schema, definition.time, definition.time_expression, definition.blocks_by
 
 
 def _require_texts(name: object, select: object) -> None:

@@ -21,7 +21,9 @@ from headrace.runtime.delivery.open_actions import recorded_actions
 from headrace.runtime.delivery.sink_states import recorded
 from headrace.runtime.introspection.describe import known_instant, progress_table, query_progress_table
 from headrace.runtime.introspection.quality import worth_by_query
-from headrace.runtime.invoke.historical_question import asked
+from headrace.runtime.introspection.time_class import time_class_of
+from headrace.runtime.invoke.questions.answer import Accepted, asked
+from headrace.runtime.invoke.questions.answer import explained as explained_question
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_text, bound
 from headrace.runtime.plan.epoch_planner import levels, source_of
 from headrace.runtime.statements.outcome import Outcome
@@ -78,19 +80,22 @@ def show(
             from headrace.runtime.introspection.explain import explain_all  # noqa: PLC0415
 
             return _text("explain", None, explain_all(home, form))
-        case stmt.ExplainSelect(query=text, zone=zone):
+        case stmt.ExplainSelect(query=text, zone=zone, asks=asks):
             query = bind_text(home.catalog, text, zone)
+            if asks:
+                how = home.at_newest_epoch(lambda manifest: explained_question(home, manifest, query))
+                return _text("explain", None, how)
             streams = {stream.name: stream for stream in home.catalog.streams.values()}
             operators = [
                 materialized("(not registered)", level, name, None, source_of(streams, walk(level.root)))
                 for name, level in levels("", query, "q0")
             ]
-            return _text("explain", None, "\n".join(map(explain, operators)))
-        case stmt.Ask(query=text, within=within, zone=zone):
-            question = bind_text(home.catalog, text, zone)
-            answer = home.at_newest_epoch(lambda manifest: asked(home, manifest, question, within))
-            read = f"read {answer.read:,} of {answer.rows:,} archived rows"
-            return Outcome("ask", None, read, answer.table)
+            read = time_class_of(home.latest(), query)
+            return _text("explain", None, "\n".join([*map(explain, operators), *read]))
+        case stmt.Ask(query=text, within=within, zone=zone, duration=duration):
+            question, accepted = bind_text(home.catalog, text, zone), Accepted(within, duration)
+            answer = home.at_newest_epoch(lambda manifest: asked(home, manifest, question, accepted))
+            return Outcome("ask", None, str(answer), answer.table)
     raise UserError(f"a {type(statement).__name__} statement needs the writer of this home")
 
 

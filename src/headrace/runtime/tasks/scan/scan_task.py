@@ -15,7 +15,6 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from headrace.archive.blocks import Blocks, seed_of
 from headrace.archive.runs import RunWriter
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import ALL, PUNCTUATION
@@ -29,6 +28,7 @@ from headrace.operators.rows.filter_profiles import profiling
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.backfill.pane_backfill import backfilled_panes
 from headrace.runtime.home import file_names
+from headrace.runtime.home.block_draws import blocks_of_runs, draws_of
 from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.home.reject_files import RejectWriter, read_refused
 from headrace.runtime.home.run_cache import load_relation
@@ -273,8 +273,14 @@ class _ScanTask:
             return None
         fields = [definition.schema.arrow().field(column) for column in columns]
         new_run = partial(file_names.archive_run, definition.name, self._message.epoch, self._message.task)
+        writer = RunWriter(pa.schema(fields), definition.time, blocks_of_runs(definition))
+        by_name = {column: number for number, column in enumerate(columns)}
+        draws = partial(draws_of, definition)
         return Archiving(
-            self._store, RunWriter(pa.schema(fields), definition.time, _blocks(definition)), new_run
+            self._store,
+            writer,
+            new_run,
+            lambda batch, position: draws(lambda name: batch[by_name[name]], position),
         )
 
     def _feeds_of(self, name: str) -> list[UnionFeed]:
@@ -425,8 +431,3 @@ def _split(table: pa.Table, owners: tuple[int, ...]) -> Iterator[tuple[int, pa.T
     for task in np.flatnonzero(np.bincount(owner, minlength=len(owners))).tolist():
         is_owned = owner == task
         yield task, table if is_owned.all() else filtered(table, pa.array(is_owned))
-
-
-def _blocks(stream: StreamDefinition) -> Blocks | None:
-    """The blocks of the stream's runs; None where a run is in one piece."""
-    return None if stream.blocks == 1 else Blocks(seed_of(stream.name), stream.blocks)
