@@ -12,6 +12,7 @@ from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import Origin, RunRef, ScanMessage, StateMessage, UpperLevels
 from headrace.runtime.plan.adaptive.filter_orders import filter_orders
+from headrace.runtime.plan.adaptive.key_samples import key_shares
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
 from headrace.runtime.progress.plan_index import index_of
@@ -124,6 +125,7 @@ def state_messages(
             execution=orders.execution,
             after=orders.after,
             upper=upper,
+            key_shares=key_shares(manifest),
             rewrites=rewrites,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))

@@ -29,6 +29,7 @@ from headrace.runtime.introspection.epoch_log import last_lines
 from headrace.runtime.introspection.rotating_metrics import lines_per_rotation, of_operators
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan import derived_streams
+from headrace.runtime.plan.adaptive.key_samples import samples_by_query
 from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.epoch_planner import levels, make_plan
 from headrace.runtime.plan.union_streams import NOW_OF, USING, inputs_of
@@ -101,7 +102,9 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     plans = (explain(with_stored_layout(operators[operator_id], row_layout_states)) for operator_id in chain)
     filled = backfill_lines(home.latest().find_operator(standing.operator_id))
     actions = [f"then {action}" for action in standing.definition.actions]
-    return "\n".join([*plans, *filled, *actions, *query_lines(graph, registered)])
+    sample = samples_by_query(home.latest()).get(standing.operator_id)
+    left_out = [] if sample is None else [sample.sentence]
+    return "\n".join([*plans, *filled, *left_out, *actions, *query_lines(graph, registered)])
 
 
 def _owner(plan: EpochPlan, names: Mapping[str, str], operator: str) -> str:
