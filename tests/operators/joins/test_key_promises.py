@@ -228,3 +228,14 @@ def test_a_promise_about_a_fraction_is_not_used() -> None:
     driven = Driven(join((None, None), kind=DOUBLE), pa.float64())
     driven.epoch([[(7, 1, 0)], []], (0, 0), ({}, {7: FOREVER}))
     assert driven.stored(0) == [(7, 0)]
+
+
+def test_a_promise_for_values_of_columns_that_are_no_keys_bounds_nothing() -> None:
+    names = {"k": "s1.k", "shop": "s1.shop"}
+    both = KeyPromises(names, {"7": FOREVER}, bounds_of, ("k", "shop"))
+    keys = {"s1.k": pa.array([7, 8])}
+    assert both.bounds(keys, 2) is None
+    known = KeyPromises(names, {"7": FOREVER}, bounds_of, ("k",)).bounds(keys, 2)
+    assert known is not None
+    assert known.tolist() == [FOREVER, BEGINNING]
+    assert KeyPromises({"shop": "s1.shop"}, {"7": FOREVER}, bounds_of).bounds(keys, 2) is None

@@ -120,9 +120,16 @@ def test_a_promise_about_other_columns_than_the_key_removes_nothing(hub: Hub) ->
       CREATE STREAM offers (id BIGINT, shop INT, at TIMESTAMP) USING push TIMESTAMP BY at
         SLACK INTERVAL 1 HOUR PUNCTUATED BY PATTERNS OF (id, shop)""")
     hub.register("SELECT ISTREAM(o.id, b.price) FROM offers o JOIN bids b ON o.id = b.auction", "prices")
+    hub.execute("""
+      CREATE STREAM visits (page BIGINT, shop INT, done BOOLEAN, at TIMESTAMP) USING push TIMESTAMP BY at
+        SLACK INTERVAL 1 HOUR PUNCTUATED BY done FOR (page, shop)""")
+    hub.register("SELECT ISTREAM(v.shop, b.price) FROM visits v JOIN bids b ON v.page = b.auction", "visited")
+    rows = {"page": [1], "shop": pa.array([7], pa.int32()), "done": [True], "at": at(99)}
+    hub.push("visits", pa.table(rows))
     hub.execute("PUNCTUATE offers WHERE id = 1 AND shop = 7; PUNCTUATE offers WHERE id = 2")
     bid(hub, (1, 10, False, 5), (2, 20, False, 5))
-    assert stored(hub)[1] == 1, "an offer 1 of another shop may still come"
+    assert stored(hub)[1] == 1 + 2, "an offer 1 of another shop may still come, and visits of any"
+    assert [row["price"] for row in hub.query("visited").history().to_pylist()] == [10]
     hub.push("offers", pa.table({"id": [1], "shop": pa.array([8], pa.int32()), "at": at(9)}))
     hub.catch_up()
     assert prices(hub) == [(1, 10)]
