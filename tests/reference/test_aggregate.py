@@ -118,6 +118,11 @@ def test_the_third_power_of_a_large_deviation_need_not_be_a_double():
     assert result("skewness", [-1e200, 0.0, 0.0]) == pytest.approx(-1 / math.sqrt(2))
 
 
+def test_the_product_of_two_large_deviations_need_not_be_a_double():
+    assert result("corr", [(1.3e308, 1e10), (-1.3e308, 0.0), (0.0, 5e9)]) == pytest.approx(1.0)
+    assert result("corr", [(-1.3e308, 1e10), (1.3e308, 0.0), (0.0, 5e9)]) == pytest.approx(-1.0)
+
+
 @given(
     st.sampled_from([name for name in AGGREGATES if name not in ("top_k", "heavy_hitters")]),
     st.lists(st.floats() | st.none()),

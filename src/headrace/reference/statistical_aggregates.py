@@ -58,7 +58,7 @@ def _of_line(
         case "regr_r2":
             return 1.0 if yy == 0 else nearest(xy * xy / (xx * yy))
         case _:
-            return math.copysign(math.sqrt(nearest(xy * xy / (xx * yy))), xy)
+            return math.sqrt(nearest(xy * xy / (xx * yy))) * (-1 if xy < 0 else 1)
 
 
 def of_shape(function: str, values: Sequence[Any]) -> float | None:

@@ -40,7 +40,7 @@ def test_rows_of_several_former_families_become_rows_of_one(
 ) -> None:
     files = cut(made_rows(7, 60, disorder=2 * SECOND), 20, 40)
     rig = Rig(tmp_path, slack=2 * SECOND)
-    bound_queries._lowered.drop(lambda _: True)
+    bound_queries._lowered.clear()
     with monkeypatch.context() as earlier:
         earlier.setattr(lower, "in_family", formerly)
         with rig.hub(2, QUERIES) as hub:
@@ -49,7 +49,7 @@ def test_rows_of_several_former_families_become_rows_of_one(
                 hub.catch_up()
             former = states(hub)
     assert len(former) == 3
-    bound_queries._lowered.drop(lambda _: True)
+    bound_queries._lowered.clear()
     monkeypatch.setattr(engine, "is_readable", lambda *_: False)  # another version wrote the plan
     with rig.hub(2) as hub:
         family = state_name(hub.operator_and_query("q4")[0])

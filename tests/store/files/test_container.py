@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import json
 import math
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import CorruptStore, StoreError
-from headrace.store.files import container as format_of
 from headrace.store.files.container import Container, pack, parts
 from headrace.store.files.filesystem import LocalStore
 
@@ -89,7 +91,7 @@ def test_many_small_chunks_become_one_and_equal_schemas_are_written_once() -> No
     container = Container.open(pack({"a": chunked}))
     assert container.table("a")["x"].num_chunks == 1
     same = Container.open(pack({f"s{n}": pa.table({"x": [n]}) for n in range(100)}))
-    assert len(same._index["schemas"]) == 1
+    assert len(same._index.schemas) == 1
     assert same.table("s7")["x"].to_pylist() == [7]
 
 
@@ -144,7 +146,7 @@ def test_an_index_that_points_outside_is_told() -> None:
     cut = Container(container._buffer.slice(0, 70), container._index, "f")
     with pytest.raises(CorruptStore, match=r"container 'f' is damaged: bytes .* outside"):
         cut.table("a")
-    container._index["sections"]["a"][2] = 7
+    container._index.sections["a"][2] = 7
     with pytest.raises(CorruptStore, match="holds 1 rows where the index records 7"):
         container.table("a")
 
@@ -248,10 +250,48 @@ def test_damage_to_columns_that_are_one_memory_is_told_as_damage(options: dict[s
     assert told > 100
 
 
-def test_containers_of_the_first_version_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_containers_of_earlier_versions_are_read(version: int) -> None:
+    """Their index is one JSON text, in which the statistics are in the entries of sections; the first has no groups."""
     table = pa.table({"x": range(10)})
-    with monkeypatch.context() as patch:
-        patch.setattr(format_of, "VERSION", 1)
-        written = pack({"t": table})
-    assert written != pack({"t": table})
-    assert Container.open(written).table("t").equals(table)
+    written = pack({"t": table, "u": table}, {"level": 3})
+    trailer = struct.Struct("<QII8s")
+    size, *_ = trailer.unpack(written[-trailer.size :])
+    body, index = written[: -trailer.size - size], written[-trailer.size - size : -trailer.size]
+    first, sections = (json.loads(text) for text in index.split(b"\n"))
+    sections["t"][5] = {"rows": 10}
+    old = {**first, "sections": sections}
+    if version == 1:
+        del old["groups"]
+    encoded = json.dumps(old, separators=(",", ":")).encode()
+    container = Container.open(
+        body + encoded + trailer.pack(len(encoded), zlib.crc32(encoded), version, b"HEADRACE")
+    )
+    container.verify()
+    assert container.header == {"level": 3}
+    assert container.table("t").equals(table)
+    assert {name: section.stats for name, section in container.sections().items()} == {
+        "t": {"rows": 10},
+        "u": {},
+    }
+    assert "u" in container
+    assert "v" not in container
+
+
+NAMES = st.text('ab",:[{\n\\é', max_size=5)
+
+
+@given(st.lists(NAMES, unique=True, max_size=40), NAMES)
+def test_one_section_is_found_whatever_the_names(names: list[str], other: str) -> None:
+    """Without the entries of the others; names with quotes, commas, brackets and line feeds too."""
+    tables = {name: pa.table({"x": [number]}) for number, name in enumerate(names)}
+    packed = pack(tables, {name: [0] for name in names}, stats={name: {other: [1]} for name in names[::2]})
+    container = Container.open(packed)
+    for number, name in enumerate(names):
+        assert container.table(name)["x"].to_pylist() == [number]
+        assert name in container
+    assert (other in container) == (other in names)
+    assert container._index._sections is None
+    assert [section.stats for section in container.sections().values()] == [
+        {} if number % 2 else {other: [1]} for number in range(len(names))
+    ]

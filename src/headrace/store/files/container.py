@@ -4,13 +4,12 @@ State runs, result runs and the blobs that tasks exchange are containers. Readin
 view of the mapped file.
 
 Layout: a 64-byte preamble; the record batches of all sections (of columns that are one memory once, see `shared_buffers`)
-and one copy of each distinct schema, as Arrow IPC messages, each aligned to 64 bytes; an index in JSON; a trailer with the
+and one copy of each distinct schema, as Arrow IPC messages, each aligned to 64 bytes; an index (`container_index`); a trailer with the
 index's length and checksum, a version and a magic word. The index comes last, so that a writer never goes back.
 """
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from collections import Counter
@@ -22,6 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.errors import CorruptStore, StoreError
+from headrace.store.files.container_index import ContainerIndex, Entry, encoded
 from headrace.store.files.shared_buffers import (
     SharedBuffers,
     schema_without,
@@ -30,7 +30,7 @@ from headrace.store.files.shared_buffers import (
     without,
 )
 
-VERSION: Final = 2
+VERSION: Final = 3
 _OLDEST: Final = 1
 """The first version that is still read: in it every column was written for itself."""
 MAGIC: Final = b"HEADRACE"
@@ -76,11 +76,11 @@ def parts(
     blobs that live for one exchange) only the index is protected. `compressed` is for what is read seldom: large sections
     are smaller, and no longer views of the file when they are read; in batches of `piece` rows (`Container.batches`).
     """
-    writer = _Writer(checksums, compressed, piece)
+    writer = _Writer(checksums, compressed, piece, stats or {})
     grouped = dict[str, bytes]() if stats else _small_ones(tables)
     for name, table in tables.items():
         if name not in grouped:
-            writer.add(name, table, (stats or {}).get(name))
+            writer.add(name, table)
     for schema in dict.fromkeys(grouped.values()):
         writer.add_group({name: tables[name] for name, its_schema in grouped.items() if its_schema == schema})
     return writer.finish(header or {})
@@ -127,18 +127,20 @@ def pack(
 
 
 class _Writer:
-    def __init__(self, checksums: bool, compressed: bool, piece: int | None) -> None:
-        self._compressed, self._piece = compressed, piece
+    def __init__(
+        self, checksums: bool, compressed: bool, piece: int | None, stats: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        self._compressed, self._piece, self._stats = compressed, piece, stats
         self._parts: list[Any] = [_PREAMBLE]
         self._at = len(_PREAMBLE)
         self._checksums = checksums
         self._schemas: dict[bytes, int] = {}
-        self._sections: dict[str, list[Any]] = {}
-        self._groups: list[list[Any]] = []
+        self._sections: dict[str, Entry] = {}
+        self._groups: list[Entry] = []
 
     def add_group(self, tables: Mapping[str, pa.Table]) -> None:
         """Sections of one schema as one table."""
-        self.add("", pa.concat_tables(tables.values()).combine_chunks(), None, plain=True)
+        self.add("", pa.concat_tables(tables.values()).combine_chunks(), plain=True)
         group = self._sections.pop("")
         start = 0
         for name, table in tables.items():
@@ -153,9 +155,7 @@ class _Writer:
             start += table.num_rows
         self._groups.append(group)
 
-    def add(
-        self, name: str, table: pa.Table, stats: Mapping[str, Any] | None, *, plain: bool = False
-    ) -> None:
+    def add(self, name: str, table: pa.Table, *, plain: bool = False) -> None:
         schema = table.schema.serialize().to_pybytes()
         shared_buffers = shared_buffers_of(table) if table.nbytes >= _COMPRESSED_FROM and not plain else []
         if shared_buffers:
@@ -175,19 +175,16 @@ class _Writer:
                 crc = zlib.crc32(body, crc)
             places.append([self._put(body), body.size])
         checksum = crc if self._checksums else None
-        self._sections[name] = [kind, number, table.num_rows, checksum, places, stats]
+        self._sections[name] = [kind, number, table.num_rows, checksum, places, None]
         if shared_buffers:
             self._sections[name].append(shared_buffers)
 
     def finish(self, header: Mapping[str, Any]) -> list[Any]:
         schemas = [[self._put(schema), len(schema), zlib.crc32(schema)] for schema in self._schemas]
-        index = {"header": header, "schemas": schemas, "sections": self._sections, "groups": self._groups}
-        try:
-            encoded = json.dumps(index, separators=(",", ":"), ensure_ascii=False).encode()
-        except (TypeError, ValueError) as error:
-            raise StoreError(f"header and stats of a container must be JSON values: {error}") from error
-        self._parts.append(encoded)
-        self._parts.append(_TRAILER.pack(len(encoded), zlib.crc32(encoded), VERSION, MAGIC))
+        stats = {name: self._stats[name] for name in self._sections if name in self._stats}
+        index = encoded(header, schemas, self._groups, self._sections, stats)
+        self._parts.append(index)
+        self._parts.append(_TRAILER.pack(len(index), zlib.crc32(index), VERSION, MAGIC))
         return self._parts
 
     def _put(self, body: Any) -> int:
@@ -215,10 +212,10 @@ class Container:
 
     __slots__ = ("_buffer", "_groups", "_index", "_name", "header")
 
-    def __init__(self, buffer: pa.Buffer, index: dict[str, Any], name: str) -> None:
+    def __init__(self, buffer: pa.Buffer, index: ContainerIndex, name: str) -> None:
         self._buffer, self._index, self._name = buffer, index, name
         self._groups: dict[int, pa.Table] = {}
-        self.header: Mapping[str, Any] = index["header"]
+        self.header: Mapping[str, Any] = index.header
 
     @staticmethod
     def open(buffer: pa.Buffer | bytes, name: str = "received bytes") -> Container:
@@ -230,20 +227,20 @@ class Container:
         return Container(held, _index_of(held, name), name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._index["sections"]
+        return isinstance(name, str) and self._index.entry(name) is not None
 
     def sections(self) -> dict[str, Section]:
         """All sections in the order they were written."""
         return {
-            name: Section(rows, self._bytes(kind, rows, places), stats or {})
-            for name, (kind, _, rows, _, places, stats, *_) in self._index["sections"].items()
+            name: Section(rows, self._bytes(kind, rows, places), self._index.stats(name))
+            for name, (kind, _, rows, _, places, *_) in self._index.sections.items()
         }
 
     def _bytes(self, kind: int, rows: int, places: list[list[int]]) -> int:
         """Bytes of a section's rows; of one in a group its share."""
         if kind != _SLICE:
             return sum(size for _, size in places)
-        _, _, all_rows, _, pieces, *_ = self._index["groups"][places[0][0]]
+        _, _, all_rows, _, pieces, *_ = self._index.groups[places[0][0]]
         whole = sum(size for _, size in pieces)
         return int(whole * rows // max(all_rows, 1))
 
@@ -252,7 +249,7 @@ class Container:
         return self._schema_of(self._entry(name)[1])
 
     def _schema_of(self, number: int) -> pa.Schema:
-        offset, size, _ = self._index["schemas"][number]
+        offset, size, _ = self._index.schemas[number]
         try:
             return _schema(self._piece(offset, size).to_pybytes())
         except _DAMAGED as error:
@@ -264,12 +261,12 @@ class Container:
         if kind == _SLICE:
             ((group, start),) = places
             if group not in self._groups:
-                whole = self._index["groups"][group]
+                whole = self._index.groups[group]
                 self._groups[group] = self._read(f"group {group}", whole)
             return self._groups[group].slice(start, rows)
         return self._read(name, self._entry(name))
 
-    def _read(self, name: str, entry: list[Any]) -> pa.Table:
+    def _read(self, name: str, entry: Entry) -> pa.Table:
         kind, number, rows, _, places, _, *more = entry
         schema, shared_buffers = self._schema_of(number), more[0] if more else ()
         try:
@@ -304,17 +301,17 @@ class Container:
 
     def tables(self) -> dict[str, pa.Table]:
         """All sections."""
-        return {name: self.table(name) for name in self._index["sections"]}
+        return {name: self.table(name) for name in self._index.sections}
 
     def verify(self) -> None:
         """Read everything and compare checksums; `CorruptStore` names the first section that differs."""
-        for offset, size, expected in self._index["schemas"]:
+        for offset, size, expected in self._index.schemas:
             if zlib.crc32(self._piece(offset, size)) != expected:
                 raise self._corrupt(
                     f"the schema at byte {offset} has another checksum than the index records"
                 )
-        whole = {name: entry for name, entry in self._index["sections"].items() if entry[0] != _SLICE}
-        groups = {f"group {number}": entry for number, entry in enumerate(self._index["groups"])}
+        whole = {name: entry for name, entry in self._index.sections.items() if entry[0] != _SLICE}
+        groups = {f"group {number}": entry for number, entry in enumerate(self._index.groups)}
         for name, entry in {**groups, **whole}.items():
             _, _, _, expected, places, *_ = entry
             crc = 0
@@ -324,12 +321,11 @@ class Container:
                 raise self._corrupt(f"section '{name}' has checksum {crc:08x}, expected {expected:08x}")
             self._read(name, entry).validate()
 
-    def _entry(self, name: str) -> list[Any]:
-        try:
-            entry: list[Any] = self._index["sections"][name]
-        except KeyError:
-            sections = ", ".join(self._index["sections"]) or "none"
-            raise StoreError(f"there is no section '{name}' in {self._name}; there is: {sections}") from None
+    def _entry(self, name: str) -> Entry:
+        entry = self._index.entry(name)
+        if entry is None:
+            sections = ", ".join(self._index.sections) or "none"
+            raise StoreError(f"there is no section '{name}' in {self._name}; there is: {sections}")
         return entry
 
     def _piece(self, offset: int, size: int) -> pa.Buffer:
@@ -354,7 +350,7 @@ def _pieces(
         ) from error
 
 
-def _index_of(buffer: pa.Buffer, name: str) -> dict[str, Any]:
+def _index_of(buffer: pa.Buffer, name: str) -> ContainerIndex:
     smallest = len(_PREAMBLE) + _TRAILER.size
     if buffer.size < smallest:
         raise CorruptStore(f"'{name}' is no container: {buffer.size} bytes, expected at least {smallest}")
@@ -372,14 +368,12 @@ def _index_of(buffer: pa.Buffer, name: str) -> dict[str, Any]:
     start = len(view) - _TRAILER.size - size
     if start < len(_PREAMBLE):
         raise CorruptStore(f"the container '{name}' is damaged: its index would be {size} bytes long")
-    encoded = view[start : start + size]
-    if zlib.crc32(encoded) != expected:
+    body = bytes(view[start : start + size])
+    if zlib.crc32(body) != expected:
         raise CorruptStore(
             f"the container '{name}' is damaged: its index has another checksum than its trailer records"
         )
-    index: dict[str, Any] = json.loads(bytes(encoded))
-    index.setdefault("groups", [])  # files of earlier versions have none
-    return index
+    return ContainerIndex(body, version)
 
 
 @lru_cache(maxsize=1024)
