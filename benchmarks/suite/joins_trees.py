@@ -79,12 +79,6 @@ def joins_trees(rows: int, rounds: int) -> Report:
         Ratio("work of the best XJoin to the MJoin's, greatest of all points", max(to_mjoin), 1, True),
         Ratio("the same, least", min(to_mjoin), 0.75, True),
         Ratio(
-            "work of the best tree to the best XJoin's, least",
-            min(work["tree"].total / work["xjoin"].total for work in works),
-            0.99,
-            True,
-        ),
-        Ratio(
             "inner rows of the best XJoin to rows of the streams, greatest",
             max(work["xjoin"].inner_stored / work["xjoin"].stored for work in works),
             1,
