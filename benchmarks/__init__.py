@@ -1,1 +1,1 @@
-"""Measures Headrace beside its peers, on the same machine, over the same rows: `python -m benchmarks --help`."""
+"""Measurements of Headrace and its peers, on the same machine, over the same rows: `python -m benchmarks --help`."""

@@ -26,9 +26,9 @@ from benchmarks.suite.instants import instants
 from benchmarks.suite.invoke import invoke
 from benchmarks.suite.join_core import join_core
 from benchmarks.suite.joins import joins
-from benchmarks.suite.joins_apart import late_joins, skewed_joins
 from benchmarks.suite.joins_costs import joins_costs
 from benchmarks.suite.joins_trees import joins_trees
+from benchmarks.suite.joins_unions import late_joins, skewed_joins
 from benchmarks.suite.latency import latency
 from benchmarks.suite.many_ranges import many_ranges
 from benchmarks.suite.memory import memory
@@ -147,39 +147,39 @@ def main() -> int:
     parser.add_argument(
         "--anyway", action="store_true", help="where the load is too high: write to .bench/results"
     )
-    given = parser.parse_args()
-    names = [EXPERIMENTS.get(name, name) for name in given.names]
+    options = parser.parse_args()
+    names = [EXPERIMENTS.get(name, name) for name in options.names]
     if unknown := set(names) - SUITE.keys():
         parser.error(f"expected names of {', '.join(SUITE)}, found {', '.join(sorted(unknown))}")
-    if given.quick:
-        given.rows, given.rounds, given.dry = QUICK_ROWS, 1, True
+    if options.quick:
+        options.rows, options.rounds, options.dry = QUICK_ROWS, 1, True
     missed = refused = 0
-    for place, name in enumerate(dict.fromkeys(names or SUITE)):
-        before = quiet.load_before(_PATIENCE_SECONDS if place and not given.dry else 0)
+    for index, name in enumerate(dict.fromkeys(names or SUITE)):
+        before = quiet.load_before(_PATIENCE_SECONDS if index and not options.dry else 0)
         print(f"{name}, at load {before:.2f}:", flush=True)
-        found = SUITE[name](given.rows, given.rounds)
-        for ratio in found.ratios:
+        page = SUITE[name](options.rows, options.rounds)
+        for ratio in page.ratios:
             print(f"  {ratio}", flush=True)
-        missed += sum(not ratio.passed for ratio in found.ratios)
-        if not given.dry:
-            refused += not keep(found, given.date, before, anyway=given.anyway)
+        missed += sum(not ratio.passed for ratio in page.ratios)
+        if not options.dry:
+            refused += not keep(page, options.date, before, anyway=options.anyway)
     return REFUSED if refused else MISSED if missed else 0
 
 
-def keep(found: report.Report, date: str, before: float, *, anyway: bool) -> bool:
+def keep(page: report.Report, date: str, before: float, *, anyway: bool) -> bool:
     """Write the results if the machine was quiet before the run; else print them, or write them aside. Whether they count."""
     if quiet.is_quiet(before):
-        report.write(found, date, before, folders.RESULTS)
+        report.write(page, date, before, folders.RESULTS)
         return True
     print(
         f"  NOT WRITTEN: the load average before the run was {before:.2f}, at most {quiet.HIGHEST:g} counts."
     )
     if anyway:
         aside = folders.cache() / "results"
-        report.write(found, date, before, aside)
+        report.write(page, date, before, aside)
         print(f"  It is in {aside}, and does not count.", flush=True)
     else:
-        print(report.text(found, date, before), flush=True)
+        print(report.text(page, date, before), flush=True)
     return False
 
 

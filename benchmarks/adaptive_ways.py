@@ -40,7 +40,7 @@ WAYS: tuple[Way, ...] = ("adaptive", "eager", "lazy")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class WayRun:
     """Peak bytes of state, seconds of all steps and of those that answer, and what the answers add up to."""
 
     peak: int
@@ -140,8 +140,8 @@ class _Running:
             name: whole.compact(name, some, advance)
             for name, some in whole.before_merge(tables, advance).items()
         }
-        kept = {name: table for name, table in merged.items() if table.num_rows}
-        self.runs = [kept] if kept else []
+        nonempty = {name: table for name, table in merged.items() if table.num_rows}
+        self.runs = [nonempty] if nonempty else []
 
     @property
     def bytes(self) -> int:
@@ -149,7 +149,7 @@ class _Running:
         return sum(table.nbytes for run in self.runs for table in run.values())
 
 
-def run(way: Way, window: TimeSlide, periods: Sequence[Skewed], behind: int = 0) -> Found:
+def run(way: Way, window: TimeSlide, periods: Sequence[Skewed], behind: int = 0) -> WayRun:
     """Periods of a second each; punctuation is `behind` seconds late, as with one source behind the others."""
     ours = operator(window)
     running = _Running(
@@ -165,7 +165,7 @@ def run(way: Way, window: TimeSlide, periods: Sequence[Skewed], behind: int = 0)
             answering += [advancing] if ends else []
             peak = max(peak, running.bytes)
     running.epoch(_batch(np.empty(0, np.int64), 0), (len(periods) + 60) * SECOND)
-    return Found(peak, tuple(steps), tuple(answering), (running.groups, running.total))
+    return WayRun(peak, tuple(steps), tuple(answering), (running.groups, running.total))
 
 
 def _batch(group: np.ndarray, second: int) -> Batch:
@@ -175,20 +175,20 @@ def _batch(group: np.ndarray, second: int) -> Batch:
 
 def every_way(
     window: TimeSlide, periods: Sequence[Skewed], rounds: int, behind: int = 0, ways: Sequence[Way] = WAYS
-) -> dict[Way, Found]:
+) -> dict[Way, WayRun]:
     """Every way in turn; of each step's seconds the least. Raises when two ways answer differently."""
     return least([{way: run(way, window, periods, behind) for way in ways} for _ in range(rounds)])
 
 
-def least(rounds: Sequence[dict[Way, Found]]) -> dict[Way, Found]:
+def least(rounds: Sequence[dict[Way, WayRun]]) -> dict[Way, WayRun]:
     """Of each way and step the least seconds of all rounds. Raises when two ways answer differently."""
-    if len({found.answers for each in rounds for found in each.values()}) != 1:
+    if len({run.answers for runs in rounds for run in runs.values()}) != 1:
         raise WrongAnswer(f"ways of aggregation differ: {rounds[0]}")
     return {
         way: replace(
             first,
-            steps=_least([each[way].steps for each in rounds]),
-            answering=_least([each[way].answering for each in rounds]),
+            steps=_least([runs[way].steps for runs in rounds]),
+            answering=_least([runs[way].answering for runs in rounds]),
         )
         for way, first in rounds[0].items()
     }

@@ -37,7 +37,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Several curves; `axes` names what runs across and up, `logarithmic` says which of them by powers of ten."""
+    """Several curves; `axes` names what runs across and up, `logarithmic` which of them by powers of ten."""
 
     title: str
     axes: tuple[str, str]
@@ -47,7 +47,7 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Charts in one picture, two beside each other."""
+    """Charts in one picture, two in a row."""
 
     title: str
     charts: Sequence[Bars | Curves]

@@ -1,9 +1,9 @@
-"""Headrace: standing queries of which a fifth are others after every minute. Prints one line of JSON.
+"""Headrace: standing queries of which a fifth are dropped and replaced every minute. Prints one line of JSON.
 
-Epochs of one slide of rows follow one another without a pause. In every other stretch of time queries are dropped and
-registered beside them, at 20 % a minute of all that stand, oldest of those that come and go first; a few stay from the
-beginning to the end, and what they answered is handed over. So are some of the newcomers, for the windows that began after
-they came. Times are of registrations and epochs, not of making rows.
+Epochs of one slide of rows follow one another without a pause. In every other interval queries are dropped and
+registered meanwhile, at 20 % a minute of all that are registered, the oldest first; a few stay from the beginning to the
+end, and their answers are written. So are those of some new queries, for the windows that began after they were
+registered. Times are of registrations and epochs, not of making rows.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ SHARE_A_MINUTE = 0.2
 STAYING = 20
 NEWCOMERS = 10
 DISTINCT = 4
-"""Predicates repeat after so many times the queries that stand."""
+"""Predicates repeat after so many times the number of registered queries."""
 
 
 @dataclass(slots=True)
 class _Crowd:
-    """Who stands: the staying ones, and those that come and go, by number, oldest first."""
+    """The registered queries: those that stay, and those that are dropped in time, by number, oldest first."""
 
     queries: int
     going: deque[int] = field(init=False)
@@ -67,7 +67,7 @@ def _predicates(count: int) -> list[data.Predicate]:
 
 
 def predicate_of(number: int, queries: int) -> data.Predicate:
-    """What query `number` asks where so many stand; newcomers' predicates repeat after a while."""
+    """The predicate of query `number` where `queries` are registered; predicates of new queries repeat after a while."""
     known = _predicates(DISTINCT * queries)
     return known[number % len(known)]
 
@@ -101,15 +101,15 @@ def main() -> None:
             if number % 10 == 0:
                 mb.append(round(tree_pss_kb(os.getpid()) / 1024))
             number += 1
-        newcomers = [each for each in list(crowd.going) if each >= queries][:NEWCOMERS]
+        new_queries = [query for query in list(crowd.going) if query >= queries][:NEWCOMERS]
         since = {}
-        for each in (*range(STAYING), *newcomers):
-            table = hub.query(f"q{each}").history()
+        for query in (*range(STAYING), *new_queries):
+            table = hub.query(f"q{query}").history()
             ends = table["window_end"].cast(pa.int64())
-            pq.write_table(table.set_column(0, "window_end", ends), output / f"q{each}.parquet")
-            told = hub.execute(f"SHOW QUERIES LIKE 'q{each}';")[0].table
-            assert told is not None
-            since[each] = told["complete_since"][0].as_py()
+            pq.write_table(table.set_column(0, "window_end", ends), output / f"q{query}.parquet")
+            shown = hub.execute(f"SHOW QUERIES LIKE 'q{query}';")[0].table
+            assert shown is not None
+            since[query] = shown["complete_since"][0].as_py()
         standing = len(hub.catalog.queries)
     print(
         json.dumps(
@@ -118,7 +118,7 @@ def main() -> None:
                 "changes": crowd.changes,
                 "mb": mb,
                 "standing": standing,
-                "complete_since": {str(each): at for each, at in since.items()},
+                "complete_since": {str(query): at for query, at in since.items()},
             }
         )
     )

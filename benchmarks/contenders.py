@@ -15,8 +15,8 @@ _ALL = (1.0,)
 class Contender:
     """One system in one variant.
 
-    `parts` names, by task, the parts of the rows that a slow one is measured at, least first: its fixed cost and its cost per row are told
-    apart, and its time for all rows follows. Others have all rows. `memory` is what it is allowed, in words.
+    `parts` names, by task, the parts of the rows that a slow one is measured at, least first: its fixed cost and its cost per row follow
+    from them, and from both its time for all rows. Others have all rows. `memory` is what it is allowed, in words.
     A `yardstick` is measured and shown, but no threshold is about it. `environment` is set where it starts.
     """
 
@@ -47,7 +47,7 @@ def check_parts(who: str, parts: tuple[float, ...]) -> None:
         )
     if parts != _ALL and len(set(parts)) < 2:
         raise ValueError(
-            f"{who}: expected all rows, or two sizes that tell a fixed cost from a cost per row, found {parts}."
+            f"{who}: expected all rows, or two sizes that separate a fixed cost from a cost per row, found {parts}."
         )
 
 

@@ -1,4 +1,4 @@
-"""Who takes in rows for correlated aggregates by key? Many keys at once, one key after the other, and a window that keeps all its values."""
+"""Contenders of correlated aggregates by key: many keys at once, one key after the other, and a window that keeps all its values."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class OneAtATime:
     def add(self, keys: Ints, batch: int) -> None:
         rows, x = RowsByKey.of(keys % self.among), self.draws(batch, len(keys))
         x = x[rows.order]
-        for place, key in enumerate(rows.present.tolist()):
-            mine = x[rows.offsets[place] : rows.offsets[place + 1]]
+        for index, key in enumerate(rows.present.tolist()):
+            mine = x[rows.offsets[index] : rows.offsets[index + 1]]
             if key not in self.held:
                 self.held[key] = self.make()
             self.held[key].add(mine, np.ones(len(mine)))
@@ -84,7 +84,7 @@ class OneAtATime:
     @property
     def nbytes(self) -> int:
         """Of numbers alone, by those of the first hundred keys; Python's objects take several times as much."""
-        some = [held_bytes(each) for _, each in zip(range(100), self.held.values(), strict=False)]
+        some = [held_bytes(histogram) for _, histogram in zip(range(100), self.held.values(), strict=False)]
         return int(np.mean(some) * len(self.held))
 
 
@@ -121,13 +121,13 @@ def correlated_contenders(keys: int, batches: int, rows: int) -> dict[str, tuple
     draws = drawn(2 * batches, rows)
     among = max(keys // _ONE_IN, 1)
     window = max(batches * rows // keys, _LEAST_WINDOW)
-    found: dict[str, tuple[Callable[[], Any], int]] = {
+    contenders: dict[str, tuple[Callable[[], Any], int]] = {
         "exact window of values": (lambda: ExactValues(keys, batches, draws), rows)
     }
     for name, (many, one) in WAYS.items():
-        found[name] = (lambda many=many: AtOnce(many(keys, window), draws), rows)
-        found[f"{name}, one key at a time"] = (
+        contenders[name] = (lambda many=many: AtOnce(many(keys, window), draws), rows)
+        contenders[f"{name}, one key at a time"] = (
             lambda one=one: OneAtATime(lambda: one(window), draws, among),
             rows * among // keys,
         )
-    return found
+    return contenders

@@ -1,4 +1,4 @@
-"""Values for correlated aggregates: stand-ins, made from seeds, for the data sets of Gehrke, Korn, Srivastava (2001).
+"""Values for correlated aggregates: substitutes, made from seeds, for the data sets of Gehrke, Korn, Srivastava (2001).
 
 USAGE: what customers use, lognormal(3, 2). ZIPF: ranks 1 to 100,000 with exponent 0.7 (the text prints 7, which would make nearly
 all values equal). MULTIFRAC: binomial multifractal, 17 levels, 80-20. MGCTY: places around 40 towns on a map. All come in random order.

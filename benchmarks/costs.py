@@ -29,13 +29,13 @@ class Costs:
 def costs(measured: Sequence[tuple[int, float]]) -> Costs:
     """Least squares over the median seconds of each number of rows; neither cost is below zero.
 
-    Each size counts alike by its relative error. Noise that would make one cost negative is in favour of who was measured: the other explains all.
+    Every size has the same weight, by its relative error. Noise that would make one cost negative is in favour of the contender: the other cost explains all.
     """
     sizes = sorted({rows for rows, _ in measured})
     medians = [median(seconds for rows, seconds in measured if rows == size) for size in sizes]
     x, y = np.array(sizes, float), np.array(medians)
     scaled = np.column_stack([1 / y, x / y])
-    fixed, per_row = (float(each) for each in np.linalg.lstsq(scaled, np.ones(len(x)), rcond=None)[0])
+    fixed, per_row = (float(cost) for cost in np.linalg.lstsq(scaled, np.ones(len(x)), rcond=None)[0])
     if fixed < 0:
         fixed, per_row = 0.0, float(np.mean(x / y) / np.mean((x / y) ** 2))
     elif per_row < 0:

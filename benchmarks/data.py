@@ -129,10 +129,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make the benchmark's rows.")
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--format", choices=FORMATS, default="parquet")
-    given = parser.parse_args()
+    options = parser.parse_args()
     started = time.perf_counter()
-    made = rows(given.rows, given.format)
-    print(f"{made.count:,} rows in {made.folder} ({time.perf_counter() - started:.1f} s)")
+    written = rows(options.rows, options.format)
+    print(f"{written.count:,} rows in {written.folder} ({time.perf_counter() - started:.1f} s)")
 
 
 if __name__ == "__main__":

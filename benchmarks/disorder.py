@@ -32,7 +32,7 @@ class Disorder:
 
 
 def band(rows: int, seconds: int, depth: int, seed: int) -> Arrivals:
-    """Each row is late by up to `depth` seconds, all depths alike."""
+    """Each row is late by up to `depth` seconds, all depths equally likely."""
     rng = np.random.default_rng(seed)
     at = np.sort(rng.integers(0, seconds, rows))
     return _arriving(at, at + rng.random(rows) * depth, np.zeros(rows, np.int64))
@@ -46,7 +46,7 @@ def block_sorted(rows: int, seconds: int, block: int, seed: int) -> Arrivals:
 
 
 def skewed(rows: int, seconds: int, skews: tuple[int, ...], seed: int) -> Arrivals:
-    """Sources each in order, but each as many seconds behind as `skews` says."""
+    """Sources each in order, but each as many seconds behind as `skews` has for it."""
     rng = np.random.default_rng(seed)
     at, source = np.sort(rng.integers(0, seconds, rows)), rng.integers(0, len(skews), rows)
     return _arriving(at, at + np.array(skews)[source], source)

@@ -24,7 +24,7 @@ PEERS = CHECKOUT / "benchmarks" / "peers"
 
 
 class NotHere(Exception):
-    """A peer that this machine cannot run; the message says what is missing."""
+    """A peer that this machine cannot run; the message names what is missing."""
 
 
 def python_of(peer: str | None) -> Path:
@@ -58,7 +58,7 @@ def versions_of(peer: str | None) -> dict[str, str]:
     """Every package of the environment, or every jar of the class path, with its version."""
     if peer is not None and (PEERS / peer / "pom.xml").exists():
         jars = [Path(entry).stem for entry in _class_path(peer) if entry.endswith(".jar")]
-        return dict(found.groups() for jar in jars if (found := _VERSIONED.fullmatch(jar)))
+        return dict(match.groups() for jar in jars if (match := _VERSIONED.fullmatch(jar)))
     listed = subprocess.run(
         [python_of(peer), "-c", _LIST_PACKAGES], capture_output=True, text=True, check=True
     ).stdout
@@ -94,25 +94,25 @@ def _class_path(peer: str) -> list[str]:
     """The compiled classes of a peer and its jars."""
     sources = sorted(path for path in (PEERS / peer).rglob("*") if path.suffix in {".java", ".xml"})
     wanted = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-    made = cache() / f"java-{peer}-{wanted}"
-    listed, ready = made / "classpath", made / ".ready"
+    built = cache() / f"java-{peer}-{wanted}"
+    listed, ready = built / "classpath", built / ".ready"
     if not ready.exists():
         missing = [name for name in ("mvn", "javac") if shutil.which(name) is None]
         if missing:
             raise NotHere(f"it is built from Java sources, and the PATH has no {' and no '.join(missing)}.")
-        print(f"Building {peer} in {made} …", flush=True)
+        print(f"Building {peer} in {built} …", flush=True)
         command = ["mvn", "--quiet", "--batch-mode", "--file", str(PEERS / peer / "pom.xml"), "compile"]
-        folders = [f"-Dmaven.repo.local={cache() / 'maven'}", f"-Dmade={made}"]
+        folders = [f"-Dmaven.repo.local={cache() / 'maven'}", f"-Dmade={built}"]
         done = subprocess.run([*command, *folders], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise NotHere(f"Maven could not build {peer}: {_first_error(done.stdout + done.stderr)}")
         ready.touch()
-    return [str(made / "classes"), *listed.read_text(encoding="utf-8").strip().split(os.pathsep)]
+    return [str(built / "classes"), *listed.read_text(encoding="utf-8").strip().split(os.pathsep)]
 
 
 def _first_error(said: str) -> str:
     errors = [line.partition("[ERROR]")[2].strip() for line in said.splitlines() if "[ERROR]" in line]
-    return next((error for error in errors if error), "it does not say why.")
+    return next((error for error in errors if error), "it gave no reason.")
 
 
 _LIST_PACKAGES = "from importlib.metadata import distributions as d; print('\\n'.join(f'{p.name}=={p.version}' for p in d()))"

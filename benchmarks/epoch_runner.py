@@ -1,6 +1,6 @@
 """Times epochs of 2000 rows over the same files: as Spark jobs, in standing tasks and in this process; prints JSON.
 
-Beside each way a bare one, with kernels that do nothing. All are timed in turn in one process and one Spark session, in
+Each way has a bare one to compare with, of kernels that do nothing. All are timed in turn in one process and one Spark session, in
 blocks: while jobs are timed no standing task holds a core.
 """
 
@@ -58,9 +58,9 @@ def counted(blobs: Iterable[bytes]) -> int:
     return sum(pa.ipc.open_stream(blob).read_all().num_rows for blob in blobs)
 
 
-def require_rows(found: Sequence[int], tasks: int) -> None:
-    if found != [ROWS_AN_EPOCH] * tasks:
-        raise RuntimeError(f"Expected {ROWS_AN_EPOCH} rows in each of {tasks} tasks, found {found}.")
+def require_rows(counts: Sequence[int], tasks: int) -> None:
+    if counts != [ROWS_AN_EPOCH] * tasks:
+        raise RuntimeError(f"Expected {ROWS_AN_EPOCH} rows in each of {tasks} tasks, found {counts}.")
 
 
 class Bare:
@@ -151,17 +151,17 @@ STATEMENTS = """
 class Contenders:
     """A hub for each way to run an epoch, and the two bare ways."""
 
-    def __init__(self, scratch: Path, own: Hub, paths: Sequence[Path]) -> None:
-        spark = own.session()
+    def __init__(self, scratch: Path, epoch_hub: Hub, paths: Sequence[Path]) -> None:
+        spark = epoch_hub.session()
         tasks = spark.sparkContext.defaultParallelism
         self.hubs = {
-            "epoch": own,
+            "epoch": epoch_hub,
             "standing": Hub(
                 scratch / "standing", SparkExecutor(GivenSession(spark), standing="always"), tasks=tasks
             ),
             "local": Hub(scratch / "local", LocalExecutor(), tasks=1),
         }
-        own.loop.engine.executor.standing.use = "never"
+        epoch_hub.loop.engine.executor.standing.use = "never"
         for hub in self.hubs.values():
             hub.execute(STATEMENTS.format(rows=scratch / "rows"))
         self._bare, self._bare_standing = Bare(spark.sparkContext), BareStanding(spark.sparkContext)
@@ -212,8 +212,8 @@ def main() -> None:
             contenders.block()
         rows = hub.last.as_dict() if hub.last else {}
         contenders.close()
-    found = {name: summary(times) for name, times in contenders.times.items()}
-    print(json.dumps({**found, "last": rows}, default=str))
+    summaries = {name: summary(times) for name, times in contenders.times.items()}
+    print(json.dumps({**summaries, "last": rows}, default=str))
 
 
 if __name__ == "__main__":

@@ -24,13 +24,13 @@ class WrongAnswer(Exception):
 
 def check(output: Path, task: str, count: int) -> int:
     """Compare the files below `output` with the truth; the number of result rows. Raises `WrongAnswer`."""
-    wanted, found = expected(task, count), _comparable(answer_of(output), count)
+    wanted, answer = expected(task, count), _comparable(answer_of(output), count)
     for name in ("window_end", "key", "count", "max"):
-        if not np.array_equal(wanted[name], found[name]):
-            raise WrongAnswer(_difference(output, name, wanted, found))
-    error = np.abs(found["sum"] - wanted["sum"]) > SUM_TOLERANCE * np.abs(wanted["sum"])
+        if not np.array_equal(wanted[name], answer[name]):
+            raise WrongAnswer(_difference(output, name, wanted, answer))
+    error = np.abs(answer["sum"] - wanted["sum"]) > SUM_TOLERANCE * np.abs(wanted["sum"])
     if error.any():
-        raise WrongAnswer(_difference(output, "sum", wanted, found, int(np.argmax(error))))
+        raise WrongAnswer(_difference(output, "sum", wanted, answer, int(np.argmax(error))))
     return len(wanted["key"])
 
 
@@ -108,12 +108,12 @@ def _difference(
     output: Path,
     name: str,
     wanted: dict[str, np.ndarray],
-    found: dict[str, np.ndarray],
+    answer: dict[str, np.ndarray],
     at: int | None = None,
 ) -> str:
-    rows = len(wanted["key"]), len(found["key"])
+    rows = len(wanted["key"]), len(answer["key"])
     if rows[0] != rows[1]:
         return f"{output}: expected {rows[0]} result rows, found {rows[1]}."
-    at = int(np.argmax(wanted[name] != found[name])) if at is None else at
-    one, other = ({column: values[at].item() for column, values in side.items()} for side in (wanted, found))
+    at = int(np.argmax(wanted[name] != answer[name])) if at is None else at
+    one, other = ({column: values[at].item() for column, values in side.items()} for side in (wanted, answer))
     return f"{output}: {name} of result row {at} is wrong: expected {one}, found {other}."

@@ -41,8 +41,8 @@ def correlated(
         copied = np.sqrt((agreement - by_chance) / (1 - by_chance)) if len(group) > 1 else 0.0
         coin = rng.random(rows) < group[0]
         for index in range(first, first + len(group)):
-            own = rng.random(rows) < group[0]
-            dropped[:, index] = ~np.where(rng.random(rows) < copied, coin, own)
+            independent = rng.random(rows) < group[0]
+            dropped[:, index] = ~np.where(rng.random(rows) < copied, coin, independent)
     return dropped
 
 

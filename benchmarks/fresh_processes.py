@@ -1,7 +1,7 @@
 """The same work in several processes, one after another, each new.
 
-Where the kernel happens to lay a process's memory is worth several percent of its speed and stays the same while it lives:
-rounds within one process cannot tell that from what is measured, rounds of several can. Each has the memory settings of the
+The place of a process's memory, which the kernel chooses, is worth several percent of its speed and stays the same while it
+runs: rounds within one process cannot separate that from what is measured, rounds of several can. Each has the memory settings of the
 workers that run the pipeline.
 """
 

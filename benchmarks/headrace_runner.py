@@ -20,9 +20,9 @@ import headrace as hr
 from benchmarks.protocol import RANGE_SECONDS, Request, answer, one_row, request
 from headrace.runtime.spark.session import session
 
-HEAP = "1g"  # small, so that growth beside it is not lost in it
+HEAP = "1g"  # small, so that growth outside it is not lost in it
 BESIDE = ((10, 10), (20, 10), (30, 15), (60, 10), (60, 20), (90, 45), (100, 30), (120, 40), (300, 60))
-"""Ranges and slides, in seconds, of the windows that `windows=ten` asks for beside the measured one."""
+"""Ranges and slides, in seconds, of the windows that `windows=ten` asks for besides the measured one."""
 
 
 def statements(asked: Request, folder: Path) -> str:
@@ -30,7 +30,7 @@ def statements(asked: Request, folder: Path) -> str:
     archive = ", archive 'none'" if asked.options.get("archive", "none") == "none" else ""
     windows = {"answer": (RANGE_SECONDS, asked.slide_seconds)}
     if asked.options.get("windows") == "ten":
-        windows |= {f"beside{place}": window for place, window in enumerate(BESIDE)}
+        windows |= {f"beside{index}": window for index, window in enumerate(BESIDE)}
     return f"""
         CREATE STREAM events (at TIMESTAMP, key INT, value DOUBLE)
           USING parquet OPTIONS (path '{folder}'{archive}) TIMESTAMP BY at;

@@ -1,11 +1,11 @@
-"""How few bits could anything take that counts the ones of a window? What any two of many streams must be told apart by.
+"""Lower bounds of the bits of any method that counts the ones of a window, from how many streams it has to distinguish.
 
 A window of N instants is cut, from its newest end, into blocks of B, 2B, 4B, ... instants, B the root of N * k, and block i into B
 parts of 2^i; k/4 parts of each block are filled with ones. While a window of zeros follows, any two such streams have at some instant
 counts that differ by more than the error 1/k allows, so whatever counts them is in different states: at least the logarithm of
 their number in bits.
 Source: Datar, Gionis, Indyk, Motwani (2001), theorems 2 to 4. Repaired: the *floor* of lg(N/B) blocks fit into a window, the ceiling
-does not; and what may fail with chance d tells (1 - d) of the streams apart, so lg(1 - d), which is not positive, is *added*.
+does not; and what may fail with chance d distinguishes (1 - d) of the streams, so lg(1 - d), which is not positive, is *added*.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def blocks(window: int, k: int) -> int:
 
 
 def streams(window: int, k: int) -> int:
-    """How many streams there are of which any two must be told apart; `k` is at least 4."""
+    """The number of streams of which any two must be distinguished; `k` is at least 4."""
     return comb(block_length(window, k), k // 4) ** blocks(window, k)
 
 

@@ -49,7 +49,7 @@ class PeakMemory:
 
 
 def _children() -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    children: dict[int, list[int]] = {}
     for entry in _PROC.iterdir():
         if entry.name.isdigit():
             try:
@@ -57,8 +57,8 @@ def _children() -> dict[int, list[int]]:
             except OSError:  # it has just ended
                 continue
             parent = int(stat.rpartition(")")[2].split()[1])
-            found.setdefault(parent, []).append(int(entry.name))
-    return found
+            children.setdefault(parent, []).append(int(entry.name))
+    return children
 
 
 def _pss_kb(process: int) -> int:

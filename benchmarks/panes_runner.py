@@ -1,6 +1,6 @@
 """Times one window of a minute over panes, and Spark's own `window()` of the same rows, in turn in one session; prints JSON.
 
-Ours is the whole of it: rows read, panes folded, state kept, every window told, results durable. Spark's is its batch engine, which keeps no
+Headrace does all of it: rows read, panes folded, state stored, every window emitted, results durable. Spark's is its batch engine, which keeps no
 state and closes nothing, writing the same answer to Parquet. Each pair of answers is compared before its times count.
 """
 
@@ -53,8 +53,8 @@ def write(folder: Path, count: int) -> Path:
     key, value = random.permutation(np.arange(count, dtype=np.int32) % KEYS), random.random(count)
     stamps = pa.array(at).cast(data.SCHEMA.field("at").type)
     rows = pa.table([stamps, pa.array(key), pa.array(value)], schema=data.SCHEMA)
-    for place, start in enumerate(range(0, count, _FILE)):
-        pq.write_table(rows.slice(start, _FILE), folder / f"{place:03}.parquet", compression="lz4")
+    for index, start in enumerate(range(0, count, _FILE)):
+        pq.write_table(rows.slice(start, _FILE), folder / f"{index:03}.parquet", compression="lz4")
     return folder
 
 
@@ -62,10 +62,12 @@ def timed(spark: SparkSession, folder: Path, rows: Path, panes: int) -> tuple[fl
     """Seconds of Headrace and of Spark for windows of so many panes. Raises `WrongAnswer` where they differ."""
     slide = RANGE_SECONDS // panes
     started = time.perf_counter()
-    found = spark.read.parquet(str(rows)).groupBy(
+    grouped = spark.read.parquet(str(rows)).groupBy(
         f.window("at", f"{RANGE_SECONDS} seconds", f"{slide} seconds").alias("w"), "key"
     )
-    answer = found.agg(f.max("value").alias("top")).select(f.unix_micros("w.end").alias("end"), "key", "top")
+    answer = grouped.agg(f.max("value").alias("top")).select(
+        f.unix_micros("w.end").alias("end"), "key", "top"
+    )
     answer.write.parquet(str(folder / "theirs"))
     theirs = time.perf_counter() - started
     with hr.open(folder / "home", spark=spark) as hub:
@@ -85,7 +87,7 @@ def timed(spark: SparkSession, folder: Path, rows: Path, panes: int) -> tuple[fl
 
 
 def _same(mine: pa.Table, theirs: pa.Table) -> None:
-    """Windows that have ended when the last row came; Spark's batch tells those beyond it too."""
+    """Windows that have ended when the last row came; Spark's batch has those beyond it too."""
     mine = pa.table([mine["window_end"].cast(pa.int64()), mine["key"], mine["top"]], ["end", "key", "top"])
     last = max(mine["end"].to_pylist(), default=0)
     theirs = theirs.filter(pa.array(theirs["end"].to_numpy() <= last))

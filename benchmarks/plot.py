@@ -29,7 +29,7 @@ _MOST_INSIDE = 6
 def svg(chart: Chart) -> str:
     """The picture. Needs matplotlib, of the optional dependencies `bench`."""
     os.environ.setdefault("MPLCONFIGDIR", str(cache() / "matplotlib"))
-    import matplotlib as mpl  # noqa: PLC0415 - whoever only measures need not have it
+    import matplotlib as mpl  # noqa: PLC0415 - only drawing needs it
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     with mpl.rc_context(_STYLE):
@@ -40,10 +40,10 @@ def svg(chart: Chart) -> str:
             (_WIDTH * (1.3 if columns > 1 else 1), rows * max(map(_height, charts))), layout="constrained"
         )
         places = figure.subplots(rows, columns, squeeze=False).flat
-        for each, place in zip(charts, places, strict=False):
-            _draw(each, place)
-        for place in places:
-            place.set_axis_off()
+        for part, axes in zip(charts, places, strict=False):
+            _draw(part, axes)
+        for axes in places:
+            axes.set_axis_off()
         if isinstance(chart, Grid):
             figure.suptitle(chart.title)
         text = StringIO()
@@ -55,56 +55,56 @@ def _height(chart: Bars | Curves) -> float:
     return 0.9 + _BAR_HEIGHT * len(chart.drawn) if isinstance(chart, Bars) else _HEIGHT
 
 
-def _draw(chart: Bars | Curves, place: Axes) -> None:
-    place.set_title(chart.title)
-    place.spines[["top", "right"]].set_visible(False)
+def _draw(chart: Bars | Curves, axes: Axes) -> None:
+    axes.set_title(chart.title)
+    axes.spines[["top", "right"]].set_visible(False)
     if isinstance(chart, Bars):
-        _bars(chart, place)
+        _bars(chart, axes)
     else:
-        _curves(chart, place)
+        _curves(chart, axes)
 
 
-def _bars(chart: Bars, place: Axes) -> None:
+def _bars(chart: Bars, axes: Axes) -> None:
     labels = [bar.label for bar in chart.drawn]
     colours = [_PALETTE[bar.kind][0] for bar in chart.drawn]
-    drawn = place.barh(range(len(labels)), [bar.value for bar in chart.drawn], color=colours)
-    place.bar_label(drawn, [f" {bar.value:,.3g}" for bar in chart.drawn])
-    place.set_yticks(range(len(labels)), labels)
-    place.invert_yaxis()
-    place.set_xlabel(chart.unit)
-    place.margins(x=0.12)
+    drawn = axes.barh(range(len(labels)), [bar.value for bar in chart.drawn], color=colours)
+    axes.bar_label(drawn, [f" {bar.value:,.3g}" for bar in chart.drawn])
+    axes.set_yticks(range(len(labels)), labels)
+    axes.invert_yaxis()
+    axes.set_xlabel(chart.unit)
+    axes.margins(x=0.12)
     if chart.logarithmic:
-        place.set_xscale("log")
+        axes.set_xscale("log")
 
 
-def _curves(chart: Curves, place: Axes) -> None:
+def _curves(chart: Curves, axes: Axes) -> None:
     for curve, colour in zip(chart.drawn, _colours([curve.kind for curve in chart.drawn]), strict=True):
         mark = "o" if len(curve.x) <= _MOST_MARKS else ""
         style = "--" if curve.kind == "yardstick" else "-"
-        place.plot(
+        axes.plot(
             curve.x, curve.y, label=curve.label, color=colour, marker=mark, markersize=4, linestyle=style
         )
     across, up = chart.logarithmic
     if across:
-        place.set_xscale("log")
+        axes.set_xscale("log")
     if up:
-        place.set_yscale("log", nonpositive="clip")
+        axes.set_yscale("log", nonpositive="clip")
     else:
-        place.set_ylim(bottom=min(0.0, *(y for curve in chart.drawn for y in curve.y)))
-    place.set_xlabel(chart.axes[0])
-    place.set_ylabel(chart.axes[1])
-    place.grid(color="#e3e3e3")
+        axes.set_ylim(bottom=min(0.0, *(y for curve in chart.drawn for y in curve.y)))
+    axes.set_xlabel(chart.axes[0])
+    axes.set_ylabel(chart.axes[1])
+    axes.grid(color="#e3e3e3")
     many = len(chart.drawn) > _MOST_INSIDE
     outside = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if many else {}
-    place.legend(frameon=False, fontsize="small", **outside)
+    axes.legend(frameon=False, fontsize="small", **outside)
 
 
 def _colours(kinds: Sequence[str]) -> list[str]:
     """A colour for each, different among those of one kind while the palette lasts."""
     used: Counter[str] = Counter()
-    found = []
+    colours = []
     for kind in kinds:
         palette = _PALETTE[kind]
-        found.append(palette[used[kind] % len(palette)])
+        colours.append(palette[used[kind] % len(palette)])
         used[kind] += 1
-    return found
+    return colours

@@ -1,6 +1,6 @@
-"""One standing query over a stream in any order, epoch by epoch in this process: what was told when, wrong, and kept.
+"""One standing query over a stream in any order, epoch by epoch in this process: what was emitted when, with what error and state.
 
-No clock and no JVM but for `cpu`: latency is how far the greatest event time was past a window's end when it was told,
+No clock and no JVM but for `cpu`: latency is the greatest event time at the emission of a window less the window's end,
 memory is rows of state. Both are the same on every machine.
 """
 
@@ -52,7 +52,7 @@ def run(
     """
     table = _table(arrivals, marks)
     low = low_watermarks(arrivals.at)
-    told: list[tuple[int, int]] = []
+    emitted: list[tuple[int, int]] = []
     state: list[int] = []
     with tempfile.TemporaryDirectory() as folder, Hub(Path(folder), LocalExecutor(), tasks=1) as hub:
         hub.execute(
@@ -62,8 +62,8 @@ def run(
         operator = hub.operator_and_query("q")[0].id
         seen = 0
         hub.on_epoch(
-            lambda each: state.append(
-                each.operators[operator].state_rows if operator in each.operators else 0
+            lambda receipts: state.append(
+                receipts.operators[operator].state_rows if operator in receipts.operators else 0
             )
         )
         started = time.process_time()
@@ -77,13 +77,13 @@ def run(
             manifest = hub.home.latest()
             for epoch in result_log.epochs_of(hub.home, manifest, operator, seen):
                 ends = flat(epoch.table.column("__at")).to_numpy() // SECOND - _BASE
-                told += [(int(end), reached) for end in ends.tolist()]
+                emitted += [(int(end), reached) for end in ends.tolist()]
             seen = hub.home.list_of(manifest, "results").length
         cpu = time.process_time() - started
         known = hub.home.latest().streams["s"]
         answers = [part.table for part in result_log.epochs_of(hub.home, hub.home.latest(), operator)]
     wrong = _wrong(answers, arrivals)
-    latency = float(np.mean([reached - end for end, reached in told])) if told else float("nan")
+    latency = float(np.mean([reached - end for end, reached in emitted])) if emitted else float("nan")
     return Run(latency, tuple(state), wrong, known.late / max(1, known.rows), cpu)
 
 
@@ -101,7 +101,7 @@ def _table(arrivals: Arrivals, marks: float) -> pa.Table:
 
 
 def _wrong(answers: list[pa.Table], arrivals: Arrivals) -> float:
-    """The share of (window, group) pairs told whose count is not that of the whole stream."""
+    """The share of emitted (window, group) pairs whose count is not that of the whole stream."""
     at, key = arrivals.at, _key(arrivals)
     span = int(at.max()) + 2
     below = np.zeros((KEYS, span + 1), np.int64)

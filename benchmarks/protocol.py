@@ -43,10 +43,10 @@ def request() -> Request:
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
-    given = parser.parse_args()
-    options = dict(option.split("=", 1) for option in given.option)
-    given.output.mkdir(parents=True, exist_ok=True)
-    return Request(given.task, given.rows_folder, given.rows, given.output, options)
+    arguments = parser.parse_args()
+    settings = dict(option.split("=", 1) for option in arguments.option)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    return Request(arguments.task, arguments.rows_folder, arguments.rows, arguments.output, settings)
 
 
 def one_row(asked: Request) -> Path:

@@ -44,11 +44,11 @@ def predicates(count: int) -> list[Predicate]:
         low = constant()
         return name, low, low + int(rng.integers(0, VALUES))
 
-    found = []
+    drawn = []
     for _ in range(count):
         names = sorted(rng.choice(ATTRIBUTES, rng.integers(1, 5), replace=False).tolist())
-        found.append(tuple(factor(name) for name in names))
-    return found
+        drawn.append(tuple(factor(name) for name in names))
+    return drawn
 
 
 def table(index: int, size: int) -> pa.Table:
@@ -65,15 +65,19 @@ def table(index: int, size: int) -> pa.Table:
 
 def folder(count: int) -> Path:
     """A folder with exactly `count` rows in files in time order, and the closing rows last."""
-    made = cache() / f"queries-rows-{GENERATION}-{count}"
-    ready = made.with_suffix(".ready")
+    rows_folder = cache() / f"queries-rows-{GENERATION}-{count}"
+    ready = rows_folder.with_suffix(".ready")
     if not ready.exists():
-        made.mkdir(parents=True, exist_ok=True)
+        rows_folder.mkdir(parents=True, exist_ok=True)
         for index, start in enumerate(range(0, count, ROWS_PER_FILE)):
-            _write(table(index, min(ROWS_PER_FILE, count - start)), made / f"part-{index:05d}.parquet", index)
-        _write(_closing(count), made / "part-99999.parquet", 99_999)
+            _write(
+                table(index, min(ROWS_PER_FILE, count - start)),
+                rows_folder / f"part-{index:05d}.parquet",
+                index,
+            )
+        _write(_closing(count), rows_folder / "part-99999.parquet", 99_999)
         ready.touch()
-    return made
+    return rows_folder
 
 
 def first_rows() -> pa.Table:
@@ -118,7 +122,7 @@ def _windows(counts: np.ndarray, totals: np.ndarray, panes: int) -> pa.Table:
         keys.append(here)
         n.append(count[here])
         total.append(value[here])
-    columns = [np.concatenate(each) for each in (ends, keys, n, total)]
+    columns = [np.concatenate(parts) for parts in (ends, keys, n, total)]
     return pa.table(columns, names=["window_end", "key", "n", "total"])
 
 

@@ -1,7 +1,7 @@
 """Headrace: what many standing queries take of memory, epoch after epoch. Prints one line of JSON.
 
-Each epoch brings one slide of rows and answers one window of every query. Old panes are forgotten with the windows that
-held them, results stay on disk; so once a window is full of panes, memory must stand still. It is the proportional set size of
+Each epoch brings one slide of rows and answers one window of every query. Old panes expire with the windows that
+held them, results stay on disk; so once a window is full of panes, memory must not grow. It is the proportional set size of
 the driver, the JVM and the workers after each epoch.
 """
 
@@ -39,20 +39,22 @@ def main() -> None:
     folder = output / "stream"
     folder.mkdir(parents=True)
     columns = ", ".join(f"{name} INT" for name in data.ATTRIBUTES)
-    taken, answered = [], []
+    megabytes, answered = [], []
     with hr.open(output / "home") as hub:
         hub.execute(f"""CREATE STREAM s (at TIMESTAMP, key INT, v BIGINT, {columns})
             USING parquet OPTIONS (path '{folder}', archive 'none', order 'name') TIMESTAMP BY at;""")
         hub.execute(
             "".join(create(number, factors) for number, factors in enumerate(data.predicates(queries)))
         )
-        hub.on_epoch(lambda seen: answered.append(sum(each.results for each in seen.operators.values())))
+        hub.on_epoch(
+            lambda seen: answered.append(sum(operator.results for operator in seen.operators.values()))
+        )
         for number in range(epochs):
             pq.write_table(slide(number), output / "next")
             (output / "next").rename(folder / f"part-{number:05d}.parquet")
             hub.catch_up()
-            taken.append(round(tree_pss_kb(os.getpid()) / 1024))
-    print(json.dumps({"mb": taken, "result_rows": sum(answered)}))
+            megabytes.append(round(tree_pss_kb(os.getpid()) / 1024))
+    print(json.dumps({"mb": megabytes, "result_rows": sum(answered)}))
 
 
 if __name__ == "__main__":

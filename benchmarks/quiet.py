@@ -1,6 +1,6 @@
 """Whether the machine is quiet enough to measure on.
 
-A figure that was measured beside other work says nothing, and nobody sees that in it later. So results are kept only when the load
+A figure that was measured during other work is worth nothing, and does not show that later. So results are kept only when the load
 average of the last minute was at most `HIGHEST` before the run.
 """
 

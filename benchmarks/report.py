@@ -1,4 +1,4 @@
-"""Results as files: `results/<name>.json` for programs, `.md` for people, `.svg` to look at."""
+"""Results as files: `results/<name>.json` for programs, `.md` for people, `.svg` with the picture."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Report:
 def write(report: Report, date: str, load: float, folder: Path) -> None:
     """Write the three files; `date` is the day of the measurement, `load` the load average before it."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = _found(report, date, load)
+    content = _content(report, date, load)
     stem = folder / report.name
-    stem.with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    stem.with_suffix(".md").write_text(_markdown(report, found), encoding="utf-8")
+    stem.with_suffix(".json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    stem.with_suffix(".md").write_text(_markdown(report, content), encoding="utf-8")
     stem.with_suffix(".svg").write_text(svg(report.chart), encoding="utf-8")
 
 
 def text(report: Report, date: str, load: float) -> str:
     """The page as it would be written."""
-    return _markdown(report, _found(report, date, load))
+    return _markdown(report, _content(report, date, load))
 
 
-def _found(report: Report, date: str, load: float) -> dict[str, Any]:
+def _content(report: Report, date: str, load: float) -> dict[str, Any]:
     return {
         "benchmark": report.name,
         "date": date,
@@ -63,14 +63,14 @@ def _found(report: Report, date: str, load: float) -> dict[str, Any]:
     }
 
 
-def _markdown(report: Report, found: dict[str, Any]) -> str:
-    box = found["machine"]
+def _markdown(report: Report, content: dict[str, Any]) -> str:
+    box = content["machine"]
     lines = [
         f"# {report.title}",
         "",
         (
-            f"Measured {found['date']} on {box['cores']} cores of {box['processor']}, {box['memory_gib']} GiB, "
-            f"{box['system']}, Python {box['python']}, {box['java']}; load average {found['load_average_before']} before, "
+            f"Measured {content['date']} on {box['cores']} cores of {box['processor']}, {box['memory_gib']} GiB, "
+            f"{box['system']}, Python {box['python']}, {box['java']}; load average {content['load_average_before']} before, "
             f"{box['load_average']} at the end."
         ),
         "",

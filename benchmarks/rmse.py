@@ -1,4 +1,4 @@
-"""How far off is a method, by position? Root mean square errors, as the text on correlated aggregates draws them."""
+"""Root mean square errors of a method by position, as the text on correlated aggregates draws them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Doubles = npt.NDArray[np.float64]
 
 def so_far(errors: Doubles) -> Doubles:
     """RMSE of positions 1 to n, for every n."""
-    found: Doubles = np.sqrt(np.cumsum(errors**2) / np.arange(1, len(errors) + 1))
-    return found
+    errors_so_far: Doubles = np.sqrt(np.cumsum(errors**2) / np.arange(1, len(errors) + 1))
+    return errors_so_far
 
 
 def of_last(errors: Doubles, window: int) -> Doubles:
@@ -20,5 +20,5 @@ def of_last(errors: Doubles, window: int) -> Doubles:
     The text sums from n - w to n, which are w + 1 positions, and divides by w: w of them are meant.
     """
     total = np.r_[0.0, np.cumsum(errors**2)]
-    found: Doubles = np.sqrt((total[window:] - total[:-window]) / window)
-    return found
+    errors_of_last: Doubles = np.sqrt((total[window:] - total[:-window]) / window)
+    return errors_of_last

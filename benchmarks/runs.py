@@ -33,7 +33,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 class RunFailed(Exception):
-    """A contender ended with an error; the message holds the last it said."""
+    """A contender ended with an error; the message holds the last lines of its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Measurement:
     peak_pss_mb: float
     result_rows: int
     samples: int = 0
-    """How often memory was looked at."""
+    """How often memory was measured."""
 
     @property
     def rate(self) -> float:
@@ -81,8 +81,8 @@ class Series:
     @property
     def seconds(self) -> float:
         """Median seconds for all wanted rows, or what follows from the costs."""
-        if (found := self.costs) is not None:
-            return found.seconds(self.wanted)
+        if (fitted := self.costs) is not None:
+            return fitted.seconds(self.wanted)
         return median(run.seconds for run in self.runs)
 
     @property
@@ -95,17 +95,17 @@ class Series:
         return max(run.peak_pss_mb for run in self.runs)
 
     def as_dict(self) -> dict[str, Any]:
-        found = self.costs
+        fitted = self.costs
         return {
             "contender": self.contender,
             "task": self.task,
             "yardstick": self.yardstick,
-            "rows": self.sizes if found else self.wanted,
+            "rows": self.sizes if fitted else self.wanted,
             "runs_with_wrong_answers": self.wrong,
             "result_rows": max(run.result_rows for run in self.runs),
             "seconds": [round(run.seconds, 3) for run in self.runs],
-            "fixed_seconds": "" if found is None else round(found.fixed, 3),
-            "extrapolated": "" if found is None else f"{self.wanted / self.sizes[-1]:.3g}x",
+            "fixed_seconds": "" if fitted is None else round(fitted.fixed, 3),
+            "extrapolated": "" if fitted is None else f"{self.wanted / self.sizes[-1]:.3g}x",
             "median_rows_per_second": round(self.rate),
             "median_startup_seconds": round(median(run.startup_seconds for run in self.runs), 2),
             "peak_pss_mb": round(self.peak_pss_mb),
@@ -130,7 +130,7 @@ def present(entries: Iterable[Entry]) -> tuple[list[Entry], list[str]]:
 def in_turn(entries: list[Entry], wanted: int, rounds: int) -> list[Series]:
     """Run every (contender, task) `rounds` times, interleaved; one that is named several times runs as often in each round.
 
-    A wrong answer of ours raises `WrongAnswer`. A peer's run with a wrong answer does not count, and is told: some drop rows
+    A wrong answer of Headrace raises `WrongAnswer`. A peer's run with a wrong answer does not count, and is reported: some drop rows
     when a machine stalls. A peer without a right answer at each of its sizes has no series.
     """
     wrong: dict[tuple[str, str], int] = {}
@@ -175,7 +175,7 @@ def _enough(who: Contender, task: str, wanted: int, runs: list[Measurement]) -> 
 
 
 def run(who: Contender, task: str, count: int, sample_seconds: float = EVERY_SECONDS) -> Measurement:
-    """Run `who` once in its own process and check what it answered; its memory is looked at every `sample_seconds`."""
+    """Run `who` once in its own process and check what it answered; its memory is measured every `sample_seconds`."""
     rows = data.rows(count, who.form)
     scratch = folders.fresh("run")
     output = scratch / "output"
@@ -194,9 +194,9 @@ def run(who: Contender, task: str, count: int, sample_seconds: float = EVERY_SEC
 
 @contextmanager
 def _in_memory(folder: Path) -> Iterator[None]:
-    """Read the rows once, so that whoever comes first does not pay for the disk, and keep them there while a contender starts.
+    """Read the rows once, so that the first contender does not pay for the disk, and keep them there while a contender starts.
 
-    Some kernels take pages back within seconds in which nobody reads them. Where locking is not allowed that may happen.
+    Some kernels take pages back within seconds in which no process reads them. Where locking is not allowed that may happen.
     """
     with ExitStack() as held:
         for file in folder.iterdir():
@@ -219,7 +219,7 @@ def run_watched(
     sample_seconds: float = EVERY_SECONDS,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[dict[str, Any], PeakMemory]:
-    """What a runner says of itself on its last line, and its processes' memory at its peak. Raises `RunFailed`."""
+    """The runner's report, which is its last line, and its processes' memory at its peak. Raises `RunFailed`."""
     python = command[0]
     settings = {
         **os.environ,
@@ -249,7 +249,7 @@ def run_watched(
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Kill what is left of a run and wait for it: a peer's JVM that still cleans up would disturb the next one."""
     with suppress(ProcessLookupError):
-        for _ in range(100):  # not for ever: the dead that nobody buries can be signalled too
+        for _ in range(100):  # not without end: a zombie that no parent reaps can be signalled too
             os.killpg(process.pid, signal.SIGKILL)
             process.poll()
             time.sleep(0.05)

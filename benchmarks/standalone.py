@@ -46,17 +46,17 @@ def cut(at: np.ndarray, value: np.ndarray, key: np.ndarray, stops: np.ndarray) -
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Emission:
     """What one epoch answered (None: nothing), and the rows of state after it."""
 
     results: pa.Table | None
     state_rows: int
 
 
-def drive(operator: Operator, rows: Sequence[Batch], punctuations: Sequence[Instant]) -> list[Told]:
+def drive(operator: Operator, rows: Sequence[Batch], punctuations: Sequence[Instant]) -> list[Emission]:
     """An epoch for each batch, runs merged when `FAN_IN` of them wait, as the runtime does; a last one ends the stream."""
     runs: list[Sections] = []
-    told: list[Told] = []
+    emissions: list[Emission] = []
     closed = greatest = BEGINNING
     for batch, punctuation in zip(rows, punctuations, strict=True):
         scanner = operator.scanner({})
@@ -68,9 +68,9 @@ def drive(operator: Operator, rows: Sequence[Batch], punctuations: Sequence[Inst
             runs = [*runs, {name: table.combine_chunks() for name, table in step.state.items()}]
         if len(runs) >= FAN_IN:
             runs = _merged(operator, runs, Advance(closed, closed, greatest))
-        told.append(Told(step.results, sum(t.num_rows for run in runs for t in run.values())))
+        emissions.append(Emission(step.results, sum(t.num_rows for run in runs for t in run.values())))
     step = operator.advance(runs, [], Advance(closed, FOREVER, greatest, final=True))
-    return [*told, Told(step.results, 0)]
+    return [*emissions, Emission(step.results, 0)]
 
 
 def _merged(operator: Operator, runs: list[Sections], advance: Advance) -> list[Sections]:
@@ -80,17 +80,17 @@ def _merged(operator: Operator, runs: list[Sections], advance: Advance) -> list[
     ]
 
 
-def results(told: Sequence[Told]) -> pa.Table:
+def results(emissions: Sequence[Emission]) -> pa.Table:
     """All answers."""
-    return pa.concat_tables([each.results for each in told if each.results is not None])
+    return pa.concat_tables([emission.results for emission in emissions if emission.results is not None])
 
 
 def best_of(rounds: int, *actions: Callable[[], object]) -> list[float]:
     """The least seconds of each action, run in turn."""
     took = [float("inf")] * len(actions)
     for _ in range(rounds):
-        for place, action in enumerate(actions):
+        for index, action in enumerate(actions):
             started = time.perf_counter()
             action()
-            took[place] = min(took[place], time.perf_counter() - started)
+            took[index] = min(took[index], time.perf_counter() - started)
     return took

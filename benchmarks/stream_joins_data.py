@@ -28,11 +28,11 @@ _WINDOW_US = WINDOW_SECONDS * 1_000_000
 
 def folder(count: int) -> Path:
     """A folder with a folder for each stream, of exactly `count` rows in files in order of time, and the closing row last."""
-    made = cache() / f"stream-joins-rows-{GENERATION}-{count}"
-    ready = made.with_suffix(".ready")
+    rows_folder = cache() / f"stream-joins-rows-{GENERATION}-{count}"
+    ready = rows_folder.with_suffix(".ready")
     if not ready.exists():
         for stream in range(STREAMS):
-            of_stream = made / f"s{stream}"
+            of_stream = rows_folder / f"s{stream}"
             of_stream.mkdir(parents=True, exist_ok=True)
             at, key, v = _rows(stream, count)
             for index, first in enumerate(range(0, count, ROWS_PER_FILE)):
@@ -41,7 +41,7 @@ def folder(count: int) -> Path:
             closing = np.array([ORIGIN_US + count * STEP_US + 3_600_000_000])
             _write(closing, np.zeros(1, np.int32), np.zeros(1, np.int64), of_stream, 99_999)
         ready.touch()
-    return made
+    return rows_folder
 
 
 def first_row() -> pa.Table:

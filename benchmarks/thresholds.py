@@ -1,4 +1,4 @@
-"""Ratios between measurements, each beside what it has to be."""
+"""Ratios between measurements, each with the threshold that it has to hold."""
 
 from __future__ import annotations
 

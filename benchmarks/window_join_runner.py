@@ -1,4 +1,4 @@
-"""Headrace's operator for joins of windows, run by itself beside the plans of `baselines/joins.py`: pairs, what is complete, and the
+"""Headrace's operator for joins of windows, run by itself as the plans of `baselines/joins.py`: pairs, what is complete, and the
 rows that it has to hold after every step.
 """
 

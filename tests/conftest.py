@@ -14,7 +14,7 @@ from hypothesis.internal.conjecture import engine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Deadlines are times, and times say nothing on a shared machine.
+# Deadlines are times, and times mean nothing on a shared machine.
 settings.register_profile(
     "quick", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
@@ -25,7 +25,7 @@ assert hasattr(engine, "MAX_SHRINKING_SECONDS"), "hypothesis bounds shrinking by
 engine.MAX_SHRINKING_SECONDS = 20  # its five minutes for each failing test would be most of a red run
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
-# What it asserts for many tests says what differs, as if they said it.
+# What it asserts for many tests shows what differs, as if they asserted it.
 pytest.register_assert_rewrite("tests.runtime.rig")
 
 
@@ -35,7 +35,7 @@ def _look_at(descriptor: int) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_waiting_for_platters() -> Iterator[None]:
-    """A descriptor is looked at, not synced: milliseconds a call, and no test cuts the real power.
+    """A descriptor is checked, not synced: milliseconds a call, and no test cuts the real power.
 
     What a power cut would lose is the business of `tests/store/faults.py`, which counts every sync; that a `Disk` asks the
     system for each is in `tests/store/files/test_disk.py`. Processes that tests start, and the soak, do sync.

@@ -1,8 +1,8 @@
-"""Which groups keep their rows and which keep partials? AdaptWID: chosen for each group while the stream runs.
+"""AdaptWID: windows whose groups keep rows or partials, chosen for each group while the stream runs.
 
 A group of few rows is smaller as its rows (*lazy*) than as a partial for each open window (*eager*). A group starts lazy, is
 folded when its live rows pass a threshold, and goes back when they fall clearly below it (hysteresis). Going back cannot bring
-rows back: what was folded stays until it is told, beside the rows that come in meanwhile, and both are merged.
+rows back: what was folded stays until it is emitted, besides the rows that arrive meanwhile, and both are merged.
 Source: Li, Window Queries over Data Streams (2008), section 6.4; the threshold is 6.9 with counted live rows, without the
 sum of offsets that they contain already, and the duration of a window counted from the low watermark at its start.
 """
@@ -55,7 +55,7 @@ class Folded:
 
     def where(self, chosen: np.ndarray) -> Folded:
         """Some of the entries."""
-        cells = tuple(tuple(part[chosen] for part in each) for each in self.cells)
+        cells = tuple(tuple(part[chosen] for part in columns) for columns in self.cells)
         return Folded(self.group[chosen], self.window[chosen], self.ending[chosen], cells)
 
 
@@ -63,13 +63,13 @@ class Folded:
 class Effort:
     """What was done, in rows and entries: the same on every machine.
 
-    `combined`: rows into windows; `buffered`: rows put aside; `created`: entries made; `told`: entries and rows read to answer.
+    `combined`: rows into windows; `buffered`: rows put aside; `created`: entries made; `emitted`: entries and rows read to answer.
     """
 
     combined: int = 0
     buffered: int = 0
     created: int = 0
-    told: int = 0
+    emitted: int = 0
 
     def plus(self, other: Effort) -> Effort:
         """The sum."""
@@ -77,7 +77,7 @@ class Effort:
             self.combined + other.combined,
             self.buffered + other.buffered,
             self.created + other.created,
-            self.told + other.told,
+            self.emitted + other.emitted,
         )
 
 
@@ -170,9 +170,9 @@ class AdaptiveWid:
         if now <= groups.answered:
             return groups, groups.folded.where(np.zeros(len(groups.folded.group), bool))
         due = groups.folded.window <= now
-        late, made = self._folded(groups.buffer, groups.answered, now)
-        found = self._merged([groups.folded.where(due), late])
-        told = int(due.sum()) + made
+        late, combined = self._folded(groups.buffer, groups.answered, now)
+        emitted = self._merged([groups.folded.where(due), late])
+        emissions = int(due.sum()) + combined
         folded = groups.folded.where(~due)
         buffer = groups.buffer.where(self._bounds(groups.buffer.at, now)[1] > now)
         oldest = self.window.anchor + now * self.window.slide - self.window.range
@@ -183,16 +183,16 @@ class AdaptiveWid:
             buffer=buffer,
             answered=now,
             duration=lived,
-            effort=groups.effort.plus(Effort(combined=made, told=told)),
+            effort=groups.effort.plus(Effort(combined=combined, emitted=emissions)),
         )
-        return self._leaving(groups, down), found
+        return self._leaving(groups, down), emitted
 
     def _leaving(self, groups: Groups, down: float | None) -> Groups:
         """Eager groups of few live rows keep their rows from now on."""
         if self.way != "adaptive":
             return groups
-        place, names = _numbered(groups.folded.group)
-        live = np.bincount(place, groups.folded.ending, minlength=len(names))
+        index, names = _numbered(groups.folded.group)
+        live = np.bincount(index, groups.folded.ending, minlength=len(names))
         small = names[live < (self.thresholds(groups)[1] if down is None else down)]
         still = np.intersect1d(groups.leaving, names)
         return replace(groups, leaving=np.union1d(still, small))
@@ -210,10 +210,10 @@ class AdaptiveWid:
     def _scan_group(self, groups: Groups, rows: Buffered) -> Groups:
         if not len(rows.group):
             return groups
-        fresh, made = self._folded(rows, groups.answered, None)
+        fresh, combined = self._folded(rows, groups.answered, None)
         folded = self._merged([groups.folded, fresh])
         created = len(folded.group) - len(groups.folded.group)
-        effort = groups.effort.plus(Effort(combined=made, created=created))
+        effort = groups.effort.plus(Effort(combined=combined, created=created))
         return replace(groups, folded=folded, effort=effort)
 
     def _folded(self, rows: Buffered, answered: int, upto: int | None) -> tuple[Folded, int]:
@@ -238,18 +238,18 @@ class AdaptiveWid:
         codes, group, window = _pairs(whole[0], whole[1])
         ending = np.bincount(codes, whole[2], minlength=len(group)).astype(np.int64)
         cells = tuple(
-            partial.reduce(concatenate([part.cells[place] for part in parts], partial), codes, len(group))
-            for place, partial in enumerate(self.partials)
+            partial.reduce(concatenate([part.cells[index] for part in parts], partial), codes, len(group))
+            for index, partial in enumerate(self.partials)
         )
         return Folded(group, window, ending, cells)
 
 
 def _pairs(group: Ints, window: Ints) -> tuple[Ints, Ints, Ints]:
     """Codes of (group, window) pairs, and the group and window of each code."""
-    place, names = _numbered(group)
+    index, names = _numbered(group)
     low = int(window.min(initial=0))
     span = int(window.max(initial=0)) - low + 1
-    codes, live = compact(place * span + (window - low), len(names) * span)
+    codes, live = compact(index * span + (window - low), len(names) * span)
     return codes, names[live // span], live % span + low
 
 
@@ -264,6 +264,6 @@ def _numbered(group: Ints) -> tuple[Ints, Ints]:
 
 def _volumes(group: Ints, folded: Folded) -> tuple[Ints, Ints]:
     """Live rows of each distinct group, rows and folded together, and where each of `group` is among them."""
-    place, names = _numbered(np.concatenate([group, folded.group]))
+    index, names = _numbered(np.concatenate([group, folded.group]))
     weight = np.concatenate([np.ones(len(group), np.int64), folded.ending])
-    return np.bincount(place, weight, minlength=len(names)), place[: len(group)]
+    return np.bincount(index, weight, minlength=len(names)), index[: len(group)]

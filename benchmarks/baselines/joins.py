@@ -1,8 +1,8 @@
 """Window joins of two streams: out of order (OA-Join), two that keep their output in order, and one that takes the order of arrival for
-that of time; by what they hold and when they tell.
+that of time; by what they hold and when they emit.
 
 Rows of stream i join rows of the other for `ranges[i]` after them: `t0 - ranges[1] <= t1 <= t0 + ranges[0]`, on equal keys. Both
-streams may come in any order and apart; `bounds` say how far each has come. Li 2008, chapter 7, with the two ranges the
+streams may be in any order, and one behind the other; `bounds` are the punctuation of each. Li 2008, chapter 7, with the two ranges the
 right way round: those of equation 7.1 are exchanged.
 """
 
@@ -40,7 +40,7 @@ NONE = Rows(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """One step: what came of each stream, and each one's bound after it."""
+    """One step: the rows that arrived of each stream, and each one's bound after it."""
 
     rows: tuple[Rows, Rows]
     bounds: tuple[int, int]
@@ -83,11 +83,11 @@ def output_sorted(steps: Sequence[Arrived], ranges: tuple[int, int]) -> Joined:
 def _probing(steps: Sequence[Arrived], ranges: tuple[int, int], *, in_order: bool) -> Joined:
     stored, waiting = [NONE, NONE], (NONE.at, NONE.at)
     bounds = (NEVER, NEVER)
-    told = Joined([], [], [])
+    joined = Joined([], [], [])
     for step in steps:
         first, second = step.rows
         before, now = pairs_of(first, stored[1], ranges), pairs_of(stored[0].and_(first), second, ranges)
-        found = (np.r_[before[0], now[0]], np.r_[before[1], now[1]])
+        pairs = (np.r_[before[0], now[0]], np.r_[before[1], now[1]])
         for side, fresh in enumerate(step.rows):
             keep = fresh.at >= bounds[1 - side] - ranges[side]
             stored[side] = stored[side].and_(fresh.where(keep))
@@ -96,34 +96,34 @@ def _probing(steps: Sequence[Arrived], ranges: tuple[int, int], *, in_order: boo
             stored[side] = stored[side].where(stored[side].at >= bounds[1 - side] - ranges[side])
         complete = min(bounds[1] - ranges[0], bounds[0])
         if in_order:
-            both = (np.r_[waiting[0], found[0]], np.r_[waiting[1], found[1]])
+            both = (np.r_[waiting[0], pairs[0]], np.r_[waiting[1], pairs[1]])
             order = np.lexsort(both[::-1])
             cut = int(np.searchsorted(both[0][order], complete))
-            found = (both[0][order[:cut]], both[1][order[:cut]])
+            pairs = (both[0][order[:cut]], both[1][order[:cut]])
             waiting = (both[0][order[cut:]], both[1][order[cut:]])
-        told.pairs.append(found)
-        told.complete.append(complete)
-        told.held.append(len(stored[0]) + len(stored[1]) + len(waiting[0]))
-    return told
+        joined.pairs.append(pairs)
+        joined.complete.append(complete)
+        joined.held.append(len(stored[0]) + len(stored[1]) + len(waiting[0]))
+    return joined
 
 
 def input_held(steps: Sequence[Arrived], ranges: tuple[int, int]) -> Joined:
     """OPIB: hold rows of the first stream until all they can meet is there; then probe in order."""
     held, stored = NONE, NONE
-    told = Joined([], [], [])
+    joined = Joined([], [], [])
     for step in steps:
         held, stored = held.and_(step.rows[0]), stored.and_(step.rows[1])
         complete = min(step.bounds[1] - ranges[0], step.bounds[0])
         ready = held.at < complete
         probing = held.where(ready)
         probing = probing.where(np.argsort(probing.at, kind="stable"))
-        told.pairs.append(pairs_of(probing, stored, ranges))
+        joined.pairs.append(pairs_of(probing, stored, ranges))
         held = held.where(~ready)
         least = min(int(held.at.min(initial=step.bounds[0])), step.bounds[0])
         stored = stored.where(stored.at >= least - ranges[1])
-        told.complete.append(complete)
-        told.held.append(len(held) + len(stored))
-    return told
+        joined.complete.append(complete)
+        joined.held.append(len(held) + len(stored))
+    return joined
 
 
 def global_order(steps: Sequence[Arrived], ranges: tuple[int, int]) -> Joined:

@@ -1,4 +1,4 @@
-"""Order by slack: what is put in order, what is dropped as too late, and when a window is told.
+"""Order by slack: what is put in order, what is dropped as too late, and when a window is emitted.
 
 A stream is event times with the times at which they arrive, in order of arrival. Li 2008, sections 3.4 and 6.2.4.
 """
@@ -14,12 +14,12 @@ from benchmarks.baselines.windows import Floats, Ints, Sliding
 
 @dataclass(frozen=True, slots=True)
 class Slacked:
-    """By window: rows that count, the sum of their values, and when it is told (NaN: not before the stream ends)."""
+    """By window: rows that count, the sum of their values, and when it is emitted (NaN: not before the stream ends)."""
 
     windows: Ints
     rows: Ints
     sums: Floats
-    told: Floats
+    emitted_at: Floats
 
 
 def buffer_sort(at: Ints, slack: int) -> tuple[Ints, int]:
@@ -50,15 +50,15 @@ def by_slack(
     """
     highest = np.maximum.accumulate(at)
     before = np.r_[np.iinfo(np.int64).min // 2, highest[:-1]]
-    open_from = (before - slack) // spec.slide  # windows below this number have been told
+    open_from = (before - slack) // spec.slide  # windows below this number have been emitted
     first, past = spec.first_of(at), spec.archive_list_of(at)
     start = np.maximum(first, open_from) if generous else first
     counts = start < past if generous else first >= open_from
     windows = spec.complete(int(at.max()))
     rows, sums = _ranged(start[counts], past[counts], value[counts], len(windows))
-    place = np.searchsorted(highest, spec.ends(windows) + slack)
-    told = np.where(place < len(at), arrive[np.minimum(place, len(at) - 1)], np.nan)
-    return Slacked(windows, rows, sums, told)
+    reached = np.searchsorted(highest, spec.ends(windows) + slack)
+    emitted_at = np.where(reached < len(at), arrive[np.minimum(reached, len(at) - 1)], np.nan)
+    return Slacked(windows, rows, sums, emitted_at)
 
 
 def truth(at: Ints, value: Floats, spec: Sliding) -> tuple[Ints, Floats]:

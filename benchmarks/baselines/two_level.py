@@ -1,7 +1,7 @@
-"""What if the first level of an aggregation has a table of fixed size? Two levels, and three ways to empty the lower one.
+"""An aggregation of two levels whose first has a table of fixed size, and three ways to empty that table.
 
-The lower level of a split aggregation (Gigascope's) has a slot for each hash value and no more; an entry that stands where
-another group wants to be is sent up as a partial, and the upper level adds partials of a (window, group). When a window
+The lower level of a split aggregation (Gigascope's) has a slot for each hash value and no more; an entry in the slot of
+another group is sent up as a partial, and the upper level adds partials of a (window, group). When a window
 ends its entries have to go. Doing so at once stops the intake, so they go a few at a time (*workload smoothing*).
 Source: Li, Window Queries over Data Streams (2008), section 8.4.3, figure 8-6 as repaired; `printed` is the figure itself.
 The pipeline's own two levels, partials of a scan task and state by slot, keep every group: here are the bounds it does
@@ -62,8 +62,8 @@ class FirstLevel:
 
     def end(self) -> None:
         """Send up all there is."""
-        for place in range(self.size):
-            self._send(place)
+        for slot in range(self.size):
+            self._send(slot)
         self.complete = self._window + 1
 
     def held(self) -> list[int]:
@@ -78,11 +78,11 @@ class FirstLevel:
         if self.flush == "in order":
             self._all_old()
         self._window, self._old, self._pos = window, window, 0
-        for place, entry in enumerate(self._slots):
+        for slot, entry in enumerate(self._slots):
             if entry is not None and (
                 entry[0] <= window - self.most or (self.flush == "in order" and entry[0] < window - 1)
             ):
-                self._send(place)
+                self._send(slot)
         self.complete = max(self.complete, window - self.most + 1)
 
     def _is_old(self, entry: list[int]) -> bool:
@@ -110,35 +110,35 @@ class FirstLevel:
             self._next_old()
 
     def _check(self) -> None:
-        """Look at a few slots for entries that have nearly stayed too long."""
+        """Check a few slots for entries that have nearly stayed too long."""
         entry = self._slots[self._cleared]
         if entry is not None and entry[0] <= self._window - self.most + 1 < self._window:
             self._send(self._cleared)
         self._cleared = (self._cleared + 1) % self.size
 
     def _put(self, window: int, group: int) -> None:
-        place = (group * 2_654_435_761 % (1 << 32)) % self.size
-        entry = self._slots[place]
+        slot = (group * 2_654_435_761 % (1 << 32)) % self.size
+        entry = self._slots[slot]
         if entry is None:
-            self._slots[place] = [window, group, 1]
+            self._slots[slot] = [window, group, 1]
         elif entry[1] == group and (self.printed or entry[0] == window):
             entry[2] += 1
         else:
             if self.flush == "in order" and not self._is_old(entry):
                 self._all_old()  # else a new window's entry would leave before an old one's
-            self._send(place)
-            self._slots[place] = [window, group, 1]
+            self._send(slot)
+            self._slots[slot] = [window, group, 1]
 
-    def _send(self, place: int) -> None:
-        entry = self._slots[place]
+    def _send(self, slot: int) -> None:
+        entry = self._slots[slot]
         if entry is not None:
             self.sent.append((entry[0], entry[1], entry[2]))
-            self._slots[place] = None
+            self._slots[slot] = None
 
 
 def rolled_up(sent: list[Sent]) -> dict[tuple[int, int], int]:
     """The upper level: the counts of all (window, group)."""
-    found: dict[tuple[int, int], int] = {}
+    counts: dict[tuple[int, int], int] = {}
     for window, group, count in sent:
-        found[window, group] = found.get((window, group), 0) + count
-    return found
+        counts[window, group] = counts.get((window, group), 0) + count
+    return counts

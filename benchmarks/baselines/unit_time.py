@@ -1,5 +1,5 @@
 """Unit-time costs of a join of two windows, for each direction by nested loops or by hash; the choice of both, and of how a memory
-that is too small for both windows is divided; and a join that counts what these costs stand for.
+that is too small for both windows is divided; and a join that counts what these costs are made of.
 
 A direction is the probing of one window by the other stream's rows. Its window is maintained for it alone, so both directions choose
 for themselves (asymmetric joins). With arrivals a second r (of the probing stream) and s (of the other), and a window of s*T rows
@@ -9,7 +9,7 @@ with k keys, a second costs
     hash:          r * (look + s*T/k * compare) + s * 2 * (look + move)
 
 since a row enters and leaves the window once. Source: Kang, Naughton, Viglas, Evaluating window joins over unbounded streams (2003),
-of which the guides have the title and the metric; the formulas are theirs as far as later texts tell them, constants are arguments.
+of which the guides have the title and the metric; the formulas follow later texts about them, constants are arguments.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def memory_split(
 ) -> tuple[float, float]:
     """How many rows of each window to keep, of at most `memory` together, so that most pairs are found.
 
-    A second finds, of each key alike, r0 * rows1 + r1 * rows0 pairs: a place is worth the rate that probes it. So the window of
+    A second finds, of every key, r0 * rows1 + r1 * rows0 pairs: a place is worth the rate that probes it. So the window of
     the slower stream is kept first, and the other one gets what is left.
 
     >>> memory_split((10, 2), (60, 60), 200)

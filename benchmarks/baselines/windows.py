@@ -1,6 +1,6 @@
 """Sliding windows over one stream by buffering, by differences, by negative tuples, and by one partial for each open window.
 
-Time is a whole number in any unit; window w is [(w + 1) * slide - range, (w + 1) * slide). What needs order says so.
+Time is a whole number in any unit; window w is [(w + 1) * slide - range, (w + 1) * slide). A docstring names what needs order.
 Li 2008, sections 3.1, 6.1 and 6.2.
 """
 
@@ -72,12 +72,12 @@ def by_grouped_buffering(at: Ints, key: Ints, value: Floats, spec: Sliding, wind
     """The greatest value of each key: when a window ends, Arrow groups its extent. Rows come in order."""
     start, stop = extents(at, windows, spec)
     rows = pa.table({"k": pa.array(key, pa.int32()), "v": pa.array(value)})
-    found = []
+    answers = []
     for window, low, high in zip(windows.tolist(), start.tolist(), stop.tolist(), strict=True):
         answer = rows.slice(low, high - low).group_by("k", use_threads=False).aggregate([("v", "max")])
         ends = pa.array(np.full(answer.num_rows, (window + 1) * spec.slide))
-        found.append(answer.append_column("window_end", ends))
-    return pa.concat_tables(found)
+        answers.append(answer.append_column("window_end", ends))
+    return pa.concat_tables(answers)
 
 
 def by_differences(at: Ints, value: Floats, spec: Sliding) -> Answers:
@@ -99,11 +99,11 @@ def by_negative_tuples(at: Ints, value: Floats, spec: Sliding) -> Answers:
     """Sums: every row comes once more when it expires, as a negative one. Rows come in order; the copies wait in a queue."""
     windows = spec.complete(int(at[-1]))
     ends = spec.ends(windows)
-    told = np.concatenate([at, at + spec.range])
+    instants = np.concatenate([at, at + spec.range])
     signed = np.concatenate([value, -value])
-    order = np.argsort(told, kind="stable")
+    order = np.argsort(instants, kind="stable")
     running = np.append(0.0, np.cumsum(signed[order]))
-    sums = running[np.searchsorted(told[order], ends, side="left")]
+    sums = running[np.searchsorted(instants[order], ends, side="left")]
     start, stop = extents(at, windows, spec)
     return Answers(windows, np.where(start < stop, sums, np.nan), int((stop - start).max(initial=0)))
 
@@ -123,5 +123,5 @@ def by_window_id(
             window, held = first + copy, first + copy < stop
             fold.at(partials, window[held], amount[held])
             np.add.at(rows, window[held], 1)
-    found = np.where(rows[windows] > 0, partials[windows], np.nan)
-    return Answers(windows, found, -(-spec.range // spec.slide))
+    sums = np.where(rows[windows] > 0, partials[windows], np.nan)
+    return Answers(windows, sums, -(-spec.range // spec.slide))

@@ -26,8 +26,8 @@ class FocusedHistogram:
     def below(self, values: Doubles) -> Doubles:
         """The weight below each value, a bucket's spread evenly."""
         total = np.r_[0.0, np.cumsum(self.weights)]
-        found: Doubles = np.interp(values, *_rising(self.bounds, total))
-        return found
+        weight: Doubles = np.interp(values, *_rising(self.bounds, total))
+        return weight
 
     def places(self, values: Doubles) -> npt.NDArray[np.int64]:
         """The bucket of each value; -1 below the first and the number of buckets above the last."""
@@ -35,13 +35,13 @@ class FocusedHistogram:
 
     def added(self, values: Doubles, weights: Doubles) -> FocusedHistogram:
         """With more values; those outside count nowhere."""
-        place = self.places(values)
-        within = (place >= 0) & (place < len(self.weights))
-        more = np.bincount(place[within], weights[within], len(self.weights))
+        index = self.places(values)
+        within = (index >= 0) & (index < len(self.weights))
+        more = np.bincount(index[within], weights[within], len(self.weights))
         return replace(self, weights=self.weights + more)
 
     def moved(self, low: float, high: float, strategy: Strategy) -> FocusedHistogram:
-        """The same number of buckets over [low, high): what lies outside is gone, and nothing was there before."""
+        """The same number of buckets over [low, high): what is outside is dropped, and where nothing was counted yet is 0."""
         if strategy.piecemeal:
             return self._piecemeal(low, high, strategy)
         return self._wholesale(low, high, strategy)
@@ -59,10 +59,10 @@ class FocusedHistogram:
 
     def _piecemeal(self, low: float, high: float, strategy: Strategy) -> FocusedHistogram:
         buckets = len(self.weights)
-        kept = np.unique(np.r_[self.bounds[(self.bounds > low) & (self.bounds < high)], low, high])
-        if low < self.bounds[0] and len(kept) > buckets + 1:
-            kept = np.delete(kept, 1)  # no bucket is free: the first one reaches further
-        cut = FocusedHistogram(kept, np.diff(self.below(kept)))
+        bounds = np.unique(np.r_[self.bounds[(self.bounds > low) & (self.bounds < high)], low, high])
+        if low < self.bounds[0] and len(bounds) > buckets + 1:
+            bounds = np.delete(bounds, 1)  # no bucket is free: the first one reaches further
+        cut = FocusedHistogram(bounds, np.diff(self.below(bounds)))
         return cut.with_buckets(buckets, strategy)
 
     def with_buckets(self, buckets: int, strategy: Strategy) -> FocusedHistogram:
@@ -70,15 +70,15 @@ class FocusedHistogram:
         bounds, weights = self.bounds, self.weights
         while len(weights) < buckets:
             sizes = weights if strategy.quantile else np.diff(bounds)
-            place = int(np.argmax(sizes >= sizes.max() * (1 - 1e-9)))  # of equal ones the first
-            bounds = np.insert(bounds, place + 1, (bounds[place] + bounds[place + 1]) / 2)
-            weights = np.insert(weights, place, weights[place] / 2)
-            weights[place + 1] = weights[place]
+            index = int(np.argmax(sizes >= sizes.max() * (1 - 1e-9)))  # of equal ones the first
+            bounds = np.insert(bounds, index + 1, (bounds[index] + bounds[index + 1]) / 2)
+            weights = np.insert(weights, index, weights[index] / 2)
+            weights[index + 1] = weights[index]
         while len(weights) > buckets:
             pairs = weights[:-1] + weights[1:]
-            place = int(np.argmax(pairs <= pairs.min() * (1 + 1e-9)))
-            bounds = np.delete(bounds, place + 1)
-            weights = np.r_[weights[:place], weights[place] + weights[place + 1], weights[place + 2 :]]
+            index = int(np.argmax(pairs <= pairs.min() * (1 + 1e-9)))
+            bounds = np.delete(bounds, index + 1)
+            weights = np.r_[weights[:index], weights[index] + weights[index + 1], weights[index + 2 :]]
         return FocusedHistogram(bounds, weights)
 
     def evened(self) -> FocusedHistogram:

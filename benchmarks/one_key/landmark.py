@@ -56,7 +56,7 @@ class OneNearMinimum:
 
 @dataclass(slots=True)
 class OneAboveMean:
-    """Sum of y where x > AVG(x): buckets around the mean as far as it may still go, mean +- z * deviation / sqrt(n).
+    """Sum of y where x > AVG(x): buckets around the mean to where it may still move, mean +- z * deviation / sqrt(n).
 
     They are laid out again only when the mean leaves them, or could stay in half of them by now: to follow it at every row
     would smear what was counted. The text has z = 1; 3 is measured to be better where few rows decide.
@@ -104,7 +104,9 @@ class OneAboveMean:
             self._move(float(means[0]))
         assert self.histogram is not None
         self._widen(part[:length])
-        answers[start : start + length] = self._told(part[:length], y[start : start + length], means[:length])
+        answers[start : start + length] = self._estimates(
+            part[:length], y[start : start + length], means[:length]
+        )
         return start + length
 
     def _note(self, values: Doubles) -> None:
@@ -118,7 +120,7 @@ class OneAboveMean:
         self.least, self.most = min(self.least, float(values.min())), max(self.most, float(values.max()))
 
     def _widen(self, values: Doubles) -> None:
-        """The outermost buckets reach as far as the values do."""
+        """Widens the outermost buckets to the least and the greatest value."""
         assert self.histogram is not None
         bounds = self.histogram.bounds.copy()
         bounds[0] = min(bounds[0], float(values.min()))
@@ -132,13 +134,13 @@ class OneAboveMean:
         ends = (self.least, self.most)
         self.histogram = around_mean(self.histogram, self.strategy, self.buckets, mean, error, self.z, ends)
 
-    def _told(self, x: Doubles, y: Doubles, means: Doubles) -> Doubles:
+    def _estimates(self, x: Doubles, y: Doubles, means: Doubles) -> Doubles:
         """Count rows in; the weight above each mean, with the rows up to it."""
         assert self.histogram is not None
-        place = np.clip(self.histogram.places(x), 0, len(self.histogram.weights) - 1)
+        index = np.clip(self.histogram.places(x), 0, len(self.histogram.weights) - 1)
         held = np.zeros((len(x) + 1, len(self.histogram.weights)))
         held[0] = self.histogram.weights
-        held[np.arange(len(x)) + 1, place] = y
+        held[np.arange(len(x)) + 1, index] = y
         held = np.cumsum(held, axis=0)[1:]
         bounds = self.histogram.bounds
         self.histogram = FocusedHistogram(bounds, held[-1].copy())
@@ -146,8 +148,8 @@ class OneAboveMean:
         above = held.sum(axis=1) - np.cumsum(held, axis=1)[np.arange(len(x)), cut]
         width = bounds[cut + 1] - bounds[cut]
         share = np.clip((bounds[cut + 1] - means) / np.where(width > 0, width, 1.0), 0.0, 1.0)
-        told: Doubles = above + share * held[np.arange(len(x)), cut]
-        return told
+        estimates: Doubles = above + share * held[np.arange(len(x)), cut]
+        return estimates
 
 
 def around_mean(
@@ -197,5 +199,5 @@ def _kept(old: FocusedHistogram, low: float, high: float, bounds: Doubles) -> Do
     inside = inside[(inside >= low) & (inside <= high)]
     ends = [low] if not len(inside) or inside[0] > low else []
     ends += [high] if not len(inside) or inside[-1] < high else []
-    kept: Doubles = np.r_[bounds[0], np.unique(np.r_[inside, ends]), bounds[-1]]
-    return kept
+    merged: Doubles = np.r_[bounds[0], np.unique(np.r_[inside, ends]), bounds[-1]]
+    return merged

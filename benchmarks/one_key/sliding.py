@@ -32,11 +32,11 @@ class OneSlidingNearMinimum:
     open_least: float = np.inf
     histogram: FocusedHistogram | None = None
     rebuilds: bool = True
-    """False: as printed, never counted anew."""
+    """False: as printed, never counted again."""
     closed_panes: bool = True
     """False: as printed, the open pane's least value bounds the region too."""
     counted: int = 0
-    """How many rows had come when it was last counted anew."""
+    """How many rows had arrived when it was last counted from its rows."""
 
     @property
     def pane(self) -> int:
@@ -108,13 +108,13 @@ def _region(least: float, reach: float, most: float, buckets: int) -> FocusedHis
     return FocusedHistogram(bounds, np.zeros(buckets))
 
 
-def recounted(found: FocusedHistogram, rows: Iterable[tuple[float, float]]) -> FocusedHistogram:
+def recounted(histogram: FocusedHistogram, rows: Iterable[tuple[float, float]]) -> FocusedHistogram:
     """The same buckets with what the rows weigh."""
     x, y = (np.array(part) for part in zip(*rows, strict=True))
-    bounds = found.bounds.copy()
+    bounds = histogram.bounds.copy()
     bounds[0], bounds[-1] = min(bounds[0], x.min()), max(bounds[-1], float(np.nextafter(x.max(), np.inf)))
-    places = np.clip(np.searchsorted(bounds, x, side="right") - 1, 0, len(found.weights) - 1)
-    return FocusedHistogram(bounds, np.bincount(places, y, len(found.weights)).astype(np.float64))
+    places = np.clip(np.searchsorted(bounds, x, side="right") - 1, 0, len(histogram.weights) - 1)
+    return FocusedHistogram(bounds, np.bincount(places, y, len(histogram.weights)).astype(np.float64))
 
 
 @dataclass(slots=True)

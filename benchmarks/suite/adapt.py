@@ -1,7 +1,7 @@
-"""What is it worth to choose for each group between its rows and its partials? AdaptWID with panes beside both fixed choices.
+"""Experiments E5 and E6: the choice between rows and partials for each group, AdaptWID with panes against both fixed choices.
 
-Li, Window Queries over Data Streams (2008): experiments E5 (tumbling windows of a second over five data sets) and E6 (windows of
-ten seconds, one source behind the others). The operator of the pipeline runs as it does there, in several new processes one
+Li, Window Queries over Data Streams (2008): E5 has tumbling windows of a second over five data sets, E6 windows of ten
+seconds and one source behind the others. The operator of the pipeline runs as it does there, in several new processes one
 after another (see `adaptive_ways` and `fresh_processes`).
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.adaptive_ways import EPOCHS, MERGE, Found, Way, every_way, least
+from benchmarks.adaptive_ways import EPOCHS, MERGE, Way, WayRun, every_way, least
 from benchmarks.baselines.adaptive_wid import AdaptiveWid, Buffered
 from benchmarks.charts import Bar
 from benchmarks.fresh_processes import in_each
@@ -34,7 +34,7 @@ _ROUNDS = 4
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """So many seconds of so many rows, `small` the share in groups of one row; and how far behind punctuation is."""
+    """So many seconds of so many rows, `small` the share in groups of one row; and the lag of punctuation."""
 
     name: str
     rows: int
@@ -49,13 +49,13 @@ class DataSet:
         return [skewed(self.rows, self.small, self.seed + second) for second in range(self.seconds)]
 
 
-def measured(data: DataSet, rounds: int) -> dict[Way, Found]:
+def measured(data: DataSet, rounds: int) -> dict[Way, WayRun]:
     """Every way, in this process."""
     return every_way(data.window, data.periods(), rounds, data.behind)
 
 
 def without_panes(data: DataSet) -> int:
-    """Peak bytes of AdaptWID as it stands in the thesis: a row or a partial for each of its windows."""
+    """Peak bytes of AdaptWID as the thesis has it: a row or a partial for each of its windows."""
     kernel = AdaptiveWid(data.window, (Count(), Sum(1, integer=True)))
     groups, peak = kernel.start(), 0
     for second, rows in enumerate(data.periods()):
@@ -67,28 +67,28 @@ def without_panes(data: DataSet) -> int:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Table:
     """What is written down."""
 
     table: list[dict[str, Any]] = field(default_factory=list)
     drawn: list[Bar] = field(default_factory=list)
     ratios: list[Ratio] = field(default_factory=list)
 
-    def tell(self, name: str, found: dict[Way, Found]) -> None:
-        for way, each in found.items():
-            self.row(name, way, each.peak, ms=1000 * each.seconds, ms_to_answer=1000 * each.latency)
+    def add(self, name: str, runs: dict[Way, WayRun]) -> None:
+        for way, run in runs.items():
+            self.row(name, way, run.peak, ms=1000 * run.seconds, ms_to_answer=1000 * run.latency)
             self.drawn.append(
-                Bar(f"{name} {way}", each.peak / 1024, "ours" if way == "adaptive" else "theirs")
+                Bar(f"{name} {way}", run.peak / 1024, "ours" if way == "adaptive" else "theirs")
             )
 
     def row(self, name: str, way: str, peak: int, **times: float) -> None:
-        told = {each: round(times[each], 2) if times else "" for each in ("ms", "ms_to_answer")}
-        self.table.append({"data": name, "way": way, "peak_state_kib": round(peak / 1024, 1), **told})
+        milliseconds = {column: round(times[column], 2) if times else "" for column in ("ms", "ms_to_answer")}
+        self.table.append({"data": name, "way": way, "peak_state_kib": round(peak / 1024, 1), **milliseconds})
 
 
 def adapt(rows: int, rounds: int) -> Report:
     """Five data sets in windows of a second, and one in windows of ten with punctuation 0, 5 and 10 s behind."""
-    rows, told = min(rows, _MOST_ROWS), _Told()
+    rows, page = min(rows, _MOST_ROWS), _Table()
     processes = 4 * rounds
     sets = [
         DataSet(f"DS{number}", rows, small, 100 * number)
@@ -97,25 +97,25 @@ def adapt(rows: int, rounds: int) -> Report:
     fewer = DataSet(f"DS3, {rows // _FEWER:,} rows/s", rows // _FEWER, SMALL_SHARES[2], 300)
     gains = []
     for data in [*sets, fewer]:
-        found = least(in_each(processes, measured, data, _ROUNDS))
-        told.tell(data.name, found)
+        runs = least(in_each(processes, measured, data, _ROUNDS))
+        page.add(data.name, runs)
         if data is not fewer:
-            bars = _bars(data.name, found, 1.05 if data is sets[0] else 0.999)
-            told.ratios += bars
+            bars = _bars(data.name, runs, 1.05 if data is sets[0] else 0.999)
+            page.ratios += bars
             gains.append(1 - bars[0].value)
-    told.ratios.append(
+    page.ratios.append(
         Ratio("least step of the gain from each data set to the next", float(min(np.diff(gains))), 0.0)
     )
     for behind in _BEHIND:
         name = f"10 s windows, {behind} s behind"
         data = DataSet(name, rows // 25, 0.05, 900, _SLIDING, 14, behind)
-        found = least(in_each(rounds, measured, data, _ROUNDS))
-        told.tell(name, found)
-        told.ratios += _bars(name, found, 0.999)[:1]
-        told.row(name, "adaptive, without panes", without_panes(data))
+        runs = least(in_each(rounds, measured, data, _ROUNDS))
+        page.add(name, runs)
+        page.ratios += _bars(name, runs, 0.999)[:1]
+        page.row(name, "adaptive, without panes", without_panes(data))
     title = "Peak state: rows, partials, or each group's better"
     notes = _notes(rows, processes)
-    return Report("adapt", title, told.table, told.ratios, told.drawn, "KiB", notes)
+    return Report("adapt", title, page.table, page.ratios, page.drawn, "KiB", notes)
 
 
 def _notes(rows: int, processes: int) -> list[str]:
@@ -124,17 +124,17 @@ def _notes(rows: int, processes: int) -> list[str]:
         f"Processor time, the least of {_ROUNDS} rounds in each of {processes} processes (windows of ten seconds: a quarter as many), step by step.",
         _FIXED,
         f"Runs are merged when there are more than {MERGE}; a peak is that of all runs after an epoch.",
-        "Without panes: AdaptWID as it stands in the thesis, a row or a partial for each open window of its group, bytes of the numbers alone.",
+        "Without panes: AdaptWID as the thesis has it, a row or a partial for each open window of its group, bytes of the numbers alone.",
         "Panes are shared by queries and by all later windows, whose blocks are counted here.",
     ]
 
 
-def _bars(name: str, found: dict[Way, Found], most: float) -> list[Ratio]:
+def _bars(name: str, runs: dict[Way, WayRun], most: float) -> list[Ratio]:
     """Each metric to the better fixed choice; `most` is the bar of the peak, below 1 where many groups are small."""
-    ours, fixed = found["adaptive"], (found["eager"], found["lazy"])
+    ours, fixed = runs["adaptive"], (runs["eager"], runs["lazy"])
 
     def to_better(what: str, bound: float) -> Ratio:
-        value = getattr(ours, what) / min(getattr(each, what) for each in fixed)
+        value = getattr(ours, what) / min(getattr(run, what) for run in fixed)
         return Ratio(f"{name}: {_WORDS[what]}, to the better fixed choice", value, bound, True)
 
     return [to_better("peak", most), to_better("seconds", 1.05), to_better("latency", 1.05)]

@@ -57,7 +57,7 @@ TRACE_ROWS = 2_000_000
 
 def counted() -> tuple[list[dict[str, object]], dict[tuple[str, str, str], float]]:
     """The cost of a row by condition, costs of filters and algorithm, with that of the best orders."""
-    table, found = [], dict[tuple[str, str, str], float]()
+    table, costs_of = [], dict[tuple[str, str, str], float]()
     rng = np.random.default_rng(1)
     stable = correlated(TRACE_ROWS, PASS_RATES, 2, rng)
     for condition, period in (
@@ -66,8 +66,8 @@ def counted() -> tuple[list[dict[str, object]], dict[tuple[str, str, str], float
         ("each 100,000", 100_000),
     ):
         dropped, phases = permuted(stable, period, np.random.default_rng(2))
-        for label, each in COSTS.items():
-            costs = np.asarray(each)
+        for label, row in COSTS.items():
+            costs = np.asarray(row)
             ways = {
                 "best in hindsight": hindsight(dropped, costs, phases) / TRACE_ROWS,
                 "best fixed order": expected_cost(dropped, best_order(dropped, costs), costs),
@@ -76,9 +76,9 @@ def counted() -> tuple[list[dict[str, object]], dict[tuple[str, str, str], float
             for name, (algorithm, share) in ALGORITHMS.items():
                 run = replayed(dropped, costs, algorithm(tuple(range(8)), costs), bernoulli(share, 3))
                 ways[name] = run.total / TRACE_ROWS
-                found[condition, label, f"{name} profiling"] = float(run.profiling.sum()) / run.total
+                costs_of[condition, label, f"{name} profiling"] = float(run.profiling.sum()) / run.total
             for way, cost in ways.items():
-                found[condition, label, way] = cost
+                costs_of[condition, label, way] = cost
                 table.append(
                     {
                         "measured": "cost of a row",
@@ -88,7 +88,7 @@ def counted() -> tuple[list[dict[str, object]], dict[tuple[str, str, str], float
                         "value": float(f"{cost:.4g}"),
                     }
                 )
-    return table, found
+    return table, costs_of
 
 
 def _as_in_the_engine(dropped: Bools, costs: Floats) -> float:
@@ -182,7 +182,7 @@ def _hub(folder: Path, name: str) -> Iterator[Hub]:
 @contextmanager
 def _forced(way: Order | str) -> Iterator[None]:
     """While this lasts: conjunctions in this order, without profiles; without terms ("at once"); or as they are ("adaptive")."""
-    kept = task_orders.filter_orders, ordered_filter.MOST_SAMPLED, row_pipeline.conjunctions_of
+    before = task_orders.filter_orders, ordered_filter.MOST_SAMPLED, row_pipeline.conjunctions_of
     try:
         if way == "at once":
             row_pipeline.conjunctions_of = lambda _: {}
@@ -192,7 +192,7 @@ def _forced(way: Order | str) -> Iterator[None]:
             task_orders.filter_orders = lambda _: _Everywhere(forced)
         yield
     finally:
-        task_orders.filter_orders, ordered_filter.MOST_SAMPLED, row_pipeline.conjunctions_of = kept
+        task_orders.filter_orders, ordered_filter.MOST_SAMPLED, row_pipeline.conjunctions_of = before
 
 
 class _Everywhere(dict[str, OrderInForce]):
@@ -265,8 +265,8 @@ def timed() -> tuple[list[dict[str, object]], dict[str, float]]:
         {"adaptive": lambda _: "adaptive", "all terms on all rows": lambda _: "at once"},
         [(1.0,) * 6] * IDLE_EPOCHS,
     )
-    total = {way: sum(each) for way, each in spent.items()}
-    total |= {f"nothing to gain: {way}": statistics.median(each) * len(each) for way, each in idle.items()}
+    total = {way: sum(times) for way, times in spent.items()}
+    total |= {f"nothing to gain: {way}": statistics.median(times) * len(times) for way, times in idle.items()}
     rows = BATCH * len(epochs)
     table: list[dict[str, object]] = [
         {
@@ -282,7 +282,7 @@ def timed() -> tuple[list[dict[str, object]], dict[str, float]]:
 
 
 def adaptive_filters(rows: int, rounds: int) -> Report:
-    """`rows` and `rounds` have no say."""
+    """The page; `rows` and `rounds` have no effect."""
     del rows, rounds
     table, cost = counted()
     rows_of_time, spent = timed()

@@ -1,4 +1,4 @@
-"""A thousand alerts that aggregate nothing, or look something up first: what does one more cost?
+"""A thousand alerts that select rows, or join them with a relation first, and the cost of one more.
 
 *Rows*: `SELECT … WHERE customer = … AND v >= …`, of which few rows concern any. *Joined*: windows of 60 s every 10 s over the stream
 joined with a relation, grouped by a column of that, with conditions on both. Epochs of 200,000 rows without a JVM, each number of
@@ -49,7 +49,7 @@ KINDS: dict[str, Callable[[int], str]] = {"rows": _rows_alert, "joined": _joined
 
 
 def alerts(rows: int, rounds: int) -> Report:
-    """Medians over `2 * rounds` epochs; `rows` has no say."""
+    """Medians over `2 * rounds` epochs; `rows` has no effect."""
     del rows
     table, ratios, drawn = [], list[Ratio](), list[Bar]()
     for kind in KINDS:
@@ -76,7 +76,7 @@ def alerts(rows: int, rounds: int) -> Report:
 
 
 def _measured(kind: str, epochs: int) -> dict[tuple[int, str], float]:
-    """Median seconds of an epoch by number of queries and way. Raises `WrongAnswer` when two ways tell different rows."""
+    """Median seconds of an epoch by number of queries and way. Raises `WrongAnswer` when two ways emit different rows."""
     cases = [(count, "shared") for count in COUNTS] + [(MOST, "alone")]
     spent: dict[tuple[int, str], list[float]] = {case: [] for case in cases}
     with tempfile.TemporaryDirectory(prefix="headrace-alerts-") as name, ExitStack() as opened:
@@ -91,10 +91,10 @@ def _measured(kind: str, epochs: int) -> dict[tuple[int, str], float]:
                     started = time.perf_counter()
                     hub.catch_up()
                     spent[case].append(time.perf_counter() - started)
-        told = {way: _told(hubs[MOST, way]) for way in ("shared", "alone")}
-    if told["shared"] != told["alone"]:
-        raise WrongAnswer(f"{kind}: {told['shared']} rows by the index, {told['alone']} without")
-    return {case: statistics.median(each[WARM:]) for case, each in spent.items()}
+        emitted = {way: _emitted_rows(hubs[MOST, way]) for way in ("shared", "alone")}
+    if emitted["shared"] != emitted["alone"]:
+        raise WrongAnswer(f"{kind}: {emitted['shared']} rows by the index, {emitted['alone']} without")
+    return {case: statistics.median(seconds[WARM:]) for case, seconds in spent.items()}
 
 
 @contextmanager
@@ -119,13 +119,13 @@ def _apart(apart: bool) -> Iterator[None]:
         scan_sharing.MOST_SEPARATE_FILTERS = few
 
 
-def _told(hub: Hub) -> int:
+def _emitted_rows(hub: Hub) -> int:
     return sum(hub.query(name).history().num_rows for name in hub.catalog.queries)
 
 
 def _write_names(folder: Path) -> None:
     ids = np.arange(KEYS, dtype=np.int32)
-    names = pa.table({"id": ids, "name": [f"name {each % 20}" for each in ids], "region": ids % 7})
+    names = pa.table({"id": ids, "name": [f"name {number % 20}" for number in ids], "region": ids % 7})
     pq.write_table(names, folder / "names.parquet")
 
 

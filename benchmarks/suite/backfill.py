@@ -1,9 +1,9 @@
-"""A new query reads a large archive while the live pipeline goes on at half of what it could take: who notices?
+"""Live epochs at half of their capacity while a new query reads a large archive.
 
 In one run, on Spark: the archive is filled; the capacity for live rows is measured, batch after batch without a pause; then rows
-come at half that rate, first alone, then while a query registered at that moment reads all of the past. Measured are the times of
-live epochs, and from a batch's punctuation (it is handed in with it) to the publication of its results. Then, in a process of its own,
-Spark's streaming query of the same windows over the same batches at the same pace, without anything beside it: from the batch
+come at half that rate, first alone, then while a query registered at that moment reads the whole archive. Measured are the times of
+live epochs, and from a batch's punctuation (pushed with it) to the publication of its results. Then, in a process of its own,
+Spark's streaming query of the same windows over the same batches at the same pace, with no other work: from the batch
 that ends a window to the write of the window's rows.
 """
 
@@ -35,9 +35,9 @@ from headrace.runtime.hub.hub import Hub
 
 LARGE, SMALL = 50_000_000, 2_000_000
 FEW = 5_000_000
-"""A run asked for fewer rows than this is one to try it out, over an archive of so many as it says."""
+"""A run of fewer rows than this is one to try it out, over an archive of so many."""
 FILLING = 200_000
-"""Rows of an epoch while the archive is filled: a chunk of the past is whole epochs, and so as long as one of these at least."""
+"""Rows of an epoch while the archive is filled: a chunk of the archive is whole epochs, and so as long as one of these at least."""
 LIVE = 50_000
 SPARKS = 200
 """Batches for Spark's query: one in four ends a window."""
@@ -71,7 +71,7 @@ class _Watch:
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """A stretch of live batches: what was seen of their epochs, and how long each batch waited for its results."""
+    """An interval of live batches: the times of their epochs, and how long each batch waited for its results."""
 
     watch: _Watch
     waits: list[float]
@@ -89,7 +89,7 @@ class _Phase:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What one run of ours came to."""
+    """What one run of Headrace measured."""
 
     archived: int
     capacity: float
@@ -99,17 +99,17 @@ class _Run:
     before: _Phase
     during: _Phase
     took: float
-    """Seconds in which the past was read."""
+    """Seconds in which the archive was read."""
 
 
 def backfill(rows: int, rounds: int) -> Report:
-    """One run, whatever `rounds` says: 50 million archived rows; with `rows` below five million that many, and at least two."""
+    """One run, whatever `rounds` is: 50 million archived rows; with `rows` below five million that many, and at least two."""
     del rounds
     run = _run(max(rows, SMALL) if rows < FEW else LARGE)
     theirs = _of_spark(run.cap)
     table = _table(run, theirs)
     note = (
-        f"{run.archived:,} archived rows were read in {run.took:.1f} s, beside live rows at {run.capacity / 2:,.0f} a second,"
+        f"{run.archived:,} archived rows were read in {run.took:.1f} s, with live rows at {run.capacity / 2:,.0f} a second,"
         f" half of the {run.capacity:,.0f} measured before; batches of {LIVE:,} rows."
     )
     drawn = [
@@ -123,7 +123,7 @@ def backfill(rows: int, rounds: int) -> Report:
     assert __doc__ is not None
     return Report(
         "backfill",
-        "Reading the past beside the present",
+        "Live rows during a backfill",
         table,
         _ratios(run, theirs),
         drawn,
@@ -133,7 +133,7 @@ def backfill(rows: int, rounds: int) -> Report:
 
 
 def _run(archived: int) -> _Run:
-    """Fill the archive, measure the capacity, then live rows alone and beside the new query; its answer is checked."""
+    """Fill the archive, measure the capacity, then live rows alone and with the new query; its answer is checked."""
     with tempfile.TemporaryDirectory(prefix="headrace-backfill-") as folder, hr.open(Path(folder)) as hub:
         hub.execute(
             f"CREATE STREAM s (at TIMESTAMP, key INT, v BIGINT, {COLUMNS}) USING push TIMESTAMP BY at"
@@ -153,7 +153,7 @@ def _run(archived: int) -> _Run:
 
 
 def _table(run: _Run, theirs: list[float]) -> list[dict[str, Any]]:
-    """A row for each phase of ours, and one for Spark's query."""
+    """A row for each phase of Headrace, and one for Spark's query."""
     ours = [
         {
             "phase": name,
@@ -162,7 +162,7 @@ def _table(run: _Run, theirs: list[float]) -> list[dict[str, Any]]:
             "p95_epoch_ms": round(phase.p95, 1),
             "p99_from_punctuation_to_result_ms": round(phase.p99, 1),
         }
-        for name, phase in (("alone", run.before), ("while the past is read", run.during))
+        for name, phase in (("alone", run.before), ("during the backfill", run.during))
     ]
     spark = {
         "phase": "Spark's streaming query, alone",
@@ -177,13 +177,13 @@ def _table(run: _Run, theirs: list[float]) -> list[dict[str, Any]]:
 def _ratios(run: _Run, theirs: list[float]) -> list[Ratio]:
     return [
         Ratio(
-            "p95 of live epochs while the past is read to alone",
+            "p95 of live epochs during the backfill to alone",
             run.during.p95 / run.before.p95,
             1.5,
             at_most=True,
         ),
         Ratio(
-            "p99 from punctuation to result while the past is read, to Spark's with nothing beside it",
+            "p99 from punctuation to result during the backfill, to Spark's with no other work",
             run.during.p99 / _ms(theirs, 0.99),
             1,
             at_most=True,
@@ -199,12 +199,12 @@ def _ms(seconds: list[float], share: float) -> float:
 def _of_spark(cap: float) -> list[float]:
     """Its waits, of batches that end a window, at the same pace as ours."""
     with tempfile.TemporaryDirectory(prefix="headrace-latency-") as name:
-        made = Path(name) / "made"
-        made.mkdir()
+        batches = Path(name) / "made"
+        batches.mkdir()
         for number in range(SPARKS):
             first = number * LIVE
             last = data.ORIGIN_US + (first + LIVE - 1) * data.STEP_US
-            pq.write_table(_batch(first, LIVE), made / f"{number:05}-{last}.parquet")
+            pq.write_table(_batch(first, LIVE), batches / f"{number:05}-{last}.parquet")
         command = [sys.executable, "-m", "benchmarks.peers.spark.latency", name, str(cap), "1"]
         done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -242,7 +242,7 @@ def _capacity(hub: Hub, first: int) -> tuple[float, int]:
 def _paced(
     hub: Hub, first: int, cap: float, batches: int, *, until_caught_up: bool = False
 ) -> tuple[_Phase, int]:
-    """Pass a batch every `pace` seconds while the hub runs; what came of it, and the next row."""
+    """Pass a batch every `pace` seconds while the hub runs; its measurements, and the next row."""
     watch, handed = _Watch(), list[tuple[int, float]]()
     hub.on_epoch(watch.see)
     with hub.running():
@@ -273,7 +273,7 @@ def _backfilling(hub: Hub) -> bool:
 
 
 def _check(hub: Hub, archived: int, rows: int) -> None:
-    """The new query has answered over the past and what came since, every row once. Raises `WrongAnswer`."""
+    """The new query has answered over the archive and the rows since, every row once. Raises `WrongAnswer`."""
     last = data.ORIGIN_US + (rows - 1) * data.STEP_US
     closed = last - last % 1_000_000
     meant, first = 0, 0
@@ -283,6 +283,6 @@ def _check(hub: Hub, archived: int, rows: int) -> None:
         b, c, at = (batch[name].cast(pa.int64()).to_numpy() for name in ("b", "c", "at"))
         meant += int(((b >= 64) & (c < 200) & (at < closed)).sum())
         first += size
-    found = int(hub.query("new").history()["n"].to_numpy().sum())
-    if found != meant:
-        raise WrongAnswer(f"the new query counted {found:,} rows, and not {meant:,}")
+    counted = int(hub.query("new").history()["n"].to_numpy().sum())
+    if counted != meant:
+        raise WrongAnswer(f"the new query counted {counted:,} rows, and not {meant:,}")

@@ -1,7 +1,7 @@
-"""A thousand standing queries of which a fifth are others after every minute: who notices?
+"""A thousand standing queries of which a fifth are dropped and replaced every minute.
 
 Minutes with and without churn alternate in one run on Spark, over epochs of one slide of rows each. The queries that stay must
-answer all along what numpy answers, newcomers from the first window on that began after they came; epochs may not get slower,
+answer all along what numpy answers, new ones from the first window on that began after they were registered; epochs may not get slower,
 memory may not grow.
 """
 
@@ -30,11 +30,11 @@ from headrace.time import EPOCH
 
 QUERIES = 1000
 LONG, QUICK = (600.0, 60.0), (80.0, 20.0)
-"""Seconds in all, and of a stretch with or without churn."""
+"""Seconds in all, and of an interval with or without churn."""
 
 
 def churn(rows: int, rounds: int) -> Report:
-    """One run, whatever `rounds` says: ten minutes, or two where `rows` is small."""
+    """One run, whatever `rounds` is: ten minutes, or two where `rows` is small."""
     del rounds
     seconds, stretch = LONG if rows >= 1_000_000 else QUICK
     scratch = folders.fresh("churn-run")
@@ -42,19 +42,19 @@ def churn(rows: int, rounds: int) -> Report:
     said, _ = run_watched([*command, str(QUERIES), str(seconds), str(stretch)], scratch)
     checked = _check(scratch / "output", said)
     epochs = said["epochs"][len(said["epochs"]) // 10 :]  # the first ones warm up
-    table = [_row(name, [each for each in epochs if each[0] == on]) for name, on in _PHASES]
+    table = [_row(name, [epoch for epoch in epochs if epoch[0] == on]) for name, on in _PHASES]
     quiet, busy = (row["median_epoch_ms"] for row in table)
     mb, quarter = said["mb"], max(1, len(said["mb"]) // 4)
     grown = median(mb[-quarter:]) / median(mb[quarter : 2 * quarter])
     assert __doc__ is not None
     note = (
-        f"{said['changes']:,} queries were dropped and as many registered in {seconds:g} s, {said['standing']:,} stand in the end; "
+        f"{said['changes']:,} queries were dropped and as many registered in {seconds:g} s, {said['standing']:,} are registered in the end; "
         f"{ROWS:,} rows an epoch; {checked:,} result rows compared. "
         f"Memory of all processes after every tenth epoch, MB: {', '.join(map(str, mb))}."
     )
     return Report(
         "churn",
-        "Queries that come and go beside a thousand others",
+        "Queries dropped and registered among a thousand",
         table,
         [
             Ratio("median epoch with 20 % churn a minute to without", busy / quiet, 1.5, at_most=True),
@@ -66,11 +66,11 @@ def churn(rows: int, rounds: int) -> Report:
     )
 
 
-_PHASES = (("nobody comes or goes", False), ("20 % a minute", True))
+_PHASES = (("no changes", False), ("20 % a minute", True))
 
 
 def _row(phase: str, epochs: list[tuple[bool, float, float]]) -> dict[str, Any]:
-    changing, running = (np.array([each[place] for each in epochs]) * 1000 for place in (1, 2))
+    changing, running = (np.array([epoch[column] for epoch in epochs]) * 1000 for column in (1, 2))
     return {
         "phase": phase,
         "epochs": len(epochs),
@@ -81,7 +81,7 @@ def _row(phase: str, epochs: list[tuple[bool, float, float]]) -> dict[str, Any]:
 
 
 def _check(output: Path, said: dict[str, Any]) -> int:
-    """Compare what queries told with numpy; how many rows were. Raises `WrongAnswer`."""
+    """Compare what queries emitted with numpy; how many rows were. Raises `WrongAnswer`."""
     panes, compared = len(said["epochs"]), 0
     asked = {int(name): churn_runner.predicate_of(int(name), QUERIES) for name in said["complete_since"]}
     cells = _cells(asked, panes)
@@ -90,23 +90,23 @@ def _check(output: Path, said: dict[str, Any]) -> int:
             None if since is None else (datetime.fromisoformat(since) - EPOCH) // timedelta(microseconds=1)
         )
         meant = _windows(*cells[int(name)], begins)
-        found = pq.read_table(output / f"q{name}.parquet")
+        emitted = pq.read_table(output / f"q{name}.parquet")
         if begins is not None:
-            whole = pc.greater_equal(found["window_end"], begins + data.RANGE_SECONDS * 1_000_000)
-            found = found.filter(whole)
-        found = found.sort_by([("window_end", "ascending"), ("key", "ascending")])
-        told = [np.asarray(found[column], np.int64) for column in ("window_end", "key", "n", "total")]
-        if not all(map(np.array_equal, meant, told)):
+            whole = pc.greater_equal(emitted["window_end"], begins + data.RANGE_SECONDS * 1_000_000)
+            emitted = emitted.filter(whole)
+        emitted = emitted.sort_by([("window_end", "ascending"), ("key", "ascending")])
+        columns = [np.asarray(emitted[column], np.int64) for column in ("window_end", "key", "n", "total")]
+        if not all(map(np.array_equal, meant, columns)):
             raise WrongAnswer(
-                f"query {name} told {len(told[0]):,} rows that are not the {len(meant[0]):,} meant"
+                f"query {name} emitted {len(columns[0]):,} rows that are not the {len(meant[0]):,} meant"
             )
-        compared += len(told[0])
+        compared += len(columns[0])
     return compared
 
 
 def _cells(asked: dict[int, data.Predicate], panes: int) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Counts and sums of queries by pane (one an epoch) and key."""
-    found = {
+    cells = {
         number: (np.zeros((panes, KEYS), np.int64), np.zeros((panes, KEYS), np.int64)) for number in asked
     }
     for pane in range(panes):
@@ -117,16 +117,16 @@ def _cells(asked: dict[int, data.Predicate], panes: int) -> dict[int, tuple[np.n
             mask = np.ones(len(key), bool)
             for name, low, high in factors:
                 mask &= (columns[name] >= low) & (columns[name] <= high)
-            counts, totals = found[number]
+            counts, totals = cells[number]
             counts[pane] = np.bincount(key[mask], minlength=KEYS)
             totals[pane] = np.bincount(key[mask], v[mask], KEYS).astype(np.int64)
-    return found
+    return cells
 
 
 def _windows(counts: np.ndarray, totals: np.ndarray, begins: int | None) -> list[np.ndarray]:
     """Ends, keys, counts and sums of the windows that have closed, those that began since `begins` where that is known."""
     slide_us, reach = data.SLIDE_SECONDS * 1_000_000, data.RANGE_SECONDS // data.SLIDE_SECONDS
-    found: list[list[np.ndarray]] = [[], [], [], []]
+    columns: list[list[np.ndarray]] = [[], [], [], []]
     for last in range(len(counts) - 1):  # the newest pane is open
         end = data.ORIGIN_US + (last + 1) * slide_us
         if begins is not None and end - data.RANGE_SECONDS * 1_000_000 < begins:
@@ -134,6 +134,6 @@ def _windows(counts: np.ndarray, totals: np.ndarray, begins: int | None) -> list
         held = slice(max(0, last - reach + 1), last + 1)
         n, total = counts[held].sum(axis=0), totals[held].sum(axis=0)
         keys = np.flatnonzero(n)
-        for column, part in zip(found, (np.full(len(keys), end), keys, n[keys], total[keys]), strict=True):
+        for column, part in zip(columns, (np.full(len(keys), end), keys, n[keys], total[keys]), strict=True):
             column.append(part)
-    return [np.concatenate([np.empty(0, np.int64), *column]) for column in found]
+    return [np.concatenate([np.empty(0, np.int64), *column]) for column in columns]

@@ -1,8 +1,8 @@
-"""How far off are correlated aggregates from a few buckets? The experiments of Gehrke, Korn, Srivastava (2001) over a landmark scope.
+"""Errors of correlated aggregates from a few buckets: the experiments of Gehrke, Korn, Srivastava (2001) over a landmark scope.
 
-Root mean square errors over the positions of the stream so far, by position, beside two heuristics and beside histograms of all rows so
-far, computed anew at each position: equi-width and equi-depth, which no one-pass method could have. Whether what the text says
-of a figure comes out is computed from the errors, and said in the notes.
+Root mean square errors over the positions of the stream so far, by position, with those of two heuristics and of histograms of all rows so
+far, computed again at each position: equi-width and equi-depth, which no one-pass method could have. Whether a figure confirms
+what the text claims of it is computed from the errors, and written in the notes.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Setting:
     buckets: int = BUCKETS
 
     @property
-    def told(self) -> str:
+    def variant(self) -> str:
         """What is particular about it."""
         few = f"{self.buckets} buckets" if self.buckets != BUCKETS else ""
         return ", ".join(word for word in ("SUM" if self.sums else "", self.order, few) if word)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Errors:
     """RMSE so far by position and method, means over the seeds."""
 
     setting: Setting
@@ -101,85 +101,89 @@ def correlated(rows: int, rounds: int) -> Report:
     """Figures 4 to 10: COUNT and SUM near the minimum and above the mean, a sudden drop, reversed order, five buckets."""
     del rounds
     rows = min(rows, _ROWS)
-    found = [_found(setting, rows) for setting in SETTINGS]
+    results = [_errors_of(setting, rows) for setting in SETTINGS]
     names = ("heuristic", "equi-width", "equi-depth", *OURS)
     table = [
         {
-            "figure": each.setting.figure,
-            "about": each.setting.about,
-            "data": each.setting.data,
-            "with": each.setting.told,
-            **{name: round(each.last(name), 2) for name in names},
+            "figure": result.setting.figure,
+            "about": result.setting.about,
+            "data": result.setting.data,
+            "with": result.setting.variant,
+            **{name: round(result.last(name), 2) for name in names},
         }
-        for each in found
+        for result in results
     ]
     charts = [
         Curves(
-            f"Figure {each.setting.figure}: {each.setting.about}, {each.setting.data} {each.setting.told}",
+            f"Figure {result.setting.figure}: {result.setting.about}, {result.setting.data} {result.setting.variant}",
             ("rows", "RMSE so far"),
             [
                 Curve(
                     name,
-                    each.places.tolist(),
-                    np.maximum(each.errors[name], 1e-2).tolist(),
+                    result.places.tolist(),
+                    np.maximum(result.errors[name], 1e-2).tolist(),
                     KINDS.get(name, "ours"),
                 )
                 for name in names
             ],
             logarithmic=(False, True),
         )
-        for each in found
+        for result in results
     ]
     notes = [
-        f"{rows:,} rows, {BUCKETS} buckets but where it says 5, means over {len(_SEEDS)} seeds, errors at every {_EVERY}th position.",
+        f"{rows:,} rows, {BUCKETS} buckets but where 5 is given, means over {len(_SEEDS)} seeds, errors at every {_EVERY}th position.",
         "pu, wu, pq, wq: piecemeal or wholesale, with uniform or quantile bounds. Reversed: the greatest first. Drop: the first three fifths ten thousand times as great. Great first: the greater three fifths first.",
-        "The heuristic starts again at a new minimum, and for the mean counts a row by the mean of its moment for ever.",
-        "The data are stand-ins made from seeds; the text's own sets are not public.",
-        *_verdicts(found),
+        "The heuristic starts again at a new minimum, and for the mean counts a row by the mean of its moment, and never by a later one.",
+        "The data are substitutes made from seeds; the text's own sets are not public.",
+        *_verdicts(results),
     ]
     title = "Correlated aggregates since a landmark: error"
-    shown = next(each for each in found if (each.setting.figure, each.setting.data) == ("8", "MULTIFRAC"))
+    shown = next(
+        result for result in results if (result.setting.figure, result.setting.data) == ("8", "MULTIFRAC")
+    )
     drawn = [Bar(name, shown.last(name), KINDS.get(name, "ours")) for name in names]
     picture = Grid(title, charts)
-    return Report("correlated", title, table, _ratios(found), drawn, "RMSE", notes, picture=picture)
+    return Report("correlated", title, table, _ratios(results), drawn, "RMSE", notes, picture=picture)
 
 
-def _ratios(found: list[Found]) -> list[Ratio]:
+def _ratios(results: list[Errors]) -> list[Ratio]:
     """The bars that the text gives, and those of the reference run."""
     ratios = []
-    for each in found:
-        setting, worst = each.setting, each.ours[1]
+    for result in results:
+        setting, worst = result.setting, result.ours[1]
         if setting.figure == "4":
             ratios.append(
                 Ratio(f"RMSE of COUNT near MIN, {setting.data}, worst of four", worst, 5, at_most=True)
             )
             ratios.append(
-                Ratio(f"to equi-depth, {setting.data}", worst / each.last("equi-depth"), 1 / 3, at_most=True)
+                Ratio(
+                    f"to equi-depth, {setting.data}", worst / result.last("equi-depth"), 1 / 3, at_most=True
+                )
             )
         if (setting.figure, setting.data) == ("8", "MULTIFRAC"):
             what = "RMSE of COUNT above AVG, MULTIFRAC, worst of four"
             ratios.append(Ratio(what, worst, 30, at_most=True))
-            ratios.append(Ratio("to equi-depth", worst / each.last("equi-depth"), 1 / 3, at_most=True))
-            grown = max(each.grows(method) for method in OURS)
+            ratios.append(Ratio("to equi-depth", worst / result.last("equi-depth"), 1 / 3, at_most=True))
+            grown = max(result.grows(method) for method in OURS)
             ratios.append(
                 Ratio("growth over the second half, which doubles the rows", grown, 2, at_most=True)
             )
     return ratios
 
 
-def _verdicts(found: list[Found]) -> list[str]:
-    """What the text says of each figure, and whether it is so here."""
-    by = {(each.setting.figure, each.setting.data, each.setting.order): each for each in found}
+def _verdicts(results: list[Errors]) -> list[str]:
+    """What the text claims of each figure, and whether it is so here."""
+    by = {(result.setting.figure, result.setting.data, result.setting.order): result for result in results}
     notes = []
     for figure in ("4", "5"):
-        for each in (each for each in found if each.setting.figure == figure):
-            low, high = each.ours
-            others = [each.last(name) for name in ("heuristic", "equi-width")]
+        for result in (result for result in results if result.setting.figure == figure):
+            low, high = result.ours
+            others = [result.last(name) for name in ("heuristic", "equi-width")]
             notes.append(
-                f"Figure {figure}, {each.setting.data}: {_so(high < each.last('equi-depth') < min(others))} that heuristic and equi-width "
-                f"({others[0]:,.4g}, {others[1]:,.4g}) are worst, equi-depth ({each.last('equi-depth'):,.4g}) is better, ours track "
-                f"({low:.2f} to {high:.2f}); {_so(max(each.grows(m) for m in OURS) < 1.25)} that ours level off (over the second half "
-                f"times {max(each.grows(m) for m in OURS):.2f}, equi-depth times {each.grows('equi-depth'):.2f})."
+                f"Figure {figure}, {result.setting.data}: {_so(high < result.last('equi-depth') < min(others))} that heuristic and equi-width "
+                f"({others[0]:,.4g}, {others[1]:,.4g}) are worst, equi-depth ({result.last('equi-depth'):,.4g}) is better, ours track "
+                f"({low:.2f} to {high:.2f}); {_so(max(result.grows(m) for m in OURS) < 1.25)} that ours level off (over the second half "
+                f"times {max(result.grows(m) for m in OURS):.2f}, equi-depth times {result.grows('equi-depth'):.2f})."
             )
     drop, few = by["6", "USAGE", "drop"], by["7", "USAGE", ""]
     fall = len(drop.places) * 3 // 5
@@ -202,23 +206,23 @@ def _verdicts(found: list[Found]) -> list[str]:
         ("9", "USAGE"),
         ("9", "MULTIFRAC"),
     ):
-        each = by[figure, data, ""]
+        result = by[figure, data, ""]
         notes.append(
-            f"Figure {figure}, {data}: {_so(each.ours[1] < each.last('equi-depth'))} that ours ({each.ours[0]:,.4g} to {each.ours[1]:,.4g}) "
-            f"are better than equi-depth ({each.last('equi-depth'):,.4g}); the heuristic has {each.last('heuristic'):,.4g}, equi-width "
-            f"{each.last('equi-width'):,.4g}."
+            f"Figure {figure}, {data}: {_so(result.ours[1] < result.last('equi-depth'))} that ours ({result.ours[0]:,.4g} to {result.ours[1]:,.4g}) "
+            f"are better than equi-depth ({result.last('equi-depth'):,.4g}); the heuristic has {result.last('heuristic'):,.4g}, equi-width "
+            f"{result.last('equi-width'):,.4g}."
         )
     turned = by["10", "USAGE", "reversed"]
     notes.append(
         f"Figure 10: {_so(turned.last('equi-depth') < turned.ours[0] and turned.ours[1] < turned.last('equi-width'))} that in reversed order ours "
-        f"({turned.ours[0]:,.4g} to {turned.ours[1]:,.4g}) lie between equi-depth ({turned.last('equi-depth'):,.4g}) and equi-width "
+        f"({turned.ours[0]:,.4g} to {turned.ours[1]:,.4g}) are between equi-depth ({turned.last('equi-depth'):,.4g}) and equi-width "
         f"({turned.last('equi-width'):,.4g})."
     )
     for order in ("great first", "reversed"):
-        each = by["-", "USAGE", order]
+        result = by["-", "USAGE", order]
         notes.append(
-            f"Beyond the text, MIN in the order '{order}': equi-depth {each.last('equi-depth'):,.4g}, "
-            f"{', '.join(f'{name} {each.last(name):,.4g}' for name in OURS)}."
+            f"Beyond the text, MIN in the order '{order}': equi-depth {result.last('equi-depth'):,.4g}, "
+            f"{', '.join(f'{name} {result.last(name):,.4g}' for name in OURS)}."
         )
     return notes
 
@@ -227,7 +231,7 @@ def _so(holds: bool) -> str:
     return "so here too" if holds else "NOT so here"
 
 
-def _found(setting: Setting, rows: int) -> Found:
+def _errors_of(setting: Setting, rows: int) -> Errors:
     places = np.arange(_EVERY - 1, rows, _EVERY)
     curves_of: dict[str, list[Doubles]] = {}
     for seed in _SEEDS:
@@ -238,7 +242,7 @@ def _found(setting: Setting, rows: int) -> Found:
         exact, others = answers(x, y, places, FACTORS[setting.data], setting.buckets)
         for method, answer in others.items():
             curves_of.setdefault(SHORT.get(method, method), []).append(so_far(answer - exact))
-    return Found(setting, places, {method: np.mean(each, axis=0) for method, each in curves_of.items()})
+    return Errors(setting, places, {method: np.mean(curves, axis=0) for method, curves in curves_of.items()})
 
 
 Answers = tuple[Doubles, dict[str, Doubles]]
@@ -253,9 +257,9 @@ def _near_minimum(x: Doubles, y: Doubles, places: np.ndarray, factor: float, buc
     heuristic = [
         y[s : p + 1][x[s : p + 1] < limit].sum() for s, p, limit in zip(since, places, limits, strict=True)
     ]
-    found = {"heuristic": np.array(heuristic)}
+    answers = {"heuristic": np.array(heuristic)}
     for kind in ("equi-width", "equi-depth"):
-        found[kind] = np.array(
+        answers[kind] = np.array(
             [
                 by_all(kind, x[: p + 1], y[: p + 1], limit, buckets)
                 for p, limit in zip(places, limits, strict=True)
@@ -263,8 +267,8 @@ def _near_minimum(x: Doubles, y: Doubles, places: np.ndarray, factor: float, buc
         )
     one = np.zeros(len(x), np.int64)
     for method, strategy in STRATEGIES.items():
-        found[method] = NearMinimum.empty(1, factor, buckets, strategy).follow(one, x, y)[places]
-    return exact, found
+        answers[method] = NearMinimum.empty(1, factor, buckets, strategy).follow(one, x, y)[places]
+    return exact, answers
 
 
 def _above_mean(x: Doubles, y: Doubles, places: np.ndarray, factor: float, buckets: int) -> Answers:
@@ -272,9 +276,9 @@ def _above_mean(x: Doubles, y: Doubles, places: np.ndarray, factor: float, bucke
     means = np.cumsum(x) / np.arange(1, len(x) + 1)
     at = means[places]
     exact = np.array([y[: p + 1][x[: p + 1] > mean].sum() for p, mean in zip(places, at, strict=True)])
-    found = {"heuristic": np.cumsum(np.where(x > means, y, 0.0))[places]}
+    answers = {"heuristic": np.cumsum(np.where(x > means, y, 0.0))[places]}
     for kind in ("equi-width", "equi-depth"):
-        found[kind] = np.array(
+        answers[kind] = np.array(
             [
                 y[: p + 1].sum() - by_all(kind, x[: p + 1], y[: p + 1], mean, buckets)
                 for p, mean in zip(places, at, strict=True)
@@ -282,8 +286,8 @@ def _above_mean(x: Doubles, y: Doubles, places: np.ndarray, factor: float, bucke
         )
     one = np.zeros(len(x), np.int64)
     for method, strategy in STRATEGIES.items():
-        found[method] = AboveMean.empty(1, buckets, strategy).follow(one, x, y)[places]
-    return exact, found
+        answers[method] = AboveMean.empty(1, buckets, strategy).follow(one, x, y)[places]
+    return exact, answers
 
 
 def by_all(kind: str, x: Doubles, y: Doubles, limit: float, buckets: int) -> float:
@@ -291,7 +295,7 @@ def by_all(kind: str, x: Doubles, y: Doubles, limit: float, buckets: int) -> flo
     bounds = np.linspace(x.min(), x.max(), buckets + 1)
     if kind == "equi-depth":
         bounds = np.quantile(x, np.linspace(0, 1, buckets + 1))
-    place = np.clip(np.searchsorted(bounds, x, side="right") - 1, 0, buckets - 1)
-    total = np.r_[0.0, np.cumsum(np.bincount(place, y, buckets))]
+    index = np.clip(np.searchsorted(bounds, x, side="right") - 1, 0, buckets - 1)
+    total = np.r_[0.0, np.cumsum(np.bincount(index, y, buckets))]
     last = np.r_[bounds[1:] > bounds[:-1], True]
     return float(np.interp(limit, bounds[last], total[last]))

@@ -1,6 +1,6 @@
-"""How far off are correlated aggregates over windows that slide? Figures 12 and 13 of Gehrke, Korn, Srivastava (2001).
+"""Errors of correlated aggregates over windows that slide: figures 12 and 13 of Gehrke, Korn, Srivastava (2001).
 
-Root mean square errors over the last w positions, by position. Beside them what queries use: ranks kept by pane (`synopses/ranks`),
+Root mean square errors over the last w positions, by position. With them what queries use: ranks kept by pane (`synopses/ranks`),
 which have a bound, in as many buckets and in four times as many.
 """
 
@@ -39,7 +39,7 @@ _MINIMA: Final[Mapping[str, tuple[_Make, float]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Errors:
     """RMSE over the last w rows, at every 50th position from the first full window on; means over the seeds."""
 
     figure: str
@@ -52,7 +52,7 @@ class Found:
         return float(self.errors[method].mean())
 
     @property
-    def told(self) -> str:
+    def variant(self) -> str:
         """What is particular about it."""
         return f"z = {self.z:g}" if self.about == "AVG" else ""
 
@@ -70,54 +70,54 @@ def correlated_sliding(rows: int, rounds: int) -> Report:
     """Figures 12 and 13: COUNT near the minimum and above the mean of the last 500 rows."""
     del rounds
     rows = min(rows, _ROWS)
-    found = [_found("12", "MIN", name, rows, 1.0) for name in _MINIMA]
-    found += [_found("13", "AVG", name, rows, 3.0) for name in GENERATORS]
-    found += [_found("13", "AVG", name, rows, 1.0) for name in ("ZIPF", "MGCTY")]
+    results = [_errors_of("12", "MIN", name, rows, 1.0) for name in _MINIMA]
+    results += [_errors_of("13", "AVG", name, rows, 3.0) for name in GENERATORS]
+    results += [_errors_of("13", "AVG", name, rows, 1.0) for name in ("ZIPF", "MGCTY")]
     table = [
         {
-            "figure": each.figure,
-            "about": each.about,
-            "data": each.data,
-            "with": each.told,
-            **{name: round(each.mean(name), 2) for name in _NAMES},
+            "figure": result.figure,
+            "about": result.about,
+            "data": result.data,
+            "with": result.variant,
+            **{name: round(result.mean(name), 2) for name in _NAMES},
         }
-        for each in found
+        for result in results
     ]
     ratios = [
         Ratio(
-            f"{_ANEW} {'near MIN' if each.about == 'MIN' else 'above AVG'} to equi-depth, {each.data}",
-            each.mean(_ANEW) / each.mean("equi-depth"),
-            1 if each.about == "MIN" else 3.5,
+            f"{_ANEW} {'near MIN' if result.about == 'MIN' else 'above AVG'} to equi-depth, {result.data}",
+            result.mean(_ANEW) / result.mean("equi-depth"),
+            1 if result.about == "MIN" else 3.5,
             at_most=True,
         )
-        for each in found
-        if each.about == "MIN" or each.z > 1
+        for result in results
+        if result.about == "MIN" or result.z > 1
     ]
     charts = [
         Curves(
-            f"Figure {each.figure}: {each.about}, {each.data} {each.told}",
+            f"Figure {result.figure}: {result.about}, {result.data} {result.variant}",
             ("rows", "RMSE of the last 500"),
             [
-                Curve(name, each.places, np.maximum(each.errors[name], 1e-2).tolist(), _kind(name))
+                Curve(name, result.places, np.maximum(result.errors[name], 1e-2).tolist(), _kind(name))
                 for name in _NAMES
             ],
             logarithmic=(False, True),
         )
-        for each in found
+        for result in results
     ]
     notes = [
         f"{rows:,} rows, windows of {_WINDOW}, {BUCKETS} buckets, means over {len(_SEEDS)} seeds of the RMSE over the last {_WINDOW} rows.",
         "pu, wu, pq, wq: piecemeal or wholesale, with uniform or quantile bounds, as in the text but for its misprints.",
-        f"{_ANEW}: pu, laid out and counted anew from the rows of the window once a window, which is what the library does unless told otherwise.",
-        "Equi-width and equi-depth are histograms of the window itself, computed anew at each position.",
+        f"{_ANEW}: pu, laid out and counted again from the rows of the window once a window, which is the library's default.",
+        "Equi-width and equi-depth are histograms of the window itself, computed again at each position.",
         (
             f"Ranks are what queries use: a summary for each {_PANE} rows, merged for a window at every {_PANE}th row, with a bound that "
             f"holds; BUCKETS {BUCKETS} and BUCKETS {4 * BUCKETS}."
         ),
-        *_verdicts(found),
+        *_verdicts(results),
     ]
     title = "Correlated counts over the last 500 rows: error"
-    shown = found[1]
+    shown = results[1]
     drawn = [Bar(name, shown.mean(name), _kind(name)) for name in _NAMES]
     return Report(
         "correlated-sliding", title, table, ratios, drawn, "RMSE", notes, picture=Grid(title, charts)
@@ -128,32 +128,34 @@ def _kind(name: str) -> str:
     return "yardstick" if name.startswith("ranks") else "ours" if name in (*OURS, _ANEW) else "theirs"
 
 
-def _verdicts(found: list[Found]) -> Iterator[str]:
+def _verdicts(results: list[Errors]) -> Iterator[str]:
     """Which rankings of the text come out, with the numbers."""
-    for each in found:
-        order = sorted(OURS, key=each.mean)
-        ranked = ", ".join(f"{name} {each.mean(name):.2f}" for name in order)
-        depth = each.mean("equi-depth")
-        head = f"Figure {each.figure}, {each.about}, {each.data}{', ' + each.told if each.told else ''}: "
-        if each.about == "MIN":
-            comparable = each.mean("pu") <= depth
-            worst = min(each.mean("pq"), each.mean("wq")) > max(each.mean("pu"), each.mean("wu"))
-            first = min(OURS, key=each.mean) == "pu"
+    for result in results:
+        order = sorted(OURS, key=result.mean)
+        ranked = ", ".join(f"{name} {result.mean(name):.2f}" for name in order)
+        depth = result.mean("equi-depth")
+        head = f"Figure {result.figure}, {result.about}, {result.data}{', ' + result.variant if result.variant else ''}: "
+        if result.about == "MIN":
+            comparable = result.mean("pu") <= depth
+            worst = min(result.mean("pq"), result.mean("wq")) > max(result.mean("pu"), result.mean("wu"))
+            first = min(OURS, key=result.mean) == "pu"
             yield (
-                f"{head}{_so(comparable)} that pu is as good as equi-depth ({depth:.2f}); {_so(first)} that it is the best of ours, and "
+                f"{head}{_so(comparable)} that pu is as good as equi-depth ({depth:.2f}); {_so(first)} that it is the best of the four policies, and "
                 f"{_so(worst)} that the quantile policies are worst: {ranked}."
             )
             continue
-        better, uniform = depth < each.mean("pu"), each.mean("pu") < each.mean("pq")
+        better, uniform = depth < result.mean("pu"), result.mean("pu") < result.mean("pq")
         yield (
             f"{head}{_so(better)} that equi-depth ({depth:.2f}) is better than ours, and {_so(uniform)} that uniform is better than "
-            f"quantile: {ranked}; counted anew {each.mean(_ANEW):.2f}."
+            f"quantile: {ranked}; counted again {result.mean(_ANEW):.2f}."
         )
-    start = next(each for each in found if (each.data, each.z) == ("ZIPF", 1.0) and each.about == "AVG")
-    told = {name: start.recovers(name) for name in ("wu", "wq")}
+    start = next(
+        result for result in results if (result.data, result.z) == ("ZIPF", 1.0) and result.about == "AVG"
+    )
+    recoveries = {name: start.recovers(name) for name in ("wu", "wq")}
     yield (
-        f"Figure 13: {_so(all(late < early for early, late in told.values()))} that both wholesale ones recover on ZIPF (z = 1, as in the "
-        f"text; first and last quarter): {', '.join(f'{name} {early:.2f}, {late:.2f}' for name, (early, late) in told.items())}."
+        f"Figure 13: {_so(all(late < early for early, late in recoveries.values()))} that both wholesale ones recover on ZIPF (z = 1, as in the "
+        f"text; first and last quarter): {', '.join(f'{name} {early:.2f}, {late:.2f}' for name, (early, late) in recoveries.items())}."
     )
 
 
@@ -161,12 +163,14 @@ def _so(holds: bool) -> str:
     return "so here too" if holds else "NOT so here"
 
 
-def _found(figure: str, about: str, name: str, rows: int, z: float) -> Found:
+def _errors_of(figure: str, about: str, name: str, rows: int, z: float) -> Errors:
     every: dict[str, list[Doubles]] = {}
     for seed in _SEEDS:
         for method, errors in _errors(about, name, rows, z, np.random.default_rng(seed)):
             every.setdefault(method, []).append(errors)
-    return Found(figure, about, name, z, {method: np.mean(each, axis=0) for method, each in every.items()})
+    return Errors(
+        figure, about, name, z, {method: np.mean(curves, axis=0) for method, curves in every.items()}
+    )
 
 
 def _errors(
@@ -175,7 +179,7 @@ def _errors(
     """RMSE over the last w rows at every 50th position, by method."""
     make, factor = _MINIMA[name] if about == "MIN" else (GENERATORS[name], 0.0)
     x = make(rows, random)
-    held = [x[max(place - _WINDOW + 1, 0) : place + 1] for place in range(rows)]
+    held = [x[max(position - _WINDOW + 1, 0) : position + 1] for position in range(rows)]
     limits = np.array([factor * part.min() if factor else part.mean() for part in held])
     pairs = list(zip(held, limits.tolist(), strict=True))
     exact = np.array([(part < at).sum() if factor else (part > at).sum() for part, at in pairs])
@@ -203,15 +207,15 @@ def _errors(
 
 
 def _ranks(x: Doubles, limits: Doubles, places: np.ndarray, buckets: int, *, strictly: bool) -> Doubles:
-    """What lies below the limits, by merged summaries of panes."""
+    """What is below the limits, by merged summaries of panes."""
     kind = Ranking(Fraction(1, 2 * buckets))
     blobs = kind.made(x, None, np.arange(len(x)) // _PANE, -(-len(x) // _PANE))
-    told = []
-    for place in places.tolist():
-        stop = (place + 1) // _PANE
+    estimates = []
+    for position in places.tolist():
+        stop = (position + 1) // _PANE
         part = blobs[stop - _WINDOW // _PANE : stop]
         low, high = decode(kind.merged(part, np.zeros(len(part), np.int64), 1)).upto(
-            np.array([limits[place]]), strictly=strictly
+            np.array([limits[position]]), strictly=strictly
         )
-        told.append((low[0] + high[0]) / 2)
-    return np.array(told)
+        estimates.append((low[0] + high[0]) / 2)
+    return np.array(estimates)

@@ -1,9 +1,9 @@
-"""Do panes pay? Folding rows and not doing so beside what the operator chooses, from hardly a row a group and pane to many.
+"""The crossover of panes and rows: folding rows, not folding, and the operator's choice, from hardly a row a group and pane to many.
 
-Li, Window Queries over Data Streams (2008), section 6.3: the cost model 6.1 to 6.4 says from how many rows of a group in a
+Li, Window Queries over Data Streams (2008), section 6.3: the cost model 6.1 to 6.4 gives from how many rows of a group in a
 pane, and panes in a window, it is cheaper to fold a row once than to put it into each of its windows. Here the place where
-that turns is measured, and what choosing costs beside knowing: the *regret*. *Panes* are those of AdaptWID, of which groups of
-few rows lie as these; *partials* alone are the quickest where state is no matter. The operator of the pipeline runs as in `adapt`;
+that turns is measured, and what choosing costs more than knowing: the *regret*. *Panes* are those of AdaptWID, of which groups of
+few rows are stored as these; *partials* alone are the quickest where state is no matter. The operator of the pipeline runs as in `adapt`;
 a second is a pane, four epochs a second.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.adaptive_ways import Found, Way, every_way
+from benchmarks.adaptive_ways import Way, WayRun, every_way
 from benchmarks.charts import Curve, Curves
 from benchmarks.report import Report
 from benchmarks.skewed_groups import Skewed
@@ -31,9 +31,9 @@ _ROWS_A_GROUP = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0)
 _WAYS: tuple[Way, ...] = ("eager", "adaptive", "lazy", "chosen")
 
 
-def drawn_evenly(rows: int, each: float, seed: int) -> Skewed:
-    """Rows of a second that fall evenly into so many groups that each has `each` rows on average."""
-    groups = max(1, round(rows / each))
+def drawn_evenly(rows: int, rows_a_group: float, seed: int) -> Skewed:
+    """Rows of a second that fall evenly into so many groups that each has `rows_a_group` rows on average."""
+    groups = max(1, round(rows / rows_a_group))
     return Skewed(np.random.default_rng(seed).integers(0, groups, rows), groups, 0, 0)
 
 
@@ -46,17 +46,19 @@ def crossover(rows: int, rounds: int) -> Report:
     for held in _PANES:
         window = TimeSlide(held * SECOND, SECOND)
         unfolded, chosen = [], []
-        for number, each in enumerate(_ROWS_A_GROUP):
-            periods = [drawn_evenly(rows, each, seed=1000 * number + second) for second in range(_SECONDS)]
-            found = every_way(window, periods, rounds, ways=_WAYS)
-            seconds = {way: _settled(one) for way, one in found.items()}
+        for number, rows_a_group in enumerate(_ROWS_A_GROUP):
+            periods = [
+                drawn_evenly(rows, rows_a_group, seed=1000 * number + second) for second in range(_SECONDS)
+            ]
+            runs = every_way(window, periods, rounds, ways=_WAYS)
+            seconds = {way: _settled(one) for way, one in runs.items()}
             unfolded.append(seconds["lazy"] / seconds["adaptive"])
             chosen.append(seconds["chosen"] / min(seconds["lazy"], seconds["adaptive"]))
-            table.append(_row(held, each, found, seconds))
+            table.append(_row(held, rows_a_group, runs, seconds))
         regrets += chosen
         lines.append(Curve(f"none to panes, {held}", _ROWS_A_GROUP, unfolded, "theirs"))
         lines.append(Curve(f"chosen to better, {held}", _ROWS_A_GROUP, chosen, "ours"))
-    title = "Panes or none: what is chosen beside the better of both"
+    title = "Panes or none: what is chosen against the better of both"
     axes = ("rows of a group in a pane", "time, to that of panes (rows) or of the better (chosen)")
     return Report(
         "crossover",
@@ -70,20 +72,22 @@ def crossover(rows: int, rounds: int) -> Report:
     )
 
 
-def _settled(found: Found) -> float:
+def _settled(run: WayRun) -> float:
     """Seconds without the first second of the stream, after which it is chosen by what was measured."""
-    return sum(found.steps[4:])
+    return sum(run.steps[4:])
 
 
-def _row(held: int, each: float, found: dict[Way, Found], seconds: dict[Way, float]) -> dict[str, Any]:
-    told = {f"{_WORDS[way]}_ms": round(1000 * seconds[way], 1) for way in _WAYS}
+def _row(
+    held: int, rows_a_group: float, runs: dict[Way, WayRun], seconds: dict[Way, float]
+) -> dict[str, Any]:
+    milliseconds = {f"{_WORDS[way]}_ms": round(1000 * seconds[way], 1) for way in _WAYS}
     best = min(_WAYS[:-1], key=lambda way: seconds[way])
     regret = round(seconds["chosen"] / min(seconds["lazy"], seconds["adaptive"]), 2)
-    state = round(found["chosen"].peak / min(found[way].peak for way in _WAYS[:-1]), 2)
+    state = round(runs["chosen"].peak / min(runs[way].peak for way in _WAYS[:-1]), 2)
     return {
         "panes": held,
-        "rows_a_group_and_pane": each,
-        **told,
+        "rows_a_group_and_pane": rows_a_group,
+        **milliseconds,
         "best": _WORDS[best],
         "chosen_to_better": regret,
         "peak_state_to_least": state,
@@ -106,7 +110,8 @@ def _note(rows: int) -> str:
 
 def _model() -> str:
     panes = [Panes.of(TimeSlide(held * SECOND, SECOND)) for held in _PANES]
-    told = [
-        f"{rows_for_panes_to_pay(each) / (each.per_window or 1):.2f} at {each.per_window}" for each in panes
+    thresholds = [
+        f"{rows_for_panes_to_pay(window) / (window.per_window or 1):.2f} at {window.per_window}"
+        for window in panes
     ]
-    return f"By the model panes pay from so many rows of a group in a pane: {', '.join(told)} panes a window."
+    return f"By the model panes pay from so many rows of a group in a pane: {', '.join(thresholds)} panes a window."

@@ -1,6 +1,6 @@
 """What the README's reader gets: `hr.open(home)` in a new process, and the first query over Parquet files.
 
-No setting, no environment variable of ours, nothing locked in memory, no warm-up; beside the same without a JVM (`local=True`), and DuckDB's
+No setting, no environment variable of Headrace, nothing locked in memory, no warm-up; compared with the same without a JVM (`local=True`), and DuckDB's
 batch group-by in a new process. *Open* returns while Spark starts, *start* is the rest of that. *Again* is the same query once more over the same files as a new stream of the same process: what is
 between it and the first is the start of Spark's workers, their imports, and code and memory that are used for the first time.
 """
@@ -52,13 +52,13 @@ def default(rows: int, rounds: int) -> Report:
         for way in WAYS:
             steps = _run(way, source)
             runs[way].append(steps)
-            told = ", ".join(f"{step} {seconds:.2f}" for step, seconds in steps.items())
-            print(f"  round {number}: {way.name}: {told}", flush=True)
-    spent = {way: median(_answered(steps) for steps in each) for way, each in runs.items()}
+            times = ", ".join(f"{step} {seconds:.2f}" for step, seconds in steps.items())
+            print(f"  round {number}: {way.name}: {times}", flush=True)
+    spent = {way: median(_answered(steps) for steps in processes) for way, processes in runs.items()}
     return Report(
         "default",
         f"The first query of a new process, by default: {rows:,} rows",
-        [_row(way, each, rows, spent[way]) for way, each in runs.items()],
+        [_row(way, processes, rows, spent[way]) for way, processes in runs.items()],
         [
             Ratio("default to DuckDB's batch, seconds", spent[DEFAULT] / spent[DUCKDB], 5, at_most=True),
             Ratio("local to DuckDB's batch, seconds", spent[LOCAL] / spent[DUCKDB], 5, at_most=True),
@@ -72,7 +72,7 @@ def default(rows: int, rounds: int) -> Report:
 
 _NOTE = (
     "Count, sum and maximum of 60 s by 1000 keys. The rate is that of run and read: from the first row read to the whole answer in the "
-    "caller's hands, durable. The files are in the page cache as far as the machine keeps them there. Every answer was compared with numpy's."
+    "caller's hands, durable. The files are in the page cache unless the machine drops them. Every answer was compared with numpy's."
 )
 
 

@@ -1,7 +1,7 @@
 """Queries over queries: what a push costs by how many queries are above each other, from ten rows to the last answer.
 
 Chains of 1, 2, 4 and 8 queries that select rows, and of windows over windows, each in a home of its own, all in one process without
-Spark and in turn, push by push. Beside the time is that of the processor, of all threads.
+Spark and in turn, push by push. Next to the time is that of the processor, of all threads.
 """
 
 from __future__ import annotations
@@ -70,14 +70,15 @@ def deep(kind: str) -> dict[int, tuple[float, float]]:
 
 
 def depth(rows: int, rounds: int) -> Report:
-    """Each kind of chain in so many new processes; `rows` has no say."""
+    """Each kind of chain in so many new processes; `rows` has no effect."""
     del rows
     table: list[dict[str, Any]] = []
     ratios, curves = [], []
     for kind in KINDS:
-        found = in_each(rounds, deep, kind)
+        measured = in_each(rounds, deep, kind)
         spent = {
-            levels: tuple(median(one[levels][part] for one in found) for part in (0, 1)) for levels in DEPTHS
+            levels: tuple(median(one[levels][part] for one in measured) for part in (0, 1))
+            for levels in DEPTHS
         }
         for number, (passed, busy) in spent.items():
             row = {"chain of": kind, "queries": number, "ms": round(passed, 2), "cpu_ms": round(busy, 2)}

@@ -31,7 +31,7 @@ CASES = tuple((window, of) for of in ASKED for window in SECONDS)
 
 
 def instants(rows: int, rounds: int) -> Report:
-    """Medians over `10 * rounds` epochs; `rows` has no say."""
+    """Medians over `10 * rounds` epochs; `rows` has no effect."""
     del rows
     spent: dict[tuple[str, str], list[float]] = {case: [] for case in CASES}
     with tempfile.TemporaryDirectory(prefix="headrace-instants-") as folder, ExitStack() as opened:
@@ -43,7 +43,7 @@ def instants(rows: int, rounds: int) -> Report:
                 hub.loop.step()
                 if advance >= 4:
                     spent[case].append(1000 * (time.perf_counter() - started))
-    median = {case: statistics.median(each) for case, each in spent.items()}
+    median = {case: statistics.median(seconds) for case, seconds in spent.items()}
     table = [
         {
             "window": window + of,

@@ -1,4 +1,4 @@
-"""INVOKE with a thousand queries standing: a window of 2^16 rows, beside DuckDB scanning the same window for one query.
+"""INVOKE with a thousand queries standing: a window of 2^16 rows, compared with DuckDB scanning the same window for one query.
 
 The predicates are PSoup's: one to four of four attributes in 0..255, each within an interval. Both give the rows as Arrow;
 ours are in the order of the contract, DuckDB's as they come. DuckDB is asked twice: over the files of our own archive, and over
@@ -69,17 +69,17 @@ class _Asked:
 
 
 def invoke(rows: int, rounds: int) -> Report:
-    """Medians over 40 of the queries, `rounds` times; `rows` has no say."""
+    """Medians over 40 of the queries, `rounds` times; `rows` has no effect."""
     del rows
     asked = _ask_all(rounds)
     table = [
         {
             "way": way,
             "median_ms": round(asked.median(way), 3),
-            "p90_ms": round(float(np.quantile(each, 0.9)), 3),
+            "p90_ms": round(float(np.quantile(times, 0.9)), 3),
             "mean_result_rows": round(statistics.mean(asked.answers)),
         }
-        for way, each in asked.spent.items()
+        for way, times in asked.spent.items()
     ]
     drawn = [Bar(way, asked.median(way), "ours" if way == OURS else "theirs") for way in asked.spent]
     note = f"Keeping the selections of {QUERIES:,} queries of {EPOCHS * WINDOW:,} rows as they came took {asked.kept:.1f} s in one process."
@@ -98,7 +98,7 @@ def invoke(rows: int, rounds: int) -> Report:
 def _ask_all(rounds: int) -> _Asked:
     """Register a thousand queries, take all rows in, then ask 40 of them in turns with DuckDB."""
     predicates = data.predicates(QUERIES)
-    numbers = sorted({int(each) for each in np.linspace(0, QUERIES - 1, ASKED)})
+    numbers = sorted({int(number) for number in np.linspace(0, QUERIES - 1, ASKED)})
     asked = _Asked()
     with (
         tempfile.TemporaryDirectory(prefix="headrace-invoke-") as folder,
@@ -107,8 +107,8 @@ def _ask_all(rounds: int) -> _Asked:
         hub.execute(STREAM)
         hub.register_many(
             {
-                f"q{n}": f"SELECT key, v FROM s WHERE {where(each)} {window()}"
-                for n, each in enumerate(predicates)
+                f"q{n}": f"SELECT key, v FROM s WHERE {where(factors)} {window()}"
+                for n, factors in enumerate(predicates)
             }
         )
         started = time.perf_counter()
@@ -126,7 +126,7 @@ def _ask_all(rounds: int) -> _Asked:
 
 def _ratios(asked: _Asked) -> list[Ratio]:
     ours, over_files = asked.median(OURS), asked.median(OUR_FILES)
-    factors = sum(each.factors for each in asked.effort)
+    factors = sum(effort.factors for effort in asked.effort)
     return [
         Ratio(
             "invoke, 1000 standing, to DuckDB scanning our archive for one",
@@ -161,10 +161,10 @@ def _one(hub: Hub, ask: Any, number: int, factors: data.Predicate, spent: dict[s
     first = last - (WINDOW - 1) * data.STEP_US
     within = f'"at" >= make_timestamptz({first}) AND "at" <= make_timestamptz({last}) AND {where(factors)}'
     for name, source in ((THEIR_TABLE, "held"), (OUR_FILES, "files")):
-        told = ask(f"SELECT key, v FROM {source} WHERE {within}")
-        if told["rows"] != table.num_rows:
-            raise WrongAnswer(f"query {number}: {table.num_rows} rows, {name} {told['rows']}")
-        spent[name].append(min(told["ms"]))
+        answer = ask(f"SELECT key, v FROM {source} WHERE {within}")
+        if answer["rows"] != table.num_rows:
+            raise WrongAnswer(f"query {number}: {table.num_rows} rows, {name} {answer['rows']}")
+        spent[name].append(min(answer["ms"]))
     return table.num_rows
 
 
@@ -199,8 +199,8 @@ class _Duck:
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps({"sql": sql, "times": TIMES}) + "\n")
         self.process.stdin.flush()
-        found: dict[str, Any] = json.loads(self.process.stdout.readline())
-        return found
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Joins of streams: beside DuckDB's batch join of the same files, of three and four streams, and of a thousand queries.
+"""Joins of streams: compared with DuckDB's batch join of the same files, of three and four streams, and of a thousand queries.
 
 All in one process without a JVM, in turn: a driver and its tasks one after the other, DuckDB with one thread. Keys are drawn
 from a tenth as many values as a stream has rows; windows of a minute that do not overlap hold a tenth of them. A sum over one
@@ -117,10 +117,10 @@ def _beside_duckdb(
             expected = batch.execute(_in_batch(files[:streams], total)).fetchall()
             theirs.append(time.perf_counter() - started)
             home = folder / f"home{len(table)}-{number}"
-            seconds, found = _run(home, files[:streams], _query(streams, total))
+            seconds, answer = _run(home, files[:streams], _query(streams, total))
             ours.append(seconds)
-            if found != [row[1:] for row in expected]:
-                raise WrongAnswer(f"Expected {expected[:2]} of {asked}, found {found[:2]}.")
+            if answer != [row[1:] for row in expected]:
+                raise WrongAnswer(f"Expected {expected[:2]} of {asked}, found {answer[:2]}.")
         for what, seconds in (("headrace", median(ours)), ("duckdb, batch", median(theirs))):
             table.append(
                 {
@@ -150,9 +150,9 @@ def _run(path: Path, files: Sequence[Path], query: str) -> tuple[float, list[tup
 
 
 def _many_queries(folder: Path, rows: int, rounds: int) -> tuple[list[dict[str, Any]], list[Ratio]]:
-    found: dict[int, tuple[list[float], list[float]]] = {count: ([], []) for count in QUERIES}
+    times: dict[int, tuple[list[float], list[float]]] = {count: ([], []) for count in QUERIES}
     for number in range(rounds):
-        for count, (whole, small) in found.items():
+        for count, (whole, small) in times.items():
             with open_hub(folder / f"many{count}-{number}", local=True) as hub:
                 _register(hub, count)
                 _pushed(hub, 0, rows)
@@ -165,9 +165,9 @@ def _many_queries(folder: Path, rows: int, rounds: int) -> tuple[list[dict[str, 
             "rows_a_second": round(2 * rows / median(whole)),
             "ten_rows_ms_a_query": round(1000 * median(small) / count, 3),
         }
-        for count, (whole, small) in found.items()
+        for count, (whole, small) in times.items()
     ]
-    one, all_ = found[QUERIES[0]], found[QUERIES[-1]]
+    one, all_ = times[QUERIES[0]], times[QUERIES[-1]]
     return table, [
         Ratio("a thousand join queries to one, same rows", median(all_[0]) / median(one[0]), 5, True),
         Ratio("ten new rows, milliseconds a query of a thousand", median(all_[1]), 1, True),

@@ -1,5 +1,4 @@
-"""Nested loops or hash for each direction of a join of two windows, and whose rows to keep in a small memory: do the unit-time costs choose
-what costs least when it is counted?
+"""Joins of two windows by unit-time costs, counted: nested loops or hash for each direction, and whose rows to keep in a small memory.
 
 Two streams of 64 keys, rates from 1:1 to 256:1, windows of two and of twenty seconds of the fast stream. All four combinations run over the same rows;
 counted are comparisons, look-ups of buckets (four comparisons each) and rows moved. Memory: a quarter of what both windows need, divided
@@ -90,7 +89,7 @@ def joins_costs(rows: int, rounds: int) -> Report:
             for methods in _PAIRS
         ],
     )
-    notes = [f"{seconds} s. {(__doc__ or '').split('?', 1)[1].strip()}"]
+    notes = [f"{seconds} s. {(__doc__ or '').split('.', 1)[1].strip()}"]
     return Report("joins-costs", "Joins by unit-time costs", table, ratios, [], "", notes, picture=picture)
 
 

@@ -1,4 +1,4 @@
-"""Does a join of four streams store inner results? MJoins, trees of MJoins and XJoins over the same rows, by what they do and store.
+"""Joins of four streams as trees: MJoins, trees of MJoins and XJoins over the same rows, by what they do and store.
 
 Points differ in how often the streams come and how many partners a row has. Each of the 26 trees runs over the same rows and finds
 the same results; the best of a kind is the one that did least (look-ups, rows compared, inner rows made). An MJoin stores no

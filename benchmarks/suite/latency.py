@@ -29,12 +29,12 @@ SETTINGS = (
 
 
 def latency(rows: int, rounds: int) -> Report:
-    """`10 * rounds` seconds of each setting; `rows` has no say."""
+    """`10 * rounds` seconds of each setting; `rows` has no effect."""
     del rows
     seconds = 10 * rounds
-    found = {setting: _run(*setting, seconds) for setting in SETTINGS}
-    table = [_row(*setting, one) for setting, one in found.items()]
-    first = found[SETTINGS[0]]
+    measured = {setting: _run(*setting, seconds) for setting in SETTINGS}
+    table = [_row(*setting, one) for setting, one in measured.items()]
+    first = measured[SETTINGS[0]]
     timeline = first["timeline"]
     quarter = len(timeline) // 4
     ratios = [
@@ -53,11 +53,11 @@ def latency(rows: int, rounds: int) -> Report:
     ]
     drawn = [
         Bar(f"{name}, {rate:,} rows/s, {queries} queries", one["latency_ms"]["p99"], "ours")
-        for (name, rate, queries), one in found.items()
+        for (name, rate, queries), one in measured.items()
     ]
     curves = [
         Curve(f"{name}, {rate:,} rows/s, {queries} queries", *_over(one["timeline"], seconds), "ours")
-        for (name, rate, queries), one in found.items()
+        for (name, rate, queries), one in measured.items()
     ]
     picture = Curves("p99 from push to followed result", ("seconds", "ms"), curves, (False, True))
     assert __doc__ is not None
@@ -83,11 +83,11 @@ def _run(engine: str, rate: int, queries: int, seconds: int) -> dict[str, Any]:
     return result
 
 
-def _row(engine: str, rate: int, queries: int, found: dict[str, Any]) -> dict[str, Any]:
-    cuts = {f"{name}_ms": found["latency_ms"][name] for name in ("p50", "p99", "p99.9")}
-    parts = {f"{part}_p50_ms": found[f"{part}_ms"]["p50"] for part in ("push", "epoch", "yardstick")}
+def _row(engine: str, rate: int, queries: int, measured: dict[str, Any]) -> dict[str, Any]:
+    cuts = {f"{name}_ms": measured["latency_ms"][name] for name in ("p50", "p99", "p99.9")}
+    parts = {f"{part}_p50_ms": measured[f"{part}_ms"]["p50"] for part in ("push", "epoch", "yardstick")}
     setting = {"executor": engine, "rows_a_second": rate, "queries": queries}
-    return {**setting, **cuts, **parts, "batches_an_epoch": found["batches_an_epoch"]}
+    return {**setting, **cuts, **parts, "batches_an_epoch": measured["batches_an_epoch"]}
 
 
 def _over(timeline: list[float], seconds: int) -> tuple[list[float], list[float]]:

@@ -34,7 +34,7 @@ def memory(rows: int, rounds: int) -> Report:
     ratio = Ratio(
         f"peak for {rows:,} rows to peak for {rows // 10:,}", many.peak_pss_mb / few.peak_pss_mb, 1.3, True
     )
-    looks = min(done.samples for each in runs.values() for done in each)
+    looks = min(done.samples for series in runs.values() for done in series)
     return Report(
         "memory",
         "Memory of all processes, tumbling 60 s, heap fixed at 1 GB",

@@ -1,4 +1,4 @@
-"""A question over a long past that accepts an error of two percent: how much does it read, and how long does it take?
+"""Questions over a long archive that accept an error of two percent: the rows read, and the time.
 
 A local hub archives the rows in runs of a million, in random blocks. Then in turn: the question WITHIN 2 PERCENT, the same WITHIN 0
 PERCENT, which reads every row of the columns that it needs, and DuckDB's exact scan of the same Parquet files, on as many threads as
@@ -86,9 +86,9 @@ def _measured(hub: Hub, home: Path, name: str, text: str, rounds: int) -> list[d
             "question": name,
             "way": way,
             "rows_read": f"{answers[way][0].get('kept', 1):.2%}",
-            "ms": round(1000 * statistics.median(taken), 1),
+            "ms": round(1000 * statistics.median(times), 1),
         }
-        for way, taken in seconds.items()
+        for way, times in seconds.items()
     ]
 
 
@@ -100,18 +100,18 @@ def _asked(hub: Hub, text: str) -> list[dict[str, Any]]:
 
 
 def _check(answers: dict[str, list[dict[str, Any]]]) -> None:
-    """All is near what DuckDB says: raises `WrongAnswer`."""
+    """Every answer is near DuckDB's: raises `WrongAnswer`."""
     for way, rows in answers.items():
-        found = {row.get("key"): row for row in rows}
+        row_of = {row.get("key"): row for row in rows}
         for row in answers["DuckDB, exact"]:
             for value in row.keys() - {"key"}:
-                mine, error = found[row.get("key")][value], found[row.get("key")].get(f"{value}_error", 0)
+                mine, error = row_of[row.get("key")][value], row_of[row.get("key")].get(f"{value}_error", 0)
                 if abs(mine - row[value]) > 3 * error + 1e-6 * abs(row[value]):
                     raise WrongAnswer(f"{way}: {value} is {mine} ± {error}, and not {row[value]}")
 
 
 def _report(table: list[dict[str, Any]], rows: int) -> Report:
-    taken = {(row["question"], row["way"]): row["ms"] for row in table}
+    milliseconds = {(row["question"], row["way"]): row["ms"] for row in table}
     drawn = [
         Bar(
             f"{row['question']}: {row['way']}",
@@ -123,7 +123,7 @@ def _report(table: list[dict[str, Any]], rows: int) -> Report:
     ratios = [
         Ratio(
             f"{name}: time of {way} to WITHIN 2 PERCENT",
-            taken[name, way] / taken[name, "WITHIN 2 PERCENT"],
+            milliseconds[name, way] / milliseconds[name, "WITHIN 2 PERCENT"],
             least,
         )
         for name in QUESTIONS

@@ -3,8 +3,8 @@
 Three modes of one query: nothing kept (the paper's NoMat), which rows pass (PSoup-P), the answer itself (PSoup-C). Constants
 and widths are drawn as in the paper; rows have four attributes in 0..255. Figure 8 has its factors, `a RELOP b ± c`, and its small
 windows, but one stream instead of two (a query that joins streams keeps its answer, and nothing less), so that what NoMat evaluates grows with
-the window and not with its square, and over a few hundred rows takes about as long as looking at their bits. Counted is what an INVOKE does: factors evaluated, bits
-looked at, rows handed over. The order of the modes must hold by these counters everywhere, and by time where the paper's ratio
+the window and not with its square, and over a few hundred rows takes about as long as reading their bits. Counted is what an INVOKE does: factors evaluated, bits
+read, rows returned. The order of the modes must hold by these counters everywhere, and by time where the paper's ratio
 exceeds 3. Times are medians of medians; the paper's own are of one tuple at a time, ours of columns, so that scanning costs
 us far less, and what is kept of a selection pays where it spares reading, not evaluating.
 """
@@ -56,7 +56,7 @@ class Point:
 
 
 def figure_7(rows: int, rounds: int) -> Report:
-    """Invocation by window, predicates and mode, and Table 2 out of it; `rows` has no say."""
+    """Invocation by window, predicates and mode, and Table 2 out of it; `rows` has no effect."""
     del rows
     points = [Point(kind, n, size) for kind in ("equal", "interval") for n in FACTORS for size in WINDOWS]
     points += [Point("columns", 1, size) for size in NEAR]
@@ -74,7 +74,7 @@ def figure_7(rows: int, rounds: int) -> Report:
             counted[point, mode] = [_counted(hub, name) for name in queries]
         for point in points:
             _same(hub, names, point)
-    median = {each: statistics.median(found) for each, found in spent.items()}
+    median = {case: statistics.median(times) for case, times in spent.items()}
     table = [_row(point, mode, median[point, mode], counted[point, mode]) for point, mode in names]
     return Report(
         "psoup",
@@ -96,13 +96,13 @@ def _doc() -> str:
 def _registered(hub: Hub, points: list[Point]) -> dict[tuple[Point, str], list[str]]:
     names: dict[tuple[Point, str], list[str]] = {}
     script = []
-    for place, point in enumerate(points):
+    for at, point in enumerate(points):
         kind = ("interval", "equal", "columns").index(point.kind)
         rng = np.random.default_rng([data.SEED, FACTORS.index(point.factors), kind])
         for number in range(QUERIES):
             where = _where(rng, point)
             for mode in MODES:
-                name = f"{mode}_{place}_{number}"
+                name = f"{mode}_{at}_{number}"
                 script.append(
                     f"CREATE QUERY {name} OPTIONS (materialize '{mode}') AS"
                     f" SELECT key, v FROM s WHERE {where} {window(point.rows)};"
@@ -120,14 +120,14 @@ def _where(rng: np.random.Generator, point: Point) -> str:
     if point.kind == "columns":
         constant = int(rng.integers(0, 8)) * 32 if rng.random() < 0.2 else int(rng.integers(0, data.VALUES))
         return f"a {rng.choice(['<', '<=', '>=', '>'])} b {rng.choice(['+', '-'])} {constant}"
-    found = []
+    factors = []
     for name in data.ATTRIBUTES[: point.factors]:
         low = int(rng.integers(0, 8)) * 32 if rng.random() < 0.2 else int(rng.integers(0, data.VALUES))
         width = int(rng.integers(0, data.VALUES))
-        found.append(
+        factors.append(
             f"{name} = {low}" if point.kind == "equal" else f"{name} >= {low} AND {name} <= {low + width}"
         )
-    return " AND ".join(found)
+    return " AND ".join(factors)
 
 
 def _median(ask: Callable[[], Any]) -> float:
@@ -140,7 +140,7 @@ def _median(ask: Callable[[], Any]) -> float:
 
 
 def _counted(hub: Hub, name: str) -> tuple[int, int, int]:
-    """Factors evaluated, bits looked at, rows fetched; what is kept whole is only handed out."""
+    """Factors evaluated, bits read, rows fetched; an answer that is kept whole is only returned."""
     operator, _ = hub.operator_and_query(name)
     if not isinstance(operator, Selection):
         return 0, 0, hub.query(name).invoke().num_rows
@@ -157,7 +157,7 @@ def _same(hub: Hub, names: dict[tuple[Point, str], list[str]], point: Point) -> 
 
 
 def _row(point: Point, mode: str, median: float, counted: list[tuple[int, int, int]]) -> dict[str, Any]:
-    factors, bits, rows = (round(statistics.mean(each)) for each in zip(*counted, strict=True))
+    factors, bits, rows = (round(statistics.mean(column)) for column in zip(*counted, strict=True))
     return {
         "predicates": f"{point.factors} {point.kind}",
         "window": point.rows,
@@ -173,37 +173,39 @@ def _ratios(
     median: dict[tuple[Point, str], float], counted: dict[tuple[Point, str], list[tuple[int, int, int]]]
 ) -> list[Ratio]:
     largest = max(WINDOWS)
-    found = _counters(counted)
+    ratios = _counters(counted)
     for n in FACTORS:
         equal = Point("equal", n, largest)
-        found += [_order("Figure 7a", median, equal, "none", "partial")]
-        found += [_order("Figure 7a", median, equal, "partial", "complete")]
+        ratios += [_order("Figure 7a", median, equal, "none", "partial")]
+        ratios += [_order("Figure 7a", median, equal, "partial", "complete")]
     for n in FACTORS:
         interval = Point("interval", n, largest)
-        found += [_order("Table 2", median, interval, "none", mode) for mode in ("partial", "complete")]
-    found += [_order("Table 2", median, Point("interval", 4, largest), "partial", "complete")]
-    return [*found, _order("Figure 8", median, Point("columns", 1, max(NEAR)), "none", "complete")]
+        ratios += [_order("Table 2", median, interval, "none", mode) for mode in ("partial", "complete")]
+    ratios += [_order("Table 2", median, Point("interval", 4, largest), "partial", "complete")]
+    return [*ratios, _order("Figure 8", median, Point("columns", 1, max(NEAR)), "none", "complete")]
 
 
 def _counters(counted: dict[tuple[Point, str], list[tuple[int, int, int]]]) -> list[Ratio]:
-    """What holds whatever the machine: who evaluates, who looks at bits, who touches the answer alone."""
-    evaluated = sum(n for (_, mode), each in counted.items() if mode != "none" for n, _, _ in each)
+    """What holds whatever the machine: which mode evaluates, which reads bits, which touches the answer alone."""
+    evaluated = sum(
+        n for (_, mode), invocations in counted.items() if mode != "none" for n, _, _ in invocations
+    )
     off = sum(
         abs(bits - point.rows)
-        for (point, mode), each in counted.items()
+        for (point, mode), invocations in counted.items()
         if mode == "partial"
-        for _, bits, _ in each
+        for _, bits, _ in invocations
         if bits
     )
     beside = sum(
         abs(mine[2] - theirs[2])
-        for (point, mode), each in counted.items()
+        for (point, mode), invocations in counted.items()
         if mode != "complete"
-        for mine, theirs in zip(each, counted[point, "complete"], strict=True)
+        for mine, theirs in zip(invocations, counted[point, "complete"], strict=True)
     )
     factors = {
-        point: statistics.mean(n for n, _, _ in each)
-        for (point, mode), each in counted.items()
+        point: statistics.mean(n for n, _, _ in invocations)
+        for (point, mode), invocations in counted.items()
         if mode == "none"
     }
     off_of_window = sum(
@@ -212,10 +214,10 @@ def _counters(counted: dict[tuple[Point, str], list[tuple[int, int, int]]]) -> l
     )
     return [
         Ratio("factors evaluated by an INVOKE of what is kept", evaluated, 0, at_most=True),
-        Ratio("bits that PSoup-P looks at beside those of the window", off, 0, at_most=True),
-        Ratio("rows that any mode hands over beside the answer", beside, 0, at_most=True),
+        Ratio("bits that PSoup-P reads besides those of the window", off, 0, at_most=True),
+        Ratio("rows that any mode returns besides the answer", beside, 0, at_most=True),
         Ratio(
-            "factors that NoMat evaluates beside each one on each row of the window",
+            "factors that NoMat evaluates besides each one on each row of the window",
             off_of_window,
             0,
             at_most=True,
@@ -225,8 +227,8 @@ def _counters(counted: dict[tuple[Point, str], list[tuple[int, int, int]]]) -> l
 
 def _order(what: str, median: dict[tuple[Point, str], float], point: Point, slow: str, quick: str) -> Ratio:
     """The paper's ratio exceeds 3 here, so the order must hold by time."""
-    told = f"{what}, {point.factors} {point.kind}: {PAPER[slow]} to {PAPER[quick]}, by time"
-    return Ratio(told, median[point, slow] / median[point, quick], 1)
+    name = f"{what}, {point.factors} {point.kind}: {PAPER[slow]} to {PAPER[quick]}, by time"
+    return Ratio(name, median[point, slow] / median[point, quick], 1)
 
 
 def _picture(median: dict[tuple[Point, str], float]) -> Curves:
@@ -250,22 +252,22 @@ ARRIVING = 1000
 
 
 def figure_9(rows: int, rounds: int) -> Report:
-    """Arrival rate by the number of inequality queries over a window of 1000 rows; `rows` has no say."""
+    """Arrival rate by the number of inequality queries over a window of 1000 rows; `rows` has no effect."""
     del rows
     ways = {"PSoup-P, index": _shared, "PSoup-P, each alone": _alone, "PSoup-C, index": _lists}
     rate: dict[tuple[str, int], float] = {}
     for many in MANY:
         members, batches = _selections(many), [_batch(index) for index in range(4)]
         for name, way in ways.items():
-            found = []
+            rates = []
             for _ in range(rounds):
                 take = way(members)
                 take(batches[0])
                 started = time.perf_counter()
                 for batch in batches[1:]:
                     take(batch)
-                found.append(3 * ARRIVING / (time.perf_counter() - started))
-            rate[name, many] = statistics.median(found)
+                rates.append(3 * ARRIVING / (time.perf_counter() - started))
+            rate[name, many] = statistics.median(rates)
     table = [
         {"way": name, "queries": many, "median_rows_per_second": round(rate[name, many])}
         for name in ways
@@ -321,8 +323,8 @@ def _selections(many: int) -> tuple[Selection, ...]:
             low = int(rng.integers(0, 8)) * 32 if rng.random() < 0.2 else int(rng.integers(0, data.VALUES))
             texts[f"q{number}"] = f"SELECT key, v FROM s WHERE {name} {operator} {low} {window(ARRIVING)}"
         hub.register_many(texts)
-        found = [hub.operator_and_query(name)[0] for name in texts]
-    return tuple(each for each in found if isinstance(each, Selection))
+        operators = [hub.operator_and_query(name)[0] for name in texts]
+    return tuple(shared for shared in operators if isinstance(shared, Selection))
 
 
 def _batch(index: int) -> Batch:
@@ -332,12 +334,12 @@ def _batch(index: int) -> Batch:
     return Batch(columns, at, (index << 32) + np.arange(ARRIVING))
 
 
-def _shared(members: tuple[Selection, ...]) -> Callable[[Batch], None]:
-    return SharedSelections.of(members).add
+def _shared(selections: tuple[Selection, ...]) -> Callable[[Batch], None]:
+    return SharedSelections.of(selections).add
 
 
-def _alone(members: tuple[Selection, ...]) -> Callable[[Batch], None]:
-    pipelines = [RowPipeline.of(member.steps, {}) for member in members]
+def _alone(selections: tuple[Selection, ...]) -> Callable[[Batch], None]:
+    pipelines = [RowPipeline.of(selection.steps, {}) for selection in selections]
 
     def take(batch: Batch) -> None:
         for pipeline in pipelines:
@@ -346,21 +348,21 @@ def _alone(members: tuple[Selection, ...]) -> Callable[[Batch], None]:
     return take
 
 
-def _lists(members: tuple[Selection, ...]) -> Callable[[Batch], None]:
+def _lists(selections: tuple[Selection, ...]) -> Callable[[Batch], None]:
     from headrace.operators.query_index.matching.match import match  # noqa: PLC0415
 
-    plan = SharedSelections.of(members).plan
-    kept: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in members]
+    plan = SharedSelections.of(selections).plan
+    lists: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in selections]
 
     def take(batch: Batch) -> None:
-        found = match(plan.index, batch.columns, batch.rows)
+        matched = match(plan.index, batch.columns, batch.rows)
         passed = int(batch.at[-1]) - ARRIVING * data.STEP_US
-        for place, slot in enumerate(plan.slots.tolist()):
-            rows = np.flatnonzero(found.rows_of(slot))
-            kept[place].append((batch.at[rows], batch.position[rows]))
-            kept[place] = [
+        for index, slot in enumerate(plan.slots.tolist()):
+            rows = np.flatnonzero(matched.rows_of(slot))
+            lists[index].append((batch.at[rows], batch.position[rows]))
+            lists[index] = [
                 (at[at > passed], where[at > passed])
-                for at, where in kept[place]
+                for at, where in lists[index]
                 if len(at) and at[-1] > passed
             ]
 

@@ -1,12 +1,12 @@
 """PSoup's experiments with joins: Figure 8 (what an INVOKE of a join of two streams examines, by what is kept) and Figure 11 (structs
-of one newcomer by themselves, or as one composite).
+of one new query by themselves, or as one composite).
 
 Tuples are integers of 0 to 255; a join has an inequality between both streams, with an offset, and one factor on the first. NoMat examines pairs
-at each invocation, PSoup-P looks at the kept pairs of the longest window in order of their earlier tuple, PSoup-C hands its answer over.
-Figures 8's ratio of NoMat is reported and not judged: columns examine a pair in nanoseconds. Headrace keeps the answer of a query that joins
-streams (PSoup-C); the other two are baselines. In Figure 11 a probe is one search, and composites need half of them; their time is printed as half too, and is 0.55 to 0.75 here, since making the
-pairs is part of it; the chooser takes what is said to be better, and times
-are those of one process, interleaved.
+at each invocation, PSoup-P reads the kept pairs of the longest window in order of their earlier tuple, PSoup-C returns its answer.
+Figure 8's ratio of NoMat is reported and not judged: columns examine a pair in nanoseconds. Headrace keeps the answer of a query that joins
+streams (PSoup-C); the other two are baselines. In Figure 11 a probe is one search, and composites need half of them. The paper prints half of the time too; here it is
+0.55 to 0.75, since making the pairs is part of it. The chooser takes a merge for equalities, as the paper does. Times are those of
+one process, interleaved.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is progress worth that the source knows? Punctuation beside slack, its price, and the state it leaves behind.
+"""The worth of progress that the source knows: punctuation against slack, its price, and the state under it.
 
 Li, Window Queries over Data Streams (2008): experiments E2 and E3 (memory, latency under disorder) and the overhead of
 punctuation (Tucker). All figures but those of `overhead` are counts, the same on every machine.
@@ -25,19 +25,19 @@ def punctuation(rows: int, rounds: int) -> Report:
     """Exact punctuation against slack from nothing to twice what is needed: latency and state at equal exactness."""
     del rounds
     rows = min(rows, _MOST_ROWS)
-    made = disorder.lulls(rows, _SECONDS, ((200, 260),), 20, seed=1)
-    needed = disorder.measured(made).slack
+    arrivals = disorder.lulls(rows, _SECONDS, ((200, 260),), 20, seed=1)
+    needed = disorder.measured(arrivals).slack
     epoch = rows // 60
     table, drawn, exact = [], [], []
-    best = run(made, _EXTERNAL, epoch_rows=epoch, punctuate=True)
+    best = run(arrivals, _EXTERNAL, epoch_rows=epoch, punctuate=True)
     table.append(_row("punctuation", best))
     drawn.append(Bar("punctuation", best.latency, "ours"))
     for slack in sorted({0, 5, 10, 20, needed, 2 * needed}):
-        found = run(made, f"SLACK {slack} SECONDS", epoch_rows=epoch)
-        table.append(_row(f"slack {slack} s", found))
-        drawn.append(Bar(f"slack {slack} s ({found.wrong:.0%} wrong)", found.latency, "theirs"))
-        if not found.wrong:
-            exact.append(found)
+        measured = run(arrivals, f"SLACK {slack} SECONDS", epoch_rows=epoch)
+        table.append(_row(f"slack {slack} s", measured))
+        drawn.append(Bar(f"slack {slack} s ({measured.wrong:.0%} wrong)", measured.latency, "theirs"))
+        if not measured.wrong:
+            exact.append(measured)
     ratios = [
         Ratio("share of wrong windows with punctuation", best.wrong, 0, True),
         Ratio(
@@ -63,7 +63,7 @@ def punctuation(rows: int, rounds: int) -> Report:
     ]
     return Report(
         "punctuation",
-        "Latency of windows: punctuation beside slack",
+        "Latency of windows: punctuation against slack",
         table,
         ratios,
         drawn,
@@ -72,28 +72,28 @@ def punctuation(rows: int, rounds: int) -> Report:
     )
 
 
-def _row(what: str, found: Run) -> dict[str, Any]:
+def _row(what: str, measured: Run) -> dict[str, Any]:
     return {
         "progress by": what,
-        "latency_s": round(found.latency, 2),
-        "mean_state_rows": round(mean(found.state)),
-        "peak_state_rows": found.peak,
-        "wrong_windows_%": round(100 * found.wrong, 2),
-        "rows_lost_%": round(100 * found.lost, 2),
+        "latency_s": round(measured.latency, 2),
+        "mean_state_rows": round(mean(measured.state)),
+        "peak_state_rows": measured.peak,
+        "wrong_windows_%": round(100 * measured.wrong, 2),
+        "rows_lost_%": round(100 * measured.lost, 2),
     }
 
 
 def overhead(rows: int, rounds: int) -> Report:
     """The same rows with and without promises among them, in turn."""
     rows = min(rows, 10 * _MOST_ROWS)
-    made = disorder.band(rows, _SECONDS, 0, seed=2)
+    arrivals = disorder.band(rows, _SECONDS, 0, seed=2)
     shares = (0.0, 0.01, 0.05, 0.15)
     seconds: dict[float, list[float]] = {share: [] for share in shares}
     for _ in range(max(5, rounds)):
         for share in shares:
             clauses = "PUNCTUATED BY done" if share else "SLACK 0 SECONDS"
-            seconds[share].append(run(made, clauses, epoch_rows=rows // 10, marks=share).cpu)
-    took = {share: min(each) for share, each in seconds.items()}
+            seconds[share].append(run(arrivals, clauses, epoch_rows=rows // 10, marks=share).cpu)
+    took = {share: min(times) for share, times in seconds.items()}
     table = [
         {"punctuation": f"{share:.0%} of rows", "rows_per_cpu_second": round(rows / took[share])}
         for share in shares
@@ -115,18 +115,21 @@ def overhead(rows: int, rounds: int) -> Report:
 
 
 def disordered(rows: int, rounds: int) -> Report:
-    """State under growing disorder, beside the rows that a plan in order would have to keep to sort them."""
+    """State under growing disorder, and the rows that a plan in order would have to keep to sort them."""
     del rounds
     rows = min(rows, 10 * _MOST_ROWS)
     table, drawn, ours, theirs = [], [], [], []
     for depth in (0, 10, 30, 60, 120):
-        made = disorder.band(rows, _SECONDS, depth, seed=3)
-        found = run(made, _EXTERNAL, epoch_rows=rows // 60, punctuate=True)
-        kept = sorting_buffer(made)
-        ours.append(found.peak)
-        theirs.append(kept)
-        table.append({"late_by_up_to_s": depth, "state_rows": found.peak, "rows_to_sort_them": kept})
-        drawn += [Bar(f"{depth} s: state", found.peak, "ours"), Bar(f"{depth} s: to sort", kept, "theirs")]
+        arrivals = disorder.band(rows, _SECONDS, depth, seed=3)
+        measured = run(arrivals, _EXTERNAL, epoch_rows=rows // 60, punctuate=True)
+        buffered = sorting_buffer(arrivals)
+        ours.append(measured.peak)
+        theirs.append(buffered)
+        table.append({"late_by_up_to_s": depth, "state_rows": measured.peak, "rows_to_sort_them": buffered})
+        drawn += [
+            Bar(f"{depth} s: state", measured.peak, "ours"),
+            Bar(f"{depth} s: to sort", buffered, "theirs"),
+        ]
     ratios = [
         Ratio(
             "growth of state from no disorder to 120 s, to that of a sorting plan",
@@ -141,49 +144,50 @@ def disordered(rows: int, rounds: int) -> Report:
     )
 
 
-def sorting_buffer(made: disorder.Arrivals) -> int:
+def sorting_buffer(arrivals: disorder.Arrivals) -> int:
     """The most rows at or above the low watermark that have arrived: what sorting by the same punctuation keeps."""
-    low = disorder.low_watermarks(made.at)
-    step = max(1, len(made.at) // 200)
-    return max(int((made.at[: place + 1] >= low[place]).sum()) for place in range(0, len(made.at), step))
+    low = disorder.low_watermarks(arrivals.at)
+    step = max(1, len(arrivals.at) // 200)
+    return max(int((arrivals.at[: row + 1] >= low[row]).sum()) for row in range(0, len(arrivals.at), step))
 
 
-def _growth(kept: list[int]) -> float:
-    return float(kept[-1] - kept[0])
+def _growth(state_rows: list[int]) -> float:
+    return float(state_rows[-1] - state_rows[0])
 
 
 def bounded(rows: int, rounds: int) -> Report:
-    """State over a long run, beside the bound that windows, groups and disorder declare."""
+    """State over a long run, and the bound that windows, groups and disorder declare."""
     del rounds
     rows, depth = min(rows, _MOST_ROWS), 20
-    made = disorder.band(rows, 20 * _SECONDS, depth, seed=4)
-    found = run(made, _EXTERNAL, epoch_rows=rows // 240, punctuate=True)
-    bound = declared_bound(depth, 20 * _SECONDS / 240, len(found.state))
-    every = max(1, len(found.state) // 40)
-    epochs = range(len(found.state))
+    arrivals = disorder.band(rows, 20 * _SECONDS, depth, seed=4)
+    measured = run(arrivals, _EXTERNAL, epoch_rows=rows // 240, punctuate=True)
+    bound = declared_bound(depth, 20 * _SECONDS / 240, len(measured.state))
+    every = max(1, len(measured.state) // 40)
+    epochs = range(len(measured.state))
     drawn = Curves(
         "Rows of state over a long run",
         ("epoch", "rows"),
         [
-            Curve("state", epochs, found.state, "ours"),
-            Curve("declared bound", [0, len(found.state) - 1], [bound, bound], "yardstick"),
+            Curve("state", epochs, measured.state, "ours"),
+            Curve("declared bound", [0, len(measured.state) - 1], [bound, bound], "yardstick"),
         ],
     )
-    half = len(found.state) // 2
+    half = len(measured.state) // 2
     ratios = [
-        Ratio("peak state to the declared bound", found.peak / bound, 1, True),
+        Ratio("peak state to the declared bound", measured.peak / bound, 1, True),
         Ratio(
             "mean of the second half to that of the first",
-            mean(found.state[half:]) / mean(found.state[:half]),
+            mean(measured.state[half:]) / mean(measured.state[:half]),
             1.1,
             True,
         ),
     ]
     table = [
-        {"epoch": n, "state_rows": found.state[n], "bound": bound} for n in range(0, len(found.state), every)
+        {"epoch": n, "state_rows": measured.state[n], "bound": bound}
+        for n in range(0, len(measured.state), every)
     ]
     notes = [
-        f"{len(found.state)} epochs. Bound: partials of live panes, their blocks, and the runs that wait to be merged."
+        f"{len(measured.state)} epochs. Bound: partials of live panes, their blocks, and the runs that wait to be merged."
     ]
     return Report("bounded", "State over a long run", table, ratios, [], "rows", notes, picture=drawn)
 

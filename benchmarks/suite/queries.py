@@ -65,7 +65,7 @@ class Entry:
     @property
     def checked(self) -> list[int]:
         """The numbers of the queries whose answers are compared, row by row."""
-        return sorted({int(each) for each in np.linspace(0, self.queries - 1, _CHECKED)})
+        return sorted({int(number) for number in np.linspace(0, self.queries - 1, _CHECKED)})
 
 
 _BATCH = ("duckdb", "polars")
@@ -107,27 +107,27 @@ def queries(rows: int, rounds: int) -> Report:
     """All in turn, `rounds` times; medians count."""
     wanted = min(rows, ROWS)
     here, absent = _present((*OURS, *RIVALS))
-    found: dict[Entry, list[dict[str, Any]]] = {entry: [] for entry in here}
+    measured: dict[Entry, list[dict[str, Any]]] = {entry: [] for entry in here}
     for number in range(1, rounds + 1):
         for entry in here:
             for size in sizes(entry.parts, wanted):
                 done = _run(entry, size)
-                found[entry].append(done)
+                measured[entry].append(done)
                 print(
                     f"  round {number}: {entry.label} queries: {size / done['seconds'] / 1e6:.4f} M rows/s of {size:,}, "
                     f"{done['result_rows']:,} result rows",
                     flush=True,
                 )
     grown = _memory(wanted)
-    rate = {entry: wanted / _seconds(runs, wanted) for entry, runs in found.items()}
+    rate = {entry: wanted / _seconds(runs, wanted) for entry, runs in measured.items()}
     return Report(
         "queries",
         "Many standing queries: rows a second by their number",
-        [_row(entry, runs, rate[entry], wanted) for entry, runs in found.items()],
-        [*_ratios(rate, found), grown.ratio],
+        [_row(entry, runs, rate[entry], wanted) for entry, runs in measured.items()],
+        [*_ratios(rate, measured), grown.ratio],
         (),
         "M rows/s",
-        [_NOTE, *absent, grown.told],
+        [_NOTE, *absent, grown.note],
         {peer: versions_of(peer) for peer in sorted({entry.peer for entry in here if entry.peer})},
         picture=lines(rate),
     )
@@ -169,7 +169,7 @@ def lines(rate: Mapping[Entry, float]) -> Curves:
     for entry in sorted(rate, key=lambda entry: entry.queries):
         ways.setdefault(entry.line, []).append(entry)
     drawn = [
-        Curve(line, [each.queries for each in of], [rate[each] for each in of], of[0].kind)
+        Curve(line, [point.queries for point in of], [rate[point] for point in of], of[0].kind)
         for line, of in ways.items()
     ]
     return Curves(
@@ -177,10 +177,10 @@ def lines(rate: Mapping[Entry, float]) -> Curves:
     )
 
 
-def _ratios(rate: dict[Entry, float], found: dict[Entry, list[dict[str, Any]]]) -> list[Ratio]:
+def _ratios(rate: dict[Entry, float], measured: dict[Entry, list[dict[str, Any]]]) -> list[Ratio]:
     ours = {entry.queries: rate[entry] for entry in OURS}
-    more = {entry.queries: median(one["one_more_ms"] for one in found[entry]) for entry in OURS}
-    registered = median(one["register_seconds"] for one in found[OURS[-1]])
+    more = {entry.queries: median(one["one_more_ms"] for one in measured[entry]) for entry in OURS}
+    registered = median(one["register_seconds"] for one in measured[OURS[-1]])
     return [
         Ratio("1 query to Spark native", ours[1] / rate[NATIVE], 2),
         Ratio("1000 queries to 1", ours[1000] / ours[1], 0.25),
@@ -203,7 +203,7 @@ def _ratios(rate: dict[Entry, float], found: dict[Entry, list[dict[str, Any]]]) 
 @dataclass(frozen=True, slots=True)
 class _Growth:
     ratio: Ratio
-    told: str
+    note: str
 
 
 def _memory(rows: int) -> _Growth:
@@ -288,9 +288,9 @@ def _compare(entry: Entry, rows: int, answers: dict[int, pa.Table]) -> None:
     wanted = data.expected(rows, {number: predicates[number] for number in entry.checked})
     for number, table in answers.items():
         inside = table.filter(pc.less(table["window_end"], data.last_window_end_us(rows)))
-        found = inside.sort_by([("window_end", "ascending"), ("key", "ascending")])
+        answer = inside.sort_by([("window_end", "ascending"), ("key", "ascending")])
         for name in _COLUMNS:
-            mine, theirs = (np.asarray(side[name], np.int64) for side in (wanted[number], found))
+            mine, theirs = (np.asarray(side[name], np.int64) for side in (wanted[number], answer))
             if not np.array_equal(mine, theirs):
                 raise WrongAnswer(
                     f"{entry.label} queries: query {number}'s column {name} differs "

@@ -1,7 +1,7 @@
 """The query index and shared aggregation alone, without Spark: million rows a second by number of standing queries.
 
-Predicates as in PSoup's experiments: one to four of four integer attributes in 0..255, equalities or intervals; beside
-it intervals over constants of 64 bits. The yardstick is what everybody writes: one mask a query, one group-by a query.
+Predicates as in PSoup's experiments: one to four of four integer attributes in 0..255, equalities or intervals; and
+intervals over constants of 64 bits. The yardstick is the plain way: one mask a query, one group-by a query.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def query_index(rows: int, rounds: int) -> Report:
     ratios = [
         Ratio("million rows/s on a core, COUNT and SUM by 100 keys, 1000 interval queries", best[1000], 1.5),
         *(
-            Ratio(f"million rows/s on a core, matched by {way}, {count:,} interval queries", found, least)
+            Ratio(f"million rows/s on a core, matched by {way}, {count:,} interval queries", rate_of, least)
             for way, count, least in (("rows", 1000, 10), ("rows", 10_000, 1), ("columns", 10_000, 0.5))
-            for found in [rate["interval", count, f"match: {way}"]]
+            for rate_of in [rate["interval", count, f"match: {way}"]]
         ),
         Ratio("10,000 interval queries to 1000 of them", best[10_000] / best[1000], 0.1),
         Ratio(
@@ -126,10 +126,10 @@ def _measured(work: Workload, rows: int, rounds: int) -> list[dict[str, Any]]:
     kernels = _kernels(work, index, columns, values, codes)
     spent: dict[str, list[float]] = {name: [] for name in kernels}
     for _ in range(rounds + 1):  # the first warms up
-        for name, (run, taken) in kernels.items():
+        for name, (run, row_count) in kernels.items():
             start = time.perf_counter()
             run()
-            spent[name].append(taken / (time.perf_counter() - start) / 1e6)
+            spent[name].append(row_count / (time.perf_counter() - start) / 1e6)
     return [
         {
             "workload": work.name,
@@ -151,17 +151,17 @@ def _kernels(
     """What is run, by name, and on how many rows."""
     rows = len(codes)
     partial_columns = (at_rest.rows_partial(), at_rest.sum_partial(VALUE))
-    found: Runs = {}
+    kernels: Runs = {}
 
     def matching(kernel: Kernel | None, few: int) -> None:
         some = {name: one.slice(0, few) for name, one in columns.items()}
-        found[f"match: {kernel or 'chosen'}"] = partial(match, index, some, few, kernel), few
+        kernels[f"match: {kernel or 'chosen'}"] = partial(match, index, some, few, kernel), few
 
     def scan_group(strategy: Strategy | None, few: int) -> None:
         some = {name: one.slice(0, few) for name, one in columns.items()}
         arguments = {VALUE: values.slice(0, few)}
         run = partial(fold, index, some, partial_columns, arguments, codes[:few], KEYS, strategy)
-        found[f"COUNT and SUM: {strategy or 'chosen'}"] = run, few
+        kernels[f"COUNT and SUM: {strategy or 'chosen'}"] = run, few
 
     queries = len(work.predicates)
     few = min(
@@ -171,7 +171,7 @@ def _kernels(
         matching(kernel, few)
     if work.name != "continuous":
         some = {name: one.slice(0, few) for name, one in columns.items()}
-        found["match: rows"] = partial(route, index, some, few), few
+        kernels["match: rows"] = partial(route, index, some, few), few
         if queries <= 100:
             scan_group("signatures", rows)
     for strategy in ("bitmaps", "probing") if work.name == "equality" else ("bitmaps",):
@@ -180,9 +180,9 @@ def _kernels(
     least = min(rows, max(1024, int(_BRUTE_PAIRS / queries)))
     arrays = [columns[f"a{n}"].to_numpy()[:least] for n in range(4)]
     one_by_one = partial(_one_by_one, work, arrays, values.to_numpy()[:least], codes[:least])
-    found["match: one by one"] = partial(_masks, work, arrays), least
-    found["COUNT and SUM: one by one"] = one_by_one, least
-    return found
+    kernels["match: one by one"] = partial(_masks, work, arrays), least
+    kernels["COUNT and SUM: one by one"] = one_by_one, least
+    return kernels
 
 
 def _masks(work: Workload, arrays: list[np.ndarray]) -> int:

@@ -1,4 +1,4 @@
-"""What does a window's length cost? One query at ranges from a second to an hour, its windows full all the while."""
+"""The cost of a window's length: one query at ranges from a second to an hour, its windows full all the while."""
 
 from __future__ import annotations
 
@@ -71,6 +71,6 @@ def rates(asked: dict[str, Any], rows: int) -> dict[tuple[int, int], float]:
     if done.returncode != 0:
         raise RuntimeError(f"Expected {' '.join(command)} to end well, found:\n{done.stderr[-3000:]}")
     took: dict[tuple[int, int], list[float]] = {}
-    for each in json.loads(done.stdout.strip().splitlines()[-1]):
-        took.setdefault((each["range_s"], each["slide_s"]), []).append(each["seconds"])
+    for measured in json.loads(done.stdout.strip().splitlines()[-1]):
+        took.setdefault((measured["range_s"], measured["slide_s"]), []).append(measured["seconds"])
     return {window: rows / median(seconds) for window, seconds in took.items()}

@@ -1,4 +1,4 @@
-"""A served hub under load on loopback: registrations, pushes, INVOKE, and followers beside running epochs.
+"""A served hub under load on loopback: registrations, pushes, INVOKE, and followers during epochs.
 
 The hub is `headrace serve` in a process of its own, without a JVM; clients are threads and asynchronous connections of this one, so both share
 the machine's cores. Pushes of JSON lines and of Arrow carry the same rows, and a push counts when it was answered: its rows are durable then.
@@ -40,7 +40,7 @@ CREATE QUERY top AS SELECT COUNT(*) AS n, MAX(price) AS top FROM bids [RANGE 10 
 
 
 def server(rows: int, rounds: int) -> Report:
-    """One run, whatever `rounds` says; as many rows are pushed as `rows` allows, at most a million a format."""
+    """One run, whatever `rounds` is; as many rows are pushed as `rows` allows, at most a million a format."""
     del rounds
     pushed = min(rows, 1_000_000)
     with _served() as client:
@@ -118,11 +118,11 @@ def _rows(count: int, per_second: int = 10_000) -> pa.Table:
     spans = np.arange(count) * 1_000_000 // per_second
     start = int((_START + timedelta(seconds=_seconds)).timestamp() * 1e6)
     _seconds += count // per_second + 1
-    made = np.random.default_rng(count)
+    draws = np.random.default_rng(count)
     return pa.table(
         {
-            "auction": made.integers(0, 1000, count),
-            "price": np.round(made.lognormal(4, 1, count), 2),
+            "auction": draws.integers(0, 1000, count),
+            "price": np.round(draws.lognormal(4, 1, count), 2),
             "at": pa.array(start + spans, pa.timestamp("us", "UTC")),
         }
     )

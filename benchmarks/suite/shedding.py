@@ -1,4 +1,4 @@
-"""What does a stream gain that keeps a part of its rows? Fifty queries WITH SHEDDING of which no two group alike.
+"""The gain of keeping a part of a stream's rows: fifty queries WITH SHEDDING, each grouped by another key.
 
 Each counts and adds by another key over tumbling windows of 10 s, so that none shares panes with another. A window's five million rows
 come in five epochs, without a JVM and without an archive; the share changes from window to window in one home. In turn with
@@ -40,7 +40,7 @@ def _query(number: int, shedding: bool) -> str:
 
 
 def shedding(rows: int, rounds: int) -> Report:
-    """Medians over `rounds` windows of each share; `rows` has no say."""
+    """Medians over `rounds` windows of each share; `rows` has no effect."""
     del rows
     spent = _measured(rounds)
     rates = {case: WINDOW / seconds / 1e6 for case, seconds in spent.items()}
@@ -74,7 +74,7 @@ def shedding(rows: int, rounds: int) -> Report:
 
 
 def _measured(rounds: int) -> dict[str, float]:
-    """Median seconds of a window by the share kept. Raises `WrongAnswer` where estimates are far from what is counted."""
+    """Median seconds of a window by the share kept. Raises `WrongAnswer` where estimates differ much from what is counted."""
     cases = [EXACT, *(f"{sample_rate:g}" for sample_rate in KEEPS)]
     spent: dict[str, list[float]] = {case: [] for case in cases}
     with (
@@ -84,7 +84,7 @@ def _measured(rounds: int) -> dict[str, float]:
     ):
         for hub in (exact, thinned):
             hub.execute(_STREAM)
-            hub.register_many({f"q{each}": _query(each, hub is thinned) for each in range(QUERIES)})
+            hub.register_many({f"q{number}": _query(number, hub is thinned) for number in range(QUERIES)})
         advance = 0
         for _ in range(rounds + WARM):
             for case in cases:
@@ -94,11 +94,11 @@ def _measured(rounds: int) -> dict[str, float]:
                 spent[case].append(sum(_epoch(hub, advance * EPOCHS + part) for part in range(EPOCHS)))
                 advance += 1
         _check(thinned)
-    return {case: statistics.median(each[WARM:]) for case, each in spent.items()}
+    return {case: statistics.median(seconds[WARM:]) for case, seconds in spent.items()}
 
 
 def _epoch(hub: Hub, number: int) -> float:
-    """Seconds of one epoch, its rows handed in before."""
+    """Seconds of one epoch, its rows pushed before."""
     hub.push("s", _batch(number))
     started = time.perf_counter()
     hub.catch_up()
@@ -120,8 +120,8 @@ def _batch(number: int) -> pa.Table:
 
 def _check(hub: Hub) -> None:
     """All groups of a window together are its rows, within six standard deviations."""
-    told = hub.query("q0").history().to_pandas()
-    for at, rows in told.groupby("window_end"):
+    emitted = hub.query("q0").history().to_pandas()
+    for at, rows in emitted.groupby("window_end"):
         error = (rows["n_error"] ** 2).sum() ** 0.5 / 1.96
         if abs(rows["n"].sum() - WINDOW) > 6 * error + 1e-6:
             raise WrongAnswer(f"window {at}: {rows['n'].sum():,.0f} of {WINDOW:,} rows")

@@ -1,6 +1,6 @@
-"""What do sketches of values cost beside exact answers and beside Apache DataSketches, for one group and for very many?
+"""The cost of sketches of values, compared with exact answers and Apache DataSketches, for one group and for very many.
 
-Time is told as a multiple of an exact answer from the same batches in the same round; errors beside those allowed.
+Time is a multiple of an exact answer from the same batches in the same round; errors are next to those allowed.
 """
 
 from __future__ import annotations
@@ -125,9 +125,9 @@ def _folded(
 ) -> Blobs:
     held: Blobs | None = None
     for owner, values in drawn:
-        made = kind.made(prepare(values), None, owner, keys)
+        batch_blobs = kind.made(prepare(values), None, owner, keys)
         both = np.r_[np.arange(keys), np.arange(keys)]
-        held = made if held is None else kind.merged(np.concatenate([held, made]), both, keys)
+        held = batch_blobs if held is None else kind.merged(np.concatenate([held, batch_blobs]), both, keys)
     assert held is not None
     return held
 
@@ -148,10 +148,10 @@ def _error(kind: Kind, blobs: Blobs, values: np.ndarray, exactly: tuple[np.ndarr
     if isinstance(kind, Ranking):
         worst = 0.0
         for share in (0.01, 0.1, 0.5, 0.9, 0.99):
-            told = decode(blobs).quantile(share)[0][0]
-            low, high = np.searchsorted(values, told, "left"), np.searchsorted(values, told, "right")
-            place = (len(values) - 1) * share
-            worst = max(worst, (low - place) / len(values), (place - high) / len(values))
+            estimate = decode(blobs).quantile(share)[0][0]
+            low, high = np.searchsorted(values, estimate, "left"), np.searchsorted(values, estimate, "right")
+            rank = (len(values) - 1) * share
+            worst = max(worst, (low - rank) / len(values), (rank - high) / len(values))
         return round(worst, 5)
     if isinstance(kind, DistinctSketch):
         return round(abs(float(kind.estimates(blobs)[0][0]) / len(exactly[0]) - 1), 5)

@@ -1,4 +1,4 @@
-"""What do sources apart in time cost? Experiments E10 and E13: state of windows over a union, beside a merge that keeps order.
+"""The cost of sources with different lag: experiments E10 and E13, state of windows over a union and of a merge that keeps order.
 
 Li, Window Queries over Data Streams (2008), figures 8-8 and 8-11. Ours is the whole of Headrace but Spark, with the progress of each source
 of its own; the plan in order (`baselines/plans/in_order.py`) is run on the same rows: its merge holds rows of the early sources until the
@@ -59,7 +59,7 @@ class Union:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StateRows:
     """Rows at the peak and on average: of our state, and of a plan in order."""
 
     ours: tuple[int, float]
@@ -71,11 +71,11 @@ def skew(rows: int, rounds: int) -> Report:
     del rounds
     seconds = 300
     rate = max(20, min(rows // (2 * seconds), 500))
-    found = {each: kept(Union((rate, rate), (0, each), seconds, 60, 60, 4 * rate)) for each in SKEWS}
-    in_order = [each.in_order[0] for each in found.values()]
+    measured = {lag: state_rows(Union((rate, rate), (0, lag), seconds, 60, 60, 4 * rate)) for lag in SKEWS}
+    in_order = [union.in_order[0] for union in measured.values()]
     steps = np.diff(in_order)
     ratios = [
-        Ratio("our peak at 40 s to that at none", found[40].ours[0] / found[0].ours[0], 2.5, True),
+        Ratio("our peak at 40 s to that at none", measured[40].ours[0] / measured[0].ours[0], 2.5, True),
         Ratio(
             "growth in order for 10 s more: the least to rows that arrive in 10 s",
             float(steps.min()) / (10 * rate),
@@ -83,7 +83,7 @@ def skew(rows: int, rounds: int) -> Report:
         ),
         Ratio("growth in order for 10 s more: the greatest", float(steps.max()) / (10 * rate), 1.2, True),
     ]
-    return _report("skew", "E10: windows over sources apart", "skew", found, ratios, rate)
+    return _report("skew", "E10: windows over sources with lag", "skew", measured, ratios, rate)
 
 
 def late_union(rows: int, rounds: int) -> Report:
@@ -91,19 +91,24 @@ def late_union(rows: int, rounds: int) -> Report:
     del rounds
     seconds = 900
     rate = max(10, min(rows // (2 * seconds), 200))
-    found = {each: kept(Union((rate, rate, 1), (0, 0, each), seconds, 300, 60, 100)) for each in LATE}
-    in_order = [each.in_order[1] for each in found.values()]
+    measured = {
+        delay: state_rows(Union((rate, rate, 1), (0, 0, delay), seconds, 300, 60, 100)) for delay in LATE
+    }
+    in_order = [union.in_order[1] for union in measured.values()]
     ratios = [
         Ratio(
-            "our state at 10 s to that at none, on average", found[10].ours[1] / found[0].ours[1], 1.1, True
+            "our state at 10 s to that at none, on average",
+            measured[10].ours[1] / measured[0].ours[1],
+            1.1,
+            True,
         ),
         Ratio("the same in order", in_order[-1] / in_order[0], 1.1),
         Ratio("least growth in order for 2 s more", float(np.diff(in_order).min()), 0),
     ]
-    return _report("late-union", "E13: windows over a thin late source", "delay", found, ratios, rate)
+    return _report("late-union", "E13: windows over a thin late source", "delay", measured, ratios, rate)
 
 
-def kept(union: Union) -> Kept:
+def state_rows(union: Union) -> StateRows:
     """Run the union through Headrace, check its counts, and count what a plan in order keeps."""
     at, arrive, source, key = union.rows()
     state: list[int] = []
@@ -118,8 +123,8 @@ def kept(union: Union) -> Kept:
         )
         operator = hub.operator_and_query("q")[0].id
         hub.on_epoch(
-            lambda each: (
-                state.append(each.operators[operator].state_rows) if operator in each.operators else None
+            lambda seen: (
+                state.append(seen.operators[operator].state_rows) if operator in seen.operators else None
             )
         )
         stamps = pa.array((at + _BASE) * SECOND).cast(pa.timestamp("us", "UTC"))
@@ -136,21 +141,21 @@ def kept(union: Union) -> Kept:
         check(query.history(), union, at, key)
     half = len(state) // 4
     held = held_in_order(union, at, source, key)
-    return Kept((max(state[half:]), mean(state[half:])), (max(held), mean(held)))
+    return StateRows((max(state[half:]), mean(state[half:])), (max(held), mean(held)))
 
 
 def check(answer: pa.Table, union: Union, at: np.ndarray, key: np.ndarray) -> None:
-    """Compare every window told with a count of the rows. Raises `WrongAnswer`."""
+    """Compare every emitted window with a count of the rows. Raises `WrongAnswer`."""
     end = flat(answer.column("window_end")).cast(pa.int64()).to_numpy() // SECOND - _BASE
     if not len(end):
         raise WrongAnswer("Expected windows, found none.")
     for window in np.unique(end).tolist():
         held = (at >= window - union.range) & (at < window)
         right = np.bincount(key[held], minlength=union.groups)
-        told = answer.filter(pa.array(end == window))
-        found = np.zeros(union.groups, np.int64)
-        found[flat(told.column("k")).to_numpy()] = flat(told.column("n")).to_numpy()
-        if not np.array_equal(found, right):
+        rows = answer.filter(pa.array(end == window))
+        counts = np.zeros(union.groups, np.int64)
+        counts[flat(rows.column("k")).to_numpy()] = flat(rows.column("n")).to_numpy()
+        if not np.array_equal(counts, right):
             raise WrongAnswer(f"The window that ends at second {window} is wrong.")
 
 
@@ -159,18 +164,18 @@ def held_in_order(union: Union, at: np.ndarray, source: np.ndarray, key: np.ndar
     and while all sources still send."""
     ran = run(
         [
-            Node("merge", Merge.of(len(union.late)), tuple(f"s{each}" for each in range(len(union.late)))),
+            Node("merge", Merge.of(len(union.late)), tuple(f"s{index}" for index in range(len(union.late)))),
             Node("count", WindowCount(Sliding(union.range, union.slide)), ("merge",)),
         ],
-        {f"s{each}": _by_second(union, at, source, key, each) for each in range(len(union.late))},
+        {f"s{index}": _by_second(union, at, source, key, index) for index in range(len(union.late))},
     )
     moments = slice(max(union.late) + union.range, union.seconds)
     return [sum(held) for held in zip(*(held[moments] for held in ran.held.values()), strict=True)]
 
 
-def _by_second(union: Union, at: np.ndarray, source: np.ndarray, key: np.ndarray, each: int) -> list[Flow]:
+def _by_second(union: Union, at: np.ndarray, source: np.ndarray, key: np.ndarray, index: int) -> list[Flow]:
     """What a source, in order and late by so many seconds, sends in each second."""
-    times, keys, late = at[source == each], key[source == each], union.late[each]
+    times, keys, late = at[source == index], key[source == index], union.late[index]
     cuts = np.searchsorted(times, np.arange(union.seconds + 1) - late)
     return [
         Flow(
@@ -182,25 +187,25 @@ def _by_second(union: Union, at: np.ndarray, source: np.ndarray, key: np.ndarray
 
 
 def _report(
-    name: str, title: str, varied: str, found: dict[int, Kept], ratios: list[Ratio], rate: int
+    name: str, title: str, varied: str, measured: dict[int, StateRows], ratios: list[Ratio], rate: int
 ) -> Report:
     table = [
         {
-            f"{varied}_s": each,
-            "state_rows": found_.ours[0],
-            "state_rows_on_average": round(found_.ours[1]),
-            "rows_in_order": found_.in_order[0],
-            "rows_in_order_on_average": round(found_.in_order[1]),
+            f"{varied}_s": value,
+            "state_rows": held.ours[0],
+            "state_rows_on_average": round(held.ours[1]),
+            "rows_in_order": held.in_order[0],
+            "rows_in_order_on_average": round(held.in_order[1]),
         }
-        for each, found_ in found.items()
+        for value, held in measured.items()
     ]
-    x = list(found)
+    x = list(measured)
     drawn = Curves(
         "Rows kept at most",
         (f"{varied} in seconds", "rows"),
         [
-            Curve("headrace", x, [each.ours[0] for each in found.values()], "ours"),
-            Curve("in order", x, [each.in_order[0] for each in found.values()], "theirs"),
+            Curve("headrace", x, [union.ours[0] for union in measured.values()], "ours"),
+            Curve("in order", x, [union.in_order[0] for union in measured.values()], "theirs"),
         ],
     )
     notes = [

@@ -1,4 +1,4 @@
-"""What does guessing how late rows are cost? Experiments E2 and E3: errors and latency of slack beside punctuation.
+"""The cost of guessing how late rows are: experiments E2 and E3, errors and latency of slack and of punctuation.
 
 Li, Window Queries over Data Streams (2008), figures 6-11 and 6-12. All figures are counts and event times, the same on every machine.
 Latency is how long after a window's end its answer comes, on the clock by which rows arrive.
@@ -38,7 +38,7 @@ class Arriving:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Errors:
     """The share of windows that are wrong, the mean relative error of their averages, the mean latency in seconds."""
 
     wrong: float
@@ -49,9 +49,9 @@ class Found:
 def band(rows: int, rounds: int) -> Report:
     """E2: averages of 64 s by 6.4 s over rows up to 3.2 s late, few of them much."""
     del rounds
-    made, spec = banded(min(rows, 40_000)), Sliding(64_000, 6_400)
-    table, consistent, generous, best = _compared(made, spec, BAND_SLACKS, 200)
-    exact = min(each.latency for each in (*consistent, *generous) if not each.wrong)
+    arriving, spec = banded(min(rows, 40_000)), Sliding(64_000, 6_400)
+    table, consistent, generous, best = _compared(arriving, spec, BAND_SLACKS, 200)
+    exact = min(run.latency for run in (*consistent, *generous) if not run.wrong)
     ratios = [
         Ratio("mean error with punctuation", best.error, 0, True),
         Ratio(
@@ -81,17 +81,17 @@ def band(rows: int, rounds: int) -> Report:
             Curve("punctuation", [best.latency], [100 * best.error], "ours"),
         ],
     )
-    notes = [f"{len(made.at):,} rows, 50 a second, late by 3.2 s times the cube of a uniform number."]
+    notes = [f"{len(arriving.at):,} rows, 50 a second, late by 3.2 s times the cube of a uniform number."]
     return Report(
-        "band", "E2: slack beside punctuation, banded disorder", table, ratios, [], "", notes, picture=drawn
+        "band", "E2: slack against punctuation, banded disorder", table, ratios, [], "", notes, picture=drawn
     )
 
 
 def blocks(rows: int, rounds: int) -> Report:
     """E3: counts of 600 s by 60 s over a cache that is dumped every 490 s."""
     del rounds
-    made, spec = dumped(min(rows, 100_000)), Sliding(600_000, 60_000)
-    table, consistent, generous, best = _compared(made, spec, BLOCK_SLACKS, _BLOCK)
+    arriving, spec = dumped(min(rows, 100_000)), Sliding(600_000, 60_000)
+    table, consistent, generous, best = _compared(arriving, spec, BLOCK_SLACKS, _BLOCK)
     below = [e for slack, e in zip(BLOCK_SLACKS, consistent, strict=True) if slack < _BLOCK]
     above = [e for slack, e in zip(BLOCK_SLACKS, consistent, strict=True) if slack >= _BLOCK]
     ratios = [
@@ -126,9 +126,11 @@ def blocks(rows: int, rounds: int) -> Report:
             Curve("punctuation", x, [100 * best.wrong] * len(x), "ours"),
         ],
     )
-    notes = [f"{len(made.at):,} rows, 5 a second, each block within half a second of its end, in any order."]
+    notes = [
+        f"{len(arriving.at):,} rows, 5 a second, each block within half a second of its end, in any order."
+    ]
     return Report(
-        "blocks", "E3: slack beside punctuation, sorted blocks", table, ratios, [], "", notes, picture=drawn
+        "blocks", "E3: slack against punctuation, sorted blocks", table, ratios, [], "", notes, picture=drawn
     )
 
 
@@ -151,23 +153,23 @@ def dumped(rows: int) -> Arriving:
 
 
 def _compared(
-    made: Arriving, spec: Sliding, slacks: tuple[int, ...], every: int
-) -> tuple[list[dict[str, Any]], list[Found], list[Found], Found]:
+    arriving: Arriving, spec: Sliding, slacks: tuple[int, ...], every: int
+) -> tuple[list[dict[str, Any]], list[Errors], list[Errors], Errors]:
     """The table, and what was found of consistent and generous slack and of punctuation."""
-    rows, sums = truth(made.at, made.value, spec)
-    told, count, total = punctuated(made, spec, every)
-    best = _found(spec, (count, total), (rows, sums), told)
+    rows, sums = truth(arriving.at, arriving.value, spec)
+    emitted_at, count, total = punctuated(arriving, spec, every)
+    best = _errors_of(spec, (count, total), (rows, sums), emitted_at)
     consistent, generous = (
-        [_slacked(made, spec, slack, (rows, sums), generous=each) for slack in slacks]
-        for each in (False, True)
+        [_slacked(arriving, spec, slack, (rows, sums), generous=generosity) for slack in slacks]
+        for generosity in (False, True)
     )
     table = [_row("punctuation", best, best, None)]
     for slack, one, other in zip(slacks, consistent, generous, strict=True):
-        table.append(_row(f"slack {slack / 1000:g} s", one, other, buffer_sort(made.at, slack)[1]))
+        table.append(_row(f"slack {slack / 1000:g} s", one, other, buffer_sort(arriving.at, slack)[1]))
     return table, consistent, generous, best
 
 
-def _row(what: str, consistent: Found, generous: Found, sorting: int | None) -> dict[str, Any]:
+def _row(what: str, consistent: Errors, generous: Errors, sorting: int | None) -> dict[str, Any]:
     return {
         "progress by": what,
         "latency_s": round(consistent.latency, 2),
@@ -180,58 +182,64 @@ def _row(what: str, consistent: Found, generous: Found, sorting: int | None) -> 
 
 
 def _slacked(
-    made: Arriving, spec: Sliding, slack: int, right: tuple[Ints, Floats], *, generous: bool
-) -> Found:
-    found = by_slack(made.at, made.arrive, made.value, spec, slack, generous=generous)
-    return _found(spec, (found.rows, found.sums), right, found.told)
+    arriving: Arriving, spec: Sliding, slack: int, right: tuple[Ints, Floats], *, generous: bool
+) -> Errors:
+    answers = by_slack(arriving.at, arriving.arrive, arriving.value, spec, slack, generous=generous)
+    return _errors_of(spec, (answers.rows, answers.sums), right, answers.emitted_at)
 
 
-def punctuated(made: Arriving, spec: Sliding, every: int) -> tuple[Floats, Ints, Floats]:
+def punctuated(arriving: Arriving, spec: Sliding, every: int) -> tuple[Floats, Ints, Floats]:
     """Headrace, its true low watermark promised after what arrived in every so many milliseconds.
 
-    When each window was told, its rows and their sum.
+    When each window was emitted, its rows and their sum.
     """
     operator = standalone.operator_of(
         "SELECT window_end, COUNT(*) AS n, SUM(v) AS total "
         f"FROM s [RANGE {spec.range} MILLISECONDS SLIDE {spec.slide} MILLISECONDS]"
     )
-    stops = np.unique(np.searchsorted(made.arrive, np.arange(0.5, made.arrive[-1] / every + 1.5) * every))[1:]
-    batches = standalone.cut(made.at * MILLISECOND, made.value, np.zeros(len(made.at), np.int32), stops)
+    stops = np.unique(
+        np.searchsorted(arriving.arrive, np.arange(0.5, arriving.arrive[-1] / every + 1.5) * every)
+    )[1:]
+    batches = standalone.cut(
+        arriving.at * MILLISECOND, arriving.value, np.zeros(len(arriving.at), np.int32), stops
+    )
     last = stops - 1
-    low = low_watermarks(made.at)
-    low[-1] = made.at.max()  # the end of the stream promises nothing
+    low = low_watermarks(arriving.at)
+    low[-1] = arriving.at.max()  # the end of the stream promises nothing
     parts = standalone.drive(operator, batches, (low[last] * MILLISECOND).tolist())
-    windows = len(spec.complete(int(made.at.max())))
-    told, count, total = np.full(windows, np.nan), np.zeros(windows, np.int64), np.zeros(windows)
-    for part, moment in zip(parts, made.arrive[last], strict=False):
+    windows = len(spec.complete(int(arriving.at.max())))
+    emitted_at, count, total = np.full(windows, np.nan), np.zeros(windows, np.int64), np.zeros(windows)
+    for part, moment in zip(parts, arriving.arrive[last], strict=False):
         if part.results is not None and part.results.num_rows:
             table = part.results
             window = table.column("window_end").cast(pa.int64()).to_numpy() // MILLISECOND // spec.slide - 1
-            if not np.isnan(told[window]).all():
-                raise WrongAnswer("Expected each window to be told once.")
-            told[window], count[window] = moment, table.column("n").to_numpy()
+            if not np.isnan(emitted_at[window]).all():
+                raise WrongAnswer("Expected each window to be emitted once.")
+            emitted_at[window], count[window] = moment, table.column("n").to_numpy()
             total[window] = table.column("total").to_numpy()
-    return told, count, total
+    return emitted_at, count, total
 
 
-def _found(spec: Sliding, found: tuple[Ints, Floats], right: tuple[Ints, Floats], told: Floats) -> Found:
-    known = ~np.isnan(told)
-    wrong = float((found[0] != right[0])[known].mean())
+def _errors_of(
+    spec: Sliding, answers: tuple[Ints, Floats], right: tuple[Ints, Floats], emitted_at: Floats
+) -> Errors:
+    known = ~np.isnan(emitted_at)
+    wrong = float((answers[0] != right[0])[known].mean())
     with np.errstate(all="ignore"):
-        mean, true = found[1] / found[0], right[1] / right[0]
-        error = np.where(found[0] > 0, np.abs(mean - true) / true, 1.0)[known & (right[0] > 0)]
-    ends = spec.ends(np.arange(len(told)))
+        mean, true = answers[1] / answers[0], right[1] / right[0]
+        error = np.where(answers[0] > 0, np.abs(mean - true) / true, 1.0)[known & (right[0] > 0)]
+    ends = spec.ends(np.arange(len(emitted_at)))
     error = np.where(error < 1e-9, 0.0, error)  # sums of doubles in another order
-    return Found(wrong, float(error.mean()), float(np.nanmean(told - ends)) / 1000)
+    return Errors(wrong, float(error.mean()), float(np.nanmean(emitted_at - ends)) / 1000)
 
 
-def _most(one: list[Found], other: list[Found]) -> float:
+def _most(one: list[Errors], other: list[Errors]) -> float:
     return max(a.error - b.error for a, b in zip(one, other, strict=True))
 
 
-def _rises(found: list[Found]) -> float:
-    return max(0.0, *(after.error - before.error for before, after in pairwise(found)))
+def _rises(runs: list[Errors]) -> float:
+    return max(0.0, *(after.error - before.error for before, after in pairwise(runs)))
 
 
-def _falls(found: list[Found]) -> float:
-    return max(0.0, *(before.latency - after.latency for before, after in pairwise(found)))
+def _falls(runs: list[Errors]) -> float:
+    return max(0.0, *(before.latency - after.latency for before, after in pairwise(runs)))

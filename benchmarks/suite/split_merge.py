@@ -1,4 +1,4 @@
-"""What does order cost where one input is split and merged? Rows that a cheap condition passes go past a slow one.
+"""The cost of order where one input is split and merged: rows that a cheap condition passes overtake those of a slow one.
 
 Li, Window Queries over Data Streams (2008), Figure 8-3: an ordered stream; rows of which condition A holds are in the answer, the
 others if the costly condition B holds. Both branches meet in a union: in order it holds the rows of the fast branch for as long as the
@@ -130,9 +130,9 @@ def _check(ran: Ran, windows: Sliding) -> None:
     for end in np.unique(emitted.at).tolist():
         held = passed & (sent.at >= end - windows.range) & (sent.at < end)
         right = np.bincount(sent.key[held], minlength=_KEYS)
-        found = np.zeros(_KEYS, np.int64)
-        found[emitted.key[emitted.at == end]] = emitted.value[emitted.at == end]
-        if not np.array_equal(found, right):
+        counts = np.zeros(_KEYS, np.int64)
+        counts[emitted.key[emitted.at == end]] = emitted.value[emitted.at == end]
+        if not np.array_equal(counts, right):
             raise WrongAnswer(f"The window that ends at {end} ms is wrong.")
     if int(emitted.at.max()) != _SECONDS * 1000:
         raise WrongAnswer("Expected a window that ends with the stream, found none.")

@@ -2,7 +2,7 @@
 
 All in one process without Spark, so that what is measured is the engine's own work. An idle epoch has one row of a stream
 that no query reads. A busy one has ten rows of the streams that the queries read, and runs until every level has answered.
-The last part mixes all kinds: ten queries of another stream get ten rows, alone and beside thousands that get none.
+The last part mixes all kinds: ten queries of another stream get ten rows, alone and among thousands that get none.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KINDS: Final = {
     " WHERE s.k = u.k AND s.x > {i}",
     "nested": "SELECT MAX(c.n) AS n FROM (SELECT k, COUNT(*) AS n FROM s [RANGE {r} SECONDS] WHERE x > {i}"
     " GROUP BY k) AS c",
-    "members": "SELECT k, COUNT(*) AS n FROM s [RANGE {r} SECONDS] WHERE x > {i} AND k IN"
+    "semijoins": "SELECT k, COUNT(*) AS n FROM s [RANGE {r} SECONDS] WHERE x > {i} AND k IN"
     " (SELECT k FROM u [RANGE {r} SECONDS]) GROUP BY k",
 }
 """A query of each kind; no two are equal."""
@@ -151,13 +151,13 @@ def resting(count: int) -> float:
 
 
 def beside(count: int) -> float:
-    """Median milliseconds of an epoch with ten rows for ten queries, `count` with those beside them."""
+    """Median milliseconds of an epoch with ten rows for ten queries, `count` queries in all."""
     texts = watchers(10) + queries_of("mixed", count - 10)
     return float(_measured(texts, lambda clocked: clocked.median_of(10, "busy")))
 
 
 def standing(rows: int, rounds: int) -> Report:
-    """Each kind at each number of queries, then all kinds beside ten; `rows` bounds the numbers of a quick run."""
+    """Each kind at each number of queries, then ten among all kinds; `rows` bounds the numbers of a quick run."""
     numbers = [number for number in NUMBERS if rows >= 1_000_000 or number <= 100]
     mixed = [number for number in MIXED if rows >= 1_000_000 or number <= 1000]
     table: list[dict[str, Any]] = []
@@ -185,9 +185,7 @@ def standing(rows: int, rounds: int) -> Report:
         table.append(_row("ten of them busy", number, Cost(spent, spent)))
     most = mixed[-1]
     ratios.append(
-        Ratio(
-            f"ten rows for ten queries: beside {most:,} of all kinds to alone", ten[most] / ten[10], 2, True
-        )
+        Ratio(f"ten rows for ten queries: among {most:,} of all kinds to alone", ten[most] / ten[10], 2, True)
     )
     curves.append(Curve("ten busy, others idle", mixed, [ten[number] / number for number in mixed], "ours"))
     axes = ("standing queries", "ms an epoch a query")

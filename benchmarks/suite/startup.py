@@ -1,6 +1,6 @@
 """From typing a command to its answer: hourly counts of 10,000 rows of CSV, each time in a new process.
 
-`headrace run SCRIPT --once` on Spark, beside a bare PySpark session that counts the rows of the same file; and with `--engine local`, beside
+`headrace run SCRIPT --once` on Spark, compared with a bare PySpark session that counts the rows of the same file; and with `--engine local`, with
 DuckDB's package with the same hourly counts. All in turn, after one round that does not count: it reads every program from the disk,
 and leaves the archive of Spark's classes that a first session makes (decision 27).
 """
@@ -70,14 +70,14 @@ def startup(_: int, rounds: int) -> Report:
         for way in ways:
             runs[way.name].append(_seconds(way, scratch))
             print(f"  round {number}: {way.name}: {runs[way.name][-1]:.2f} s", flush=True)
-    spent = {name: median(each) for name, each in runs.items()}
+    spent = {name: median(times) for name, times in runs.items()}
     spark, pyspark, local, duckdb = (way.name for way in ways)
     return Report(
         "startup",
         f"From a command to its answer: {ROWS:,} rows of CSV",
         [
-            {"way": name, "seconds": [round(one, 2) for one in each], "median": round(spent[name], 2)}
-            for name, each in runs.items()
+            {"way": name, "seconds": [round(one, 2) for one in times], "median": round(spent[name], 2)}
+            for name, times in runs.items()
         ],
         [
             Ratio("on Spark to a bare session that counts", spent[spark] / spent[pyspark], 1.2, at_most=True),

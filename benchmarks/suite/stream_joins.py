@@ -61,7 +61,7 @@ def stream_joins(rows: int, rounds: int) -> Report:
     """All in turn, `rounds` times; medians count."""
     wanted = min(rows, ROWS)
     here, absent = _present()
-    found: dict[Entry, list[dict[str, Any]]] = {entry: [] for entry in here}
+    measured: dict[Entry, list[dict[str, Any]]] = {entry: [] for entry in here}
     failed: dict[Entry, str] = {}
     for number in range(1, rounds + 1):
         for entry in here:
@@ -75,19 +75,21 @@ def stream_joins(rows: int, rounds: int) -> Report:
                 failed[entry] = f"{entry.name} of {entry.streams} streams is left out: {error}"
                 print(f"  {failed[entry]}", flush=True)
                 continue
-            found[entry].append(done)
+            measured[entry].append(done)
             print(
                 f"  round {number}: {entry.name}, {entry.streams} streams: {done['seconds']:.2f} s, "
                 f"{entry.streams * wanted / done['seconds'] / 1e6:.3f} M rows/s",
                 flush=True,
             )
     seconds = {
-        entry: median(one["seconds"] for one in runs) for entry, runs in found.items() if entry not in failed
+        entry: median(one["seconds"] for one in runs)
+        for entry, runs in measured.items()
+        if entry not in failed
     }
     return Report(
         "stream-joins",
         "Joins of streams by key, windows of ten seconds: count and sum",
-        [_row(entry, found[entry], wanted) for entry in seconds],
+        [_row(entry, measured[entry], wanted) for entry in seconds],
         _ratios(seconds, wanted),
         [
             Bar(
@@ -180,7 +182,7 @@ def _compare(entry: Entry, rows: int, output: Path) -> None:
     )
     answer = ds.dataset([str(file) for file in files]).to_table()
     columns = [answer[name].to_pylist() for name in ("window_end", "n", "total")]
-    found = {end: (n, total) for end, n, total in zip(*columns, strict=True)}
+    totals = {end: (n, total) for end, n, total in zip(*columns, strict=True)}
     wanted = data.expected(rows, entry.streams)
-    if {end: found.get(end) for end in wanted} != wanted:
-        raise WrongAnswer(f"its answer differs: {len(wanted)} windows expected, {len(found)} found.")
+    if {end: totals.get(end) for end in wanted} != wanted:
+        raise WrongAnswer(f"its answer differs: {len(wanted)} windows expected, {len(totals)} found.")

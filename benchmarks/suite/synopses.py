@@ -1,4 +1,4 @@
-"""What do counts within a bound take, and how wrong are they? Exponential histograms beside the window itself and the lower bound."""
+"""Bytes and errors of counts within a bound: exponential histograms, the window itself, and the lower bound."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ERRORS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 50), Fraction(1, 100), 
 _NOTES = [
     f"One key, the last {_WINDOW:,} of {2 * _WINDOW:,} instants, with a coin for each; the window is eight bytes for every one in it.",
     "Worst error: at a hundred instants. Waiting rows are those that are not put into buckets yet, and are exact.",
-    "At rest the times of buckets lie as differences. No method needs fewer bytes than the lower bound (Theorem 2).",
+    "At rest the times of buckets are differences. No method needs fewer bytes than the lower bound (Theorem 2).",
     "How fast rows are taken in is measured by `updates`.",
 ]
 
@@ -29,28 +29,28 @@ _NOTES = [
 def synopses(rows: int, rounds: int) -> Report:
     """Counting within 0.1 to 10 percent over the last 10 M instants: bytes, and the worst error."""
     del rows, rounds
-    kept = [_kept(error) for error in _ERRORS]
-    one_percent = next(row for row in kept if row["within_%"] == 1)
-    share, worst = one_percent["share_of_window"], max(row["worst_to_allowed"] for row in kept)
+    measured = [_kept(error) for error in _ERRORS]
+    one_percent = next(row for row in measured if row["within_%"] == 1)
+    share, worst = one_percent["share_of_window"], max(row["worst_to_allowed"] for row in measured)
     ratios = [
         Ratio("bytes at 1 % to those of the window, N = 10 M", share, 0.01, at_most=True),
         Ratio("worst error seen to the error allowed", worst, 1, at_most=True),
     ]
-    drawn = [Bar(f"within {row['within_%']:g} %", row["bytes"], "ours") for row in kept]
+    drawn = [Bar(f"within {row['within_%']:g} %", row["bytes"], "ours") for row in measured]
     return Report(
         "synopses",
         "Counting the last 10 M instants: error against memory",
-        [_told(row) for row in kept],
+        [_row_of(row) for row in measured],
         ratios,
         drawn,
         "bytes",
         _NOTES,
-        picture=_picture(kept),
+        picture=_picture(measured),
     )
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any]:
-    """What the table says of an error allowed."""
+def _row_of(row: dict[str, Any]) -> dict[str, Any]:
+    """The table's row of an error allowed."""
     return {
         "within_%": row["within_%"],
         "buckets": row["buckets"],
@@ -62,18 +62,18 @@ def _told(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _picture(kept: list[dict[str, Any]]) -> Curves:
+def _picture(measured: list[dict[str, Any]]) -> Curves:
     """Error against bytes: allowed, seen, at rest, and what no method is below."""
-    sizes, allowed = [row["bytes"] for row in kept], [row["within_%"] for row in kept]
-    seen = [row["within_%"] * row["worst_to_allowed"] for row in kept]
+    sizes, allowed = [row["bytes"] for row in measured], [row["within_%"] for row in measured]
+    seen = [row["within_%"] * row["worst_to_allowed"] for row in measured]
     return Curves(
         "Counting the last 10 M instants: error against memory (the window: 40 MB)",
         ("bytes, waiting rows included", "error, percent of the truth"),
         [
             Curve("error allowed", sizes, allowed, "yardstick"),
             Curve("worst error seen", sizes, seen, "ours"),
-            Curve("allowed, at rest", [row["at_rest"] for row in kept], allowed, "ours"),
-            Curve("no method is below", [row["least"] for row in kept], allowed, "theirs"),
+            Curve("allowed, at rest", [row["at_rest"] for row in measured], allowed, "ours"),
+            Curve("no method is below", [row["least"] for row in measured], allowed, "theirs"),
         ],
         logarithmic=(True, True),
     )

@@ -1,4 +1,4 @@
-"""How fast may rows come when the first level of an aggregation is a small table? Experiment E9, by counting.
+"""The greatest rate of rows when the first level of an aggregation is a small table: experiment E9, by counting.
 
 Li, Window Queries over Data Streams (2008), figure 8-7: a table of half, once and twice as many slots as groups, emptied in order
 or out of order. Rows arrive evenly into a buffer; a row and an entry sent up cost one unit of work each; the rate is the
@@ -23,7 +23,7 @@ GROUPS = {"66K": 132, "130K": 260, "260K": 520, "520K": 1040}
 TABLES = {"half": 0.5, "once": 1.0, "twice": 2.0}
 PLANS: dict[str, Flush] = {"in order": "in order", "out of order, slow": "slow", "out of order, lazy": "lazy"}
 _SPEED, _BUFFER = 1600, 200
-"""Units of work a second, and rows that the buffer holds, which the thesis does not say: 800K and 100K, scaled down."""
+"""Units of work a second, and rows that the buffer holds, which the thesis does not give: 800K and 100K, scaled down."""
 _WINDOW, _WINDOWS, _EVERY, _MOST = 6, 3, 4, 2
 _ALL_SIZES = 100_000
 _STEP = 20
@@ -31,7 +31,7 @@ _STEP = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Sustained:
     """The greatest rate without loss, and which part of the time there was work at it."""
 
     rate: int
@@ -44,8 +44,8 @@ def overflows(plan: Flush, groups: int, slots: int, rate: int, seed: int) -> tup
     group = np.random.default_rng(seed).integers(0, groups, rows).tolist()
     table = FirstLevel(slots, plan, every=_EVERY, most=_MOST)
     per_row, waiting, most, work = _SPEED / rate, 0.0, 0.0, 0
-    for number, each in enumerate(group):
-        cost = 1 + table.row(number // (rate * _WINDOW), each)
+    for number, key in enumerate(group):
+        cost = 1 + table.row(number // (rate * _WINDOW), key)
         work += cost
         waiting = max(0.0, waiting - per_row) + cost
         most = max(most, waiting)
@@ -58,7 +58,7 @@ def overflows(plan: Flush, groups: int, slots: int, rate: int, seed: int) -> tup
     return rows_waiting > _BUFFER, min(1.0, work / (rows * per_row))
 
 
-def sustained(plan: Flush, groups: int, slots: int) -> Found:
+def sustained(plan: Flush, groups: int, slots: int) -> Sustained:
     """The greatest rate on the grid at which the buffer does not overflow."""
     low, high = 0, _SPEED // _STEP
     busy = 0.0
@@ -69,14 +69,14 @@ def sustained(plan: Flush, groups: int, slots: int) -> Found:
             high = middle - 1
         else:
             low, busy = middle, share
-    return Found(low * _STEP, busy)
+    return Sustained(low * _STEP, busy)
 
 
 def two_level(rows: int, rounds: int) -> Report:
     """Four numbers of groups, three sizes of table, three plans; of few rows, half of the numbers. One round counts as many."""
     del rounds
     sizes = GROUPS if rows >= _ALL_SIZES else {size: GROUPS[size] for size in ("66K", "260K")}
-    found = {
+    measured = {
         (size, share, plan): sustained(flush, groups, int(groups * factor))
         for size, groups in sizes.items()
         for share, factor in TABLES.items()
@@ -87,23 +87,23 @@ def two_level(rows: int, rounds: int) -> Report:
             "groups": size,
             "slots": share,
             "plan": plan,
-            "rows_per_second": each.rate,
-            "busy": round(each.busy, 2),
+            "rows_per_second": run.rate,
+            "busy": round(run.busy, 2),
         }
-        for (size, share, plan), each in found.items()
+        for (size, share, plan), run in measured.items()
     ]
     drawn = [
-        Bar(f"{size}, slots {share}, {plan}", each.rate, "theirs" if plan == "in order" else "ours")
-        for (size, share, plan), each in found.items()
+        Bar(f"{size}, slots {share}, {plan}", run.rate, "theirs" if plan == "in order" else "ours")
+        for (size, share, plan), run in measured.items()
         if size in ("66K", "260K") and share in ("half", "twice")
     ]
 
     def ratio(size: str, share: str, plan: str) -> float:
-        return found[size, share, plan].rate / found[size, share, "in order"].rate
+        return measured[size, share, plan].rate / measured[size, share, "in order"].rate
 
     def sensitivity(plan: str) -> float:
         """What the table's size changes, at 260K groups."""
-        rates = [found["260K", share, plan].rate for share in ("once", "twice")]
+        rates = [measured["260K", share, plan].rate for share in ("once", "twice")]
         return max(rates) / min(rates)
 
     ratios = []
@@ -124,7 +124,7 @@ def two_level(rows: int, rounds: int) -> Report:
         )
     )
     notes = [
-        f"Scaled down by 500: {_SPEED} units of work a second, a buffer of {_BUFFER} rows (the thesis does not say how many), windows of {_WINDOW} s; {_WINDOWS} windows a run.",
+        f"Scaled down by 500: {_SPEED} units of work a second, a buffer of {_BUFFER} rows (the thesis does not give their number), windows of {_WINDOW} s; {_WINDOWS} windows a run.",
         "Counts of every run were compared with the rows.",
         "In order, an entry of a new window may leave only after all old ones: that burst is what the buffer has to hold.",
     ]

@@ -1,8 +1,8 @@
-"""How many rows a second do windowed counts of many keys take in? Exponential histograms beside an exact window and DataSketches.
+"""Rows a second of windowed counts of many keys: exponential histograms, an exact window and DataSketches.
 
-An exact window keeps the key of every row in it, adds what comes and takes off what leaves; it answers for one window size. The
-histograms answer for every size up to theirs. Correlated aggregates of many keys at once stand beside an object for each key, given its
-rows in turn, and beside a window that keeps the values. DataSketches has no windows; its count-min sketch counts by key since the
+An exact window keeps the key of every row in it, adds what enters and subtracts what leaves; it answers for one window size. The
+histograms answer for every size up to theirs. Correlated aggregates of many keys at once are compared with an object for each key, given its
+rows in turn, and with a window that keeps the values. DataSketches has no windows; its count-min sketch counts by key since the
 beginning, a row at a time as its Python interface has it. All take the same batches in turn, in one process.
 """
 
@@ -191,7 +191,7 @@ def updates(rows: int, rounds: int) -> Report:
     notes = [
         f"Batches of {batch:,} rows with uniform keys, windows of {_BATCHES} batches; medians of {rounds} rounds over as many batches again.",
         f"{_FEW:,} rows a batch for general f and count-min, which take a row's summary, and a row, at a time.",
-        "Panes: rows at the 50 instants of a batch that windows tell apart, as operators count; rows: each at its own; sums: weighing 0 to 999.",
+        "Panes: rows at the 50 instants of a batch that windows distinguish, as operators count; rows: each at its own; sums: weighing 0 to 999.",
         "The exact window answers for one size; a histogram for every size up to it, and within its bound.",
         f"With 100,000 keys a window holds {_BATCHES * batch // _KEYS[-1]} rows a key, no more than its buckets within 1 %: there nothing is gained, and the exact window is the one to have.",
         *_correlated_notes(table, batch),
@@ -254,14 +254,14 @@ def _correlated_notes(table: list[dict[str, Any]], batch: int) -> list[str]:
     exact = {keys: _of(table, keys, "exact window of values")["rows_a_second"] for keys in _KEYS}
     times = {name: [exact[keys] / _of(table, keys, name)["rows_a_second"] for keys in _KEYS] for name in WAYS}
     dearer = ", ".join(
-        f"{name} {' / '.join(f'{each:.0f}' for each in found)}" for name, found in times.items()
+        f"{name} {' / '.join(f'{rate:.0f}' for rate in rates)}" for name, rates in times.items()
     )
     many = ", ".join(f"{keys:,}" for keys in _KEYS)
-    taken = ", ".join(f"{min(batch, _SOME[keys]):,}" for keys in _KEYS)
+    batch_sizes = ", ".join(f"{min(batch, _SOME[keys]):,}" for keys in _KEYS)
     return [
         (
             f"Correlated: COUNT of x near MIN(x) or above AVG(x), lognormal x, ten buckets, since a landmark or over as many rows of a key as come in "
-            f"{_BATCHES} batches; {taken} rows a batch with {many} keys. One key at a time: as many rows a key, of one key in fifty where there are many."
+            f"{_BATCHES} batches; {batch_sizes} rows a batch with {many} keys. One key at a time: as many rows a key, of one key in fifty where there are many."
         ),
         (
             f"Time of a row to that in the exact window of values, with {many} keys: {dearer}. That window only keeps "
@@ -292,12 +292,12 @@ def _measured(keys: int, batch: int, rounds: int) -> list[dict[str, Any]]:
     sizes: dict[str, int] = {}
     for _ in range(rounds):
         random = np.random.default_rng(7)
-        made = {name: make() for name, (make, _) in contenders.items()}
-        took = dict.fromkeys(made, 0.0)
-        most = dict.fromkeys(made, 0)
+        running = {name: make() for name, (make, _) in contenders.items()}
+        took = dict.fromkeys(running, 0.0)
+        most = dict.fromkeys(running, 0)
         for number in range(2 * _BATCHES):
             drawn = random.integers(0, keys, batch)
-            for name, contender in made.items():
+            for name, contender in running.items():
                 part = drawn[: contenders[name][1]]
                 started = time.perf_counter()
                 contender.add(part, number)
@@ -312,11 +312,11 @@ def _measured(keys: int, batch: int, rounds: int) -> list[dict[str, Any]]:
         {
             "keys": keys,
             "contender": name,
-            "rows_a_second": int(median(found)),
-            "times_added_up": round(added / median(found), 2),
-            "times_exact_window": round(exact / median(found), 2),
+            "rows_a_second": int(median(measured)),
+            "times_added_up": round(added / median(measured), 2),
+            "times_exact_window": round(exact / median(measured), 2),
             "bytes_at_most": sizes[name],
             "share_of_window": round(sizes[name] / (8 * _BATCHES * contenders[name][1]), 5),
         }
-        for name, found in rates.items()
+        for name, measured in rates.items()
     ]

@@ -1,7 +1,7 @@
-"""What do window ids and panes save? Experiments E1 and E4: against buffering, and against one partial for each open window.
+"""The savings of window ids and panes: experiments E1 and E4, against buffering and against one partial for each open window.
 
-Li, Window Queries over Data Streams (2008), figures 6-10 and 6-15. Everything runs in this process over rows at hand, Headrace as one
-operator without store or JVM; only E4's second half runs the whole pipeline on Spark, beside Spark's own `window()`. Every answer is
+Li, Window Queries over Data Streams (2008), figures 6-10 and 6-15. Everything runs in this process over rows in memory, Headrace as one
+operator without store or JVM; only E4's second half runs the whole pipeline on Spark, and Spark's own `window()`. Every answer is
 compared with another way's before its time counts.
 """
 
@@ -33,7 +33,7 @@ from benchmarks.folders import CHECKOUT
 from benchmarks.panes_runner import KEYS as GROUPS
 from benchmarks.panes_runner import RANGE_SECONDS, ROWS_PER_SECOND
 from benchmarks.report import Report
-from benchmarks.standalone import Told, best_of, drive, operator_of, results
+from benchmarks.standalone import Emission, best_of, drive, operator_of, results
 from benchmarks.thresholds import Ratio
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Operator
@@ -43,7 +43,7 @@ _RANGE, _KEYS, _MOST_ROWS, _MOST_SCANS = 4000, 10, 400_000, 2000
 SHARES = (1, 10, 40, 100, 400, 4000)
 PER_PANE, PER_WINDOW = (1, 5, 20, 100), (1, 2, 5, 10, 20)
 BESIDE = (1, 5, 10, 20, 60)
-"""Panes of a window of the pipeline beside Spark: 6000 to 100 rows a pane and group."""
+"""Panes of a window of the pipeline against Spark: 6000 to 100 rows a pane and group."""
 _MOST_BESIDE, _LONGEST = 4_000_000, 1800
 
 
@@ -87,7 +87,7 @@ def buffering(rows: int, rounds: int) -> Report:
         logarithmic=(True, True),
     )
     return Report(
-        "buffering", "E1: window ids beside buffering", table, _gains(table), [], "ms", notes, picture=drawn
+        "buffering", "E1: window ids against buffering", table, _gains(table), [], "ms", notes, picture=drawn
     )
 
 
@@ -163,8 +163,8 @@ def _grouped(
     rows = operator_of(
         f"SELECT window_end, k, MAX(v) AS m FROM s [ROWS {_RANGE} SLIDE {spec.slide}] GROUP BY k"
     )
-    for what, found, late in (("headrace", operator, 0), ("windows of rows", rows, 1)):
-        mine = results(_driven(found, batches))
+    for what, driven, late in (("headrace", operator, 0), ("windows of rows", rows, 1)):
+        mine = results(_driven(driven, batches))
         ends = mine.column("window_end").cast(pa.int64()).to_numpy() // MILLISECOND + late
         chosen = np.isin(ends, spec.ends(tried[-20:]))
         mine = mine.filter(pa.array(chosen)).sort_by([("window_end", "ascending"), ("k", "ascending")])
@@ -177,24 +177,24 @@ def _grouped(
     )
     scaled = took[1] * len(windows) / len(tried)
     seconds = {"grouped_headrace_ms": took[0], "grouped_buffering_ms": scaled, "grouped_rows_ms": took[2]}
-    return {name: round(1000 * each, 2) for name, each in seconds.items()}
+    return {name: round(1000 * best, 2) for name, best in seconds.items()}
 
 
 def panes(rows: int, rounds: int) -> Report:
     """E4: an operator over panes and over rows copied for every window; the pipeline over panes and Spark's `window()`."""
     table, ratios = panes_alone(rows, rounds)
-    beside = [_beside_spark(each) for each in panes_beside_spark(min(rows, _MOST_BESIDE), rounds)]
+    beside = [_beside_spark(pipeline) for pipeline in panes_beside_spark(min(rows, _MOST_BESIDE), rounds)]
     ratios += [
         Ratio(
-            f"pipeline to Spark's window(), {each['panes_per_window']} panes of {each['rows_per_pane']} rows a group",
-            each["ratio"],
+            f"pipeline to Spark's window(), {pipeline['panes_per_window']} panes of {pipeline['rows_per_pane']} rows a group",
+            pipeline["ratio"],
             0.3,
             True,
         )
-        for each in beside
-        if each["panes_per_window"] >= 5 and each["rows_per_pane"] >= 100
+        for pipeline in beside
+        if pipeline["panes_per_window"] >= 5 and pipeline["rows_per_pane"] >= 100
     ]
-    found = {(row["rows_per_pane"], row["panes_per_window"]): row["ratio"] for row in table}
+    ratio_of = {(row["rows_per_pane"], row["panes_per_window"]): row["ratio"] for row in table}
     drawn = Curves(
         "Time over panes to time over copies, and to Spark's window()",
         ("panes per window", "ratio"),
@@ -203,7 +203,7 @@ def panes(rows: int, rounds: int) -> Report:
                 Curve(
                     f"{per_pane} rows a pane",
                     PER_WINDOW,
-                    [found[per_pane, each] for each in PER_WINDOW],
+                    [ratio_of[per_pane, per_window] for per_window in PER_WINDOW],
                     "theirs",
                 )
                 for per_pane in PER_PANE
@@ -215,13 +215,13 @@ def panes(rows: int, rounds: int) -> Report:
         f"Alone: MAX of {min(rows, _MOST_ROWS):,} rows in four epochs, no groups, the best of {max(3, rounds)} in turn.",
         "`bare numpy`: a partial for each open window, no batches, no keys, no result rows; for scale.",
         (
-            f"Beside Spark: MAX by {GROUPS} groups of {min(rows, _MOST_BESIDE):,} rows, {ROWS_PER_SECOND:,} an event-second, windows of "
+            f"With Spark: MAX by {GROUPS} groups of {min(rows, _MOST_BESIDE):,} rows, {ROWS_PER_SECOND:,} an event-second, windows of "
             f"{RANGE_SECONDS} s, the median of {rounds} in turn in one session. Ours from the first row read until all results are durable; "
             "Spark's is its batch engine, which keeps no state, until the same answer is written."
         ),
     ]
     return Report(
-        "panes", "E4: panes beside window ids", [*table, *beside], ratios, [], "", notes, picture=drawn
+        "panes", "E4: panes against window ids", [*table, *beside], ratios, [], "", notes, picture=drawn
     )
 
 
@@ -229,12 +229,14 @@ def panes_alone(rows: int, rounds: int) -> tuple[list[dict[str, Any]], list[Rati
     """The first half of E4, in this process: what every cell took, and the bars."""
     value = np.random.default_rng(2).random(min(rows, _MOST_ROWS))
     table = [_cell(value, per_pane, per_window, rounds) for per_pane in PER_PANE for per_window in PER_WINDOW]
-    found = {(row["rows_per_pane"], row["panes_per_window"]): row["ratio"] for row in table}
+    ratio_of = {(row["rows_per_pane"], row["panes_per_window"]): row["ratio"] for row in table}
     wide, full = PER_WINDOW[-1], PER_PANE[-1]
     ratios = [
-        Ratio("panes to copies at 20 rows a pane, 5 panes a window", found[20, 5], 0.4, True),
-        Ratio("at 20 panes a window to at 1, 20 rows a pane", found[20, wide] / found[20, 1], 1, True),
-        Ratio("at 100 rows a pane to at 1, 20 panes a window", found[full, wide] / found[1, wide], 1, True),
+        Ratio("panes to copies at 20 rows a pane, 5 panes a window", ratio_of[20, 5], 0.4, True),
+        Ratio("at 20 panes a window to at 1, 20 rows a pane", ratio_of[20, wide] / ratio_of[20, 1], 1, True),
+        Ratio(
+            "at 100 rows a pane to at 1, 20 panes a window", ratio_of[full, wide] / ratio_of[1, wide], 1, True
+        ),
     ]
     return table, ratios
 
@@ -251,7 +253,7 @@ def panes_beside_spark(rows: int, rounds: int) -> list[dict[str, float]]:
     took = json.loads(done.stdout.strip().splitlines()[-1])
     return [
         {"panes": panes}
-        | {way: median(each[way] for each in took if each["panes"] == panes) for way in ("ours", "theirs")}
+        | {way: median(run[way] for run in took if run["panes"] == panes) for way in ("ours", "theirs")}
         for panes in BESIDE
     ]
 
@@ -277,7 +279,7 @@ def _cell(value: np.ndarray, per_pane: int, per_window: int, rounds: int) -> dic
     plain = operator_of("SELECT MAX(v) AS m FROM s [RANGE 1 SECOND SLIDE 1 SECOND]")
     bounds = [int(batch.at[-1]) for batch in batches]
 
-    def copied() -> list[Told]:
+    def copied() -> list[Emission]:
         return drive(plain, [_copies(batch, per_window) for batch in batches], bounds)
 
     _same("panes and copies", _column(results(_driven(paned, batches)), "m"), _column(results(copied()), "m"))
@@ -303,7 +305,7 @@ def _copies(batch: Batch, per_window: int) -> Batch:
     return Batch(copied.columns, at, copied.position)
 
 
-def _driven(operator: Operator, batches: list[Batch]) -> list[Told]:
+def _driven(operator: Operator, batches: list[Batch]) -> list[Emission]:
     return drive(operator, batches, [int(batch.at[-1]) for batch in batches])
 
 

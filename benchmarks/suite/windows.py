@@ -71,7 +71,7 @@ def sliding(rows: int, rounds: int) -> Report:
 
 
 def shared(rows: int, rounds: int) -> Report:
-    """Ten windows of different range and slide over one stream, beside one."""
+    """Ten windows of different range and slide over one stream, and one alone."""
     entries = [(HEADRACE, "tumbling"), (TEN_WINDOWS, "tumbling")]
     series = in_turn(entries, rows, rounds)
     one, ten = (rate_of(series, who.name, "tumbling") for who in (HEADRACE, TEN_WINDOWS))

@@ -1,4 +1,4 @@
-"""Rows and windows, both ways, for every window that slides: `extent` says what a window holds, `wids` the same of a row."""
+"""Rows and windows, both ways, for every window that slides: `extent` has the rows of a window, `wids` the windows of a row."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def streams(window: SlidingWindow) -> st.SearchStrategy[list[Arrival]]:
     keys = ("a", "b") if getattr(window, "partition", ()) else ("",)
     row = st.tuples(st.integers(-15, 15), st.sampled_from(keys), values())
     return st.lists(row, max_size=14).map(
-        lambda rows: [Arrival(at, place, part, value) for place, (at, part, value) in enumerate(rows)]
+        lambda rows: [Arrival(at, index, part, value) for index, (at, part, value) in enumerate(rows)]
     )
 
 
@@ -145,9 +145,9 @@ def test_windows_are_of_the_set_of_rows_whatever_order_they_are_looked_at(
 def depends_on(window: SlidingWindow, *, before: bool) -> bool:
     """Whether some row's wids change when rows that arrived before (or after) it are taken away."""
     times = (3, 7, 5, 20, 1, 9, 4, 2, 8, 6)
-    stream = [Arrival(at, place, value=float(7 * at % 5)) for place, at in enumerate(times)]
-    for place, row in enumerate(stream):
-        known = stream[place:] if before else stream[: place + 1]
+    stream = [Arrival(at, index, value=float(7 * at % 5)) for index, at in enumerate(times)]
+    for index, row in enumerate(stream):
+        known = stream[index:] if before else stream[: index + 1]
         mine = {wanted for wanted in windows(window, stream) if wanted in wids(window, stream, row)}
         less = {wanted for wanted in windows(window, stream) if wanted in wids(window, known, row)}
         if mine != less:
@@ -178,9 +178,9 @@ def test_the_class_of_a_window_says_what_its_wids_depend_on(window: SlidingWindo
         assert not depends_on(window, before=False)
     if context is Context.FORWARD_FREE:
         assert depends_on(window, before=True)
-        rows = [Arrival(at, place) for place, at in enumerate((3, 7, 5, 20, 1, 9))]
-        for place, row in enumerate(rows):  # whether its windows fill is open; which they are is not
-            assert wids(window, rows, row).first == wids(window, rows[: place + 1], row).first
+        rows = [Arrival(at, index) for index, at in enumerate((3, 7, 5, 20, 1, 9))]
+        for index, row in enumerate(rows):  # whether its windows fill is open; which they are is not
+            assert wids(window, rows, row).first == wids(window, rows[: index + 1], row).first
     if context is Context.FORWARD_AWARE:
         assert depends_on(window, before=False)
 
@@ -226,7 +226,7 @@ def test_a_landmark_s_windows_are_not_enumerated() -> None:
     assert WindowId(1) not in ids
 
 
-# ---------------------------------------------------------------------------------------- what the printed version says
+# ---------------------------------------------------------------------------------------- the printed version
 
 
 def ceiling(numerator: int, denominator: int) -> int:

@@ -1,4 +1,4 @@
-"""Estimates from prefixes of runs: unbiased, with intervals that hold the truth as often as they say; exact when all is read."""
+"""Estimates from prefixes of runs: unbiased, with intervals that hold the truth as often as promised; exact when all is read."""
 
 from __future__ import annotations
 

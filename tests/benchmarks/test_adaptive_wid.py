@@ -21,13 +21,13 @@ Drawn = list[tuple[int, int, int]]
 
 
 def batch(drawn: Drawn) -> Buffered:
-    group, at, value = (np.array([each[place] for each in drawn], np.int64) for place in range(3))
+    group, at, value = (np.array([row[index] for row in drawn], np.int64) for index in range(3))
     return Buffered(group, at * SECOND, value)
 
 
-def answered(found: Folded, window: TimeSlide) -> list[tuple[Any, ...]]:
-    ends = window.anchor + found.window * window.slide
-    parts = (ends, found.group, found.cells[0][0], found.cells[1][0])
+def answered(folded: Folded, window: TimeSlide) -> list[tuple[Any, ...]]:
+    ends = window.anchor + folded.window * window.slide
+    parts = (ends, folded.group, folded.cells[0][0], folded.cells[1][0])
     return list(zip(*(part.tolist() for part in parts), strict=True))
 
 
@@ -43,7 +43,7 @@ def test_answers_are_the_references_whatever_switches_when(way: Any, data: st.Da
         data.draw(st.integers(1, 9)) * SECOND, slide * SECOND, data.draw(st.integers(0, 3)) * SECOND
     )
     operator = AdaptiveWid(window, PARTIALS, way)
-    groups, found, rows, low = operator.start(), [], [], 0
+    groups, answers, rows, low = operator.start(), [], [], 0
     for _ in range(data.draw(st.integers(1, 6))):
         drawn = data.draw(
             st.lists(st.tuples(st.integers(0, 3), st.integers(low, low + 12), st.integers(-9, 9)), max_size=8)
@@ -51,13 +51,15 @@ def test_answers_are_the_references_whatever_switches_when(way: Any, data: st.Da
         rows += drawn
         groups = operator.add(groups, batch(drawn), data.draw(st.sampled_from((None, 0.0, 2.0, 1e9))))
         low += data.draw(st.integers(0, 6))
-        groups, told = operator.close(groups, low * SECOND, data.draw(st.sampled_from((None, 0.0, 3.0, 1e9))))
-        found += answered(told, window)
+        groups, emitted = operator.close(
+            groups, low * SECOND, data.draw(st.sampled_from((None, 0.0, 3.0, 1e9)))
+        )
+        answers += answered(emitted, window)
         assert live(operator, groups) == sum(_last_end(at, window) > groups.answered for _, at, _ in rows)
-    groups, told = operator.close(groups, (low + 100) * SECOND)
-    found += answered(told, window)
+    groups, emitted = operator.close(groups, (low + 100) * SECOND)
+    answers += answered(emitted, window)
     assert operator.state_bytes(groups) == 0, "after the end nothing is kept"
-    assert sorted(found) == sorted(expected(window, rows))
+    assert sorted(answers) == sorted(expected(window, rows))
 
 
 def _last_end(at: int, window: TimeSlide) -> int:
@@ -72,10 +74,10 @@ def _held(at: int, window: TimeSlide) -> bool:
 def expected(window: TimeSlide, rows: Drawn) -> list[tuple[Any, ...]]:
     node = grouped(windowed(window), ["k"], n=agg("count"), total=agg("sum", col("v")))
     asked = query(select(node, "k", "n", "total"))
-    told = windows_answer(
+    answer = windows_answer(
         asked, history([row(str(group), value, at) for group, at, value in rows]), FOREVER, final=True
     )
-    return [(end, int(each["k"]), each["n"], each["total"]) for end, each in told]
+    return [(end, int(values["k"]), values["n"], values["total"]) for end, values in answer]
 
 
 def run(way: Any, rows: Drawn, window: TimeSlide) -> int:
@@ -83,7 +85,7 @@ def run(way: Any, rows: Drawn, window: TimeSlide) -> int:
     operator = AdaptiveWid(window, PARTIALS, way)
     groups, peak = operator.start(), 0
     for second in range(1 + max(at for _, at, _ in rows)):
-        groups = operator.add(groups, batch([each for each in rows if each[1] == second]))
+        groups = operator.add(groups, batch([row for row in rows if row[1] == second]))
         peak = max(peak, operator.state_bytes(groups))
         groups, _ = operator.close(groups, (second + 1) * SECOND)
     return peak
@@ -104,8 +106,8 @@ def test_a_group_between_the_two_thresholds_stays_as_it_is() -> None:
     between = int((up + down) / 2) + 1
     assert down < between <= up
     small = [(0, 0, 1)] * between
-    kept = operator.add(operator.start(), batch(small))
-    assert (len(kept.buffer.group), len(kept.folded.group)) == (between, 0)
+    groups = operator.add(operator.start(), batch(small))
+    assert (len(groups.buffer.group), len(groups.folded.group)) == (between, 0)
     gone = [(0, 0, 1)] * (int(up) + 1)
     folded = operator.add(operator.start(), batch(gone))
     assert len(folded.buffer.group) == 0
@@ -125,14 +127,14 @@ def test_a_group_that_shrinks_keeps_its_rows_again_beside_what_was_folded() -> N
     assert groups.leaving.tolist() == [0]
     groups = operator.add(groups, batch([(0, 11, 1)]))
     assert (len(groups.buffer.group), int(groups.folded.ending.sum())) == (1, 2)
-    groups, told = operator.close(groups, 12 * SECOND)
-    assert told.cells[0][0].tolist() == [2, 3], "what was folded and what is kept, merged"
+    groups, emitted = operator.close(groups, 12 * SECOND)
+    assert emitted.cells[0][0].tolist() == [2, 3], "what was folded and what is kept, merged"
     groups, _ = operator.close(groups, 19 * SECOND)
     assert groups.leaving.tolist() == [], "its partials are gone: it is lazy like any other"
 
 
 def test_repair_14_a_window_lives_from_the_low_watermark_at_its_start() -> None:
-    """Printed once against the high watermark at its start (10 s here), which forgets what one source is behind (R14)."""
+    """Printed once against the high watermark at its start (10 s here), which leaves out the lag of one source (R14)."""
     operator = AdaptiveWid(TimeSlide(10 * SECOND, SECOND), PARTIALS)
     groups = operator.add(operator.start(), batch([(1, 0, 1), (1, 15, 1)]))
     groups, _ = operator.close(groups, 5 * SECOND)

@@ -1,4 +1,4 @@
-"""The baselines of the benchmarks answer what the definition of a window says, and lose what their slack loses."""
+"""The baselines of the benchmarks answer what the definition of a window has, and lose what their slack loses."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_all_ways_answer_alike_in_order(times: list[int], spec: Sliding) -> None
     np.testing.assert_allclose(by_negative_tuples(at, value, spec).values, sums, atol=1e-9)
     by_key = by_grouped_buffering(at, np.arange(len(at)) % 3, value, spec, spec.complete(int(at[-1])))
     wanted = {
-        ((place + 1) * spec.slide, k): value[held & (np.arange(len(at)) % 3 == k)].max()
-        for place, held in enumerate(extents(at, spec))
+        ((index + 1) * spec.slide, k): value[held & (np.arange(len(at)) % 3 == k)].max()
+        for index, held in enumerate(extents(at, spec))
         for k in range(3)
         if (held & (np.arange(len(at)) % 3 == k)).any()
     }
@@ -70,9 +70,9 @@ def test_slack_drops_row_by_row_what_its_rule_says(
             rows[in_time] += 1
             sums[in_time] += amount
         highest = max(highest, moment)
-    found = by_slack(at, at.astype(float), value, spec, slack, generous=generous)
-    np.testing.assert_array_equal(found.rows, rows[: len(found.windows)])
-    np.testing.assert_allclose(found.sums, sums[: len(found.windows)])
+    answers = by_slack(at, at.astype(float), value, spec, slack, generous=generous)
+    np.testing.assert_array_equal(answers.rows, rows[: len(answers.windows)])
+    np.testing.assert_allclose(answers.sums, sums[: len(answers.windows)])
 
 
 @given(times=TIMES, spec=SPECS)
@@ -81,8 +81,8 @@ def test_slack_as_great_as_the_disorder_loses_nothing(times: list[int], spec: Sl
     needed = int((np.maximum.accumulate(at) - at).max())
     right = truth(at, np.ones(len(at)), spec)
     for generous in (False, True):
-        found = by_slack(at, at.astype(float), np.ones(len(at)), spec, needed, generous=generous)
-        np.testing.assert_array_equal(found.rows, right[0])
+        answers = by_slack(at, at.astype(float), np.ones(len(at)), spec, needed, generous=generous)
+        np.testing.assert_array_equal(answers.rows, right[0])
     released, _ = buffer_sort(at, needed)
     assert at[released].tolist() == sorted(times)
     assert needed == 0 or len(buffer_sort(at, needed - 1)[0]) < len(at)

@@ -8,7 +8,15 @@ import pytest
 from benchmarks.correlated_data import GENERATORS, great_first, mgcty, reversed_order, sudden_drop
 from benchmarks.correlated_data import zipf as zipf_of
 from benchmarks.rmse import so_far
-from benchmarks.suite.correlated import OURS, SETTINGS, Setting, _above_mean, _found, _near_minimum, by_all
+from benchmarks.suite.correlated import (
+    OURS,
+    SETTINGS,
+    Setting,
+    _above_mean,
+    _errors_of,
+    _near_minimum,
+    by_all,
+)
 
 
 def test_errors_so_far_are_those_of_all_positions_up_to_each() -> None:
@@ -29,34 +37,34 @@ def test_orders_of_the_data_are_what_they_say() -> None:
 
 
 def test_every_figure_of_the_text_has_a_setting_and_one_runs() -> None:
-    assert {each.figure for each in SETTINGS} >= {"4", "5", "6", "7", "8", "9", "10"}
-    found = _found(Setting("4", "MIN", "MULTIFRAC"), 600)
-    assert all(len(found.errors[name]) == len(found.places) == 6 for name in OURS)
-    assert found.ours[0] <= found.ours[1] < found.last("equi-width")
+    assert {setting.figure for setting in SETTINGS} >= {"4", "5", "6", "7", "8", "9", "10"}
+    errors = _errors_of(Setting("4", "MIN", "MULTIFRAC"), 600)
+    assert all(len(errors.errors[name]) == len(errors.places) == 6 for name in OURS)
+    assert errors.ours[0] <= errors.ours[1] < errors.last("equi-width")
 
 
 def test_few_rows_show_what_sums_a_drop_five_buckets_and_reversed_order_do_to_the_errors() -> None:
     """At a tenth of the figures' rows; errors are the same on every machine."""
-    sums = _found(Setting("5", "MIN", "USAGE", sums=True), 2000)
+    sums = _errors_of(Setting("5", "MIN", "USAGE", sums=True), 2000)
     assert sums.ours[1] < sums.last("equi-depth") < min(sums.last("heuristic"), sums.last("equi-width"))
-    few = _found(Setting("7", "MIN", "USAGE", buckets=5), 2000)
+    few = _errors_of(Setting("7", "MIN", "USAGE", buckets=5), 2000)
     assert few.ours[1] < few.last("equi-depth") / 2
-    drop = _found(Setting("6", "MIN", "USAGE", order="drop"), 2000)
+    drop = _errors_of(Setting("6", "MIN", "USAGE", order="drop"), 2000)
     before = len(drop.places) * 3 // 5 - 1
     assert drop.last("equi-depth") > 4 * drop.errors["equi-depth"][before], "after the drop, by position"
     assert all(drop.last(name) < 1.25 * drop.errors[name][before] for name in OURS)
-    turned = _found(Setting("10", "AVG", "USAGE", order="reversed"), 2000)
+    turned = _errors_of(Setting("10", "AVG", "USAGE", order="reversed"), 2000)
     assert turned.last("equi-depth") < turned.ours[0] <= turned.ours[1] < turned.last("equi-width")
 
 
 def test_the_heuristics_restart_at_a_new_minimum_and_count_by_the_mean_of_the_moment() -> None:
     ones, places = np.ones(4), np.arange(4)
-    exact, found = _near_minimum(np.array([3.0, 2.0, 5.0, 3.5]), ones, places, factor=2.0, buckets=3)
+    exact, answers = _near_minimum(np.array([3.0, 2.0, 5.0, 3.5]), ones, places, factor=2.0, buckets=3)
     assert exact.tolist() == [1, 2, 2, 3]
-    assert found["heuristic"].tolist() == [1, 1, 1, 2]
-    exact, found = _above_mean(np.array([1.0, 3.0, 2.0, 10.0]), ones, places, factor=2.0, buckets=3)
+    assert answers["heuristic"].tolist() == [1, 1, 1, 2]
+    exact, answers = _above_mean(np.array([1.0, 3.0, 2.0, 10.0]), ones, places, factor=2.0, buckets=3)
     assert exact.tolist() == [0, 1, 1, 1]
-    assert found["heuristic"].tolist() == [0, 1, 1, 2]
+    assert answers["heuristic"].tolist() == [0, 1, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from benchmarks import panes_runner
 from benchmarks.suite.joins import joins
-from benchmarks.suite.joins_apart import late_joins, skewed_joins
-from benchmarks.suite.skew import Union, kept
+from benchmarks.suite.joins_unions import late_joins, skewed_joins
+from benchmarks.suite.skew import Union, state_rows
 from benchmarks.suite.slack import band, blocks
 from benchmarks.suite.window_id import buffering, panes_alone
 
@@ -19,16 +19,16 @@ from benchmarks.suite.window_id import buffering, panes_alone
     ("experiment", "rows"), [(band, 20_000), (blocks, 10_000), (skewed_joins, 20_000), (late_joins, 20_000)]
 )
 def test_bars_of_counted_experiments_hold_at_a_small_size(experiment, rows: int) -> None:
-    found = experiment(rows, 1)
-    assert not [str(ratio) for ratio in found.ratios if not ratio.passed]
-    assert found.picture.drawn
+    page = experiment(rows, 1)
+    assert not [str(ratio) for ratio in page.ratios if not ratio.passed]
+    assert page.picture.drawn
 
 
 @pytest.mark.parametrize(("experiment", "rows"), [(buffering, 16_000), (joins, 20_000)])
 def test_timed_experiments_find_equal_answers_at_a_small_size(experiment, rows: int) -> None:
-    found = experiment(rows, 1)
-    assert found.table
-    assert all(ratio.value > 0 for ratio in found.ratios)
+    page = experiment(rows, 1)
+    assert page.table
+    assert all(ratio.value > 0 for ratio in page.ratios)
 
 
 def test_panes_and_copies_find_equal_answers_at_a_small_size() -> None:
@@ -44,6 +44,6 @@ def test_the_pipeline_over_panes_answers_as_spark_s_window(spark: SparkSession, 
 
 
 def test_our_state_hardly_grows_where_sources_come_apart_and_a_merge_grows_with_them() -> None:
-    together, apart = (kept(Union((30, 30), (0, late), 100, 20, 20, 40)) for late in (0, 30))
+    together, apart = (state_rows(Union((30, 30), (0, late), 100, 20, 20, 40)) for late in (0, 30))
     assert apart.ours[0] <= 2.5 * together.ours[0]
     assert apart.in_order[0] - together.in_order[0] >= 25 * 30

@@ -21,7 +21,7 @@ from benchmarks.baselines.joins import (
 )
 from benchmarks.disorder import low_watermarks
 from benchmarks.suite.joins import in_step
-from benchmarks.suite.joins_apart import Source, rows_held
+from benchmarks.suite.joins_unions import Source, rows_held
 from benchmarks.window_join_runner import window_join
 
 STREAM = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2)), min_size=1, max_size=14)
@@ -49,16 +49,16 @@ def steps_of(streams: tuple[list[tuple[int, int]], list[tuple[int, int]]], size:
 def test_every_plan_finds_each_pair_once_and_keeps_its_word(
     way, left: list[tuple[int, int]], right: list[tuple[int, int]], ranges: tuple[int, int], size: int
 ) -> None:
-    found = way(steps_of((left, right), size), ranges)
+    joined = way(steps_of((left, right), size), ranges)
     wanted = sorted(
         (l_at, r_at)
         for l_at, l_key in left
         for r_at, r_key in right
         if l_key == r_key and l_at - ranges[1] <= r_at <= l_at + ranges[0]
     )
-    pairs = [list(zip(*(side.tolist() for side in step), strict=True)) for step in found.pairs]
+    pairs = [list(zip(*(side.tolist() for side in step), strict=True)) for step in joined.pairs]
     assert sorted(pair for step in pairs for pair in step) == wanted
-    for number, complete in enumerate(found.complete):
+    for number, complete in enumerate(joined.complete):
         later = [pair for step in pairs[number + 1 :] for pair in step]
         assert all(t0 >= complete for t0, _ in later)
 
@@ -66,8 +66,8 @@ def test_every_plan_finds_each_pair_once_and_keeps_its_word(
 def test_a_row_stays_joinable_for_the_range_of_its_own_stream() -> None:
     """Query Q5-8 of the thesis: three minutes on the left, two on the right; its equation has them exchanged."""
     left, right = [(180, 0)], [(659, 0), (360, 0), (361, 0), (60, 0), (59, 0)]
-    found = out_of_order(steps_of((left, right), 9), (180, 120))
-    assert sorted(found.pairs[0][1].tolist()) == [60, 360]
+    joined = out_of_order(steps_of((left, right), 9), (180, 120))
+    assert sorted(joined.pairs[0][1].tolist()) == [60, 360]
 
 
 def test_repair_19_a_late_input_makes_the_other_side_wait_for_its_delay_and_its_range() -> None:
@@ -82,20 +82,20 @@ def test_repair_19_a_late_input_makes_the_other_side_wait_for_its_delay_and_its_
     last = Rows(np.array([late]), keys), Rows(np.array([], np.int64), keys[:0])
     steps.append(Arrived(last, (29 * minute, 29 * minute)))
     kept_of_first, kept_of_second = 2, 7
-    found = out_of_order(steps, band)
-    assert found.held[-2] == kept_of_first + 1 + kept_of_second + 1, (
+    joined = out_of_order(steps, band)
+    assert joined.held[-2] == kept_of_first + 1 + kept_of_second + 1, (
         "one row a minute, both ends of the band counted"
     )
     expected = [at for at in range(0, 30 * minute, minute) if late - band[1] <= at <= late + band[0]]
-    assert sorted(found.pairs[-1][1].tolist()) == expected
+    assert sorted(joined.pairs[-1][1].tolist()) == expected
     kept_as_printed = [at for at in expected if at >= 29 * minute - 5 * minute]
     assert kept_as_printed != expected, "five minutes of S1 would have lost pairs of the late row"
 
 
 def test_the_plan_in_order_holds_what_waits_for_a_late_source() -> None:
-    each = [Source(np.arange(0, 100_000, 1000), late) for late in (0.0, 0.0, 20.0)]
-    alone = rows_held([each[0]], [each[1]], 10, 100)
-    beside = rows_held([each[0]], [each[1], each[2]], 10, 100)
+    sources = [Source(np.arange(0, 100_000, 1000), late) for late in (0.0, 0.0, 20.0)]
+    alone = rows_held([sources[0]], [sources[1]], 10, 100)
+    beside = rows_held([sources[0]], [sources[1], sources[2]], 10, 100)
     assert beside.peak[1] - alone.peak[1] >= 20
     assert beside.mean[0] <= beside.mean[1]
 

@@ -16,9 +16,9 @@ ARRIVALS = Arrivals(AT, np.zeros(11, np.int64))
 
 
 def test_without_slack_a_late_row_is_lost_and_the_windows_it_belongs_to_are_wrong() -> None:
-    found = run(ARRIVALS, "SLACK 0 SECONDS", epoch_rows=1)
-    assert found.latency == np.mean([100 - end for end in (10, 20, 30, 40, 50, 60)])
-    assert (found.lost, found.wrong) == (1 / 11, 1.0)
+    result = run(ARRIVALS, "SLACK 0 SECONDS", epoch_rows=1)
+    assert result.latency == np.mean([100 - end for end in (10, 20, 30, 40, 50, 60)])
+    assert (result.lost, result.wrong) == (1 / 11, 1.0)
 
 
 def test_with_enough_slack_or_promises_nothing_is_lost() -> None:

@@ -57,7 +57,11 @@ def test_spark_s_plans_answer_alike_in_batch(spark: SparkSession, tmp_path: Path
 def test_spark_s_ways_to_run_many_queries_answer_alike(spark: SparkSession, tmp_path: Path, way: str) -> None:
     entry = queries.Entry("spark", way, 3)
     spark_queries.run(
-        spark, way, queries_data.folder(ROWS), tmp_path, [list(each) for each in queries_data.predicates(3)]
+        spark,
+        way,
+        queries_data.folder(ROWS),
+        tmp_path,
+        [list(factors) for factors in queries_data.predicates(3)],
     )
     answers, total = queries._theirs(tmp_path, entry, ROWS)
     queries._compare(entry, ROWS, answers)
@@ -82,4 +86,4 @@ def test_the_default_path_measures_each_step_in_a_process_without_settings(
     assert tuple(steps) == default.STEPS
     assert min(steps.values()) > 0
     assert default._run(default.DUCKDB, source)["run"] > 0
-    assert all(each.keys() <= set(default._KEPT) for each in seen)
+    assert all(kept.keys() <= set(default._KEPT) for kept in seen)

@@ -1,4 +1,4 @@
-"""Plans out of order and in order emit the same rows, break no promise on any edge, and hold what the thesis says."""
+"""Plans out of order and in order emit the same rows, break no promise on any edge, and hold what the thesis predicts."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def flows(rows: list[tuple[int, int]], size: int, steps: int) -> list[Flow]:
     """The rows a few at a time with their true low watermark where it advances; at the last step all is complete."""
     at = np.array([row[0] for row in rows], np.int64)
     low = low_watermarks(at)
-    made, bound = list[Flow](), -1
+    drawn, bound = list[Flow](), -1
     for start in range(0, size * steps, size):
         part = slice(start, start + size)
         key = np.array([row[1] for row in rows[part]], np.int64)
         done = min(start + size, len(rows))
         now = END if start + size == size * steps else int(low[done - 1]) if done < len(rows) else bound
-        made.append(
+        drawn.append(
             Flow(Rows(at[part], key, np.arange(start, start + len(key))), now if now > bound else None)
         )
         bound = max(now, bound)
-    return made
+    return drawn
 
 
 def both(streams: tuple[list[tuple[int, int]], ...], size: int) -> dict[str, list[Flow]]:

@@ -17,11 +17,11 @@ CURVES = Curves(
 
 def drawn(chart) -> str:
     pytest.importorskip("matplotlib", reason="of the optional dependencies bench")
-    made = plot.svg(chart)
-    assert ET.fromstring(made).tag.endswith("svg")
-    assert made == plot.svg(chart)
+    image = plot.svg(chart)
+    assert ET.fromstring(image).tag.endswith("svg")
+    assert image == plot.svg(chart)
     return " ".join(
-        "".join(part.itertext()) for part in ET.fromstring(made).iter() if part.tag.endswith("text")
+        "".join(part.itertext()) for part in ET.fromstring(image).iter() if part.tag.endswith("text")
     )
 
 

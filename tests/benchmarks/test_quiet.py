@@ -37,10 +37,10 @@ def test_a_quiet_machine_writes_results_with_the_load_before_the_run(written: Pa
 def test_a_busy_machine_prints_the_page_and_writes_nothing(written: Path, capsys) -> None:
     assert not command.keep(FOUND, "2026-01-01", BUSY, anyway=False)
     assert names(written / "results") == []
-    told = capsys.readouterr().out
-    assert "NOT WRITTEN" in told
-    assert "# A small one" in told
-    assert "PASS  speed" in told
+    printed = capsys.readouterr().out
+    assert "NOT WRITTEN" in printed
+    assert "# A small one" in printed
+    assert "PASS  speed" in printed
 
 
 def test_anyway_writes_aside_and_still_does_not_count(written: Path) -> None:
@@ -50,7 +50,7 @@ def test_anyway_writes_aside_and_still_does_not_count(written: Path) -> None:
 
 
 @pytest.mark.parametrize(("loads", "code"), [([0.5], 0), ([BUSY], command.REFUSED)])
-def test_the_exit_code_tells_that_results_were_refused(
+def test_the_exit_code_shows_that_results_were_refused(
     written: Path, monkeypatch: pytest.MonkeyPatch, loads: list[float], code: int
 ) -> None:
     monkeypatch.setitem(command.SUITE, "tumbling", lambda rows, rounds: FOUND)
@@ -60,7 +60,7 @@ def test_the_exit_code_tells_that_results_were_refused(
     assert bool(names(written / "results")) is (code == 0)
 
 
-def test_a_load_that_fades_is_waited_for_and_one_that_does_not_is_told() -> None:
+def test_a_load_that_fades_is_waited_for_and_one_that_does_not_is_reported() -> None:
     fading, waits = iter([4.0, 3.0, 1.5]), []
     assert quiet.load_before(60, fading.__next__, waits.append) == 1.5
     assert len(waits) == 2

@@ -1,4 +1,4 @@
-"""SWJ finds what loops over windows of the last rows find, and stores what the thesis says: rows that pass, and placeholders for others."""
+"""SWJ finds what loops over windows of the last rows find, and stores what the thesis counts: rows that pass, and placeholders for others."""
 
 from __future__ import annotations
 

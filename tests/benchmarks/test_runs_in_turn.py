@@ -1,4 +1,4 @@
-"""A wrong answer of a peer does not count and is told; one of ours ends the measurement."""
+"""A wrong answer of a peer does not count and is reported; one of Headrace ends the measurement."""
 
 from __future__ import annotations
 

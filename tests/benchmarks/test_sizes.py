@@ -1,4 +1,4 @@
-"""Contenders have the same rows, or parts of them whose costs are told apart; nobody's time is extrapolated over more than tenfold."""
+"""Contenders have the same rows, or parts of them whose costs are separated; no time is extrapolated over more than tenfold."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def test_parts_that_would_make_a_guess_are_refused(parts: tuple[float, ...], sai
         queries.Entry("slow", "one by one", 10, parts)
 
 
-def test_a_fixed_cost_and_a_cost_per_row_are_told_apart() -> None:
-    found = costs([(1000, 3.0), (1000, 3.2), (1000, 90.0), (2000, 4.2), (4000, 6.2)])
-    assert found.fixed == pytest.approx(2.2, rel=0.01)
-    assert found.per_row == pytest.approx(0.001, rel=0.01)
-    assert found.seconds(40_000) == pytest.approx(42.2, rel=0.01)
+def test_a_fixed_cost_and_a_cost_per_row_are_distinguished() -> None:
+    cost = costs([(1000, 3.0), (1000, 3.2), (1000, 90.0), (2000, 4.2), (4000, 6.2)])
+    assert cost.fixed == pytest.approx(2.2, rel=0.01)
+    assert cost.per_row == pytest.approx(0.001, rel=0.01)
+    assert cost.seconds(40_000) == pytest.approx(42.2, rel=0.01)
     with pytest.raises(ValueError, match="at most 40,000 rows"):
-        found.seconds(40_001)
+        cost.seconds(40_001)
 
 
 @pytest.mark.parametrize("measured", [[(1000, 1.0), (2000, 4.0)], [(1000, 4.0), (2000, 1.0)]])
 def test_noise_makes_no_cost_negative(measured: list[tuple[int, float]]) -> None:
-    found = costs(measured)
-    assert min(found.fixed, found.per_row) == 0.0
-    assert max(found.fixed, found.per_row) > 0
+    cost = costs(measured)
+    assert min(cost.fixed, cost.per_row) == 0.0
+    assert max(cost.fixed, cost.per_row) > 0
 
 
 def test_a_slow_contender_s_rate_is_that_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,11 +104,11 @@ def test_batch_yardsticks_experts_plans_and_memory_settings_are_in_the_page(task
     monkeypatch.setattr(runs, "run", lambda who, task, rows: Measurement(rows, 2.0, 1.0, 100.0, 3))
     monkeypatch.setattr(windows, "present", lambda entries: (list(entries), ["flink is left out: why."]))
     monkeypatch.setattr(windows, "versions_of", lambda peer: {})
-    found = task(WANTED, 1)
-    shown = {row["contender"] for row in found.table}
+    page = task(WANTED, 1)
+    shown = {row["contender"] for row in page.table}
     assert {DUCKDB.name, POLARS.name, FLINK.name} <= shown
     assert SPARK_PANES.name in shown or task is windows.tumbling
-    notes = " ".join(found.notes)
+    notes = " ".join(page.notes)
     assert all(f"{name}: " in notes for name in shown)
     assert "flink is left out: why." in notes
 
@@ -123,11 +123,11 @@ def test_the_page_of_many_queries_has_every_way_and_compares_equal_numbers_of_qu
     monkeypatch.setattr(queries, "_memory", lambda rows: grown)
     monkeypatch.setattr(queries, "_present", lambda entries: (list(entries), ["flink is left out: why."]))
     monkeypatch.setattr(queries, "versions_of", lambda peer: {})
-    found = queries.queries(WANTED, 2)
-    assert len(found.table) == len(queries.OURS) + len(queries.RIVALS)
-    assert {tuple(row) for row in found.table} == {tuple(found.table[0])}
-    same = [ratio for ratio in found.ratios if ratio.what.startswith("10 queries to")]
+    page = queries.queries(WANTED, 2)
+    assert len(page.table) == len(queries.OURS) + len(queries.RIVALS)
+    assert {tuple(row) for row in page.table} == {tuple(page.table[0])}
+    same = [ratio for ratio in page.ratios if ratio.what.startswith("10 queries to")]
     assert len(same) == len(queries.QUERY_BY_QUERY)
     assert all(ratio.value == pytest.approx(1.0) for ratio in same)
-    assert found.chart == found.picture
-    assert "flink is left out: why." in found.notes
+    assert page.chart == page.picture
+    assert "flink is left out: why." in page.notes

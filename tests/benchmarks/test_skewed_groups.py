@@ -1,4 +1,4 @@
-"""The skewed data sets have the shares of groups that the thesis prints, and the ways measured on them answer alike."""
+"""The skewed data sets have the shares of groups that the thesis prints, and the ways measured on them give the same answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PRINTED = ((39, 51, 10), (66, 28, 6), (77, 19, 4), (82, 15, 3), (87, 11, 2))
 @pytest.mark.parametrize("number", range(5))
 def test_shares_of_groups_are_those_printed_within_two_points(number: int) -> None:
     made = skewed(60_000, SMALL_SHARES[number], seed=1)
-    shares = [100 * each / made.groups for each in (made.small, made.medium, made.large)]
+    shares = [100 * groups / made.groups for groups in (made.small, made.medium, made.large)]
     assert np.abs(np.array(shares) - PRINTED[number]).max() <= 2
     assert len(np.unique(made.group)) == made.groups
 
@@ -28,10 +28,10 @@ def test_the_state_of_adaptive_groups_is_below_both_fixed_choices_on_the_skewed_
     number: int,
 ) -> None:
     periods = [skewed(6_000, SMALL_SHARES[number], seed=second) for second in range(2)]
-    found = {way: run(way, TimeSlide(SECOND, SECOND), periods) for way in WAYS}
-    ours, fixed = found["adaptive"], (found["eager"], found["lazy"])
-    assert len({each.answers for each in found.values()}) == 1
-    better = min(each.peak for each in fixed)
+    runs = {way: run(way, TimeSlide(SECOND, SECOND), periods) for way in WAYS}
+    ours, fixed = runs["adaptive"], (runs["eager"], runs["lazy"])
+    assert len({way_run.answers for way_run in runs.values()}) == 1
+    better = min(way_run.peak for way_run in fixed)
     assert ours.peak < better if number else ours.peak <= better, "of DS1 few groups are small: partials stay"
 
 
@@ -39,9 +39,9 @@ def test_the_state_of_adaptive_groups_is_below_both_fixed_choices_on_the_skewed_
 def test_in_sliding_windows_too(behind: int) -> None:
     window = TimeSlide(10 * SECOND, SECOND)
     periods = [skewed(2_000, 0.05, seed=second) for second in range(12)]
-    found = {way: run(way, window, periods, behind) for way in WAYS}
-    assert len({each.answers for each in found.values()}) == 1
-    assert found["adaptive"].peak < min(found["eager"].peak, found["lazy"].peak)
+    runs = {way: run(way, window, periods, behind) for way in WAYS}
+    assert len({way_run.answers for way_run in runs.values()}) == 1
+    assert runs["adaptive"].peak < min(runs["eager"].peak, runs["lazy"].peak)
 
 
 def test_whether_panes_pay_is_measured_for_every_way_which_answer_the_same(
@@ -49,15 +49,15 @@ def test_whether_panes_pay_is_measured_for_every_way_which_answer_the_same(
 ) -> None:
     monkeypatch.setattr("benchmarks.suite.crossover._PANES", (5,))
     monkeypatch.setattr("benchmarks.suite.crossover._ROWS_A_GROUP", (0.25, 32.0))
-    found = crossover(2000, 1)
-    assert [(row["panes"], row["rows_a_group_and_pane"]) for row in found.table] == [(5, 0.25), (5, 32.0)]
-    assert all(row[f"{way}_ms"] > 0 for row in found.table for way in ("panes", "none", "chosen"))
-    assert [ratio.bound for ratio in found.ratios] == [1.1, 1.5]
+    page = crossover(2000, 1)
+    assert [(row["panes"], row["rows_a_group_and_pane"]) for row in page.table] == [(5, 0.25), (5, 32.0)]
+    assert all(row[f"{way}_ms"] > 0 for row in page.table for way in ("panes", "none", "chosen"))
+    assert [ratio.bound for ratio in page.ratios] == [1.1, 1.5]
 
 
-@pytest.mark.parametrize(("each", "folds"), [(0.25, False), (32.0, True)])
-def test_rows_are_folded_where_groups_come_again(each: float, folds: bool) -> None:
+@pytest.mark.parametrize(("rows_a_group", "folds"), [(0.25, False), (32.0, True)])
+def test_rows_are_folded_where_groups_come_again(rows_a_group: float, folds: bool) -> None:
     window = TimeSlide(5 * SECOND, SECOND)
-    periods = [drawn_evenly(2000, each, seed=second) for second in range(8)]
-    found = every_way(window, periods, 1, ways=("adaptive", "chosen"))
-    assert (found["chosen"].peak == found["adaptive"].peak) == folds
+    periods = [drawn_evenly(2000, rows_a_group, seed=second) for second in range(8)]
+    runs = every_way(window, periods, 1, ways=("adaptive", "chosen"))
+    assert (runs["chosen"].peak == runs["adaptive"].peak) == folds

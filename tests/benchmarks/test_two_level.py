@@ -1,4 +1,4 @@
-"""Two-level aggregation: the sums are right for a table of any size, windows are complete when they are said to be."""
+"""Two-level aggregation: the sums are right for a table of any size, windows are complete when they are reported to be."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ROWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12)), max_size=120)
 
 
 def windows(drawn: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """(window, group) of rows, windows in order: the first number says when a window ends."""
-    found, window = [], 0
+    """(window, group) of rows, windows in order: the first number is the end of the window."""
+    rows, window = [], 0
     for step, group in drawn:
         window += step == 0
-        found.append((window, group))
-    return found
+        rows.append((window, group))
+    return rows
 
 
 @pytest.mark.parametrize("flush", FLUSHES)

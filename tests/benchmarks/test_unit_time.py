@@ -1,4 +1,4 @@
-"""Unit-time costs beside counts: what the formulas say of a second is what a join counts; the choices are the least of all."""
+"""Unit-time costs against counts: the formulas give what a join counts in a second; the choices are the least of all."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ def test_whatever_comes_and_goes_it_is_a_dict(
     rounds: list[list[tuple[str, int | None]]], looked: set[int]
 ) -> None:
     model: dict[str, int] = {}
-    found: ImmutableMapping[int] = ImmutableMapping()
+    mapping: ImmutableMapping[int] = ImmutableMapping()
     earlier: list[tuple[ImmutableMapping[int], list[tuple[str, int]]]] = []
     for number, changes in enumerate(rounds):
-        edit = found.edit()
+        edit = mapping.edit()
         for name, value in changes:
             if value is not None:
                 edit.put(name, value)
@@ -35,15 +35,15 @@ def test_whatever_comes_and_goes_it_is_a_dict(
             assert edit.get(name) == model.get(name)
         assert list(edit) == list(model)
         assert len(edit) == len(model)
-        found = edit.done()
-        assert len(found) == len(model)
-        assert all(found.get(name) == model.get(name) for name in "abcdefgh")
-        assert all((name in found) == (name in model) for name in "abcdefgh")
+        mapping = edit.done()
+        assert len(mapping) == len(model)
+        assert all(mapping.get(name) == model.get(name) for name in "abcdefgh")
+        assert all((name in mapping) == (name in model) for name in "abcdefgh")
         if number in looked:  # looking makes it one: what follows starts from there
-            assert list(found.items()) == list(model.items())
-        earlier.append((found, list(model.items())))
-    assert all(list(each.items()) == items for each, items in earlier)
-    assert found == model
+            assert list(mapping.items()) == list(model.items())
+        earlier.append((mapping, list(model.items())))
+    assert all(list(version.items()) == items for version, items in earlier)
+    assert mapping == model
 
 
 def test_changes_one_at_a_time_cost_the_root_of_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,14 +55,14 @@ def test_changes_one_at_a_time_cost_the_root_of_what_is_there(monkeypatch: pytes
         return together(whole, *others)  # type: ignore[arg-type]
 
     monkeypatch.setattr(immutable_mapping, "_together", counting)
-    found: ImmutableMapping[int] = ImmutableMapping({f"n{place}": place for place in range(10_000)})
-    for place in range(1000):
-        edit = found.edit()
-        edit.put(f"n{place}", -1)
-        edit.remove(f"n{9999 - place}")
-        edit.put(f"m{place}", place)
-        found = edit.done()
-        assert found[f"n{place}"] == -1
-        assert f"n{9999 - place}" not in found
-        assert len(found) == 10_000
+    mapping: ImmutableMapping[int] = ImmutableMapping({f"n{index}": index for index in range(10_000)})
+    for index in range(1000):
+        edit = mapping.edit()
+        edit.put(f"n{index}", -1)
+        edit.remove(f"n{9999 - index}")
+        edit.put(f"m{index}", index)
+        mapping = edit.done()
+        assert mapping[f"n{index}"] == -1
+        assert f"n{9999 - index}" not in mapping
+        assert len(mapping) == 10_000
     assert len(copied) < 1000 * 3 / 90

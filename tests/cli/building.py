@@ -28,8 +28,8 @@ def command(*arguments: str | Path, local: bool = True) -> list[str]:
 
 
 def environment(*, local: bool = True) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name != "HEADRACE_EXECUTOR"}
-    return kept | ({"HEADRACE_EXECUTOR": "local"} if local else {})
+    inherited = {name: value for name, value in os.environ.items() if name != "HEADRACE_EXECUTOR"}
+    return inherited | ({"HEADRACE_EXECUTOR": "local"} if local else {})
 
 
 def apart(*arguments: str | Path, local: bool = True):

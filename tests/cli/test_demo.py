@@ -82,9 +82,9 @@ def test_another_engine_computes_the_same_from_the_files(first, home, name) -> N
     asked = duckdb.sql(f"WITH {DEPARTED} {ELSEWHERE[name]}".format(data=home / "demo-data"))
     expected = [dict(zip(asked.columns, row, strict=True)) for row in asked.fetchall()]
     with hr.open(home, local=True) as hub:
-        found = hub.query(name).history().select(asked.columns).to_pylist()
-    assert len(found) == len(expected) > 25
-    for ours, theirs in zip(sorted(map(plain, found)), sorted(map(plain, expected)), strict=True):
+        rows = hub.query(name).history().select(asked.columns).to_pylist()
+    assert len(rows) == len(expected) > 25
+    for ours, theirs in zip(sorted(map(plain, rows)), sorted(map(plain, expected)), strict=True):
         assert ours == pytest.approx(theirs, abs=0.0501)  # means are rounded to one decimal
 
 

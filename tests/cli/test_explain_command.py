@@ -1,4 +1,4 @@
-"""`headrace explain`: what runs in a home, beside the process that writes it or after it."""
+"""`headrace explain`: what runs in a home, during the process that writes it or after it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def home(tmp_path):
     return tmp_path / "home"
 
 
-def test_all_and_one_query_are_told_with_what_was_measured(home) -> None:
-    told = headrace("explain", "--home", home)
-    assert told.returncode == 0
-    lines = told.stdout.splitlines()
+def test_all_and_one_query_are_shown_with_what_was_measured(home) -> None:
+    ran = headrace("explain", "--home", home)
+    assert ran.returncode == 0
+    lines = ran.stdout.splitlines()
     assert lines[0] == "1 query over 1 stream: 1 fold, 1 state"
     assert lines[1].startswith("measured in epoch")
-    assert "  fold by auction into panes of 1 window: count(*)" in told.stdout
-    assert "3 rows in" in told.stdout
-    assert "keeps 67 %" in told.stdout
+    assert "  fold by auction into panes of 1 window: count(*)" in ran.stdout
+    assert "3 rows in" in ran.stdout
+    assert "keeps 67 %" in ran.stdout
     one = headrace("explain", "dear", "--home", home).stdout
     assert one.startswith("query dear\n  chosen by: panes — ")
     assert "\n  window every 1 MINUTE of 1 pane" in one
@@ -42,7 +42,7 @@ def test_pictures_go_to_files_by_their_ending_or_as_they_are_wanted(home, tmp_pa
     assert shell.stdout.strip() == graph.strip()
 
 
-def test_what_is_not_there_is_told_with_exit_code_2(home, tmp_path) -> None:
+def test_what_is_not_there_is_reported_with_exit_code_2(home, tmp_path) -> None:
     wrong = headrace("explain", "deer", "--home", home)
     assert (wrong.returncode, "there is no query 'deer'" in wrong.stderr) == (2, True)
     nowhere = headrace("explain", "--home", tmp_path / "other")

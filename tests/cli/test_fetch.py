@@ -60,16 +60,20 @@ def test_rows_that_nobody_took_from_a_pipe_are_not_acknowledged(
     with pytest.raises(BrokenPipeError):
         fetch_to(screen(out), client)
     reader.join()
-    assert [row for each in client.pending() for row in each.rows.column("a").to_pylist()] == [0, 1, 2]
+    assert [row for delivery in client.pending() for row in delivery.rows.column("a").to_pylist()] == [
+        0,
+        1,
+        2,
+    ]
 
 
 def test_rows_that_a_reader_took_are_acknowledged(client: Client, pipe: tuple[int, io.TextIOWrapper]) -> None:
     reading, out = pipe
-    found: list[bytes] = []
+    chunks: list[bytes] = []
 
     def read_all() -> None:
         while chunk := os.read(reading, 1):
-            found.append(chunk)
+            chunks.append(chunk)
 
     reader = threading.Thread(target=read_all)
     reader.start()
@@ -77,7 +81,7 @@ def test_rows_that_a_reader_took_are_acknowledged(client: Client, pipe: tuple[in
     out.close()
     reader.join()
     os.close(reading)
-    assert b"".join(found) == b"a\n0\n1\n2\n"
+    assert b"".join(chunks) == b"a\n0\n1\n2\n"
     assert client.fetch() is None
 
 

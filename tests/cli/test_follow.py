@@ -21,7 +21,7 @@ def started(*arguments: str | Path) -> subprocess.Popen[str]:
 
 
 def eventually(condition, process: subprocess.Popen[str]) -> None:
-    """Wait for something that must happen; a process that ended first says why."""
+    """Wait for something that must happen; a process that ended first shows why."""
     deadline = time.monotonic() + 60
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -52,7 +52,7 @@ def test_output_is_kept_current_while_it_follows(tmp_path) -> None:
     ended(running, signal.SIGINT)
     assert (
         text_of(target) == "n,auction,top\n1,1,101.0\n1,1,102.0\n"
-    )  # nothing provisional: the stream goes on
+    )  # nothing provisional: the stream continues
 
 
 def test_rows_appear_as_windows_close_and_the_next_run_resumes(tmp_path) -> None:

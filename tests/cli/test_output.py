@@ -98,7 +98,7 @@ def test_issue_18_item_4_a_very_long_value_is_cut_in_a_table_and_nowhere_else() 
     assert all("x" * 5_000 in render(table, style).decode() for style in ("csv", "json"))
 
 
-def test_an_unknown_format_is_told_with_those_there_are() -> None:
+def test_an_unknown_format_is_reported_with_those_there_are() -> None:
     with pytest.raises(UserError, match="there is no format 'cvs'") as raised:
         render(one([1]), "cvs")
     assert "csv" in str(raised.value)

@@ -51,7 +51,7 @@ def test_each_format_has_its_file_per_query_also_without_rows(tmp_path) -> None:
     assert len(list(out.iterdir())) == 8  # nothing unfinished is left
 
 
-def test_several_answers_on_one_screen_are_told_apart(tmp_path) -> None:
+def test_several_answers_on_one_screen_are_distinguished(tmp_path) -> None:
     put(tmp_path / "bids", "1.csv", bid(1, 2, 150))
     done = headrace("run", script(tmp_path, "SHOW STREAMS;", "EXPLAIN QUERY dear;"), "--once")
     assert "# SHOW STREAMS\nname,using,event_time" in done.stdout
@@ -63,10 +63,10 @@ def test_several_answers_in_json_are_json_to_the_last_line(tmp_path) -> None:
     put(tmp_path / "bids", "1.csv", bid(1, 2, 150))
     path = script(tmp_path, "SHOW QUERIES;", "EXPLAIN QUERY dear;")
     done = headrace("run", path, "--once", "--format", "json")
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [each["answer"] for each in found if "answer" in each] == ["SHOW QUERIES", "dear"]
-    assert any("pane" in each.get("text", "") for each in found)
-    assert found[-1] == {"n": 1, "auction": 2, "top": 150.0}
+    parsed = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["answer"] for answer in parsed if "answer" in answer] == ["SHOW QUERIES", "dear"]
+    assert any("pane" in answer.get("text", "") for answer in parsed)
+    assert parsed[-1] == {"n": 1, "auction": 2, "top": 150.0}
 
 
 def test_an_invoke_waits_until_all_input_present_is_committed(tmp_path) -> None:
@@ -107,13 +107,13 @@ def test_late_rows_are_counted_with_the_slack_that_would_have_kept_all(tmp_path)
 def test_rejected_rows_are_counted_with_a_reason_and_a_place(tmp_path) -> None:
     put(tmp_path / "bids", "1.csv", bid(1, 1, 101), bid(2, "x", 102), bid(3, "y", 103))
     home = tmp_path / "home"
-    kept = headrace("run", script(tmp_path), "--once", "--home", home, "--quiet")
-    assert kept.stdout == "n,auction,top\n1,1,101.0\n"
-    assert kept.stderr.startswith("bids: 2 rows rejected, for instance: ")
-    assert "'x'" in kept.stderr
-    place = home / "rejects" / "stream" / "bids"
-    assert f"see {place}" in kept.stderr
-    assert len(list(place.glob("*.parquet"))) == 1
+    ran = headrace("run", script(tmp_path), "--once", "--home", home, "--quiet")
+    assert ran.stdout == "n,auction,top\n1,1,101.0\n"
+    assert ran.stderr.startswith("bids: 2 rows rejected, for instance: ")
+    assert "'x'" in ran.stderr
+    rejects = home / "rejects" / "stream" / "bids"
+    assert f"see {rejects}" in ran.stderr
+    assert len(list(rejects.glob("*.parquet"))) == 1
     gone = headrace("run", script(tmp_path), "--once", "--quiet")
     assert "run with --home DIR to keep them" in gone.stderr
 
@@ -191,7 +191,7 @@ def test_the_package_runs_as_the_command() -> None:
     assert done.stdout == f"headrace {__version__}\n"
 
 
-def test_the_version_is_told_without_loading_arrow_or_spark() -> None:
+def test_the_version_is_printed_without_loading_arrow_or_spark() -> None:
     done = apart("--version")
     assert (done.returncode, done.stdout) == (0, f"headrace {__version__}\n")
     program = "import headrace, headrace.cli.main, sys; print([m for m in ('pyspark', 'pyarrow') if m in sys.modules])"
@@ -226,8 +226,8 @@ def test_a_run_on_spark_gives_what_a_run_without_it_gives(tmp_path) -> None:
     assert len(on_spark.stdout.splitlines()) > 3
 
 
-def test_rows_that_fail_as_the_last_windows_close_provisionally_are_counted_and_told(tmp_path) -> None:
-    """Nothing is committed by a closing that is provisional, so no reject file tells of them."""
+def test_rows_that_fail_as_the_last_windows_close_provisionally_are_counted_and_reported(tmp_path) -> None:
+    """Nothing is committed by a closing that is provisional, so no reject file has them."""
     put(tmp_path / "bids", "1.csv", bid(1, 2, 150), bid(2, 1, 150), bid(3, 1, 151.5), bid(90, 7, 150))
     odd = (
         "CREATE QUERY odd AS SELECT auction, 6 / (COUNT(*) - 1) AS part"

@@ -69,5 +69,5 @@ def test_a_statement_ends_at_a_semicolon_outside_text_and_comments(text, complet
 
 def test_completion_offers_names_first_then_words() -> None:
     complete = Completer(lambda: ["quotes", "dear"])
-    assert [complete("qu", place) for place in range(4)] == ["quotes ", "QUERIES ", "QUERY ", None]
+    assert [complete("qu", index) for index in range(4)] == ["quotes ", "QUERIES ", "QUERY ", None]
     assert complete("zz", 0) is None

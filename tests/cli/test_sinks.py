@@ -45,10 +45,10 @@ def test_a_folder_gets_every_row_once_whatever_was_delivered_before(home, tmp_pa
 def test_a_folder_of_parquet_holds_the_rows_with_their_types(home, tmp_path) -> None:
     with open_hub(home, local=True) as hub:
         hub.sink("dear", tmp_path / "rows", format="parquet")
-        told = hub.query("dear").history()
+        history = hub.query("dear").history()
     files = sorted((tmp_path / "rows").glob("dear-*.parquet"))
     assert len(files) == 2
-    assert pa.concat_tables(pq.read_table(file) for file in files).equals(told)
+    assert pa.concat_tables(pq.read_table(file) for file in files).equals(history)
 
 
 def test_a_callable_goes_on_where_it_stopped_and_repeats_the_epoch_it_failed_on(home, tmp_path) -> None:
@@ -59,8 +59,8 @@ def test_a_callable_goes_on_where_it_stopped_and_repeats_the_epoch_it_failed_on(
         if len(seen) > 1:
             raise RuntimeError("the receiver is gone")
 
-    told = "the sink of query 'dear' failed: the receiver is gone"
-    with pytest.raises(HeadraceError, match=told), open_hub(home, local=True) as hub:
+    message = "the sink of query 'dear' failed: the receiver is gone"
+    with pytest.raises(HeadraceError, match=message), open_hub(home, local=True) as hub:
         hub.sink("dear", failing, name="mine")
     with open_hub(home, local=True) as hub:
         hub.sink("dear", lambda epoch, table: seen.append((epoch, table.to_pylist())), name="mine")

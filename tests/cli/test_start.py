@@ -34,7 +34,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def a_java_that_leaves_a_mark(folder: Path, *, version: str = "17.0.1", then: str = "exec sleep 600") -> Path:
-    """A JAVA_HOME whose Java says its version, and else leaves a mark and does something."""
+    """A JAVA_HOME whose Java prints its version, and else leaves a mark and does something."""
     launcher = folder / "java" / "bin" / "java"
     launcher.parent.mkdir(parents=True)
     launcher.write_text(

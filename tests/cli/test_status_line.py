@@ -1,4 +1,4 @@
-"""What the progress line says, on a terminal and elsewhere."""
+"""The text of the progress line, on a terminal and elsewhere."""
 
 from __future__ import annotations
 

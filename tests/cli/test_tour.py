@@ -1,4 +1,4 @@
-"""The tour of a running hub: each command that it shows does what it says, with real processes and a real kill."""
+"""The tour of a running hub: each command that it shows does what the page promises, with real processes and a real kill."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_tour_serves_pushes_watches_alerts_and_resumes_after_a_kill(tmp_path
     assert done.returncode == 0, done.stdout + done.stderr
     shown = done.stdout
     commands = re.findall(r"^\$ (\w+)", shown, re.MULTILINE)
-    assert [commands.count(each) for each in ("headrace", "curl", "kill")] == [8, 5, 1]
+    assert [commands.count(command) for command in ("headrace", "curl", "kill")] == [8, 5, 1]
     assert shown.count('{"accepted":60,"rejected":0}') == 4
     assert re.search(r"^bids,push,at,0 SECONDS,180,", shown, re.MULTILINE)
     alerts = [json.loads(line) for line in re.findall(r"^alert \| (.*)", shown, re.MULTILINE)]

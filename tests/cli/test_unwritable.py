@@ -1,4 +1,4 @@
-"""A `--home` that this user may not write is a mistake in the command: told in a sentence, exit code 2."""
+"""A `--home` that this user may not write is a mistake in the command: reported in a sentence, exit code 2."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ PROGRAM = textwrap.dedent(
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that everybody may look into, which those of pytest are not."""
-    with tempfile.TemporaryDirectory(prefix="headrace-unwritable-") as made:
-        Path(made).chmod(0o755)
-        yield Path(made)
+    """A folder that everybody may read, which those of pytest are not."""
+    with tempfile.TemporaryDirectory(prefix="headrace-unwritable-") as scratch:
+        Path(scratch).chmod(0o755)
+        yield Path(scratch)
 
 
 def as_nobody(script: Path, home: Path) -> subprocess.CompletedProcess[str]:
@@ -47,7 +47,7 @@ def as_nobody(script: Path, home: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_folder_without_the_right_to_write_is_told_with_a_remedy(folder: Path) -> None:
+def test_a_folder_without_the_right_to_write_is_reported_with_a_remedy(folder: Path) -> None:
     put(folder / "bids", "1.csv", bid(1, 2, 150))
     path = script(folder)
     closed = folder / "closed"
@@ -61,7 +61,7 @@ def test_a_folder_without_the_right_to_write_is_told_with_a_remedy(folder: Path)
         assert "Traceback" not in done.stderr
 
 
-def test_a_home_of_somebody_else_is_told_whatever_of_it_may_be_written(folder: Path) -> None:
+def test_a_home_of_another_user_is_reported_whatever_of_it_may_be_written(folder: Path) -> None:
     put(folder / "bids", "1.csv", bid(1, 2, 150))
     path, home = script(folder), folder / "home"
     assert headrace("run", path, "--once", "--home", home).returncode == 0
@@ -77,7 +77,7 @@ def test_a_home_of_somebody_else_is_told_whatever_of_it_may_be_written(folder: P
 
 
 @pytest.mark.parametrize("home", ["/proc/headrace", "{folder}/file/home"])
-def test_a_place_where_no_folder_can_be_is_told(folder: Path, home: str) -> None:
+def test_a_place_where_no_folder_can_be_is_reported(folder: Path, home: str) -> None:
     (folder / "file").write_text("")
     put(folder / "bids", "1.csv", bid(1, 2, 150))
     done = headrace("run", script(folder), "--once", "--home", home.format(folder=folder))
@@ -86,7 +86,7 @@ def test_a_place_where_no_folder_can_be_is_told(folder: Path, home: str) -> None
     assert "--home DIR" in done.stderr
 
 
-def test_a_source_that_this_user_may_not_read_is_told_with_what_to_do(folder: Path) -> None:
+def test_a_source_that_this_user_may_not_read_is_reported_with_what_to_do(folder: Path) -> None:
     put(folder / "bids", "1.csv", bid(1, 1, 101))
     home = folder / "home"
     home.mkdir()

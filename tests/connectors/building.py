@@ -44,8 +44,8 @@ def everything(
 
 def rejected(definition: StreamDefinition) -> list[tuple[int, str, str]]:
     return [
-        tuple(each.values())
+        tuple(row.values())
         for record in list_new(definition, (), ARRIVAL)
         for batch in read(record, definition)
-        for each in batch.rejects.to_pylist()
+        for row in batch.rejects.to_pylist()
     ]

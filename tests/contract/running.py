@@ -75,5 +75,5 @@ def all_answers(
     for number, rows in enumerate(files):
         home.put(number, rows)
     named = {f"q{number}": text for number, text in enumerate(queries)}
-    found = home.answers(STREAM.format(slack=slack) + before + registered(named))
-    return {text: found[name] for name, text in named.items()}
+    answered = home.answers(STREAM.format(slack=slack) + before + registered(named))
+    return {text: answered[name] for name, text in named.items()}

@@ -1,4 +1,4 @@
-"""§2 of the interface: order, punctuation, lateness, and what is said about rows that came late."""
+"""§2 of the interface: order, punctuation, lateness, and the warnings about rows that came late."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.contract.running import STREAM, Home, lines
 
 SEEN = "CREATE QUERY seen AS SELECT k, v FROM s; CREATE QUERY late AS SELECT k, v FROM s LATE;"
 
-# name: slack, files (an epoch each), rows that count, late rows, what is said of them
+# name: slack, files (an epoch each), rows that count, late rows, the warning about them
 CASES = {
     "equal to the punctuation is in time": (5, ["a,1,@10", "a,2,@5"], "a,2 a,1", "", ""),
     "a microsecond below it is late": (5, ["a,1,@10", "a,2,@4.999999"], "a,1", "a,2", "1 row came late and is in no answer; SLACK INTERVAL 5000001 MICROSECONDS"),
@@ -21,18 +21,18 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_row_is_late_below_the_punctuation_its_epoch_began_with(tmp_path, name) -> None:
-    slack, files, kept, late, told = CASES[name]
+    slack, files, counted, late, warning = CASES[name]
     home = Home(tmp_path)
     for number, rows in enumerate(files):
         home.put(number, rows)
     done = home.once(STREAM.format(slack=slack) + SEEN, "--output", "out")
     assert (done.returncode, done.stdout) == (0, "")
-    assert (tmp_path / "out" / "seen.csv").read_text() == lines(f"k,v {kept}")
+    assert (tmp_path / "out" / "seen.csv").read_text() == lines(f"k,v {counted}")
     assert (tmp_path / "out" / "late.csv").read_text() == lines(f"k,v {late}")
-    assert done.stderr == (f"s: {told} would have kept all.\n" if told else "")
+    assert done.stderr == (f"s: {warning} would have kept all.\n" if warning else "")
 
 
-def test_the_slack_that_is_told_does_keep_all(tmp_path) -> None:
+def test_the_slack_that_is_reported_does_keep_all(tmp_path) -> None:
     home = Home(tmp_path)
     home.put(1, "a,1,@10")
     home.put(2, "a,2,@-7.5")
@@ -50,7 +50,7 @@ def test_late_rows_are_counted_before_where_and_enter_no_query_live_or_registere
     assert "s: 1 row came late" in done.stderr
     later = home.once("CREATE QUERY later AS SELECT k, SUM(v) AS t FROM s GROUP BY k; INVOKE later;")
     assert later.stdout.startswith("# later\nk,t\na,4\n")
-    assert later.stderr == ""  # they were told of in the run they came in
+    assert later.stderr == ""  # they were reported in the run they came in
     shown = home.shell("SHOW STREAMS").stdout
     assert "s,csv,at,0 SECONDS,3,1,0,1970-01-01T00:00:12Z,1.0,0\n" in shown
 
@@ -65,8 +65,10 @@ def test_a_late_row_that_every_query_takes_in_is_no_setback(tmp_path) -> None:
     assert done.stderr == ""
     home.put(3, "y,3,@4")
     both = home.once("CREATE QUERY plain AS SELECT k, v FROM s;")
-    told = "s: 1 row came late and is in no answer but of queries WITH REVISIONS; SLACK INTERVAL 27 SECONDS"
-    assert both.stderr.startswith(told)
+    warning = (
+        "s: 1 row came late and is in no answer but of queries WITH REVISIONS; SLACK INTERVAL 27 SECONDS"
+    )
+    assert both.stderr.startswith(warning)
 
 
 def test_after_seal_every_row_is_late_and_no_slack_is_promised(tmp_path) -> None:

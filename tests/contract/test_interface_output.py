@@ -1,4 +1,4 @@
-"""§5 of the interface: the bytes of answers, the closing of a run, and other processes beside it."""
+"""§5 of the interface: the bytes of answers, the closing of a run, and other processes during it."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ EMPTY = {
 
 
 def test_a_file_has_its_header_also_without_rows(tmp_path) -> None:
-    found = all_answers(tmp_path, FILES, tuple(EMPTY))
-    assert found == {
+    answered = all_answers(tmp_path, FILES, tuple(EMPTY))
+    assert answered == {
         query: lines(header).replace("|", " ").replace('"', "") for query, header in EMPTY.items()
     }
 
@@ -111,7 +111,7 @@ def test_parquet_has_types_and_rows(tmp_path) -> None:
         STREAM.format(slack=0) + "CREATE QUERY q AS SELECT * FROM s;", "--output", "o", "--format", "parquet"
     )
     assert done.returncode == 0
-    assert [str(each) for each in pq.read_table(tmp_path / "o" / "q.parquet").schema.types] == [
+    assert [str(kind) for kind in pq.read_table(tmp_path / "o" / "q.parquet").schema.types] == [
         "string", "int64", "timestamp[us, tz=UTC]",
     ]  # fmt: skip
 
@@ -150,9 +150,9 @@ def test_invoke_answers_by_kind_and_the_closing_is_provisional(tmp_path) -> None
     for name, rows in INVOKED.items():
         assert home.shell(f"INVOKE {name}").stdout == f"# {name}\n{lines(rows)}", name
     home.put(9, "c,4,@26")
-    found = home.answers("-- nothing")
-    assert found["windows"] == lines("window_end,k,t @10,a,1 @20,b,2 @30,,3 @30,c,4")
-    assert home.answers("-- nothing") == found  # and a run without news changes nothing
+    answered = home.answers("-- nothing")
+    assert answered["windows"] == lines("window_end,k,t @10,a,1 @20,b,2 @30,,3 @30,c,4")
+    assert home.answers("-- nothing") == answered  # and a run without news changes nothing
 
 
 def test_an_invoke_in_a_once_script_comes_after_all_input(tmp_path) -> None:
@@ -163,7 +163,7 @@ def test_an_invoke_in_a_once_script_comes_after_all_input(tmp_path) -> None:
     assert done.stdout == "# n\nn\n3\n\n# n\nn\n3\n"
 
 
-def test_answers_of_several_queries_of_a_home_are_told_apart_whoever_made_them(tmp_path) -> None:
+def test_answers_of_several_queries_of_a_home_are_distinguished_whoever_made_them(tmp_path) -> None:
     home = Home(tmp_path)
     home.put(1, FILES[0])
     two = registered({"a": "SELECT k FROM s WHERE v = 1", "b": "SELECT k FROM s WHERE v = 2"})

@@ -34,8 +34,8 @@ def hub(tmp_path):
 
 
 def test_a_query_is_tried_on_rows_without_anything_running() -> None:
-    found = hr.test("SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k", s=ROWS)
-    assert found == [{"k": "a", "n": 2}, {"k": None, "n": 1}]
+    answer = hr.test("SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k", s=ROWS)
+    assert answer == [{"k": "a", "n": 2}, {"k": None, "n": 1}]
     joined = hr.test(
         "SELECT s.k, v, name FROM s LEFT JOIN r ON s.k = r.k", s=ROWS, r=[{"k": "a", "name": "A"}]
     )
@@ -74,7 +74,7 @@ def test_rows_are_pushed_in_any_shape_and_answers_asked_followed_and_looked_back
     assert busy.history().to_pylist() == [first, second]
     assert busy.history(since=at(60.000001)).to_pylist() == busy.invoke().to_pylist() == [second]
     assert [row for part in busy.follow(since=at(0)) for row in part.to_pylist()] == [first, second]
-    assert list(busy.follow()) == []  # only what comes from now on, and nothing runs
+    assert list(busy.follow()) == []  # only rows from now on, and nothing runs
     busy.drop()
     with pytest.raises(hr.UserError, match="there is no query 'busy'"):
         busy.invoke()
@@ -110,8 +110,8 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_rows_that_do_not_fit_are_refused_whole(hub, name) -> None:
-    stream, rows, told = WRONG[name]
-    with pytest.raises(hr.UserError, match=told):
+    stream, rows, message = WRONG[name]
+    with pytest.raises(hr.UserError, match=message):
         hub.push(stream, rows)
     hub.run_once()
     assert hub.status()["streams"]["cars"].get("rows", 0) == 0

@@ -85,8 +85,8 @@ def test_a_query_answers_over_the_archive_and_from_now_skips_the_past(home) -> N
     script = "CREATE QUERY all AS SELECT k FROM s; CREATE QUERY new FROM NOW AS SELECT k FROM s;"
     assert home.answers(script)["all"] == "k\na\nb\n"
     home.put(2, "c,9,@9")
-    found = home.answers(script)
-    assert (found["all"], found["new"]) == ("k\na\nb\nc\n", "k\nc\n")
+    answered = home.answers(script)
+    assert (answered["all"], answered["new"]) == ("k\na\nb\nc\n", "k\nc\n")
 
 
 def test_a_row_meets_the_version_of_a_relation_it_was_ingested_under_also_in_backfill(home) -> None:
@@ -95,10 +95,10 @@ def test_a_row_meets_the_version_of_a_relation_it_was_ingested_under_also_in_bac
     (home.folder / "r.csv").write_text("k,name\na,new\nb,too\n")
     home.put(2, "a,3,@6")
     expected = "k,v,name\na,1,old\nb,2,\na,3,old\n"
-    assert home.answers("-- nothing")["live"] == expected  # a relation is read when it is told to be
+    assert home.answers("-- nothing")["live"] == expected  # a relation is read when a statement asks for it
     home.put(3, "a,4,@7 b,5,@8")
-    found = home.answers(f"REFRESH RELATION r; CREATE QUERY filled{join}")
-    assert found["live"] == found["filled"] == expected + "a,4,new\nb,5,too\n"
+    answered = home.answers(f"REFRESH RELATION r; CREATE QUERY filled{join}")
+    assert answered["live"] == answered["filled"] == expected + "a,4,new\nb,5,too\n"
 
 
 def test_a_relation_is_made_of_something_that_is_there(home) -> None:
@@ -136,9 +136,9 @@ def test_a_stream_that_lost_its_folder_keeps_nothing_else_from_running(tmp_path)
 
 def test_a_stream_whose_path_is_not_there_yet_waits_and_says_so_once(tmp_path) -> None:
     home = Home(tmp_path)
-    made = home.once(FIRST + SUMS)
-    assert (made.returncode, made.stdout) == (0, "k,t\n")
-    assert made.stderr.count(f"s: there is no '{tmp_path / 's'}' yet; the stream waits for it.") == 1
+    ran = home.once(FIRST + SUMS)
+    assert (ran.returncode, ran.stdout) == (0, "k,t\n")
+    assert ran.stderr.count(f"s: there is no '{tmp_path / 's'}' yet; the stream waits for it.") == 1
     home.put(1, "a,1,@0")
     assert home.once(FIRST + SUMS).stderr == ""
     assert home.once(FIRST + SUMS).stdout == "k,t\na,1\n"

@@ -1,4 +1,4 @@
-"""§3 and §4 of the interface: which rows a window holds, when it speaks, and in what order; computed by hand."""
+"""§3 and §4 of the interface: which rows a window holds, when it emits, and in what order; computed by hand."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ ANSWERS = {
         @0,@5,2,3 @5,@10,3,9 @10,@14,3,15 @14,@18,3,23""",
     f"SELECT {EVERY} FROM s [DELTA 3 ON v]": """window_start,window_end,n,t
         @0,@10,4,10 @14,@14,2,11 @18,@61,3,28""",
-    # sessions: at most a gap apart is together; WHERE of session_window comes first, that of a bracket after
+    # sessions: rows at most a gap from each other are together; WHERE of session_window comes first, that of a bracket after
     f"SELECT {EVERY} FROM s [SESSION 4 SECONDS]": """window_start,window_end,n,t
         @0,@4,1,1 @5,@9,1,2 @10,@24,6,35 @61,@65,1,11""",
     f"SELECT {EVERY} FROM s [SESSION 4 SECONDS] WHERE v <> 9": """window_start,window_end,n,t
@@ -80,7 +80,7 @@ ANSWERS = {
         a,@5,1 b,@10,2 ,@15,4 a,@23,23 b,@25,8 c,@66,11""",
     "SELECT k, v FROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(at), INTERVAL 4 SECONDS) WHERE v > 4": """k,v
         a,5 a,6 a,9 b,8 c,11""",
-    # CUMULATE: windows that begin together, here every 20 seconds, and end 10 seconds apart
+    # CUMULATE: windows that begin together, here every 20 seconds, and end every 10 seconds
     f"SELECT {EVERY} FROM CUMULATE(TABLE s, DESCRIPTOR(at), INTERVAL 10 SECONDS, INTERVAL 20 SECONDS)": """
         window_start,window_end,n,t @0,@10,2,3 @0,@20,7,30 @20,@30,1,8 @20,@40,1,8 @60,@70,1,11 @60,@80,1,11""",
     # relations at NOW, which is 61
@@ -174,10 +174,10 @@ def test_a_query_reads_the_results_of_another_at_their_times(tmp_path) -> None:
     home = Home(tmp_path)
     for number, rows in enumerate(FILES):
         home.put(number, rows)
-    found = home.answers(
+    answered = home.answers(
         STREAM.format(slack=0) + registered({name: text for name, (text, _) in OVER_QUERIES.items()})
     )
-    assert found == {name: lines(expected) for name, (_, expected) in OVER_QUERIES.items()}
+    assert answered == {name: lines(expected) for name, (_, expected) in OVER_QUERIES.items()}
 
 
 REFUSED = {
@@ -211,5 +211,5 @@ BEFORE_1970 = {
 
 
 def test_times_before_1970_are_times_like_all_others(tmp_path) -> None:
-    found = all_answers(tmp_path, ("a,1,@-13 b,2,@-10 a,3,@-0.000001 c,4,@0",), tuple(BEFORE_1970))
-    assert found == {query: lines(rows) for query, rows in BEFORE_1970.items()}
+    answered = all_answers(tmp_path, ("a,1,@-13 b,2,@-10 a,3,@-0.000001 c,4,@0",), tuple(BEFORE_1970))
+    assert answered == {query: lines(rows) for query, rows in BEFORE_1970.items()}

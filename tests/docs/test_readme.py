@@ -31,9 +31,9 @@ RIVAL = re.compile(r"```python spark\n(?P<code>.*?)```", re.DOTALL)
 def examples() -> list[tuple[str, str, str]]:
     """(page, code, output) of every block marked to be run."""
     return [
-        (page.name, found["code"], found["output"])
+        (page.name, block["code"], block["output"])
         for page in PAGES
-        for found in BLOCK.finditer(page.read_text(encoding="utf-8"))
+        for block in BLOCK.finditer(page.read_text(encoding="utf-8"))
     ]
 
 
@@ -69,12 +69,12 @@ def test_links_between_pages_lead_somewhere() -> None:
 def test_the_same_in_plain_structured_streaming_gives_the_same_answers(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The README's block as it stands, but for its relative paths: those would be the JVM's."""
+    """The README's block as it is, but for its relative paths: those would be the JVM's."""
     from pyspark.sql import functions as F  # noqa: N812 - the README's name
 
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     (ours,) = (code for name, code, _ in examples() if name == "README.md")
-    (block,) = (found["code"] for found in RIVAL.finditer(page))
+    (block,) = (match["code"] for match in RIVAL.finditer(page))
     code = block.replace('"bids"', f'"{tmp_path}/bids"').replace('"cp/', f'"{tmp_path}/cp/')
     assert code.count(str(tmp_path)) == 3
     put_bids(tmp_path / "bids")
@@ -99,15 +99,15 @@ def test_the_same_in_plain_structured_streaming_gives_the_same_answers(
         hub.catch_up()
         hub.register(added_later, name="per_minute")
         hub.catch_up()
-        assert told(hub, "dear", ["auction", "n", "top"]) == dear
-        assert told(hub, "per_minute", ["n"]) == per_minute
+        assert committed(hub, "dear", ["auction", "n", "top"]) == dear
+        assert committed(hub, "per_minute", ["n"]) == per_minute
 
 
 @pytest.mark.spark
 def test_the_guide_s_alerts_in_plain_structured_streaming_are_ours(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Three of the thousand: the block as it stands, but for its checkpoints' path."""
+    """Three of the thousand: the block as it is, but for its checkpoints' path."""
     from pyspark.sql import functions as F  # noqa: N812 - the guide's name
 
     page = (ROOT / "docs" / "guide" / "a-thousand-alerts.md").read_text(encoding="utf-8")
@@ -136,7 +136,7 @@ def test_the_guide_s_alerts_in_plain_structured_streaming_are_ours(
         for query in spark.streams.active:
             query.processAllAvailable()
             query.stop()
-        found = {
+        of_spark = {
             name: {
                 tuple(row)
                 for row in spark.table(name).selectExpr("unix_micros(window.end)", "large", "most").collect()
@@ -159,11 +159,11 @@ def test_the_guide_s_alerts_in_plain_structured_streaming_are_ours(
         hub.push("payments", rows)
         hub.catch_up()
         for name in alerts:
-            assert len(found[name]) > 10
-            assert told(hub, name, ["large", "most"]) == found[name]
+            assert len(of_spark[name]) > 10
+            assert committed(hub, name, ["large", "most"]) == of_spark[name]
 
 
-def told(hub: Hub, query: str, columns: list[str]) -> set[tuple]:
+def committed(hub: Hub, query: str, columns: list[str]) -> set[tuple]:
     """(microseconds at which the window ends, the columns) of all rows a query has committed."""
     operator, _ = hub.operator_and_query(query)
     tables = [part.table for part in result_log.epochs_of(hub.home, hub.home.latest(), operator.id)]

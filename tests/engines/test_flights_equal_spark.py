@@ -93,8 +93,8 @@ def _spark_answer(spark: SparkSession, flights: Path, length: int, slide: int) -
 
 def _sorted(table: pa.Table) -> pa.Table:
     stamp = pa.timestamp("us", tz="UTC")
-    place = table.column_names.index("window_end")
-    table = table.set_column(place, "window_end", table["window_end"].cast(stamp))
+    index = table.column_names.index("window_end")
+    table = table.set_column(index, "window_end", table["window_end"].cast(stamp))
     return table.sort_by([("window_end", "ascending"), ("carrier", "ascending")])
 
 

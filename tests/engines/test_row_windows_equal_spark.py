@@ -138,7 +138,7 @@ def test_windows_equal_spark_s_sql_windows(
     theirs = spark.sql(KINDS[name][1]).toArrow()
     if (
         name == "landmark"
-    ):  # a carrier that rests for a day is told all the same: compare the days on which it flies
+    ):  # a carrier that rests for a day is emitted all the same: compare the days on which it flies
         wanted = set(zip(theirs["micros"].to_pylist(), theirs["carrier"].to_pylist(), strict=True))
         there = zip(mine["micros"].to_pylist(), mine["carrier"].to_pylist(), strict=True)
         mine = mine.filter(pa.array([pair in wanted for pair in there]))

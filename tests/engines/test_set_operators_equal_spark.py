@@ -58,7 +58,7 @@ T = table([("a", 1, -0.0), (None, None, None), ("b", 2, NAN), ("d", 4, 2.0), ("d
 
 
 def shown(rows: Iterable[Iterable[Any]]) -> list[str]:
-    """Rows in an order of their own; which zero stands for several that are equal is not said."""
+    """Rows in an order of their own; which zero represents several that are equal is not defined."""
     return sorted(
         repr([0.0 if isinstance(value, float) and value == 0 else value for value in row]) for row in rows
     )
@@ -70,7 +70,7 @@ def test_set_operators_hold_at_the_end_what_spark_answers(spark: SparkSession) -
         spark.createDataFrame(rows).createOrReplaceTempView(name)
     for text in TEXTS:
         frame = spark.sql(text.format(w=""))
-        found = hr.test(text.format(w=ALL), s=S, t=T)
-        assert shown(row.values() for row in found) == shown(frame.collect()), text
-        if found:
-            assert list(found[0]) == frame.columns, text
+        answer = hr.test(text.format(w=ALL), s=S, t=T)
+        assert shown(row.values() for row in answer) == shown(frame.collect()), text
+        if answer:
+            assert list(answer[0]) == frame.columns, text

@@ -52,11 +52,11 @@ def test_conditions_with_a_select_inside_keep_the_rows_that_spark_keeps(spark: S
     s, names = stream(), relation()
     spark.createDataFrame(s).createOrReplaceTempView("s")
     spark.createDataFrame(names).createOrReplaceTempView("names")
-    kept = {}
+    row_counts = {}
     for where in WHERE:
         text = f"SELECT x FROM s WHERE {where}"
-        found = sorted(row["x"] for row in hr.test(text, s=s, names=names))
-        assert found == sorted(row.x for row in spark.sql(text).collect()), where
-        kept[where] = len(found)
-    assert min(kept.values()) == 0
-    assert len(set(kept.values())) > 5
+        passing = sorted(row["x"] for row in hr.test(text, s=s, names=names))
+        assert passing == sorted(row.x for row in spark.sql(text).collect()), where
+        row_counts[where] = len(passing)
+    assert min(row_counts.values()) == 0
+    assert len(set(row_counts.values())) > 5

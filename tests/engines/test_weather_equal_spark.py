@@ -131,7 +131,7 @@ def test_windows_of_the_weather_equal_spark_s(
     mine = ours[name]
     mine = mine.append_column("micros", mine["at"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()))
     theirs = spark.sql(KINDS[name][1]).toArrow()
-    if name == "landmark":  # told for every day; Spark's has the days with a reading
+    if name == "landmark":  # emitted for every day; Spark's has the days with a reading
         days = set(theirs["micros"].to_pylist())
         mine = mine.filter(pa.array([micros in days for micros in mine["micros"].to_pylist()]))
     names = [each for each in ("micros", "origin", "n", "seen", "least", "most") if each in mine.column_names]

@@ -98,12 +98,12 @@ class Case:
         """`file:line` of a block."""
         return f"{self.path}:{block.line}"
 
-    def with_expected(self, found: dict[Block, tuple[str, ...]]) -> str:
+    def with_expected(self, answers: dict[Block, tuple[str, ...]]) -> str:
         """The file with other expected rows."""
         lines = list(self.source)
-        for block in sorted(found, key=lambda block: block.line, reverse=True):
+        for block in sorted(answers, key=lambda block: block.line, reverse=True):
             mark = [] if block.expected is not None else [_MARK]
-            lines[block.first : block.end] = [*mark, *found[block]]
+            lines[block.first : block.end] = [*mark, *answers[block]]
         return "\n".join(lines) + "\n"
 
 

@@ -25,12 +25,12 @@ def record(path: Path) -> bool:
     """Write the answers of one run into a case; whether they were others."""
     case = read_case(path)
     answers = run_case(case, PLAIN, local)
-    found = {
+    recorded = {
         block: answer.rows
         for block, answer in answers.items()
         if block.reading is not None or block.expected is not None
     }
-    text, before = case.with_expected(found), path.read_text(encoding="utf-8")
+    text, before = case.with_expected(recorded), path.read_text(encoding="utf-8")
     path.write_text(text, encoding="utf-8")
     return text != before
 

@@ -242,7 +242,7 @@ def _epochs(input_: Sequence[tuple[str, pa.Table]], cut: str, case: Case) -> lis
         places = list(range(1, len(rows)))
     else:
         chance = random.Random(zlib.crc32(case.path.name.encode()))
-        places = [place for place in range(1, len(rows)) if chance.random() < 0.4]
+        places = [index for index in range(1, len(rows)) if chance.random() < 0.4]
     return [_together(rows[low:high]) for low, high in itertools.pairwise([0, *places, len(rows)])]
 
 

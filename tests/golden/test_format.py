@@ -95,9 +95,9 @@ def test_a_wrong_answer_is_shown_with_its_place_and_the_difference(tmp_path):
     ],
 )
 def test_what_else_can_be_wrong_is_shown_with_its_place(tmp_path, block, message):
-    found = wrong(tmp_path, f"{STREAM}{ROWS}\n{block}\n")
-    assert found.startswith("case.slt:10: ")
-    assert message in found
+    problem = wrong(tmp_path, f"{STREAM}{ROWS}\n{block}\n")
+    assert problem.startswith("case.slt:10: ")
+    assert message in problem
 
 
 def test_recording_writes_the_answers_in_place(tmp_path, capsys):
@@ -125,11 +125,11 @@ def test_known_wrong_cases_are_not_recorded(capsys):
 def test_the_input_is_cut_as_the_variant_says(tmp_path, cut, late):
     rows = "\nrows s\na,1,@9\nb,2,@3\n\nrows s\nc,1,@2\nd,2,@1\n"
     case = case_of(tmp_path, f"{STREAM}{rows}\nquery T\nSELECT k FROM s LATE\n")
-    (found,) = run_case(case, Variant(cut), local).values()
-    assert len(found.rows) == late
+    (answer,) = run_case(case, Variant(cut), local).values()
+    assert len(answer.rows) == late
     fixed = case_of(tmp_path, f"{STREAM}\ncuts fixed\n{rows}\nquery T\nSELECT k FROM s LATE\n")
-    (found,) = run_case(fixed, Variant(cut), local).values()
-    assert found.rows == ()
+    (answer,) = run_case(fixed, Variant(cut), local).values()
+    assert answer.rows == ()
 
 
 def test_a_case_runs_in_the_variants_that_differ_for_it(tmp_path):
@@ -160,19 +160,19 @@ def test_a_failure_has_the_place_of_its_own_query(tmp_path):
 
 def test_cells_of_input_are_typed_and_null_is_not_the_empty_string():
     columns = {"k": "STRING", "d": "DECIMAL(6,2)", "x": "DOUBLE", "b": "BOOLEAN", "at": "TIMESTAMP"}
-    found = table(['"",0.10,NaN,true,@1.5', "NULL,,,,1970-01-01T00:00:02Z", '"a,@1",1,-0.0,false,'], columns)
-    assert found["k"].to_pylist() == ["", None, "a,@1"]
-    assert found["d"].to_pylist() == [Decimal("0.10"), None, Decimal("1.00")]
-    assert [str(value) for value in found["x"].to_pylist()] == ["nan", "None", "-0.0"]
-    assert found["b"].to_pylist() == [True, None, False]
-    assert found["at"].cast(pa.int64()).to_pylist() == [1_500_000, 2_000_000, None]
+    cells = table(['"",0.10,NaN,true,@1.5', "NULL,,,,1970-01-01T00:00:02Z", '"a,@1",1,-0.0,false,'], columns)
+    assert cells["k"].to_pylist() == ["", None, "a,@1"]
+    assert cells["d"].to_pylist() == [Decimal("0.10"), None, Decimal("1.00")]
+    assert [str(value) for value in cells["x"].to_pylist()] == ["nan", "None", "-0.0"]
+    assert cells["b"].to_pylist() == [True, None, False]
+    assert cells["at"].cast(pa.int64()).to_pylist() == [1_500_000, 2_000_000, None]
 
 
 def test_a_header_names_columns_in_any_order_and_leaves_some_out():
-    found = table(["at,v", "@1,5"], {"k": "STRING", "v": "BIGINT", "at": "TIMESTAMP"})
-    assert found.column_names == ["k", "v", "at"]
-    assert found["k"].to_pylist() == [None]
-    assert found["v"].to_pylist() == [5]
+    cells = table(["at,v", "@1,5"], {"k": "STRING", "v": "BIGINT", "at": "TIMESTAMP"})
+    assert cells.column_names == ["k", "v", "at"]
+    assert cells["k"].to_pylist() == [None]
+    assert cells["v"].to_pylist() == [5]
 
 
 def test_answers_are_printed_with_null_and_quotes():
@@ -186,7 +186,7 @@ def test_answers_are_printed_with_null_and_quotes():
 
 
 @pytest.mark.parametrize(
-    ("expected", "found", "types", "same"),
+    ("expected", "answered", "types", "same"),
     [
         ("1.0", "1.0000000001", "R", True),
         ("1.0", "1.00000001", "R", False),
@@ -200,8 +200,8 @@ def test_answers_are_printed_with_null_and_quotes():
         ("NULL", '"NULL"', "T", False),
     ],
 )
-def test_rows_are_equal_to_the_letter_but_for_rounding(expected, found, types, same):
-    assert same_rows([expected], [found], types, sort=False) is same
+def test_rows_are_equal_to_the_letter_but_for_rounding(expected, answered, types, same):
+    assert same_rows([expected], [answered], types, sort=False) is same
 
 
 def test_rowsort_compares_bags():

@@ -1,4 +1,4 @@
-"""Every golden case answers as its file says: whatever the epochs, and whenever its queries are registered."""
+"""Every golden case answers as its file records: whatever the epochs, and whenever its queries are registered."""
 
 from __future__ import annotations
 

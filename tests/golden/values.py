@@ -38,11 +38,11 @@ def cells(text: str) -> list[Cells]:
     """The rows of a CSV text, each cell as it is written; an empty one as `NULL`, the string of that name quoted."""
     rows, row, at = list[Cells](), list[str](), 0
     while at < len(text):
-        found = _CELL.match(text, at)
-        assert found is not None, f"a quote is open: {text[at:]}"
-        row.append(found[1] or "NULL")
-        at = found.end()
-        if found[2] != ",":
+        match = _CELL.match(text, at)
+        assert match is not None, f"a quote is open: {text[at:]}"
+        row.append(match[1] or "NULL")
+        at = match.end()
+        if match[2] != ",":
             rows.append(tuple(row))
             row = []
         elif at == len(text):
@@ -73,14 +73,16 @@ def _letter(kind: pa.DataType) -> str:
     return next((letter for letter, test in tests.items() if test(kind)), "?")
 
 
-def same_types(written: str, found: str) -> bool:
+def same_types(written: str, answered: str) -> bool:
     """Whether the types of a case are those of an answer; `?` is any."""
-    return len(written) == len(found) and all(a in ("?", b) for a, b in zip(written, found, strict=True))
+    return len(written) == len(answered) and all(
+        a in ("?", b) for a, b in zip(written, answered, strict=True)
+    )
 
 
-def same_rows(expected: Sequence[str], found: Sequence[str], types: str, *, sort: bool) -> bool:
+def same_rows(expected: Sequence[str], answered: Sequence[str], types: str, *, sort: bool) -> bool:
     """Whether rows are equal: texts to the letter, columns of type R within `ROUNDING`."""
-    left, right = cells("\n".join(expected)), cells("\n".join(found))
+    left, right = cells("\n".join(expected)), cells("\n".join(answered))
     if sort:
         left, right = sorted(left, key=_coarse), sorted(right, key=_coarse)
     return len(left) == len(right) and all(
@@ -110,15 +112,15 @@ def _coarse(row: Cells) -> Cells:
 
 def instant(text: str) -> datetime:
     """A point in time: `@12.5` is seconds since 1970, everything else ISO 8601, in UTC without a zone."""
-    if found := _AT.fullmatch(text):
-        return _EPOCH + timedelta(seconds=float(found[1]))
+    if match := _AT.fullmatch(text):
+        return _EPOCH + timedelta(seconds=float(match[1]))
     read = datetime.fromisoformat(text)
     return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
 
 
 def spelled(text: str) -> str:
     """A CSV text with every cell like `@12.5` as a timestamp."""
-    return _AT.sub(lambda found: instant(found[0]).replace(tzinfo=None).isoformat() + "Z", text)
+    return _AT.sub(lambda match: instant(match[0]).replace(tzinfo=None).isoformat() + "Z", text)
 
 
 def table(lines: Sequence[str], columns: dict[str, str]) -> pa.Table:
@@ -140,10 +142,10 @@ def table(lines: Sequence[str], columns: dict[str, str]) -> pa.Table:
     parsing = arrow_csv.ParseOptions(newlines_in_values=True)
     if not body.strip():
         return pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()]).empty_table()
-    found = arrow_csv.read_csv(io.BytesIO(spelled(body).encode()), reading, parsing, options)
+    parsed = arrow_csv.read_csv(io.BytesIO(spelled(body).encode()), reading, parsing, options)
     return pa.table(
         {
-            name: found[name] if name in names else pa.nulls(found.num_rows, arrow_type(kind))
+            name: parsed[name] if name in names else pa.nulls(parsed.num_rows, arrow_type(kind))
             for name, kind in columns.items()
         }
     )
@@ -151,8 +153,8 @@ def table(lines: Sequence[str], columns: dict[str, str]) -> pa.Table:
 
 def arrow_type(sql: str) -> pa.DataType:
     """The Arrow type of an SQL type."""
-    if found := re.fullmatch(r"DECIMAL\((\d+), *(\d+)\)", sql):
-        return pa.decimal128(int(found[1]), int(found[2]))
+    if match := re.fullmatch(r"DECIMAL\((\d+), *(\d+)\)", sql):
+        return pa.decimal128(int(match[1]), int(match[2]))
     if sql not in _ARROW:
         raise ValueError(f"rows of a case cannot have columns of type {sql}")
     return _ARROW[sql]()

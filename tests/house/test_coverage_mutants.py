@@ -85,8 +85,8 @@ def traced(place, tmp_path_factory):
 
 def test_the_lines_of_each_passing_test_are_known_and_those_of_killed_processes_too(traced) -> None:
     bodies = {(str(DOORS), 6), (str(DOORS), 11), (str(DOORS), 15)}
-    found = {test.test.partition("::")[2]: {line for _, line in test.lines & bodies} for test in traced}
-    assert found == {"test_open": {6}, "test_colours": {11}, "test_from_elsewhere": {6}}
+    lines_of = {test.test.partition("::")[2]: {line for _, line in test.lines & bodies} for test in traced}
+    assert lines_of == {"test_open": {6}, "test_colours": {11}, "test_from_elsewhere": {6}}
 
 
 def test_a_mistake_is_made_where_the_words_of_the_row_are_and_tests_that_execute_it_run(

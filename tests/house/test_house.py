@@ -1,4 +1,4 @@
-"""What the linters cannot say about this house; each test also says how much it has read."""
+"""House rules that the linters cannot check; each test also checks how much it has read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOMS = {
 }
 LONGEST_FILE = 500
 MOST_MODULES = 12
-"""Of a folder, besides the file that says what it is for."""
+"""Of a folder, besides the file that describes it."""
 LONGEST_FUNCTION = 60
 TEXT = {".py", ".md", ".toml", ".sh", ".cql", ".yml", ".yaml", ".html", ".js", ".css", ".txt", ".cfg", ""}
 # Written in two parts so that this file does not find itself.
@@ -40,11 +40,11 @@ REGISTRY_HOSTS = tuple(
 
 @cache
 def sources() -> tuple[Path, ...]:
-    found = tuple(sorted(PACKAGE.rglob("*.py")))
-    assert len(found) > len(ROOMS) + 4, (
-        f"only {len(found)} files below {PACKAGE}: these tests would check nothing"
+    files = tuple(sorted(PACKAGE.rglob("*.py")))
+    assert len(files) > len(ROOMS) + 4, (
+        f"only {len(files)} files below {PACKAGE}: these tests would check nothing"
     )
-    return found
+    return files
 
 
 @cache
@@ -72,8 +72,8 @@ def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_every_room_of_the_plan_exists_and_there_are_no_others() -> None:
-    found = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert found - {"examples"} == ROOMS
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert rooms - {"examples"} == ROOMS
 
 
 def test_no_folder_has_more_modules_than_one_can_keep_in_mind() -> None:
@@ -110,34 +110,34 @@ def test_every_module_says_which_question_it_answers() -> None:
 
 
 def test_nothing_depends_on_the_builtin_hash() -> None:
-    own = {  # inside __hash__ it only serves look-ups in dict and set
+    allowed = {  # inside __hash__ it only serves look-ups in dict and set
         call
         for path in sources()
         for method in ast.walk(tree(path))
         if isinstance(method, ast.FunctionDef) and method.name == "__hash__"
         for call in ast.walk(method)
     }
-    found = [
+    wrong = [
         named(path, node)
         for path in sources()
         for name, node in calls(path)
-        if name == "hash" and node not in own
+        if name == "hash" and node not in allowed
     ]
-    assert found == [], "built-in hash differs between processes; use a stable one"
+    assert wrong == [], "built-in hash differs between processes; use a stable one"
 
 
 def test_only_the_foundation_and_the_runtime_look_at_the_clock() -> None:
     watches = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "date.today"}
     allowed = {PACKAGE / "time.py", *(PACKAGE / "runtime").rglob("*.py")}
     read = [path for path in sources() if path not in allowed]
-    found = [
+    wrong = [
         f"{named(path, node)} {name}"
         for path in read
         for name, node in calls(path)
         if ".".join(name.split(".")[-2:]) in watches
     ]
     assert len(read) >= len(ROOMS)
-    assert found == [], "the time is an argument outside time.py and runtime/"
+    assert wrong == [], "the time is an argument outside time.py and runtime/"
 
 
 def test_no_randomness_comes_without_a_seed() -> None:
@@ -146,13 +146,13 @@ def test_no_randomness_comes_without_a_seed() -> None:
         *("np.random.rand", "np.random.randn", "np.random.randint", "np.random.choice", "np.random.shuffle"),
     }
     seedless = {"np.random.default_rng", "random.Random", "np.random.RandomState"}
-    found = [
+    wrong = [
         f"{named(path, node)} {name}"
         for path in sources()
         for name, node in calls(path)
         if name in unseeded or (name in seedless and not node.args and not node.keywords)
     ]
-    assert found == [], "a seed or a generator is an argument"
+    assert wrong == [], "a seed or a generator is an argument"
 
 
 def test_no_file_names_a_package_registry() -> None:
@@ -167,13 +167,13 @@ def test_no_file_names_a_package_registry() -> None:
     files = [ROOT / line for line in listed.stdout.splitlines()]
     texts = [path for path in files if path.is_file() and path.suffix in TEXT]
     assert len(texts) > len(sources())
-    found = [
+    wrong = [
         f"{named(path)}: {host}"
         for path in texts
         for host in REGISTRY_HOSTS
         if host in path.read_text(encoding="utf-8", errors="replace")
     ]
-    assert found == []
+    assert wrong == []
 
 
 def test_everything_below_the_runtime_works_without_spark() -> None:
@@ -200,27 +200,27 @@ def test_everything_below_the_runtime_works_without_spark() -> None:
 @cache
 def operator_classes() -> frozenset[str]:
     """The names of all classes of operators: what is below `BaseOperator`."""
-    found, bases = {"BaseOperator", "Operator"}, dict[str, set[str]]()
+    classes, bases = {"BaseOperator", "Operator"}, dict[str, set[str]]()
     for path in sources():
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.ClassDef):
                 bases[node.name] = {base.id for base in node.bases if isinstance(base, ast.Name)}
-    while more := {name for name, above in bases.items() if above & found} - found:
-        found |= more
-    return frozenset(found)
+    while more := {name for name, above in bases.items() if above & classes} - classes:
+        classes |= more
+    return frozenset(classes)
 
 
 @cache
 def abilities() -> frozenset[str]:
-    """What the contract of operators has: of these nobody asks whether they are there."""
+    """What the contract of operators has: of these no code asks whether they are there."""
     contract = tree(PACKAGE / "operators" / "base" / "operator.py")
     base = next(n for n in contract.body if isinstance(n, ast.ClassDef) and n.name == "BaseOperator")
-    found = {n.name for n in ast.walk(base) if isinstance(n, ast.FunctionDef)}
-    return frozenset(found | {"finish", "steps", "rows", "panes", "inner", "family"})
+    methods = {n.name for n in ast.walk(base) if isinstance(n, ast.FunctionDef)}
+    return frozenset(methods | {"finish", "steps", "rows", "panes", "inner", "family"})
 
 
 def asks_for_a_class(code: ast.Module, classes: frozenset[str], members: frozenset[str]) -> Iterator[ast.AST]:
-    """Where it is asked of which class an operator is, or whether it has a member."""
+    """Where it is asked of which class an operator is, or whether it has an attribute."""
     several = {
         target.id
         for node in code.body
@@ -232,7 +232,7 @@ def asks_for_a_class(code: ast.Module, classes: frozenset[str], members: frozens
     wanted = classes | several
 
     def of_operators(node: ast.AST) -> bool:
-        return any(isinstance(each, ast.Name) and each.id in wanted for each in ast.walk(node))
+        return any(isinstance(part, ast.Name) and part.id in wanted for part in ast.walk(node))
 
     for node in ast.walk(code):
         match node:
@@ -255,13 +255,13 @@ def asks_for_a_class(code: ast.Module, classes: frozenset[str], members: frozens
 def test_nobody_but_the_lowering_asks_of_which_class_an_operator_is() -> None:
     """A new operator would be wrong in each such place: what it can do besides is a method of `BaseOperator`."""
     assert len(operator_classes()) > 16
-    found = [
+    wrong = [
         named(path, node)
         for path in sources()
         if path.parent.name not in {"lowering", "joins"} or path.parent.parent.name != "planner"
         for node in asks_for_a_class(tree(path), operator_classes(), abilities())
     ]
-    assert found == []
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
@@ -279,8 +279,8 @@ def test_nobody_but_the_lowering_asks_of_which_class_an_operator_is() -> None:
     ],
 )
 def test_who_asks_is_found(code: str, is_found: bool) -> None:
-    found = asks_for_a_class(ast.parse(code), frozenset({"Some"}), frozenset({"finish"}))
-    assert bool(list(found)) == is_found
+    asking = asks_for_a_class(ast.parse(code), frozenset({"Some"}), frozenset({"finish"}))
+    assert bool(list(asking)) == is_found
 
 
 PAGES = [
@@ -293,15 +293,15 @@ OF_EACH = {"runner.py"}
 
 
 def test_every_path_in_the_pages_names_a_file() -> None:
-    """As it is from the root, in the package, or beside the page."""
+    """As it is from the root, in the package, or next to the page."""
     said = [(page, path) for page in PAGES for path in PATH.findall(page.read_text(encoding="utf-8"))]
     assert len(said) > 100
-    found = [
+    wrong = [
         f"{named(page)}: {path}"
         for page, path in said
         if path not in OF_EACH and not any((base / path).is_file() for base in (ROOT, PACKAGE, page.parent))
     ]
-    assert found == []
+    assert wrong == []
 
 
 def unordered(code: ast.Module) -> Iterator[ast.AST]:
@@ -309,16 +309,17 @@ def unordered(code: ast.Module) -> Iterator[ast.AST]:
     for node in ast.walk(code):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             alone = any(
-                each.arg == "use_threads" and ast.unparse(each.value) == "False" for each in node.keywords
+                keyword.arg == "use_threads" and ast.unparse(keyword.value) == "False"
+                for keyword in node.keywords
             )
             joins = node.func.attr == "join" and any(
-                each.arg in ("keys", "join_type") for each in node.keywords
+                keyword.arg in ("keys", "join_type") for keyword in node.keywords
             )
             if not alone and (node.func.attr in ("group_by", "join_asof", "to_reader") or joins):
                 yield node
-        names = [each.name for each in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
         module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-        if any(each in ("pyarrow.acero", "pyarrow.dataset") for each in (*names, module)) or (
+        if any(imported in ("pyarrow.acero", "pyarrow.dataset") for imported in (*names, module)) or (
             module == "pyarrow" and {"acero", "dataset"} & {*names}
         ):
             yield node
@@ -326,8 +327,8 @@ def unordered(code: ast.Module) -> Iterator[ast.AST]:
 
 def test_nothing_lets_arrow_s_threads_put_rows_in_another_order() -> None:
     """A task that is run again must give the same bytes; small inputs would not show what threads do to large ones."""
-    found = [named(path, node) for path in sources() for node in unordered(tree(path))]
-    assert found == []
+    wrong = [named(path, node) for path in sources() for node in unordered(tree(path))]
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
@@ -362,18 +363,20 @@ PICKLES = {
 def pickling(code: ast.Module) -> Iterator[ast.AST]:
     """Imports of what makes or loads pickles."""
     for node in ast.walk(code):
-        found = [each.name for each in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        imported = (
+            [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        )
         module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-        said = {part for each in (*found, module) for part in each.split(".")}
+        said = {part for dotted in (*imported, module) for part in dotted.split(".")}
         if said & {"pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}:
             yield node
 
 
 def test_pickles_are_made_and_loaded_in_named_places_alone() -> None:
-    found = {
+    pickling_files = {
         path.relative_to(PACKAGE).as_posix() for path in sources() if any(True for _ in pickling(tree(path)))
     }
-    assert found == PICKLES.keys(), "what rests in a home is data: see store/files/values.py"
+    assert pickling_files == PICKLES.keys(), "what rests in a home is data: see store/files/values.py"
 
 
 @pytest.mark.parametrize(

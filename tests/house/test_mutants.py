@@ -28,9 +28,9 @@ from tests.mutants.operators import mutants
     ],
 )
 def test_each_kind_of_mistake_is_made_once(line: str, changes: set[str]) -> None:
-    made = list(mutants(line + "\n", {1}))
-    assert {mutant.after for mutant in made} == changes
-    for mutant in made:
+    mistakes = list(mutants(line + "\n", {1}))
+    assert {mutant.after for mutant in mistakes} == changes
+    for mutant in mistakes:
         ast.parse(mutant.source)
         assert mutant.source != line + "\n"
 

@@ -1,12 +1,15 @@
-"""Plain words: the docs, and the source folders that are clean, use the terms of `docs/glossary.md`.
+"""Plain words: pages, sources, benchmarks and tests use the terms of `docs/glossary.md`.
 
-A folder is added to `CLEAN` when its docstrings and messages have been rewritten, and a page is removed from `NOT_YET`.
+A folder of the source is added to `CLEAN` when its docstrings and messages have been rewritten, and a page is removed from
+`NOT_YET`. Of tests the docstrings and comments are checked, of benchmarks also the messages and the pages.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +22,7 @@ CLEAN: frozenset[str] = frozenset(
     {
         "__init__.py",
         "__main__.py",
+        "adaptive",
         "algebra",
         "archive",
         "catalog",
@@ -46,6 +50,9 @@ CLEAN: frozenset[str] = frozenset(
 
 NOT_YET: frozenset[str] = frozenset()
 """Pages that still use the old words."""
+
+REPORT_KEYS = ("pu anew", "bits looked at", "rows handed over", "epochs of the past")
+"""Keys of reports below `benchmarks/results`, which keep their names as pages of earlier runs have them."""
 
 BANNED = {
     r"told|tells?|telling|untold|retell\w*": "emit (rows), show, report",
@@ -88,33 +95,38 @@ _INSTEAD = tuple(BANNED.values())
 _FENCED = re.compile(r"^(?P<fence>```|~~~).*?^(?P=fence)", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`(?:[^`\n]|\n(?!\n))*`")
 _TARGET = re.compile(r"\]\([^)\s]*\)")
+_KEYS = re.compile("|".join(map(re.escape, REPORT_KEYS)))
 _QUESTION = re.compile(r"^#+ .*\?\s*$", re.MULTILINE)
 
 
 def pages() -> list[str]:
     """Names of all pages, from the root of the project."""
     top = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
-    return [str(path.relative_to(ROOT)) for path in (*top, *sorted((ROOT / "docs").rglob("*.md")))]
+    folders = (ROOT / "docs", ROOT / "benchmarks")
+    return [
+        str(path.relative_to(ROOT))
+        for path in (*top, *(page for at in folders for page in sorted(at.rglob("*.md"))))
+    ]
 
 
 def prose(page: str) -> str:
-    """The page with fenced blocks, inline code and link targets blanked out; lines stay where they are."""
-    for pattern in (_FENCED, _CODE, _TARGET):
-        page = pattern.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), page)
+    """The page with fenced blocks, inline code, link targets and keys of reports blanked out; lines stay where they are."""
+    for pattern in (_FENCED, _CODE, _TARGET, _KEYS):
+        page = pattern.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), page)
     return page
 
 
 def findings(text: str, first_line: int = 1) -> list[str]:
     """`line: word (what to write instead)` of every banned word of a text."""
     return [
-        f"{first_line + text.count(chr(10), 0, found.start())}: '{found[0]}' ({_INSTEAD[int(found.lastgroup[1:])]})"
-        for found in _PATTERN.finditer(text)
+        f"{first_line + text.count(chr(10), 0, match.start())}: '{match[0]}' ({_INSTEAD[int(match.lastgroup[1:])]})"
+        for match in _PATTERN.finditer(text)
     ]
 
 
 def questions(page: str) -> list[str]:
     """Headings that are questions."""
-    return [found[0].strip() for found in _QUESTION.finditer(page)]
+    return [match[0].strip() for match in _QUESTION.finditer(page)]
 
 
 def texts(source: str) -> Iterator[tuple[int, str]]:
@@ -124,14 +136,28 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, prose(node.value)
 
 
+def remarks(source: str) -> Iterator[tuple[int, str]]:
+    """(line, text) of every docstring, also below a value, and of every comment, without its inline code."""
+    for node in ast.walk(ast.parse(source)):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            yield node.lineno, prose(node.value.value)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], prose(token.string)
+
+
 def sources() -> list[str]:
     """Names of the modules in `CLEAN`, from the package."""
-    found = [
+    paths = [
         path
         for name in sorted(CLEAN)
         for path in ([PACKAGE / name] if name.endswith(".py") else sorted((PACKAGE / name).rglob("*.py")))
     ]
-    return [str(path.relative_to(PACKAGE)) for path in found]
+    return [str(path.relative_to(PACKAGE)) for path in paths]
 
 
 @pytest.mark.parametrize("page", [page for page in pages() if page not in NOT_YET])
@@ -144,9 +170,23 @@ def test_a_page_uses_plain_words(page: str) -> None:
 @pytest.mark.parametrize("module", sources())
 def test_docstrings_and_messages_of_a_clean_folder_use_plain_words(module: str) -> None:
     source = (PACKAGE / module).read_text(encoding="utf-8")
-    assert [found for line, text in texts(source) for found in findings(text, line)] == []
+    assert [word for line, text in texts(source) for word in findings(text, line)] == []
     first = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
     assert not first.endswith("?"), "the first line of a module is a noun phrase"
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "tests"])
+def test_benchmarks_and_tests_use_plain_words(folder: str) -> None:
+    wrong, read = [], 0
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        name, read = path.relative_to(ROOT), read + 1
+        read_texts = (*texts(source), *remarks(source)) if folder == "benchmarks" else remarks(source)
+        wrong += [f"{name}:{word}" for line, text in read_texts for word in findings(text, line)]
+        if (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0].endswith("?"):
+            wrong.append(f"{name}: the first line of a module is a noun phrase")
+    assert wrong == []
+    assert read > 50
 
 
 def test_the_lists_name_what_exists() -> None:
@@ -157,7 +197,7 @@ def test_the_lists_name_what_exists() -> None:
 
 def test_banned_words_are_found_in_prose_only() -> None:
     page = "# How is it told?\n\nA row `told` [here](told.md) stands.\n\n```\ntold\n```\n\nWhoever\n"
-    assert [found.partition(" (")[0] for found in findings(prose(page))] == [
+    assert [word.partition(" (")[0] for word in findings(prose(page))] == [
         "1: 'told'",
         "3: 'stands'",
         "9: 'Whoever'",
@@ -170,7 +210,17 @@ def test_banned_words_are_found_in_prose_only() -> None:
 
 def test_banned_words_are_found_in_docstrings_and_messages() -> None:
     source = '"""What is told?"""\n\nSECTION = "told"\nMESSAGE = f"row {1} stands at `told`"\n'
-    assert [found for line, text in texts(source) for found in findings(text, line)] == [
+    assert [word for line, text in texts(source) for word in findings(text, line)] == [
         "1: 'told' (emit (rows), show, report)",
         "4: 'stands' (is)",
     ]
+
+
+def test_banned_words_are_found_in_remarks_and_not_in_strings_or_keys() -> None:
+    source = '"""It was told."""\n\nX = "it stands"  # what lies there\n"""Of X, anew."""\n'
+    assert [word.partition(" (")[0] for line, text in remarks(source) for word in findings(text, line)] == [
+        "1: 'told'",
+        "4: 'anew'",
+        "3: 'lies'",
+    ]
+    assert findings(prose("| pu anew | rows handed over |\n")) == []

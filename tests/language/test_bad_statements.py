@@ -1,7 +1,7 @@
 """Every mistake has its exact message: what was expected, what was found, where, and what to do.
 
 `bad_statements.txt` is the table. A case is a statement (`>`, or `~` when it is refused as not available yet, continued on
-lines that begin with `|`) and below it exactly what the user is told.
+lines that begin with `|`) and below it exactly what the user reads.
 """
 
 from pathlib import Path
@@ -19,13 +19,13 @@ LONG_LIST = ", ".join(map(str, range(1_000)))
 
 
 def cases() -> list[tuple[str, str, str]]:
-    found = []
+    table = []
     for block in (Path(__file__).parent / "bad_statements.txt").read_text(encoding="utf-8").split("\n\n"):
         lines = block.strip("\n").split("\n")
         statement = [lines[0][2:], *(line[2:] for line in lines[1:] if line.startswith("|"))]
         said = [line for line in lines[1:] if not line.startswith("|")]
-        found.append((lines[0][0], "\n".join(statement), "\n".join(said)))
-    return found
+        table.append((lines[0][0], "\n".join(statement), "\n".join(said)))
+    return table
 
 
 def run(text: str) -> None:
@@ -57,9 +57,9 @@ def test_issue_18_item_4_of_a_very_long_line_an_error_shows_what_is_around_it(
     listed = "CREATE QUERY q AS SELECT auction FROM bids WHERE auction IN ({}) AND {} = 1 AND auction IN ({})"
     with pytest.raises(UserError) as raised:
         run(listed.format(before or "1", "nothing", after or "1"))
-    place, shown, caret, *_ = str(raised.value).split("\n")
-    assert place.endswith("there is no column 'nothing'")
-    assert f"column {listed.format(before or '1', 'nothing', '').index('nothing') + 1}:" in place
+    message, shown, caret, *_ = str(raised.value).split("\n")
+    assert message.endswith("there is no column 'nothing'")
+    assert f"column {listed.format(before or '1', 'nothing', '').index('nothing') + 1}:" in message
     assert shown[caret.index("^") : caret.index("^") + caret.count("^")] == "nothing"
     assert len(shown) <= 210
     assert shown.strip().startswith("…") == bool(before)

@@ -73,16 +73,16 @@ TOKEN = re.compile(r"\w+|'[^']*'|\s+|.")
 def test_mutated_queries_bind_or_are_refused_with_a_place(text: str, data: st.DataObject) -> None:
     tokens = TOKEN.findall(f"CREATE QUERY q AS {text}")
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(tokens) - 1))
+        index = data.draw(st.integers(0, len(tokens) - 1))
         match data.draw(st.integers(0, 3)):
             case 0:
-                del tokens[place]
+                del tokens[index]
             case 1:
-                tokens.insert(place, tokens[data.draw(st.integers(0, len(tokens) - 1))])
+                tokens.insert(index, tokens[data.draw(st.integers(0, len(tokens) - 1))])
             case 2:
-                tokens[place] = " " + data.draw(st.sampled_from(WORDS)) + " "
+                tokens[index] = " " + data.draw(st.sampled_from(WORDS)) + " "
             case _:
-                tokens[place] = data.draw(st.text(string.printable, max_size=3))
+                tokens[index] = data.draw(st.text(string.printable, max_size=3))
         tokens = tokens or [" "]
     attempt("".join(tokens))
 
@@ -99,8 +99,8 @@ def test_damaged_scripts_are_refused_with_a_place(start: int, length: int, inste
 @given(st.text(st.characters(codec="utf-8"), max_size=40))
 def test_any_string_can_be_quoted_and_comes_back(value: str) -> None:
     escaped = value.replace("\\", "\\\\").replace("'", "''")
-    found = bind_expression(f"'{escaped}'", CATALOG.streams["bids"].schema)
-    assert getattr(found, "value", None) == value
+    bound = bind_expression(f"'{escaped}'", CATALOG.streams["bids"].schema)
+    assert getattr(bound, "value", None) == value
 
 
 NESTED = {

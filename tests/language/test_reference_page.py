@@ -44,7 +44,7 @@ def test_every_statement_of_the_page_is_carried_out(tmp_path: Path, monkeypatch)
         (tmp_path / "data" / f"{name}.csv").write_text("id,name\n1,a\n")
     with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as hub:
         refused = []
-        for statement in (each for text in EXAMPLES for each in parse_script(text)):
+        for statement in (parsed for text in EXAMPLES for parsed in parse_script(text)):
             try:
                 if statement.text in DROPS:
                     hub.execute(DROPS[statement.text])

@@ -111,7 +111,7 @@ def _items(draw: st.DrawFn, keys: list[str], aggregates: tuple[str, ...], *, sli
     )
     if aggregates and "1" in keys:
         values = ["auction + bidder", *values]
-    return [f"{value} AS v{place}" for place, value in enumerate(values)]
+    return [f"{value} AS v{index}" for index, value in enumerate(values)]
 
 
 def _order(draw: st.DrawFn, items: list[str]) -> str:

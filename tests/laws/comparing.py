@@ -42,7 +42,7 @@ def _rank(value: Any) -> tuple[Any, ...]:
 
 
 def _place(row: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
-    """Doubles decide last, so that a rounding error cannot tear rows apart that differ elsewhere."""
+    """Doubles decide last, so that a rounding error cannot separate rows that differ elsewhere."""
     exact = [(9,) if isinstance(value, float) else _rank(value) for value in row]
     return exact, [_rank(value) for value in row if isinstance(value, float)]
 

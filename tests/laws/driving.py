@@ -45,11 +45,11 @@ def batch(rows: Sequence[StreamRow], schema: Schema) -> Batch:
 
 def epochs(stream: RecordedStream) -> list[list[StreamRow]]:
     """The accepted rows of each epoch."""
-    found: list[list[StreamRow]] = [[] for _ in stream.punctuations]
+    rows_of: list[list[StreamRow]] = [[] for _ in stream.punctuations]
     for row in stream.rows:
         if row.fate == "accepted":
-            found[row.epoch - 1].append(row)
-    return found
+            rows_of[row.epoch - 1].append(row)
+    return rows_of
 
 
 def plain(results: pa.Table | None, query: Query, changes: bool = False) -> list[Any]:

@@ -109,10 +109,10 @@ class Families:
         for query in queries:
             by_state.setdefault(state_name(query.operator), []).append(query)
         for low, high in _slots(tasks):
-            made: dict[str, list[pa.Table]] = {}
+            new_sections: dict[str, list[pa.Table]] = {}
             for name, sharers in by_state.items():
-                self._advance(name, sharers, deltas, (low, high), punctuation, made, final=final)
-            run = {section: gathered(tables) for section, tables in made.items()}
+                self._advance(name, sharers, deltas, (low, high), punctuation, new_sections, final=final)
+            run = {section: gathered(tables) for section, tables in new_sections.items()}
             self.runs += [run] if run else []
         for query in queries:
             query.emitted_to = punctuation
@@ -134,7 +134,7 @@ class Families:
         deltas: Sequence[Mapping[str, Sequence[pa.Table]]],
         slots: tuple[int, int],
         punctuation: Instant,
-        made: dict[str, list[pa.Table]],
+        new_sections: dict[str, list[pa.Table]],
         *,
         final: bool,
     ) -> None:
@@ -150,7 +150,7 @@ class Families:
                 advance_of(queries[0]),
             )
             steps, state = {operators[0].id: step}, step.state
-            self._collect(name, by_id, steps, state, made)
+            self._collect(name, by_id, steps, state, new_sections)
             return
         for cohort, advance in cohorts(operators, {id_: advance_of(query) for id_, query in by_id.items()}):
 
@@ -163,7 +163,7 @@ class Families:
                 [own(_of({s: gathered(t) for s, t in delta.items()}, name, slots)) for delta in deltas],
                 advance,
             )
-            self._collect(name, by_id, family.steps, family.state, made)
+            self._collect(name, by_id, family.steps, family.state, new_sections)
 
     def _collect(
         self,
@@ -171,13 +171,13 @@ class Families:
         by_id: Mapping[str, Registered],
         steps: Mapping[str, Any],
         state: Sections,
-        made: dict[str, list[pa.Table]],
+        new_sections: dict[str, list[pa.Table]],
     ) -> None:
         for id_, step in steps.items():
             by_id[id_].results += [step.results] if step.results is not None else []
         for section, rows in state.items():
             if rows.num_rows:
-                made.setdefault(f"{name}/{section}", []).append(rows)
+                new_sections.setdefault(f"{name}/{section}", []).append(rows)
 
     def _merge(self, newest: int, tasks: int, queries: Sequence[Registered]) -> None:
         cut = max(0, len(self.runs) - newest)
@@ -197,8 +197,8 @@ class Families:
                     ),
                 )
                 sections: dict[str, list[pa.Table]] = {}
-                for each in chosen:
-                    for section, rows in _of(each, name, slots).items():
+                for chosen_run in chosen:
+                    for section, rows in _of(chosen_run, name, slots).items():
                         if rows.num_rows:
                             sections.setdefault(section, []).append(rows)
                 for section, rows in compacted(owners, before_merge(owners, sections)):
@@ -215,14 +215,14 @@ def _slots(tasks: int) -> list[tuple[int, int]]:
 
 def _of(run: Mapping[str, pa.Table], state: str, slots: tuple[int, int]) -> dict[str, pa.Table]:
     """A state's rows in some slots."""
-    prefix, found = f"{state}/", dict[str, pa.Table]()
+    prefix, parts = f"{state}/", dict[str, pa.Table]()
     for name, rows in run.items():
         if name.startswith(prefix):
             at = ints(rows, SLOT)
             part = rows.filter(pa.array((at >= slots[0]) & (at < slots[1])))
             if part.num_rows:
-                found[name.removeprefix(prefix)] = part
-    return found
+                parts[name.removeprefix(prefix)] = part
+    return parts
 
 
 @st.composite
@@ -235,14 +235,14 @@ def families(
 ) -> list[Registered]:
     """A drawn query and two or three others over windows of the same kind, registered before some epoch up to `last`."""
     first = draw(base)
-    found = []
+    registered = []
     for number in range(draw(st.integers(3, 4))):
         root = other_window(first.root, draw(windows), draw(conditions)) if number else first.root
         query = replace(first, root=root)
         since = draw(st.integers(0, last)) if number else 0
         until = draw(st.sampled_from((1 << 30, 1 << 30, since + 1)))
-        found.append(Registered(query, lower(f"q{number}", query, f"q{number}"), since, until))
-    return found
+        registered.append(Registered(query, lower(f"q{number}", query, f"q{number}"), since, until))
+    return registered
 
 
 def cuts_of(history: History, draw_splits: Any) -> list[Any]:

@@ -27,8 +27,8 @@ class Striped(UserWindow):
         return windows * TICK, (windows + 2 * self.ticks - 1) * TICK
 
     def holds(self, window: int, at: int, *values: Any) -> bool:
-        place, rest = divmod(at // TICK - window, 2)
-        return rest == 0 and 0 <= place < self.ticks
+        offset, rest = divmod(at // TICK - window, 2)
+        return rest == 0 and 0 <= offset < self.ticks
 
 
 class Lasting(UserWindow):
@@ -41,8 +41,8 @@ class Lasting(UserWindow):
         (values,) = columns
         more = np.clip([value or 0 for value in values.to_pylist()], 0, 2).astype(np.int64)
         rows = np.repeat(np.arange(len(at)), more + 1)
-        place = np.arange(len(rows)) - np.repeat(np.cumsum(more + 1) - more - 1, more + 1)
-        return rows, at[rows] // self.length + place
+        offset = np.arange(len(rows)) - np.repeat(np.cumsum(more + 1) - more - 1, more + 1)
+        return rows, at[rows] // self.length + offset
 
     def bounds(self, windows: Any) -> Any:
         return (windows - 2) * self.length, (windows + 1) * self.length

@@ -1,6 +1,6 @@
-"""Random queries for the laws: which queries must every operator get right, over the histories of `streams`?
+"""Random queries for the laws: the queries that every operator must answer rightly, over the histories of `streams`.
 
-They are built as algebra values over one schema, so that no parser stands between a law and what it tests.
+They are built as algebra values over one schema, so that no parser is between a law and what it tests.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def literal(value: Any, kind: Type) -> Literal:
 
 
 def call(function: str, *arguments: Expression, kind: Type = BOOLEAN) -> Call:
-    """A function of the table; a comparison unless `kind` says otherwise."""
+    """A function of the table; a comparison unless `kind` is another."""
     return Call(function, arguments, kind)
 
 
@@ -125,7 +125,7 @@ def deltas() -> st.SearchStrategy[Delta]:
 
 
 def sessions() -> st.SearchStrategy[Session]:
-    """Gaps below, at and above the distance of rows; rows exactly a gap apart are common."""
+    """Gaps below, at and above the distance of rows; rows exactly a gap after another are common."""
     return st.builds(Session, st.sampled_from((1, TICK, TICK, 2 * TICK, 5 * TICK, 100 * TICK)), partitions())
 
 
@@ -224,7 +224,7 @@ def series_arguments(function: str) -> st.SearchStrategy[Expression]:
     if function in OF_SHAPE:
         return st.sampled_from((small, tenths, capped))
     pairs = ((small, tenths), (tenths, small), (capped, tenths), (small, capped), (tenths, tenths))
-    return st.sampled_from([pair(*each) for each in pairs])
+    return st.sampled_from([pair(*operands) for operands in pairs])
 
 
 @st.composite

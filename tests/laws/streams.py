@@ -1,4 +1,4 @@
-"""Random streams for the laws: which histories must every operator get right?
+"""Random streams for the laws: the histories over which every operator must answer rightly.
 
 Values are few and mean: ties, gaps, disorder, NULLs, NaN, infinities, -0.0, negative times, empty epochs.
 """

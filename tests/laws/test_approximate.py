@@ -69,7 +69,7 @@ def queries(draw: st.DrawFn, over: st.SearchStrategy[Window]) -> Query:
         node = Filter(node, some.call(">", some.column("x"), some.literal(-5, BIGINT)))
     chosen = draw(st.lists(calls(), min_size=1, max_size=3))
     parts = [part for call in chosen for part in (call, bound_of(call))]
-    named = tuple(NamedAggregate(f"a{place}", part) for place, part in enumerate(parts))
+    named = tuple(NamedAggregate(f"a{index}", part) for index, part in enumerate(parts))
     keys = tuple(
         Named(f"key{name}", some.column(name)) for name in draw(st.sampled_from(((), ("k",), ("k", "g"))))
     )
@@ -85,7 +85,7 @@ def bound_of(call: AggregateCall) -> AggregateCall:
     )
 
 
-def within_bounds(query: Query, found: list[Any], expected: list[Any]) -> None:
+def within_bounds(query: Query, given_rows: list[Any], expected: list[Any]) -> None:
     assert isinstance(query.root, Project)
     assert isinstance(query.root.source, Aggregate)
     aggregate = query.root.source
@@ -96,12 +96,12 @@ def within_bounds(query: Query, found: list[Any], expected: list[Any]) -> None:
         assert len(placed) == len(rows)
         return placed
 
-    answers, truths = by_group(found), by_group(expected)
+    answers, truths = by_group(given_rows), by_group(expected)
     assert answers.keys() == truths.keys()
     pairs = zip(aggregate.aggregates[::2], aggregate.aggregates[1::2], strict=True)
     for value, bound in pairs:
-        for place, row in answers.items():
-            true, answered, slack = truths[place][value.name], row[value.name], row[bound.name]
+        for group, row in answers.items():
+            true, answered, slack = truths[group][value.name], row[value.name], row[bound.name]
             if true is None:
                 assert answered is None
                 continue
@@ -145,7 +145,7 @@ def test_long_streams_are_thinned_over_many_epochs_and_stay_within_their_bounds(
     calls = [AggregateCall("approx_count", None, BIGINT, within=within)]
     calls.append(AggregateCall("approx_sum", some.column("x"), BIGINT, within=within))
     parts = [part for call in calls for part in (call, bound_of(call))]
-    named = tuple(NamedAggregate(f"a{place}", part) for place, part in enumerate(parts))
+    named = tuple(NamedAggregate(f"a{index}", part) for index, part in enumerate(parts))
     columns = tuple(Named(item.name, Column(item.name, BIGINT)) for item in named)
     window = TimeSlide(data.draw(st.sampled_from((10, 50))) * some.TICK, some.TICK, 0)
     query = Query(Project(Aggregate(Windowed(some.SCAN, "s", window), (), named), columns), "windows")
@@ -169,12 +169,12 @@ def relations() -> st.SearchStrategy[Window]:
     return st.builds(TimeRange, st.sampled_from((3, 8, 20)).map(lambda n: n * some.TICK))
 
 
-def _held(told: list[Any], instants: list[int]) -> Iterator[tuple[int, list[Any]]]:
+def _held(changelog: list[Any], instants: list[int]) -> Iterator[tuple[int, list[Any]]]:
     """The bag that changes make at each instant."""
     held: Counter[str] = Counter()
     rows: dict[str, Any] = {}
     for at in instants:
-        for instant, sign, row in told:
+        for instant, sign, row in changelog:
             if instant == at:
                 rows[repr(row)] = row
                 held[repr(row)] += sign
@@ -192,7 +192,7 @@ def test_long_relations_stay_within_their_bounds_at_every_instant_over_many_epoc
         for name in ("approx_count", "approx_sum")
     ]
     parts = [part for call in calls for part in (call, bound_of(call))]
-    named = tuple(NamedAggregate(f"a{place}", part) for place, part in enumerate(parts))
+    named = tuple(NamedAggregate(f"a{index}", part) for index, part in enumerate(parts))
     keys = (Named("keyk", some.column("k")),)
     shown = [Column("keyk", some.SCHEMA.field("k").type), *(Column(item.name, BIGINT) for item in named)]
     node = Aggregate(Windowed(some.SCAN, "s", TimeRange(40 * some.TICK)), keys, named)
@@ -205,12 +205,13 @@ def test_long_relations_stay_within_their_bounds_at_every_instant_over_many_epoc
     )
     compactions = dict.fromkeys(range(2, len(rows) // size, 3), 3)
     results = run(query, history, SCHEMAS, final=True, compact_after=compactions)
-    told, greatest = plain(results, query, changes=True), rows[-1]["at"]
+    changelog, greatest = plain(results, query, changes=True), rows[-1]["at"]
     instants = sorted(
-        {at for at, _, _ in told} | {at + off for at in range(0, greatest, 9 * some.TICK) for off in (0, 1)}
+        {at for at, _, _ in changelog}
+        | {at + off for at in range(0, greatest, 9 * some.TICK) for off in (0, 1)}
     )
     worst = 0
-    for at, now in _held(told, [each for each in instants if each <= greatest]):
+    for at, now in _held(changelog, [instant for instant in instants if instant <= greatest]):
         within_bounds(query, now, [(at, row) for row in relation_at(query, history, at)])
         worst = max(worst, *(row["a1"] for _, row in now), 0)
     assert worst > 0, "something is approximate"
@@ -227,8 +228,8 @@ def test_relations_are_within_their_bounds_at_every_instant(data: st.DataObject)
     merges = st.dictionaries(st.integers(0, max(len(cut) - 1, 0)), st.integers(1, 4), max_size=3)
     compactions = data.draw(merges, "compactions")
     results = run(query, history, SCHEMAS, splits=cut, tasks=tasks, final=False, compact_after=compactions)
-    told = plain(results, query, changes=True)
+    changelog = plain(results, query, changes=True)
     limit = history.punctuation(query)
-    instants = {at for at, _, _ in changes(query, history, limit)} | {at for at, _, _ in told}
-    for at, now in _held(told, sorted(instants)):
+    instants = {at for at, _, _ in changes(query, history, limit)} | {at for at, _, _ in changelog}
+    for at, now in _held(changelog, sorted(instants)):
         within_bounds(query, now, [(at, row) for row in relation_at(query, history, at)])

@@ -1,7 +1,7 @@
-"""Law 8, on disk: the files of state hold at most twice what is still needed, beside runs that are still open.
+"""Law 8, on disk: the files of state hold at most twice what is still needed, besides runs that are still open.
 
 What is needed is measured, not reckoned: a second home over the same rows merges all its state in every epoch. A run is open until
-it has been looked at for the first time, a dozen epochs after it was written.
+it has been checked for the first time, a dozen epochs after it was written.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Kept:
 
 
 def kept(folder: Path, query: str) -> tuple[list[Kept], list[dict[str, object]]]:
-    """The state of a home after every epoch, and all that the query told."""
-    found = []
+    """The state of a home after every epoch, and all that the query emitted."""
+    sizes = []
     clauses = "(k INT, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 0 SECONDS"
     with Hub(folder, LocalExecutor(), tasks=1) as hub:
         hub.execute(f"CREATE STREAM s {clauses}; CREATE STREAM t {clauses};")
@@ -63,10 +63,10 @@ def kept(folder: Path, query: str) -> tuple[list[Kept], list[dict[str, object]]]
             hub.loop.drain()
             manifest = hub.home.latest()
             young = [run.bytes for run in manifest.state if manifest.epoch - run.epoch <= OPEN]
-            found.append(Kept(sum(run.bytes for run in manifest.state), sum(young)))
-        told = hub.query("q").history().to_pylist()
-        assert sum(each.stat().st_size for each in folder.rglob("state/*.run")) >= found[-1].all > 0
-    return found, told
+            sizes.append(Kept(sum(run.bytes for run in manifest.state), sum(young)))
+        history = hub.query("q").history().to_pylist()
+        assert sum(path.stat().st_size for path in folder.rglob("state/*.run")) >= sizes[-1].all > 0
+    return sizes, history
 
 
 def rows(epoch: int) -> pa.Table:
@@ -81,13 +81,13 @@ def rows(epoch: int) -> pa.Table:
 def test_files_of_state_hold_twice_what_is_needed_at_most(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, told = kept(tmp_path / "as it is", QUERIES[kind])
+    sizes, history = kept(tmp_path / "as it is", QUERIES[kind])
     monkeypatch.setattr(state_task, "due_for_merge", lambda runs: tuple(run.name for run in runs))
-    merged, told_of_merged = kept(tmp_path / "merged", QUERIES[kind])
-    assert told
-    assert told == told_of_merged  # whichever runs were merged, neighbours or not
-    needed = [each.all for each in merged]
-    for epoch, each in enumerate(found):
+    merged, history_of_merged = kept(tmp_path / "merged", QUERIES[kind])
+    assert history
+    assert history == history_of_merged  # whichever runs were merged, neighbours or not
+    needed = [size.all for size in merged]
+    for epoch, size in enumerate(sizes):
         bound = max(needed[max(0, epoch - SPAN) : epoch + 1])
-        assert each.all <= 2 * bound + each.open + EMPTY, (epoch, each, bound)
-    assert found[-1].all <= 2 * needed[-1] + found[-1].open + EMPTY
+        assert size.all <= 2 * bound + size.open + EMPTY, (epoch, size, bound)
+    assert sizes[-1].all <= 2 * needed[-1] + sizes[-1].open + EMPTY

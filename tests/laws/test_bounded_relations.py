@@ -1,4 +1,4 @@
-"""Law 8 for relations that are read by their changes: what came and went leaves nothing, however long it goes on."""
+"""Law 8 for relations that are read by their changes: rows inserted and retracted leave nothing, however long it continues."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def state_rows(hub: Hub) -> int:
 
 
 def test_state_is_as_large_after_sixty_epochs_as_after_twenty(tmp_path: Path) -> None:
-    """Runs that wait to be merged come and go, so the largest of ten epochs is compared."""
+    """The number of runs that wait to be merged varies, so the largest of ten epochs is compared."""
     rng, seen = np.random.default_rng(5), list[int]()
     with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as hub:
         for name in "ab":

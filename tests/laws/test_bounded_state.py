@@ -1,6 +1,6 @@
 """Law 8, bounded state: when punctuation has passed rows, only what answers to come depend on is still there.
 
-The bound of each kind of window is said here in the words of the reference: rows of windows that may still answer, rows
+The bound of each kind of window is defined here in the words of the reference: rows of windows that may still answer, rows
 that punctuation has not passed, what the last window of each partition held, one cell a group of what never ends. Runs are merged
 after the last epoch, so that what is left is what the operator declares to need.
 """
@@ -70,9 +70,9 @@ def history_of(seed: int, count: int, cuts: int, slack: int, by: int) -> History
             "g": [None, 0, 1, 2][rng.integers(4)],
             "x": [None, *range(-3, 7)][rng.integers(11)],
             "y": [None, 0.5, -1.25, 3.0, math.nan][rng.integers(5)],
-            "at": (place + int(rng.integers(-3, 1))) * some.TICK,
+            "at": (index + int(rng.integers(-3, 1))) * some.TICK,
         }
-        for place in range(-5, count - 5)
+        for index in range(-5, count - 5)
     ]
     places = [0, *sorted(rng.integers(0, count + 1, cuts).tolist()), count]
     stream = record([rows[low:high] for low, high in itertools.pairwise(places)], "at", slack * some.TICK)
@@ -89,16 +89,16 @@ def declared(query: Query, history: History) -> int:
     assert node is not None
     closed = history.punctuation(query)
     moment = _moment(query, history, None)
-    snapshot = any(isinstance(each, Bounds) for each in walk(query.root))
+    snapshot = any(isinstance(inner, Bounds) for inner in walk(query.root))
     needs = of_snapshot if snapshot else NEEDS[type(node.window)]
     needed, beside = needs(query, node, moment, closed)
     return _copies(query) * needed + beside
 
 
 def _copies(query: Query) -> int:
-    """In how many places one row may be at once: a store for each aggregate beside the plain one, once for each match."""
-    stores = 1 + sum(isinstance(each, Aggregate) and len(each.aggregates) for each in walk(query.root))
-    matched = any(isinstance(each, Join) for each in walk(query.root))
+    """In how many places one row may be at once: a store for each aggregate besides the plain one, once for each match."""
+    stores = 1 + sum(isinstance(node, Aggregate) and len(node.aggregates) for node in walk(query.root))
+    matched = any(isinstance(node, Join) for node in walk(query.root))
     return stores * (MATCHES if matched else 1)
 
 
@@ -111,13 +111,13 @@ def of_time(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tu
     opened = sum(end > max(at, closed) for at, end in zip(times, ends, strict=True))
     last = (closed - window.anchor) // window.slide
     levels = (2 * window.range // window.slide + 2).bit_length()
-    told = isinstance(query.root, Emit) and query.root.kind != "rstream"
-    before = MATCHES * sum(window.holds(last, at) for at in times) + 1 if told else 0
+    emits_changes = isinstance(query.root, Emit) and query.root.kind != "rstream"
+    before = MATCHES * sum(window.holds(last, at) for at in times) + 1 if emits_changes else 0
     return levels * opened, 2 * query.emit_empty + before
 
 
 def of_landmark(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tuple[int, int]:
-    """What goes on for ever: a cell a group, or every row; rows that no end has passed yet."""
+    """What has no end: a cell a group, or every row; rows that no end has passed yet."""
     window = node.window
     assert isinstance(window, Landmark)
     rows = stream_rows(node.source, moment)
@@ -127,7 +127,7 @@ def of_landmark(query: Query, node: Windowed, moment: Moment, closed: Instant) -
 
 
 def of_all(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tuple[int, int]:
-    """The same for a relation of everything; rows that only come are told and forgotten."""
+    """The same for a relation of everything; rows that are only inserted are emitted and expire."""
     if query.emission == "stream" and not isinstance(query.root, Emit):
         return 0, 0
     rows = stream_rows(node.source, moment)
@@ -136,17 +136,17 @@ def of_all(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tup
 
 
 def for_ever(query: Query, node: Windowed, rows: list[Row], moment: Moment) -> int:
-    """Groups where every aggregate is one cell, else rows; none where a row is told once and never taken back."""
-    aggregates = [each for each in walk(query.root) if isinstance(each, Aggregate)]
+    """Groups where every aggregate is one cell, else rows; none where a row is emitted once and never retracted."""
+    aggregates = [inner for inner in walk(query.root) if isinstance(inner, Aggregate)]
     if not aggregates:
         once = not slides(node.window) and not any(
-            isinstance(each, Top | Distinct) for each in walk(query.root)
+            isinstance(inner, Top | Distinct) for inner in walk(query.root)
         )
         return 0 if once else len(rows)
     (whole,) = aggregates
-    if not all(each.call.function in CELLS and not each.call.distinct for each in whole.aggregates):
+    if not all(item.call.function in CELLS and not item.call.distinct for item in whole.aggregates):
         return len(rows)
-    names = tuple(str(place) for place in range(len(whole.keys)))
+    names = tuple(str(index) for index in range(len(whole.keys)))
     groups = {
         row_identity(
             {name: evaluate(key.expression, row) for name, key in zip(names, whole.keys, strict=True)}, names
@@ -157,7 +157,7 @@ def for_ever(query: Query, node: Windowed, rows: list[Row], moment: Moment) -> i
 
 
 def of_range(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tuple[int, int]:
-    """Rows that hold at the next instant to be told of, at every level of buckets; the answers that stand; one first instant."""
+    """Rows that hold at the next instant to emit, at every level of buckets; the answers that hold; one first instant."""
     window = node.window
     assert isinstance(window, TimeRange)
     rows = stream_rows(node.source, moment)
@@ -166,8 +166,8 @@ def of_range(query: Query, node: Windowed, moment: Moment, closed: Instant) -> t
 
 
 def of_snapshot(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tuple[int, int]:
-    """Rows between the bounds, where NOW is not moved by punctuation, and those that may come to lie there."""
-    (bounds,) = (each for each in walk(query.root) if isinstance(each, Bounds))
+    """Rows between the bounds, where NOW is not moved by punctuation, and those that may come between them."""
+    (bounds,) = (inner for inner in walk(query.root) if isinstance(inner, Bounds))
     times = [time_of(row, node) for row in stream_rows(node.source, moment)]
     now = max(times, default=closed)
     begin = now - bounds.begin.duration if isinstance(bounds.begin, Ago) else bounds.begin
@@ -182,8 +182,10 @@ def of_last(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tu
     rows = stream_rows(node.source, moment)
     waiting = [row for row in rows if time_of(row, node) >= closed]
     passed = [row for row in rows if time_of(row, node) < closed]
-    kept = sum(min(window.count, len(part)) for part in partitions(passed, window.partition, moment.rejects))
-    return len(waiting) + kept, 1
+    stored = sum(
+        min(window.count, len(part)) for part in partitions(passed, window.partition, moment.rejects)
+    )
+    return len(waiting) + stored, 1
 
 
 def of_rows(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tuple[int, int]:
@@ -191,28 +193,31 @@ def of_rows(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tu
     window = node.window
     rows = stream_rows(node.source, moment)
     needed = sum(time_of(row, node) >= closed for row in rows)
-    told = (
+    emits_changes = (
         isinstance(query.root, Emit) and query.root.kind != "rstream"
     )  # what differs of the last from the one before
     lasts = {closing.series: (before, closing) for before, closing in row_windows(query, moment, closed)}
     both = [
-        each for pair in lasts.values() for each in (*(pair if told else ()), pair[1]) if each is not None
+        each
+        for pair in lasts.values()
+        for each in (*(pair if emits_changes else ()), pair[1])
+        if each is not None
     ]
     shown = sum(len(frame.rows) + 1 for each in both for frame in each.frames.values())
     if isinstance(window, Custom):
         ends = [(number, window.kind.bounds(np.array([number], np.int64))[1][0]) for number in range(-60, 60)]
         opened = [number for number, end in ends if end > closed]
-        given = [tuple(evaluate(each, row) for each in window.on) for row in rows]
+        values_of = [tuple(evaluate(each, row) for each in window.on) for row in rows]
         needed += sum(
             window.kind.holds(number, time_of(row, node), *values)
             for number in opened
-            for row, values in zip(rows, given, strict=True)
+            for row, values in zip(rows, values_of, strict=True)
         )
         return needed, MATCHES * shown + 1
     parts = partitions(rows, window.partition, moment.rejects)
     if isinstance(window, RowsSlide):  # rows as they are; the last window is among them
-        kept = sum(min(len(part), window.count + (1 + told) * window.slide) for part in parts)
-        return 0, MATCHES * (needed + kept)
+        stored = sum(min(len(part), window.count + (1 + emits_changes) * window.slide) for part in parts)
+        return 0, MATCHES * (needed + stored)
     if isinstance(window, TupleSlide):
         needed += sum(closed - window.range < time_of(row, node) < closed for row in rows)
     else:
@@ -261,5 +266,5 @@ def test_what_is_left_when_punctuation_has_passed_is_what_answers_to_come_depend
     note(described(query))
     last = len(epochs(history.streams["s"])) - 1
     merges = data.draw(st.sets(st.integers(0, last)), "compactions") | {last}
-    told = driven(query, history, SCHEMAS, tasks=1, final=False, compact_after=merges)
-    assert told.state_rows <= declared(query, history)
+    run = driven(query, history, SCHEMAS, tasks=1, final=False, compact_after=merges)
+    assert run.state_rows <= declared(query, history)

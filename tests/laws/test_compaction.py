@@ -59,9 +59,9 @@ def histories(draw: st.DrawFn) -> History:
             "g": [0, 1, 2, None][rng.integers(4)],
             "x": [None, *range(-3, 7)][rng.integers(11)],
             "y": [None, 0.5, -1.25, 3.0][rng.integers(4)],
-            "at": int(each),
+            "at": int(instant),
         }
-        for each in at
+        for instant in at
     ]
     places = draw(st.lists(st.integers(0, count), min_size=2, max_size=12).map(sorted), "epochs")
     parts = [rows[low:high] for low, high in itertools.pairwise([0, *places, count])]
@@ -78,7 +78,7 @@ def merges(count: int) -> st.SearchStrategy[dict[int, int]]:
 def driven(
     data: st.DataObject, operator: Operator, stream: RecordedStream, rows: Sequence[Any]
 ) -> DriveResult:
-    """What an operator gives of the rows of epochs, one split each, when runs are merged on the way; the stream goes on."""
+    """What an operator gives of the rows of epochs, one split each, when runs are merged on the way; the stream continues."""
     relations: Mapping[str, pa.Table] = {"names": table(NAMES, SCHEMAS["names"])}
     return drive(
         operator,
@@ -91,23 +91,23 @@ def driven(
     )
 
 
-def now(operator: Operator, query: Query, history: History, found: DriveResult) -> list[Any]:
+def now(operator: Operator, query: Query, history: History, driven_run: DriveResult) -> list[Any]:
     """What INVOKE makes of the results so far and of the state, as the runtime does."""
     if query.emission == "windows":
-        latest = operator.latest(found.runs)
+        latest = operator.latest(driven_run.runs)
         return [row for _, row in plain(latest, query)]
     closed, greatest = history.punctuation(query), history.now(query)
-    emitted_changes = plain(found.results, query, changes=True)
+    emitted_changes = plain(driven_run.results, query, changes=True)
     if greatest is not None:
         asked = Advance(closed, max(closed, greatest + 1), greatest)
-        emitted_changes += plain(operator.advance(found.runs, [], asked).results, query, changes=True)
+        emitted_changes += plain(operator.advance(driven_run.runs, [], asked).results, query, changes=True)
     held: Counter[str] = Counter()
     rows = {}
     for _, sign, row in emitted_changes:
         held[repr(row)] += sign
         rows[repr(row)] = row
     assert all(count >= 0 for count in held.values())
-    return [rows[each] for each, count in held.items() for _ in range(count)]
+    return [rows[index] for index, count in held.items() for _ in range(count)]
 
 
 KEPT = ("windows of rows", "windows that end at rows", "delta windows", "sessions")
@@ -125,8 +125,8 @@ def test_what_invoke_finds_in_merged_state_is_what_the_reference_says(kind: str,
     whole = data.draw(histories(), "history")
     last = data.draw(st.integers(1, len(whole.streams["s"].punctuations)), "asked after epoch")
     history = replace(whole, streams={"s": whole.streams["s"].after(last)})
-    found = driven(data, operator, history.streams["s"], epochs(history.streams["s"]))
-    assert canonical(now(operator, query, history, found)) == canonical(
+    run = driven(data, operator, history.streams["s"], epochs(history.streams["s"]))
+    assert canonical(now(operator, query, history, run)) == canonical(
         invoke(query, history, history.punctuation(query))
     )
 
@@ -146,8 +146,8 @@ def test_late_rows_revise_what_was_emitted_before_runs_were_merged(kind: str, da
     note(described(query))
     history = data.draw(histories(), "history")
     stream = history.streams["s"]
-    found = driven(data, lower("q", query, "q"), stream, admitted(stream, within))
-    emitted = standing(plain(found.results, query, changes=True))
+    run = driven(data, lower("q", query, "q"), stream, admitted(stream, within))
+    emitted = standing(plain(run.results, query, changes=True))
     assert canonical(emitted) == canonical(windows_answer(query, history, history.punctuation(query)))
 
 
@@ -166,7 +166,7 @@ SLACK = 2 * SECOND
 
 @pytest.fixture(scope="module", autouse=True)
 def _merging_at_once() -> Iterator[None]:
-    """Runs are merged as soon as there are two, and looked at for what nobody needs as soon as that can be."""
+    """Runs are merged as soon as there are two, and checked for what no window needs as soon as that can be."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "FAN_IN", 2)
         patch.setattr(state_task, "_DEAD_SHARE", 0.0)
@@ -194,10 +194,10 @@ def test_a_home_that_merges_after_every_epoch_answers_each_invoke_as_the_referen
             hub.execute(f"DROP QUERY {names[-1]}")
         with rig.hub(3) as hub:
             assert_invoked(rig, hub, files, range(min(change, len(files)), len(files)))
-            found = answers(hub)
+            answered = answers(hub)
             for name in names[:-1]:
                 on_request = hub.operator_and_query(name)[0].on_request is not None
-                assert found[name] == ([] if on_request else emitted(hub, name, files)), name
+                assert answered[name] == ([] if on_request else emitted(hub, name, files)), name
             assert faults_once_tidy(hub) == []
 
 
@@ -218,7 +218,7 @@ def recorded(files: Sequence[Sequence[Row]]) -> History:
 
 
 def emitted(hub: Hub, name: str, files: Sequence[Sequence[Row]]) -> list[Any]:
-    """All that a query emits while the stream goes on."""
+    """All that a query emits while the stream continues."""
     query, history = hub.operator_and_query(name)[1], recorded(files)
     punctuation = history.punctuation(query)
     if query.emission == "windows":

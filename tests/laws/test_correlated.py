@@ -31,7 +31,7 @@ def aggregates(draw: st.DrawFn) -> tuple[NamedAggregate, ...]:
     kind = DOUBLE if function == "avg" else BIGINT
     of_some = some.call(">", x, some.literal(-3, BIGINT)) if draw(st.booleans()) else None
     named = [NamedAggregate("agg0", AggregateCall(function, x, kind, condition=of_some))]
-    for place in range(1, draw(st.integers(2, 4))):
+    for index in range(1, draw(st.integers(2, 4))):
         below = draw(st.sampled_from(named))
         value = Column(below.name, below.call.type)
         left: Expression = Cast(x, DOUBLE) if below.call.type == DOUBLE else x
@@ -50,7 +50,7 @@ def aggregates(draw: st.DrawFn) -> tuple[NamedAggregate, ...]:
                 )
             )
         )
-        named.append(NamedAggregate(f"agg{place}", replace(call, condition=condition)))
+        named.append(NamedAggregate(f"agg{index}", replace(call, condition=condition)))
     return tuple(named)
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.time import SECOND
-from tests.runtime.progressing import COUNT, SLIDING, T0, Told, known, push, stream, told
+from tests.runtime.progressing import COUNT, SLIDING, T0, PushedRow, emitted, known, push, stream
 
 QUERIES = (
     COUNT,
@@ -34,17 +34,17 @@ def slack_needed(rows: Shuffled) -> int:
 
 
 def rows_needed(rows: Shuffled) -> int:
-    """The most rows between a row and the first one above it: so many may stand behind the greatest."""
-    at = np.array([each for _, _, each in rows])
+    """The most rows between a row and the first one above it: so many may be behind the greatest."""
+    at = np.array([instant for _, _, instant in rows])
     first = [
-        int(np.argmax(at[: place + 1] > each)) if (at[:place] > each).any() else place
-        for place, each in enumerate(at)
+        int(np.argmax(at[: index + 1] > instant)) if (at[:index] > instant).any() else index
+        for index, instant in enumerate(at)
     ]
-    return max(place - each for place, each in enumerate(first))
+    return max(index - instant for index, instant in enumerate(first))
 
 
 def by_source(rows: Shuffled) -> Shuffled:
-    """Each source's rows in order, where the sources' rows stand as they did."""
+    """Each source's rows in order, where the sources' rows are as they were."""
     waiting = {
         key: sorted((row for row in rows if row[0] == key), key=lambda row: row[2]) for key, _, _ in rows
     }
@@ -90,21 +90,25 @@ def test_any_order_that_the_promise_allows_gives_the_answers_of_order(
     tmp_path_factory: pytest.TempPathFactory, generator: str, rows: Shuffled, data: st.DataObject
 ) -> None:
     clauses, rows, promises = GENERATORS[generator](rows)
-    made: list[Told] = [(*row, promises is not None and promises(place)) for place, row in enumerate(rows)]
-    cuts = sorted(data.draw(st.sets(st.integers(1, len(made)), max_size=5)) | {len(made)})
+    pushed: list[PushedRow] = [
+        (*row, promises is not None and promises(index)) for index, row in enumerate(rows)
+    ]
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(pushed)), max_size=5)) | {len(pushed)})
     kill = data.draw(st.integers(0, len(cuts)))
     folder, start, least = tmp_path_factory.mktemp("law"), 0, after(rows)
     for part in (cuts[:kill], cuts[kill:]):  # the home is left and opened again between the two
         with stream(folder, clauses, QUERIES, tasks=1 + len(part) % 2) as hub:
             for stop in part:
-                push(hub, *made[start:stop])
+                push(hub, *pushed[start:stop])
                 start = stop
                 if generator == "a program":
                     hub.punctuate("s", T0 + min(least[stop - 1], 86_000) * SECOND)
                     hub.loop.drain()
             assert known(hub).late == 0 if part else True
-            found = [told(hub, f"q{number}", closing=start == len(made)) for number in range(len(QUERIES))]
+            answered = [
+                emitted(hub, f"q{number}", closing=start == len(pushed)) for number in range(len(QUERIES))
+            ]
     with contextlib.ExitStack() as opened:
         ordered = opened.enter_context(stream(tmp_path_factory.mktemp("order"), "", QUERIES))
-        push(ordered, *sorted(made, key=lambda row: row[2]))
-        assert found == [told(ordered, f"q{number}", closing=True) for number in range(len(QUERIES))]
+        push(ordered, *sorted(pushed, key=lambda row: row[2]))
+        assert answered == [emitted(ordered, f"q{number}", closing=True) for number in range(len(QUERIES))]

@@ -93,8 +93,8 @@ def compared(
     always = driven(operator, timeline, history, when_due=False, **how)
     when_due = driven(operator, timeline, history, when_due=True, **how)
     changes = query.emission == "relation" or query.revisions is not None
-    expected, found = (plain(each.results, query, changes=changes) for each in (always, when_due))
-    assert canonical(found) == canonical(expected)
+    expected, answered = (plain(run.results, query, changes=changes) for run in (always, when_due))
+    assert canonical(answered) == canonical(expected)
     never_ends = isinstance(shape_of(query).window, Landmark) or query.emit_empty
     if timeline and timeline[-1][1] != BEGINNING and not never_ends:
         assert when_due.due == FOREVER

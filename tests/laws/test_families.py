@@ -143,10 +143,10 @@ def check(queries: list[Registered], history: Any, data: st.DataObject) -> None:
         if query.until <= count:
             continue
         note(f"since {query.since}: {described(query.query)}")
-        answer = [row for part in query.results for row in told(part, query.query)]
+        answer = [row for part in query.results for row in plain_rows(part, query.query)]
         assert canonical(answer) == canonical(expected(query.query, history, final))
 
 
-def told(results: Any, query: Query) -> list[Any]:
+def plain_rows(results: Any, query: Query) -> list[Any]:
     assert find_window(query.root) is not None
     return plain(results, query, changes=query.emission == "relation")

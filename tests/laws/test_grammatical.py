@@ -1,6 +1,6 @@
-"""Every edge of a plan keeps what it has promised: no row is below the punctuation that stood before it came (Li 2008, section 4).
+"""Every edge of a plan keeps what it has promised: no row is below the punctuation that held before it came (Li 2008, section 4).
 
-The checker looks at finite recordings: the low-watermark after an epoch is the least event time still to come, a running
+The checker reads finite recordings: the low-watermark after an epoch is the least event time still to come, a running
 minimum from the end; punctuation is grammatical where it is never above that, and it never goes back.
 """
 
@@ -45,19 +45,19 @@ def ungrammatical(edge: Edge) -> list[int]:
 
 
 def edges_of(rig: Rig, files: Sequence[Sequence[Row]]) -> Mapping[str, Edge]:
-    """What went over each edge while a home read the files, an epoch each."""
-    found: dict[str, Edge] = {"s": ([], [])}
+    """The traffic of each edge while a home read the files, an epoch each."""
+    edges: dict[str, Edge] = {"s": ([], [])}
     with rig.hub(2, QUERIES) as hub:
         read = {name for name in QUERIES if any(f"FROM {name} " in text for text in QUERIES.values())}
         operators = {name: hub.operator_and_query(name) for name in read}
-        told = dict.fromkeys(read, 0)
+        recorded = dict.fromkeys(read, 0)
         late = 0
         for number in itertools.count():
             if hub.loop.step() is None:
                 break
             manifest = hub.home.latest()
-            before = found["s"][0][-1] if found["s"][0] else BEGINNING
-            punctuations, rows = found["s"]
+            before = edges["s"][0][-1] if edges["s"][0] else BEGINNING
+            punctuations, rows = edges["s"]
             came = [row["at"] for row in files[number]] if number < len(files) else []
             late += sum(at < before for at in came)
             rows.append([at for at in came if at >= before])
@@ -66,12 +66,12 @@ def edges_of(rig: Rig, files: Sequence[Sequence[Row]]) -> Mapping[str, Edge]:
                 tables = [part.table for part in result_log.epochs_of(hub.home, manifest, operator.id)]
                 at = [instant for table in tables for instant in table.column("__at").to_pylist()]
                 shift = 1 if query.emission == "windows" else 0
-                edge = found.setdefault(name, ([], []))
+                edge = edges.setdefault(name, ([], []))
                 edge[0].append(manifest.stream(derived_streams.name_of(operator.id)).punctuation)
-                edge[1].append([instant - shift for instant in at[told[name] :]])
-                told[name] = len(at)
+                edge[1].append([instant - shift for instant in at[recorded[name] :]])
+                recorded[name] = len(at)
         assert manifest.stream("s").late == late
-    return found
+    return edges
 
 
 @pytest.mark.parametrize("slack", [0, 2 * SECOND, 20 * SECOND])

@@ -128,7 +128,7 @@ def time_queries(*, emits: bool) -> st.SearchStrategy[Query]:
 
 
 def instant_queries() -> st.SearchStrategy[Query]:
-    """A condition below a window at every instant comes from nowhere; RSTREAM speaks for the rows it drops."""
+    """A condition below a window at every instant comes from nowhere; RSTREAM covers the rows it drops."""
     return some.queries(some.instant_windows(), some.Shape()).filter(is_said)
 
 
@@ -220,17 +220,17 @@ def test_changes_of_a_relation_with_doubles_add_up_to_the_relation_at_every_inst
     queries = some.queries(some.instant_windows(), some.Shape(emits=False, top=False, having=False))
     query = data.draw(queries.filter(lambda q: aggregates(q) and rounds(q)), "query")
     history = data.draw(streams.histories(), "history")
-    told = found(data, query, history, final=False)
+    changelog = found(data, query, history, final=False)
     names = query.schema.names
     held: dict[Any, list[Any]] = {}
-    for at in sorted({instant for instant, _, _ in told}):
-        here = [(sign, row) for instant, sign, row in told if instant == at]
+    for at in sorted({instant for instant, _, _ in changelog}):
+        here = [(sign, row) for instant, sign, row in changelog if instant == at]
         for sign, row in sorted(here, key=lambda pair: pair[0]):
             same = held.setdefault(row_identity(row, names), [])
             if sign > 0:
                 same.append(row)
             else:
-                assert same, "what is taken back was told before, to the last bit"
+                assert same, "what is retracted was emitted before, to the last bit"
                 same.pop()
         now = [row for same in held.values() for row in same]
         assert canonical(now) == canonical(relation_at(query, history, at))

@@ -113,7 +113,7 @@ def test_all_three_modes_give_the_answer_of_the_reference_after_every_epoch(
                 hub.catch_up()
                 if number == len(files) // 2:
                     create(hub, text, "_late")
-                    for name in MODES[:2]:  # before the past is read: the answer is whole all the same
+                    for name in MODES[:2]:  # before the archive is read: the answer is whole all the same
                         assert invoked(hub, f"{name}_late") == meant(hub, name, files[: number + 1])
                     hub.catch_up()
                 for name in MODES:
@@ -136,8 +136,8 @@ def test_the_row_at_the_very_beginning_of_a_window_is_in_it_and_the_one_before_i
     edges = [7 * SECOND, 9 * SECOND, 11 * SECOND]
     now = 30 * SECOND
     rows: list[Row] = [
-        {"k": "a", "g": 1, "x": place, "y": 0.0, "at": now - edge + off}
-        for place, (edge, off) in enumerate((edge, off) for edge in edges[::-1] for off in (-1, 0, 1))
+        {"k": "a", "g": 1, "x": index, "y": 0.0, "at": now - edge + off}
+        for index, (edge, off) in enumerate((edge, off) for edge in edges[::-1] for off in (-1, 0, 1))
     ]
     files = [rows, [{"k": "b", "g": 1, "x": -1, "y": 0.0, "at": now}]]
     rig = Rig(tmp_path, {"maxFilesPerTrigger": "1"})

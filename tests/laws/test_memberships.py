@@ -29,12 +29,20 @@ def inner(name: str) -> Column:
 
 def conditions() -> st.SearchStrategy[Expression | None]:
     """None; of the relation alone; correlated by an equality; by an inequality; both; one that fails on some rows."""
-    own = some.call("=", inner("name"), Literal("one", STRING))
+    by_constant = some.call("=", inner("name"), Literal("one", STRING))
     equal = some.call("=", some.column("g"), inner("id"))
     below = some.call("<", some.column("g"), inner("id"))
     fails = some.call("=", some.call("div", Literal(6, INT), inner("id"), kind=INT), Literal(6, INT))
     failing_pair = some.call("=", some.call("div", some.column("g"), inner("id"), kind=INT), Literal(1, INT))
-    choices = [None, own, equal, below, fails, failing_pair, Call("and", (own, below), BOOLEAN)]
+    choices = [
+        None,
+        by_constant,
+        equal,
+        below,
+        fails,
+        failing_pair,
+        Call("and", (by_constant, below), BOOLEAN),
+    ]
     return st.sampled_from(choices)
 
 
@@ -73,10 +81,10 @@ def queries(draw: st.DrawFn) -> Query:
 
 @given(query=queries(), history=streams.histories(with_late=False))
 def test_a_subquery_of_where_is_the_reference_s(query: Query, history: History) -> None:
-    found = plain(run(query, history, SCHEMAS), query)
+    rows = plain(run(query, history, SCHEMAS), query)
     answer = stream_answer if query.emission == "stream" else windows_answer
     expected = answer(query, history, history.punctuation(query), final=True)
-    assert canonical(found) == canonical(expected)
+    assert canonical(rows) == canonical(expected)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +103,7 @@ def test_in_has_sql_s_three_values(g: int | None, ids: tuple[int | None, ...], t
     """By hand: NOT IN over a set with a NULL is never true, over an empty set it is true even for NULL."""
     row: dict[str, Any] = {"k": "a", "g": g, "x": 1, "y": 0.0, "at": 0}
     history = History(
-        {"s": record([[row]], "at")}, {"names": tuple({"id": each, "name": None} for each in ids)}
+        {"s": record([[row]], "at")}, {"names": tuple({"id": id_, "name": None} for id_ in ids)}
     )
     mark = SemijoinColumn(
         Windowed(some.SCAN, "s", Unbounded()),

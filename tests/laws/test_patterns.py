@@ -1,6 +1,6 @@
-"""Punctuation by patterns: whatever promises are made and kept, answers are those of the stream without them, each told once.
+"""Punctuation by patterns: whatever promises are made and kept, answers are those of the stream without them, each emitted once.
 
-Rows that break a promise are late by the reference's own rule, so that both see the same rows. A group is told as soon as a
+Rows that break a promise are late by the reference's own rule, so that both see the same rows. A group is emitted as soon as a
 promise covers it, and nothing is kept of one of which no row can follow.
 """
 
@@ -67,14 +67,14 @@ def promises() -> st.SearchStrategy[list[Promise]]:
 @st.composite
 def punctuated(draw: st.DrawFn) -> tuple[RecordedStream, list[list[Promise]]]:
     cut = draw(streams.epochs())
-    made = [draw(promises()) for _ in cut]
-    return record(cut, "at", draw(st.integers(0, 12)) * some.TICK, made), made
+    promises_of = [draw(promises()) for _ in cut]
+    return record(cut, "at", draw(st.integers(0, 12)) * some.TICK, promises_of), promises_of
 
 
 def queries() -> st.SearchStrategy[Query]:
     shape = some.Shape(top=False, distinct=False, emits=False)
-    found = some.queries(some.time_slides(), shape)
-    return found.filter(lambda query: not query.emit_empty and bool(alone(query).group_columns(COLUMNS)))
+    strategy = some.queries(some.time_slides(), shape)
+    return strategy.filter(lambda query: not query.emit_empty and bool(alone(query).group_columns(COLUMNS)))
 
 
 def alone(query: Query) -> Any:
@@ -98,13 +98,13 @@ class Running:
             "names": pa.table({n: array([row[n] for row in rows], t) for n, t in names.items()})
         }
 
-    def epoch(self, rows: list[Any], now: Instant, made: list[Promise], final: bool = False) -> None:
+    def epoch(self, rows: list[Any], now: Instant, promised: list[Promise], final: bool = False) -> None:
         scanner = self.operator.scanner(self.relations)
         scanner.add(batch(rows, some.SCHEMA).only(self.operator.columns))
         if rows:
             self.greatest = max(self.greatest, *(row.at for row in rows))
         before, after = self.known, {**self.known}
-        for pattern, at in made:
+        for pattern, at in promised:
             after[pattern.text()] = max(at, after.get(pattern.text(), BEGINNING))
         groups = GroupAdvance(self.columns, before, after, bounds_of)
         advance = Advance(self.closed, now, self.greatest, final)
@@ -127,42 +127,42 @@ class Running:
 
     def groups_kept(self) -> list[Mapping[str, Any]]:
         """Key values of the groups in the state."""
-        places = {f"k{place}": key.expression.name for place, key in enumerate(self.operator.keys)}
-        found = []
+        places = {f"k{index}": key.expression.name for index, key in enumerate(self.operator.keys)}
+        groups = []
         for run in self.runs:
             for name, table in run.items():
                 if name.startswith(("open", "sealed", SPARSE_OPEN)):
                     rows = table.select(list(places)).to_pylist()
-                    found += [{places[key]: value for key, value in row.items()} for row in rows]
-        return found
+                    groups += [{places[key]: value for key, value in row.items()} for row in rows]
+        return groups
 
 
 @given(data=st.data())
-def test_promises_change_when_groups_are_told_but_not_what(data: st.DataObject) -> None:
+def test_promises_change_when_groups_are_emitted_but_not_what(data: st.DataObject) -> None:
     query = data.draw(queries(), "query")
-    stream, made = data.draw(punctuated(), "stream")
+    stream, promised = data.draw(punctuated(), "stream")
     history = History({"s": stream}, {"names": ()})
     running = Running(alone(query), history)
-    merges = data.draw(st.sets(st.integers(0, max(len(made) - 1, 0))), "compacted after")
+    merges = data.draw(st.sets(st.integers(0, max(len(promised) - 1, 0))), "compacted after")
     for number, rows in enumerate(epochs(stream)):
-        running.epoch(rows, stream.punctuations[number], made[number])
+        running.epoch(rows, stream.punctuations[number], promised[number])
         if number in merges:
             running.compact()
             done = [pattern_named(text) for text, at in running.known.items() if at == FOREVER]
-            for kept in running.groups_kept():
-                assert not any(covered(pattern, kept) for pattern in done), described(query)
-    early = told_so_far(running, query)
+            for group in running.groups_kept():
+                assert not any(covered(pattern, group) for pattern in done), described(query)
+    early = emitted_so_far(running, query)
     wanted = [item for item in answer(query, history) if item[0] <= reach(query, item, stream, running.known)]
     assert canonical(early) == canonical(wanted), "as soon as a promise covers the group, and no sooner"
     running.epoch([], FOREVER, [], final=True)
-    assert canonical(told_so_far(running, query)) == canonical(answer(query, history))
+    assert canonical(emitted_so_far(running, query)) == canonical(answer(query, history))
 
 
 def answer(query: Query, history: History) -> list[Any]:
     return windows_answer(query, history, history.punctuation(query), final=True)
 
 
-def told_so_far(running: Running, query: Query) -> list[Any]:
+def emitted_so_far(running: Running, query: Query) -> list[Any]:
     return plain(pa.concat_tables(running.results) if running.results else None, query)
 
 
@@ -194,11 +194,11 @@ def test_promises_rolled_up_say_the_same_of_every_group_and_no_more_often(made: 
         "k": pa.array([k for k, _ in pairs]),
         "g": pa.array([g for _, g in pairs], pa.int32()),
     }
-    told = bounds_of(columns, len(pairs), fewer)
-    assert np.array_equal(told, bounds_of(columns, len(pairs), plainly))
-    for place, (k, g) in enumerate(pairs):
+    bounds = bounds_of(columns, len(pairs), fewer)
+    assert np.array_equal(bounds, bounds_of(columns, len(pairs), plainly))
+    for index, (k, g) in enumerate(pairs):
         own = [at for pattern, at in made if matches(pattern, {"k": k, "g": g})]
-        assert told[place] == max(own, default=BEGINNING)
+        assert bounds[index] == max(own, default=BEGINNING)
 
 
 def test_constants_of_one_column_become_one_list() -> None:

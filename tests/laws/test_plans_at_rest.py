@@ -44,10 +44,10 @@ def written(query: Query) -> tuple[object, bytes, dict[str, bytes]]:
 @given(data=st.data())
 def test_an_operator_comes_back_from_its_file_as_it_was(kind: str, data: st.DataObject) -> None:
     operator, file, apart = written(data.draw(QUERIES[kind](), "query"))
-    (found,) = codec().decode(unseal("plan segment", 1, file, "f"), apart.__getitem__)
-    assert found == operator
-    assert type(found) is type(operator)
-    assert seal("plan segment", 1, codec().encode((found,)).body) == file
+    (decoded,) = codec().decode(unseal("plan segment", 1, file, "f"), apart.__getitem__)
+    assert decoded == operator
+    assert type(decoded) is type(operator)
+    assert seal("plan segment", 1, codec().encode((decoded,)).body) == file
     assert b"pickle" not in file
     assert json.loads(file.split(b"\n")[1])["records"]
 

@@ -71,14 +71,14 @@ def levels(draw: st.DrawFn, depth: int) -> Level:
 
 
 def _ended(
-    queries: Sequence[str], taken: Sequence[tuple[list[Row], list[Row]]], tasks: int, *, seal: bool
+    queries: Sequence[str], epochs: Sequence[tuple[list[Row], list[Row]]], tasks: int, *, seal: bool
 ) -> dict[str, Any]:
     """What each query shows and has emitted once the streams have ended, for good or provisionally."""
     with tempfile.TemporaryDirectory() as folder, opened(folder, tasks) as hub:
         hub.execute(script(folder, (SECOND, 0)))
         for number, text in enumerate(queries):
             hub.register(text, f"q{number}")
-        for epoch in taken:
+        for epoch in epochs:
             for name, part in zip("ab", epoch, strict=True):
                 if part:
                     hub.push(name, table(part))
@@ -93,11 +93,11 @@ def _shown(hub: Hub, name: str, closing: Mapping[str, pa.Table]) -> tuple[Any, s
     return rows.to_pylist(), repr(answer(hub, name, closing or None))
 
 
-def _assert_law(queries: Sequence[str], taken: Sequence[tuple[list[Row], list[Row]]], tasks: int) -> None:
-    provisional = _ended(queries, taken, 1, seal=False)
-    final = _ended(queries, taken, tasks, seal=True)
-    for text, found, expected in zip(queries, provisional.values(), final.values(), strict=True):
-        assert repr(found) == repr(expected), text
+def _assert_law(queries: Sequence[str], epochs: Sequence[tuple[list[Row], list[Row]]], tasks: int) -> None:
+    provisional = _ended(queries, epochs, 1, seal=False)
+    final = _ended(queries, epochs, tasks, seal=True)
+    for text, answered, expected in zip(queries, provisional.values(), final.values(), strict=True):
+        assert repr(answered) == repr(expected), text
 
 
 @settings(max_examples=40)
@@ -124,9 +124,9 @@ _OVER_CLOSING_ROWS = {
 
 @pytest.mark.parametrize("name", _OVER_CLOSING_ROWS)
 def test_a_relation_over_closing_rows_holds_them_at_the_provisional_end(name: str) -> None:
-    taken = [([{"k": "a", "v": 1, "d": None, "at": n * SECOND} for n in (1, 2, 3)], [])]
-    taken += [([], [{"k": "a", "v": 1, "d": None, "at": 2 * SECOND}])]
-    _assert_law([_OVER_CLOSING_ROWS[name]], taken, 1)
+    epochs = [([{"k": "a", "v": 1, "d": None, "at": n * SECOND} for n in (1, 2, 3)], [])]
+    epochs += [([], [{"k": "a", "v": 1, "d": None, "at": 2 * SECOND}])]
+    _assert_law([_OVER_CLOSING_ROWS[name]], epochs, 1)
 
 
 def test_a_query_over_a_registered_one_holds_its_closing_rows_at_the_provisional_end() -> None:

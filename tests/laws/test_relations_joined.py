@@ -130,11 +130,11 @@ def test_windows_of_rows_over_results_of_one_instant_hold_any_of_them(tasks: int
         for epoch in ([row("b"), row(None)], [row(None)]):
             hub.push("a", table(epoch))
             hub.catch_up()
-        held = sorted(str(each["k"]) for each in query.invoke().to_pylist())
+        held = sorted(str(answer["k"]) for answer in query.invoke().to_pylist())
         assert held in (["None", "None"], ["None", "b"])
         hub.push("a", table([row("c", 1), row("d", 2)]))
         hub.catch_up()
-        assert [each["k"] for each in query.invoke().to_pylist()] == ["c", "d"]  # an order there is
+        assert [answer["k"] for answer in query.invoke().to_pylist()] == ["c", "d"]  # an order there is
 
 
 @pytest.mark.parametrize("at_the_end", ["live", "paused", "not there"])
@@ -161,6 +161,6 @@ def test_relations_over_the_last_windows_hold_them_when_one_stream_ends_far_behi
             hub.register(text, "q")
         hub.catch_up()
         _, query = hub.operator_and_query("q")
-        found = answer(hub, "q", {})
-        assert found
-        assert found == expected(query, [(rows, rows)], slacks)
+        answered = answer(hub, "q", {})
+        assert answered
+        assert answered == expected(query, [(rows, rows)], slacks)

@@ -1,6 +1,6 @@
 """WITH REVISIONS, for every operator that has windows of time: after each epoch the answer is the reference's over all rows.
 
-Late rows too, that is, as far behind the punctuation as the query allows; whatever the cut, the tasks and the compaction.
+Late rows too, that is, as late as the query allows; whatever the cut, the tasks and the compaction.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def admitted(stream: RecordedStream, within: int | None) -> list[list[StreamRow]
     ]
 
 
-def told(
+def changelog(
     query: Query, history: History, cut: list[Any], tasks: list[int], merges: Mapping[int, int], final: bool
 ) -> list[tuple[int, int, dict[str, Any]]]:
     """The operator's changelog."""
@@ -52,7 +52,7 @@ def told(
     relations: dict[str, pa.Table] = {
         name: table(rows, SCHEMAS[name]) for name, rows in history.relations.items()
     }
-    found = drive(
+    run = drive(
         operator,
         batches,
         stream.punctuations[: len(cut)],
@@ -61,19 +61,19 @@ def told(
         relations=relations,
         compact_after=merges,
     )
-    return plain(found.results, query, changes=True)
+    return plain(run.results, query, changes=True)
 
 
 def standing(changes: list[tuple[int, int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
-    """What a changelog leaves; nothing is taken back that was not told."""
+    """What a changelog leaves; nothing is retracted that was not emitted."""
     rows: Counter[Any] = Counter()
-    kept: dict[Any, tuple[int, dict[str, Any]]] = {}
+    latest: dict[Any, tuple[int, dict[str, Any]]] = {}
     for at, sign, row in changes:
         same = repr((at, row))
-        kept[same] = (at, row)
+        latest[same] = (at, row)
         rows[same] += sign
     assert all(count >= 0 for count in rows.values())
-    return [kept[same] for same, count in rows.items() for _ in range(count)]
+    return [latest[same] for same, count in rows.items() for _ in range(count)]
 
 
 @given(data=st.data())
@@ -91,9 +91,9 @@ def test_after_every_epoch_the_standing_answer_is_the_reference_s_over_all_rows(
     for last in range(1, len(cut) + 1):
         known = replace(history, streams={"s": stream.after(last)})
         expected = windows_answer(query, known, known.punctuation(query))
-        found = told(query, known, cut[:last], tasks, merges, final=False)
-        assert canonical(standing(found)) == canonical(expected)
-    final = told(query, history, cut, tasks, merges, final=True)
+        changes = changelog(query, known, cut[:last], tasks, merges, final=False)
+        assert canonical(standing(changes)) == canonical(expected)
+    final = changelog(query, history, cut, tasks, merges, final=True)
     assert canonical(standing(final)) == canonical(
         windows_answer(query, history, history.punctuation(query), final=True)
     )
@@ -122,16 +122,16 @@ def row(at: int) -> dict[str, Any]:
 
 
 def replies(query: Query, epochs: list[list[int]]) -> list[tuple[int, int, int]]:
-    """(seconds of the window's end, sign, count) as told, in order."""
+    """(seconds of the window's end, sign, count) as emitted, in order."""
     stream = record([[row(at) for at in epoch] for epoch in epochs], "at", 0)
     assert query.revisions is not None
     cut = [[epoch] for epoch in admitted(stream, query.revisions.within)]
     history = History({"s": stream}, {"names": ()})
-    found = told(query, history, cut, [1] * len(cut), {1: 9}, final=False)
-    assert Counter((at, sign, each["n"]) for at, sign, each in found) == Counter(
-        (at, sign, each["n"]) for _, at, sign, each in revisions(query, history)
+    changes = changelog(query, history, cut, [1] * len(cut), {1: 9}, final=False)
+    assert Counter((at, sign, values["n"]) for at, sign, values in changes) == Counter(
+        (at, sign, values["n"]) for _, at, sign, values in revisions(query, history)
     )
-    return [(at // SECOND, sign, each["n"]) for at, sign, each in found]
+    return [(at // SECOND, sign, values["n"]) for at, sign, values in changes]
 
 
 def test_by_hand_a_late_row_takes_back_the_count_of_every_window_it_is_in() -> None:
@@ -155,11 +155,11 @@ def test_a_row_later_than_allowed_stays_late_alone() -> None:
 
 
 def test_a_late_row_reaches_windows_made_of_many_blocks() -> None:
-    """Windows of 64 panes: the late pane lies in a block of each level that had been built."""
+    """Windows of 64 panes: the late pane is in a block of each level that had been built."""
     epochs = [[*range(100)], [130], [3, 3, 17], [135, 200]]
-    found = replies(counted(64, 1, None), epochs)
-    assert (20, -1, 20) in found
-    assert (20, 1, 23) in found
+    changes = replies(counted(64, 1, None), epochs)
+    assert (20, -1, 20) in changes
+    assert (20, 1, 23) in changes
 
 
 def test_the_state_of_a_bounded_query_does_not_grow() -> None:
@@ -170,6 +170,6 @@ def test_the_state_of_a_bounded_query_does_not_grow() -> None:
     for epochs in (20, 80):
         stream = record([[row(10 * epoch + at) for at in range(10)] for epoch in range(epochs)], "at", 0)
         batches = [[batch(epoch, some.SCHEMA).only(operator.columns)] for epoch in admitted(stream, None)]
-        found = drive(operator, batches, stream.punctuations, final=False, compact_after={epochs - 1: 999})
-        rows[epochs] = found.state_rows
+        run = drive(operator, batches, stream.punctuations, final=False, compact_after={epochs - 1: 999})
+        rows[epochs] = run.state_rows
     assert rows[20] == rows[80]

@@ -1,4 +1,4 @@
-"""The laws of set operators: what SELECTs hold together, apart, and in common, at every instant."""
+"""The laws of set operators: what SELECTs hold together, one without the other, and in common, at every instant."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Law 9: none shed, exact; some, the answer says how much and how wrong. Estimates are those of the reference over recorded weights.
+"""Law 9: none shed, exact; some, the answer reports how much and how wrong. Estimates are those of the reference over recorded weights.
 
-The reference is told of each row's weight by a hash of its own, in plain integers; positions and shares are the test's.
+The reference gets each row's weight from a hash of its own, in plain integers; positions and shares are the test's.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def hashed(position: int, seed: int) -> int:
 
 
 def weight(position: int, stream: str, keep: float) -> float:
-    """How many rows a row stands for; 0 when it is not kept."""
+    """How many rows a row represents; 0 when it is not kept."""
     return 1 / keep if hashed(position, zlib.crc32(stream.lower().encode())) < keep * 2**64 else 0.0
 
 
@@ -74,7 +74,7 @@ def weighed(
 # --------------------------------------------------------------------------------------------------------- comparing
 
 
-def alike(found: Sequence[Any], expected: Sequence[Any], query: Query, scale: float) -> None:
+def alike(answered: Sequence[Any], expected: Sequence[Any], query: Query, scale: float) -> None:
     """The same rows; doubles within rounding of values as large as `scale`, the error of a mean within 1e-7 of them."""
     means = {f"{name}_error" for name in ("mean", "mid")}
     exact = [name for name in query.schema.names if not query.schema.field(name).type.is_fractional]
@@ -82,8 +82,8 @@ def alike(found: Sequence[Any], expected: Sequence[Any], query: Query, scale: fl
     def by_place(rows: Sequence[Any]) -> list[Any]:
         return sorted(rows, key=lambda pair: repr((pair[0], [pair[1][name] for name in exact])))
 
-    assert len(found) == len(expected), (found, expected)
-    for (at, one), (when, other) in zip(by_place(found), by_place(expected), strict=True):
+    assert len(answered) == len(expected), (answered, expected)
+    for (at, one), (when, other) in zip(by_place(answered), by_place(expected), strict=True):
         assert at == when
         for name in query.schema.names:
             loose = 1e-7 * scale if name in means else 1e-9 * scale
@@ -121,7 +121,7 @@ FINITE = "WHERE (y IS NULL OR abs(y) < 1e7D)"
 
 @st.composite
 def texts(draw: st.DrawFn) -> str:
-    """Queries that may say WITH SHEDDING, without saying it."""
+    """Queries that may have WITH SHEDDING, without it."""
     chosen = draw(st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=4, unique=True))
     keys = draw(st.sampled_from(((), ("k",), ("g", "k"), ("x % 3 AS r",))))
     where = draw(st.sampled_from((FINITE, f"{FINITE} AND x > -5", f"{FINITE} AND k IN ('a', 'b')")))
@@ -153,7 +153,7 @@ def driven(
             [shown_of(each, seed, keep) for each in parts] for keep, parts in zip(keeps, batches, strict=True)
         ]
     batches = [[each.only(operator.columns) for each in parts] for parts in batches]
-    found = drive(
+    run = drive(
         operator,
         batches,
         stream.punctuations,
@@ -162,7 +162,7 @@ def driven(
         compact_after=merges,
         keeping=keeping or {},
     )
-    return plain(found.results, query)
+    return plain(run.results, query)
 
 
 @given(data=st.data())
@@ -183,9 +183,9 @@ def test_whatever_the_shares_and_the_cuts_estimates_and_errors_are_the_reference
     merges = data.draw(st.dictionaries(st.integers(0, 4), st.integers(1, 3), max_size=3), "compactions")
     history = History({"s": stream}, {})
     keeping = data.draw(st.dictionaries(st.integers(0, 4), st.sampled_from((0, 1, 3, EVERY_ROW))), "few rows")
-    found = driven(query, history, keeps, cuts, tasks, merges, keeping)
+    run = driven(query, history, keeps, cuts, tasks, merges, keeping)
     expected = windows_answer(query, history, history.punctuation(query))
-    alike(found, expected, query, greatest(stream))
+    alike(run, expected, query, greatest(stream))
 
 
 def passed(stream: RecordedStream) -> RecordedStream:
@@ -209,18 +209,18 @@ def test_where_nothing_is_shed_each_answer_is_the_exact_one_its_error_is_none_an
     ]
     tasks = [1] * len(cuts)
     plainly = driven(exact, history, keeps, cuts, tasks, {})
-    found = driven(estimate, history, keeps, cuts, tasks, {})
-    assert len(found) == len(plainly)
+    run = driven(estimate, history, keeps, cuts, tasks, {})
+    assert len(run) == len(plainly)
     kinds = [(field.name, field.type.is_fractional) for field in exact.schema]
     assert sorted(
-        repr((at, [number(row[name], *kind) for name, *kind in kinds])) for at, row in found
+        repr((at, [number(row[name], *kind) for name, *kind in kinds])) for at, row in run
     ) == sorted(repr((at, [number(row[name], *kind) for name, *kind in kinds])) for at, row in plainly)
     beside = [name for name in estimate.schema.names if name.endswith("_error")]
-    assert all(row["kept"] == 1 and all(row[name] == 0 for name in beside) for _, row in found)
+    assert all(row["kept"] == 1 and all(row[name] == 0 for name in beside) for _, row in run)
 
 
 def number(value: Any, is_fractional: bool) -> Any:
-    """A count as the double it is beside an error; sums of doubles as far as they are determined."""
+    """A count as the double it is with an error; sums of doubles to the digits that are determined."""
     if is_fractional and value is not None and math.isfinite(value):
         return float(f"{value:.9g}") + 0.0
     return float(value) if isinstance(value, int) else value
@@ -229,7 +229,7 @@ def number(value: Any, is_fractional: bool) -> Any:
 def greatest(stream: RecordedStream) -> float:
     """The largest finite value, at least 1."""
     values = [row.values[name] for row in stream.rows for name in ("x", "y")]
-    return max([1.0, *(abs(each) for each in values if each is not None and math.isfinite(each))])
+    return max([1.0, *(abs(value) for value in values if value is not None and math.isfinite(value))])
 
 
 # ------------------------------------------------------------------------------------------------------- whole epochs
@@ -255,7 +255,7 @@ class Life:
     @property
     def recorded(self) -> RecordedStream:
         """The rows at the positions that ingestion gives them: file, then row in it."""
-        stream = record([list(each) for each in self.files], "at", SLACK)
+        stream = record([list(file) for file in self.files], "at", SLACK)
         before = np.cumsum([0, *map(len, self.files)]).tolist()
         return weighed(
             stream, self.keeps, lambda row: ((row.epoch - 1) << 32) + row.position - before[row.epoch - 1]
@@ -282,9 +282,9 @@ def archived(hub: Hub) -> list[Any]:
     tables = [pq.read_table(pa.BufferReader(hub.home.store.map(name))) for name in files]
     columns = [*some.SCHEMA.names, POSITION]
     rows = []
-    for each in tables:
-        at = each.column("at").cast(pa.int64())
-        rows += each.set_column(each.column_names.index("at"), "at", at).select(columns).to_pylist()
+    for table in tables:
+        at = table.column("at").cast(pa.int64())
+        rows += table.set_column(table.column_names.index("at"), "at", at).select(columns).to_pylist()
     return [
         {name: row[name] for name in some.SCHEMA.names} for row in sorted(rows, key=lambda row: row[POSITION])
     ]
@@ -317,8 +317,8 @@ def test_over_changes_restarts_and_failures_all_see_what_was_kept_when_rows_came
         with rig.hub(2) as hub:
             names = [query.definition.name for query in hub.catalog.queries.values()]
             assert_right(hub, life, names)
-            told, rows = hub.status()["streams"]["s"], life.recorded.rows
-            assert (told["rows"], told["keep"]) == (len(rows), keeps[-1])
-            assert told["shed"] == sum(row.fate == "accepted" and not row.weight for row in rows)
+            status, rows = hub.status()["streams"]["s"], life.recorded.rows
+            assert (status["rows"], status["keep"]) == (len(rows), keeps[-1])
+            assert status["shed"] == sum(row.fate == "accepted" and not row.weight for row in rows)
             if blocks.get("archive") != "in place":  # OB-5: the archive is the source, whatever was shed
                 assert archived(hub) == [row for file in files for row in file]

@@ -67,7 +67,7 @@ def asked(data: st.DataObject, operator: Operator, query: Query, history: Histor
     merges = st.dictionaries(st.integers(0, max(len(cut) - 1, 0)), st.integers(1, 4), max_size=3)
     relations = {name: table(rows, SCHEMAS[name]) for name, rows in history.relations.items()}
     compactions = data.draw(merges, "compactions")
-    told = drive(
+    driven = drive(
         operator,
         cut,
         stream.punctuations,
@@ -79,10 +79,10 @@ def asked(data: st.DataObject, operator: Operator, query: Query, history: Histor
     now, closed = history.now(query), history.punctuation(query)
     if now is None:
         return []
-    found = operator.answer_subwindow(length, told.runs, closed, max(now, closed - 1))
-    if found is not None and CHANGE in found.column_names:
-        assert set(found.column(CHANGE).to_pylist()) <= {1}
-    return [row for _, row in plain(found, query)]
+    answered = operator.answer_subwindow(length, driven.runs, closed, max(now, closed - 1))
+    if answered is not None and CHANGE in answered.column_names:
+        assert set(answered.column(CHANGE).to_pylist()) <= {1}
+    return [row for _, row in plain(answered, query)]
 
 
 def windows() -> st.SearchStrategy[TimeSlide]:
@@ -110,9 +110,9 @@ def test_a_part_of_a_window_is_answered_as_by_the_query_with_that_window(data: s
     # empty windows with gaps between them are refused
     assume(length >= window.slide or not getattr(operator, "answers_empty", False))
     check(operator, length)
-    found = asked(data, operator, query, history, length)
+    answered = asked(data, operator, query, history, length)
     shortened = over(query, TimeSlide(length, window.slide, window.anchor))
-    assert canonical(found) == canonical(invoke(shortened, history, history.punctuation(query)))
+    assert canonical(answered) == canonical(invoke(shortened, history, history.punctuation(query)))
 
 
 @given(data=st.data())
@@ -125,9 +125,9 @@ def test_a_part_of_a_relation_is_answered_as_by_the_query_with_that_range(data: 
     history = data.draw(streams.histories(), "history")
     length = data.draw(st.sampled_from((1, TICK - 1, TICK, 3 * TICK, 5 * TICK)), "length")
     assume(length <= window.range)
-    found = asked(data, operator, query, history, length)
+    answered = asked(data, operator, query, history, length)
     expected = invoke(over(query, TimeRange(length)), history, history.punctuation(query))
-    assert canonical(found) == canonical(expected)
+    assert canonical(answered) == canonical(expected)
 
 
 @given(data=st.data())
@@ -144,10 +144,10 @@ def test_any_size_up_to_the_window_is_within_its_bound_from_one_histogram(data: 
     history = data.draw(streams.histories(), "history")
     length = data.draw(st.integers(1, many - 1), "part") * (slide if slides else TICK)
     check(operator, length)
-    found = asked(data, operator, query, history, length)
+    answered = asked(data, operator, query, history, length)
     shortened = over(query, TimeSlide(length, slide, 0) if slides else TimeRange(length))
     expected = invoke(shortened, history, history.punctuation(query))
-    within_bounds(query, [(0, row) for row in found], [(0, row) for row in expected])
+    within_bounds(query, [(0, row) for row in answered], [(0, row) for row in expected])
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ def test_any_size_up_to_the_window_is_within_its_bound_from_one_histogram(data: 
 )
 def test_a_window_that_is_not_kept_is_refused(window: Window, length: int, said: str) -> None:
     query = some.queries(st.just(window), some.Shape(False, False, False, False, False))
-    aggregate = query.filter(lambda each: full_length(lower("q", each, "q")) is not None)
+    aggregate = query.filter(lambda candidate: full_length(lower("q", candidate, "q")) is not None)
 
     @given(aggregate)
-    def refused(each: Query) -> None:
+    def refused(candidate: Query) -> None:
         with pytest.raises(UserError, match=said):
-            check(lower("q", each, "q"), length)
+            check(lower("q", candidate, "q"), length)
 
     refused()

@@ -99,13 +99,13 @@ def bound_of(call: AggregateCall) -> AggregateCall:
 
 @st.composite
 def queries(draw: st.DrawFn) -> Query:
-    """Approximate aggregates with their bounds, beside an exact one, by no, one or two keys."""
+    """Approximate aggregates with their bounds, and an exact one, by no, one or two keys."""
     node: Node = Windowed(some.SCAN, "s", draw(st.one_of(some.time_slides(), landmarks())))
     if draw(st.booleans()):
         node = Filter(node, some.call(">", some.column("x"), some.literal(-5, BIGINT)))
     named = [NamedAggregate("rows", AggregateCall("count", None, BIGINT))]
-    for place, call in enumerate(draw(st.lists(sketched(), max_size=2))):
-        named += [NamedAggregate(f"a{place}", call), NamedAggregate(f"a{place}_bound", bound_of(call))]
+    for index, call in enumerate(draw(st.lists(sketched(), max_size=2))):
+        named += [NamedAggregate(f"a{index}", call), NamedAggregate(f"a{index}_bound", bound_of(call))]
     if draw(st.booleans()) or len(named) == 1:
         base, compared = draw(comparing())
         named += [base, compared, NamedAggregate("found_bound", bound_of(compared.call))]
@@ -118,7 +118,7 @@ def queries(draw: st.DrawFn) -> Query:
     return Query(Project(Aggregate(node, keys, tuple(named)), columns), "windows")
 
 
-def within_bounds(query: Query, found: list[Any], expected: list[Any]) -> None:
+def within_bounds(query: Query, answered: list[Any], expected: list[Any]) -> None:
     assert isinstance(query.root, Project)
     assert isinstance(query.root.source, Aggregate)
     aggregate = query.root.source
@@ -129,16 +129,16 @@ def within_bounds(query: Query, found: list[Any], expected: list[Any]) -> None:
         assert len(placed) == len(rows)
         return placed
 
-    answers, truths = by_group(found), by_group(expected)
+    answers, truths = by_group(answered), by_group(expected)
     assert answers.keys() == truths.keys()
-    for place, row in answers.items():
-        assert row["rows"] == truths[place]["rows"]
+    for group, row in answers.items():
+        assert row["rows"] == truths[group]["rows"]
         for item in aggregate.aggregates:
             if item.call.within is not None and item.call.part == "value":
                 near(
                     item,
                     row[item.name],
-                    truths[place][item.name],
+                    truths[group][item.name],
                     row[f"{item.name}_bound"],
                     row["rows"],
                     is_sum=bool(depends_on(item.call, aggregate.aggregates)),
@@ -161,11 +161,13 @@ def near(item: NamedAggregate, answered: Any, true: Any, bound: Any, rows: int, 
     if true is None:
         assert answered is None
     elif call.type == STRING:
-        counts = [[(each["item"], each["count"]) for each in json.loads(text)] for text in (answered, true)]
+        counts = [
+            [(entry["item"], entry["count"]) for entry in json.loads(text)] for text in (answered, true)
+        ]
         assert bound <= call.within * rows
         assert len(counts[0]) == len(counts[1])
-        for (_, told), (_, exact) in zip(*counts, strict=True):
-            assert exact <= told <= exact + bound
+        for (_, estimate), (_, exact) in zip(*counts, strict=True):
+            assert exact <= estimate <= exact + bound
     elif not math.isnan(true):
         fair = (
             4 if call.function == "l2_norm" else 1
@@ -204,9 +206,9 @@ def test_the_same_rows_in_the_same_batches_give_the_same_answer_to_the_byte(seed
             "g": drawn.randrange(3),
             "x": int(drawn.expovariate(0.01)),
             "y": drawn.random(),
-            "at": place * some.TICK // 9,
+            "at": index * some.TICK // 9,
         }
-        for place in range(900)
+        for index in range(900)
     ]
     history = History(
         {"s": record([rows[low : low + 100] for low in range(0, len(rows), 100)], "at", 0)}, {"names": ()}

@@ -1,4 +1,4 @@
-"""Whatever a SELECT says, if it binds it runs: in a crowd as rows come, and registered late, with one answer (laws 6 and 7)."""
+"""Whatever a SELECT asks for, if it binds it runs: in a crowd as rows come, and registered late, with one answer (laws 6 and 7)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RELATIONS = {
 PRICES = (None, 0.5, 1.0, 2.0, 3.5, 150.0, -1.0, 0.0, -0.0, math.nan)
 ROUNDING = re.compile(r"(stddev\(price|regr|corr|slope|ewma|zscore|kurtosis)")
 SLIDING = re.compile(r"^SELECT.*( SLIDE |TUMBLING|SESSION|DELTA|\[WINDOW|window\(at)")
-"""Doubles differ in their last figure with the cut, and what tells changes, as all do but windows that slide, shows it."""
+"""Doubles differ in their last figure with the cut, and what emits changes, as all do but windows that slide, shows it."""
 ENDLESS = re.compile(r"EMIT EMPTY|LANDMARK|cumulate")
 """What has a window at each slide, though no row comes for years."""
 Row = dict[str, Any]
@@ -69,7 +69,7 @@ def hub(folder: Path, tasks: int) -> Iterator[Hub]:
 
 
 def registered(hub: Hub, texts: Sequence[str]) -> list[str]:
-    """Those that are available; what is refused when it is registered was told why."""
+    """Those that are available; what is refused when it is registered has the reason."""
     names = []
     for number, text in enumerate(texts):
         try:
@@ -81,7 +81,7 @@ def registered(hub: Hub, texts: Sequence[str]) -> list[str]:
 
 
 def answered(hub: Hub, names: Sequence[str]) -> dict[str, tuple[list[Row], list[Row], list[Row]]]:
-    """What each query has told, would tell at the end, and gives when asked."""
+    """What each query has emitted, would emit at the end, and gives when asked."""
     closing = hub.run_once()
     return {
         name: (
@@ -119,7 +119,7 @@ def test_a_text_that_binds_runs_and_answers_the_same_whenever_it_was_registered(
             for start in range(0, 40, 8):
                 live.push("bids", rows[start : start + 8])
                 live.catch_up()
-            told = answered(live, names)
+            of_live = answered(live, names)
         with hub(Path(second), tasks % 3 + 1) as late:
             for start in range(0, 40, 8):
                 late.push("bids", rows[start : start + 8])
@@ -128,7 +128,7 @@ def test_a_text_that_binds_runs_and_answers_the_same_whenever_it_was_registered(
             again = answered(late, names)
     for name in names:
         note(texts[int(name[1:])])
-        history, closing, asked = told[name]
+        history, closing, asked = of_live[name]
         text = texts[int(name[1:])]
         if SLIDING.search(text) or not ROUNDING.search(text):
             assert rounded([*history, *closing]) == rounded([*again[name][0], *again[name][1]])

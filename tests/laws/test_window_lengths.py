@@ -56,9 +56,9 @@ def histories(draw: st.DrawFn) -> History:
             "g": [0, 1, None][rng.integers(3)],
             "x": [None, *range(-3, 7)][rng.integers(11)],
             "y": [None, 0.5, -1.25, 3.0][rng.integers(4)],
-            "at": int(each),
+            "at": int(instant),
         }
-        for each in at
+        for instant in at
     ]
     places = draw(st.lists(st.integers(0, count), min_size=4, max_size=14).map(sorted), "epochs")
     parts = [rows[low:high] for low, high in itertools.pairwise([0, *places, count])]
@@ -70,7 +70,7 @@ def query(
 ) -> Query:
     node: Node = Windowed(SCAN, "s", window)
     node = node if where is None else Filter(node, where)
-    named = tuple(NamedAggregate(f"a{place}", call) for place, call in enumerate(calls))
+    named = tuple(NamedAggregate(f"a{index}", call) for index, call in enumerate(calls))
     node = Aggregate(node, tuple(Named(key, column(key)) for key in keys), named)
     return Query(
         some._projected(node, [*keys, *(n.name for n in named), "s.window_start", "s.window_end"]), "windows"
@@ -84,14 +84,14 @@ def registered(draw: st.DrawFn, last: int) -> list[Registered]:
     shortest = draw(st.sampled_from((slide, slide, max(1, slide // 2))))
     calls, keys = draw(st.sampled_from(CALLS)), draw(st.sampled_from(KEYS))
     wheres = draw(st.lists(st.one_of(st.none(), some.predicates()), min_size=1, max_size=2))
-    found = []
+    queries = []
     for number in range(draw(st.integers(2, 6))):
         window = TimeSlide(shortest + draw(st.sampled_from(LENGTHS)) * slide, slide, anchor)
         asked = query(window, draw(st.sampled_from(wheres)), keys, calls)
         since = draw(st.sampled_from((0, 0, 0, last // 2))) if number else 0
         until = draw(st.sampled_from((1 << 30, 1 << 30, 1 << 30, since + 2)))
-        found.append(Registered(asked, lower(f"q{number}", asked, f"q{number}"), since, until))
-    return found
+        queries.append(Registered(asked, lower(f"q{number}", asked, f"q{number}"), since, until))
+    return queries
 
 
 @given(data=st.data())
@@ -135,13 +135,13 @@ def test_a_query_that_is_behind_keeps_the_rows_of_its_own_windows(short: int) ->
         query(TimeSlide(length, TICK), where, ["k"], CALLS[0])
         for length, where in zip(lengths, wheres, strict=True)
     ]
-    queries = [Registered(each, lower(f"q{n}", each, f"q{n}"), 0, 1 << 30) for n, each in enumerate(asked)]
+    queries = [Registered(query, lower(f"q{n}", query, f"q{n}"), 0, 1 << 30) for n, query in enumerate(asked)]
     cuts = [_splits([row for row in history.streams["s"].rows if row.epoch == epoch]) for epoch in (1, 2)]
     driven = Families(queries, history, SCHEMAS, stores_rows=True)
     driven.run(cuts, [1, 1], {})
     queries[short].emitted_to -= TICK  # as if it were paused; the other's windows have other lengths
     driven.merge_all()
-    stored = [sum(rows_stored(driven, each).values()) for each in queries]
+    stored = [sum(rows_stored(driven, registered_query).values()) for registered_query in queries]
     assert stored[1] > 10 * stored[0] > 0
     driven.end()
     answer = [row for part in queries[1 - short].results for row in plain(part, asked[1 - short])]
@@ -155,14 +155,14 @@ def _splits(rows: Sequence[StreamRow]) -> list[list[StreamRow]]:
 
 def rows_stored(driven: Families, query: Registered) -> dict[str, int]:
     """The rows of a query by section, when all runs are merged."""
-    number, found = int(query.operator.id[1:]), dict[str, int]()
+    number, counts = int(query.operator.id[1:]), dict[str, int]()
     for run in driven.runs:
         for name, rows in run.items():
             count = int((numbers_in(rows) == number).sum())
             if count:
                 section = name.partition("/")[2]
-                found[section] = found.get(section, 0) + count
-    return found
+                counts[section] = counts.get(section, 0) + count
+    return counts
 
 
 def rows_alone(query: Registered, history: History, cuts: Sequence[Any]) -> dict[str, int]:

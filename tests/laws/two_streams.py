@@ -1,7 +1,7 @@
-"""Two streams whose rows come in turn and out of order, and queries over both: does the whole engine answer as the reference does?
+"""Two streams whose rows come in turn and out of order, and queries over both, which the whole engine must answer as the reference does.
 
 One check draws the rows, how they are cut into epochs, the slack of each stream, when a query is registered and paused, whether the home is
-closed and opened again in between, whether the streams end for good, and over how many tasks. Late rows are judged stream by stream, as recorded. The reference looks at
+closed and opened again in between, whether the streams end for good, and over how many tasks. Late rows are judged stream by stream, as recorded. The reference reads
 every window, or at every instant, by itself.
 """
 
@@ -48,11 +48,11 @@ def epochs() -> st.SearchStrategy[list[tuple[list[Row], list[Row]]]]:
     return st.lists(st.tuples(some, some), min_size=1, max_size=4)
 
 
-def expected(query: Query, taken: Sequence[tuple[list[Row], list[Row]]], slacks: Sequence[int]) -> list[Any]:
+def expected(query: Query, drawn: Sequence[tuple[list[Row], list[Row]]], slacks: Sequence[int]) -> list[Any]:
     """An epoch in which a stream has no row is none of its own."""
     streams = {
-        name: record([part for epoch in taken if (part := epoch[place])], "at", slack)
-        for place, (name, slack) in enumerate(zip("ab", slacks, strict=True))
+        name: record([part for epoch in drawn if (part := epoch[index])], "at", slack)
+        for index, (name, slack) in enumerate(zip("ab", slacks, strict=True))
     }
     history = with_derived(query, History(streams, {"names": NAMES}), final=True)
     punctuation = history.punctuation(query)
@@ -134,7 +134,7 @@ def check(queries: Mapping[str, str], data: st.DataObject, at_least: int = 1) ->
                 hub.catch_up()
             for name in chosen:
                 _, query = hub.operator_and_query(name.replace(" ", "_"))
-                found = answer(hub, name.replace(" ", "_"), {})
-                assert repr(found) == repr(expected(query, taken, slacks)), name
+                answered = answer(hub, name.replace(" ", "_"), {})
+                assert repr(answered) == repr(expected(query, taken, slacks)), name
         finally:
             hub.close()

@@ -42,13 +42,13 @@ def tests_of(module: Path) -> list[str]:
     dotted = ".".join(module.with_suffix("").parts[1:])
     room, _, name = dotted.rpartition(".")
     imported = re.compile(rf"\b{re.escape(dotted)}\b|from {re.escape(room)} import [^\n]*\b{name}\b")
-    found = [
+    paths = [
         path
         for path in (ROOT / "tests").rglob("test_*.py")
         if "soak" not in path.parts and imported.search(path.read_text(encoding="utf-8"))
     ]
-    found.sort(key=lambda path: (path.stem != f"test_{name}", path.stat().st_size))
-    return [str(path.relative_to(ROOT)) for path in found[:_MOST_TESTS]]
+    paths.sort(key=lambda path: (path.stem != f"test_{name}", path.stat().st_size))
+    return [str(path.relative_to(ROOT)) for path in paths[:_MOST_TESTS]]
 
 
 def chosen(base: str, most: int, seed: int, only: str) -> Iterator[tuple[Path, Mutant]]:

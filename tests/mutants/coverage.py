@@ -1,8 +1,8 @@
-"""Mutation testing of docs/coverage.md: does the test that a row names fail for a mistake in the code that the row describes?
+"""Mutation testing of docs/coverage.md: the tests that a row names must fail for a mistake in the code that the row describes.
 
-For each row that says *done*: the tests it names run once, to see which lines they execute; in functions that share words with
+For each row with the state *done*: the tests it names run once, to see which lines they execute; in functions that share words with
 the row, up to `--mutants` mistakes are made, one at a time, until one gives a wrong answer that a named test notices. Only tests
-of files that execute the mistaken line run. Rows of which nothing was noticed are the first of the table, to be looked at by hand. Pages of
+of files that execute the mistaken line run. Rows of which nothing was noticed are the first of the table, to be read by hand. Pages of
 benchmarks that a row names must be of the present harness, on a quiet machine, with every bar met.
 
 The journal keeps each row with a digest of its tests and the code: a run that was cut short continues, changed rows are tried again.
@@ -85,7 +85,7 @@ def files_of(row: Row, named: Counter[str], most: int) -> list[str]:
 def against(row: Row, covering: Collection[Traced], others: Iterable[Traced], seconds: int) -> list[str]:
     """Tests that execute a line, then others, which may see what an earlier one has computed; about so many seconds of them.
 
-    Among them first those that speak of the row, then short ones.
+    Among them first those that share words with the row, then short ones.
     """
     wanted = set(words(f"{row.what} {row.evidence}"))
 
@@ -104,7 +104,7 @@ def against(row: Row, covering: Collection[Traced], others: Iterable[Traced], se
 
 
 def tried(place: Sandbox, row: Row, mistake: Chosen, traced: list[Traced], given: argparse.Namespace) -> Try:
-    """What a row's tests say of one mistake."""
+    """The result of a row's tests on one mistake."""
     files = {test.test.partition("::")[0] for test in mistake.tests}
     others = [test for test in traced if test.test.partition("::")[0] in files]
     tests = against(row, mistake.tests, others, given.seconds)
@@ -118,10 +118,10 @@ def finding(
     place: Sandbox, traces: Traces, row: Row, files: list[str], before: Finding, given: Any
 ) -> Finding:
     """What is known of a row after some more mistakes than before."""
-    found = replace(before, files=files, tries=[*before.tries], pages=row.page_faults())
+    result = replace(before, files=files, tries=[*before.tries], pages=row.page_faults())
     traced = [test for file in files for test in traces.of(file)]
     judges = "Reference" not in row.what
-    known = {(one.function, one.change) for one in found.tries}
+    known = {(one.function, one.change) for one in result.tries}
     mistakes = (
         mistake
         for mistake in chosen(ROOT, f"{row.what} {row.evidence}", traced, given.seed)
@@ -129,15 +129,15 @@ def finding(
         and (mistake.function, f"{mistake.mutant.before} → {mistake.mutant.after}") not in known
     )
     for mistake in islice(mistakes, given.mutants):
-        found.tries.append(tried(place, row, mistake, traced, given))
-        if is_enough(found, given):
+        result.tries.append(tried(place, row, mistake, traced, given))
+        if is_enough(result, given):
             break
-    return found
+    return result
 
 
-def is_enough(found: Finding, given: argparse.Namespace) -> bool:
+def is_enough(result: Finding, given: argparse.Namespace) -> bool:
     """Whether a row needs no further mistake."""
-    return bool(found.noticed) if given.quick else found.tells()
+    return bool(result.noticed) if given.quick else result.is_noticed()
 
 
 def inputs_of(row: Row) -> str:
@@ -162,14 +162,14 @@ def main() -> int:
             if before is None or (given.more and not is_enough(before, given)):
                 nothing = Finding(row.name, inputs, [], [], [])
                 files = files_of(row, named, given.files)
-                found = finding(place, traces, row, files, before or nothing, given)
-                journal.add(found)
-                fates = ", ".join(one.fate.how for one in found.tries) or "nothing to try"
+                result = finding(place, traces, row, files, before or nothing, given)
+                journal.add(result)
+                fates = ", ".join(one.fate.how for one in result.tries) or "nothing to try"
                 sys.stdout.write(f"{row.name}: {fates}\n")
                 sys.stdout.flush()
-    known = [journal.found[row.name] for row in wanted if row.name in journal.found]
+    known = [journal.by_row[row.name] for row in wanted if row.name in journal.by_row]
     (given.folder / "table.md").write_text(table(known), encoding="utf-8")
-    noticed = sum(bool(found.noticed) for found in known)
+    noticed = sum(bool(result.noticed) for result in known)
     sys.stdout.write(
         f"Of {noticed} of {len(known)} rows a mistake was noticed: {given.folder / 'table.md'}\n"
     )

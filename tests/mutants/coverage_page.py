@@ -1,4 +1,4 @@
-"""The rows of docs/coverage.md that say *done*, with the tests and the benchmark pages that they name."""
+"""The rows of docs/coverage.md with the state *done*, with the tests and the benchmark pages that they name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PATH = re.compile(r"\b(?:tests|benchmarks)/[\w/.-]*\w")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One claim; `name` is its number in a paper's list, or the beginning of what it says."""
+    """One claim; `name` is its number in a paper's list, or the beginning of its text."""
 
     name: str
     what: str
@@ -48,19 +48,19 @@ class Row:
 
 
 def done() -> list[Row]:
-    """All rows that say *done*, in the order of the page."""
-    found = (_ROW.match(line) for line in PAGE.read_text(encoding="utf-8").splitlines())
-    return [Row(row[1] or row[2][:60], row[2], row[3]) for row in found if row]
+    """All rows with the state *done*, in the order of the page."""
+    matches = (_ROW.match(line) for line in PAGE.read_text(encoding="utf-8").splitlines())
+    return [Row(row[1] or row[2][:60], row[2], row[3]) for row in matches if row]
 
 
 def _faults(page: Path) -> Iterator[str]:
     if not page.exists():
         yield f"{page.name} does not exist"
         return
-    found = json.loads(page.read_text(encoding="utf-8"))
-    load = found.get("load_average_before")
+    report = json.loads(page.read_text(encoding="utf-8"))
+    load = report.get("load_average_before")
     if load is None:
         yield f"{page.name} is of a harness before the load was recorded"
     elif not quiet.is_quiet(load):
         yield f"{page.name} was measured at a load of {load}"
-    yield from (f"{page.name} misses: {ratio['what']}" for ratio in found["ratios"] if not ratio["passed"])
+    yield from (f"{page.name} misses: {ratio['what']}" for ratio in report["ratios"] if not ratio["passed"])

@@ -15,7 +15,7 @@ _HEAD = ("Row", "Tests", "Tried", "Noticed", "By", "Survivors", "Pages")
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """A mistake in a function, and what the row's tests said of it."""
+    """A mistake in a function, and the result of the row's tests."""
 
     place: str
     function: str
@@ -42,7 +42,7 @@ class Finding:
         """The mistakes that a named test failed for."""
         return [one for one in self.tries if one.fate.noticed]
 
-    def tells(self) -> bool:
+    def is_noticed(self) -> bool:
         """Whether a mistake gave a wrong answer that a test noticed: no other need be tried."""
         return any(one.fate.how == "wrong answer" for one in self.tries)
 
@@ -54,18 +54,18 @@ class Journal:
         self._file = file
         file.parent.mkdir(parents=True, exist_ok=True)
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        self.found = {found.row: found for found in map(_finding, map(json.loads, lines))}
+        self.by_row = {finding.row: finding for finding in map(_finding, map(json.loads, lines))}
 
     def of(self, row: str, inputs: str) -> Finding | None:
         """What was found of the row with these inputs."""
-        found = self.found.get(row)
-        return found if found is not None and found.inputs == inputs else None
+        finding = self.by_row.get(row)
+        return finding if finding is not None and finding.inputs == inputs else None
 
-    def add(self, found: Finding) -> None:
+    def add(self, finding: Finding) -> None:
         """Keep what was found."""
-        self.found[found.row] = found
+        self.by_row[finding.row] = finding
         with self._file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(found)) + "\n")
+            file.write(json.dumps(asdict(finding)) + "\n")
 
 
 def _finding(kept: dict[str, Any]) -> Finding:
@@ -73,10 +73,10 @@ def _finding(kept: dict[str, Any]) -> Finding:
     return Finding(**{**kept, "tries": tries})
 
 
-def table(found: Iterable[Finding]) -> str:
+def table(findings: Iterable[Finding]) -> str:
     """A line for each row; first those of which nothing was noticed."""
     lines = [_line(_HEAD), _line(["---"] * len(_HEAD))]
-    for row in sorted(found, key=lambda finding: bool(finding.noticed)):
+    for row in sorted(findings, key=lambda finding: bool(finding.noticed)):
         noticed = [f"{one.fate.how} in {one.fate.test} ({one})" for one in row.noticed]
         survivors = [str(one) for one in row.tries if one.fate.how == "survived"]
         counts = (len(row.tries), len(noticed))

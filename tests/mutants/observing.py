@@ -33,7 +33,7 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bound the examples of properties, also of those that say how many they try."""
+    """Bound the examples of properties, also of those that set how many they try."""
     most = int(os.environ.get(EXAMPLES, sys.maxsize))
     for item in items:
         test = getattr(item, "obj", None)
@@ -67,7 +67,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report: Any = yield
     if report.when == "call" or report.failed:
         error = call.excinfo
-        found = {
+        observed = {
             "test": item.nodeid,
             "seconds": round(call.duration, 3),
             "failed": report.failed,
@@ -75,5 +75,5 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
             "message": "" if error is None else str(error.value)[:_MESSAGE],
         }
         with open(os.environ[REPORT], "a", encoding="utf-8") as file:  # noqa: PTH123
-            file.write(json.dumps(found) + "\n")
+            file.write(json.dumps(observed) + "\n")
     return report

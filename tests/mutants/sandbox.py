@@ -67,7 +67,7 @@ class Sandbox:
         shutil.copy(observing.__file__, self._hooks / "observing.py")
 
     def fate(self, module: Path, mutant: Mutant, tests: Sequence[str], seconds: int, marks: str) -> Fate:
-        """What the tests say of a module with a mistake in it; each has so many seconds."""
+        """The result of the tests of a module with a mistake in it; each has so many seconds."""
         place = self.copy / module
         usual, original = place.stat(), place.read_bytes()
         place.write_text(mutant.source, encoding="utf-8")

@@ -36,17 +36,17 @@ class Traces:
     def of(self, file: str) -> list[Traced]:
         """The passing tests of a file; none if it did not end in time."""
         kept = self._folder / f"{digest(self._sandbox.root, file)}.json"
-        found = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else self._found(file)
-        if found:  # else no test ended in time, which may be another machine's load
-            kept.write_text(json.dumps(found), encoding="utf-8")
+        traces = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else self._traced(file)
+        if traces:  # else no test ended in time, which may be another machine's load
+            kept.write_text(json.dumps(traces), encoding="utf-8")
         return [
             Traced(
                 test, seconds, frozenset((module, line) for module, lines in places.items() for line in lines)
             )
-            for test, (seconds, places) in found.items()
+            for test, (seconds, places) in traces.items()
         ]
 
-    def _found(self, file: str) -> dict[str, tuple[float, dict[str, list[int]]]]:
+    def _traced(self, file: str) -> dict[str, tuple[float, dict[str, list[int]]]]:
         """Test → seconds and executed lines by module. Fixtures are those of every test of the file."""
         copy, folder = self._sandbox.copy, self._sandbox.lines
         traced = {
@@ -57,24 +57,24 @@ class Traces:
         _, ended = self._sandbox.run([file], self._seconds, self._marks, traced)
         failed = {report["test"] for report in ended if report["failed"]}
         shared = _places(executed_lines.file_of(folder, file), copy)
-        found = {}
+        traces = {}
         for report in ended:
             test = report["test"]
             if test not in failed:
                 own = _places(executed_lines.file_of(folder, test), copy)
                 lines = {name: sorted(shared[name] | own[name]) for name in shared.keys() | own.keys()}
-                found[test] = (report["seconds"], lines)
+                traces[test] = (report["seconds"], lines)
         for path in folder.iterdir():
             path.unlink()
-        return found
+        return traces
 
 
 def _places(file: Path, copy: Path) -> dict[str, set[int]]:
-    found: dict[str, set[int]] = defaultdict(set)
+    lines: dict[str, set[int]] = defaultdict(set)
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         path, _, number = line.rpartition(":")
-        found[str(Path(path).relative_to(copy))].add(int(number))
-    return found
+        lines[str(Path(path).relative_to(copy))].add(int(number))
+    return lines
 
 
 def digest(root: Path, file: str) -> str:
@@ -84,8 +84,8 @@ def digest(root: Path, file: str) -> str:
 
 @cache
 def _code(root: Path) -> bytes:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for folder in CODE:
         for path in sorted((root / folder).rglob("*.py")):
-            found.update(path.read_bytes())
-    return found.digest()
+            digest.update(path.read_bytes())
+    return digest.digest()

@@ -40,7 +40,7 @@ def layout(
 def values(*names: str, first: int = 0) -> Finish:
     """The select list: stored values by their places, under these names."""
     types = {"k": STRING, "v": BIGINT}
-    columns = (Named(name, Column(f"c{first + place}", types[name])) for place, name in enumerate(names))
+    columns = (Named(name, Column(f"c{first + index}", types[name])) for index, name in enumerate(names))
     return Finish(tuple(columns))
 
 
@@ -80,7 +80,7 @@ def driven(
     """Each epoch is one split; without `punctuations` each promises all up to its last row."""
     if punctuations is None:
         punctuations = np.maximum.accumulate([max(row[2] for row in rows) + 1 for rows in cut]).tolist()
-    return drive(operator, [[each] for each in batches(cut)], punctuations, **{"final": False, **how})
+    return drive(operator, [[batch] for batch in batches(cut)], punctuations, **{"final": False, **how})
 
 
 def plain(results: pa.Table | None, *names: str) -> list[tuple[Any, ...]]:
@@ -92,7 +92,7 @@ def plain(results: pa.Table | None, *names: str) -> list[tuple[Any, ...]]:
     return sorted(rows, key=lambda row: [(part is not None, part) for part in row])
 
 
-def told(
+def emitted(
     operator: Operator,
     cut: Sequence[Rows],
     *names: str,

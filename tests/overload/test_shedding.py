@@ -1,4 +1,4 @@
-"""What is kept of a stream, and what a thousand draws say of estimates: unbiased, and 95 % intervals that cover as often."""
+"""What is kept of a stream, and what a thousand draws show of estimates: unbiased, and 95 % intervals that cover as often."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Drawn:
 
     @property
     def covered(self) -> float:
-        """How often the truth lies in the interval."""
+        """How often the truth is in the interval."""
         return float((np.abs(self.estimates - self.truth) <= self.errors).mean())
 
 
@@ -119,9 +119,9 @@ def drawn() -> dict[str, Drawn]:
         together = {name: pa.concat_arrays([each.columns[name] for each in batches]) for name in names}
         at = np.concatenate([each.at for each in batches])
         epochs.append([Batch(together, at, np.concatenate([each.position for each in batches]))])
-    told = drive(operator, epochs, [0, 0]).results
-    assert told is not None
-    assert told.num_rows == DRAWS
+    results = drive(operator, epochs, [0, 0]).results
+    assert results is not None
+    assert results.num_rows == DRAWS
     truths = {
         "n": float(ROWS),
         "few": float((v < 30).sum()),
@@ -130,7 +130,7 @@ def drawn() -> dict[str, Drawn]:
         "high": v[v > 20].mean(),
     }
     return {
-        name: Drawn(told.column(name).to_numpy(), told.column(f"{name}_error").to_numpy(), float(truth))
+        name: Drawn(results.column(name).to_numpy(), results.column(f"{name}_error").to_numpy(), float(truth))
         for name, truth in truths.items()
     }
 

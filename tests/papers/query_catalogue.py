@@ -1,4 +1,4 @@
-"""How a query of a catalogue is written down with what it tells: histories as text, answers as text.
+"""How a query of a catalogue is written down with what it emits: histories as text, answers as text.
 
 A history's lines are `instant stream values`, its instants seconds; values leave the time column out. An answer is
 `instant: rows`, each row its values with commas between them; `#` begins a note.
@@ -17,13 +17,13 @@ from headrace.time import SECOND
 Row = dict[str, Any]
 Coming = list[tuple[str, Row]]
 """Rows with their streams, in order of arrival."""
-Told = list[tuple[int, str]]
-"""What is told: instant, and the row with its sign as it is printed; in a canonical order."""
+Emitted = list[tuple[int, str]]
+"""What is emitted: instant, and the row with its sign as it is printed; in a canonical order."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A query, and what it tells."""
+    """A query, and what it emits."""
 
     text: str
     answer: str
@@ -31,14 +31,14 @@ class Asked:
     """False: rows of one instant may be taken in any order."""
 
     @property
-    def told(self) -> Told:
-        found, at = [], 0
+    def expected(self) -> Emitted:
+        emitted, at = [], 0
         for token in " ".join(line.partition("#")[0] for line in self.answer.split("\n")).split():
             if token.endswith(":"):
                 at = seconds(token[:-1])
             else:
-                found.append((at, token))
-        return sorted(found)
+                emitted.append((at, token))
+        return sorted(emitted)
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,23 @@ class Past:
 
     def columns(self, stream: str) -> dict[str, str]:
         """Names and types."""
-        columns = dict(each.split() for each in self.streams[stream].split(", "))
+        columns = dict(declared.split() for declared in self.streams[stream].split(", "))
         return columns if stream in self.times else columns | {"at": "TIMESTAMP"}
 
     @property
     def rows(self) -> Coming:
-        found: Coming = []
+        coming: Coming = []
         for line in filter(str.strip, self.lines.replace("\n", ";").split(";")):
             at, stream, *values = line.split()
-            given = iter(values)
-            texts = {name: at if name == self.time(stream) else next(given) for name in self.columns(stream)}
-            assert next(given, None) is None, line
+            texts_of_values = iter(values)
+            texts = {
+                name: at if name == self.time(stream) else next(texts_of_values)
+                for name in self.columns(stream)
+            }
+            assert next(texts_of_values, None) is None, line
             kinds = self.columns(stream)
-            found.append((stream, {name: value(text, kinds[name]) for name, text in texts.items()}))
-        return found
+            coming.append((stream, {name: value(text, kinds[name]) for name, text in texts.items()}))
+        return coming
 
 
 def seconds(text: str) -> int:
@@ -85,17 +88,17 @@ def value(text: str, kind: str) -> Any:
     return None if text == "null" else {"INT": int, "STRING": str, "TIMESTAMP": seconds}[kind](text)
 
 
-def printed(answered: Sequence[Any], query: Query) -> Told:
+def printed(answered: Sequence[Any], query: Query) -> Emitted:
     """An answer of (instant, row) or (instant, sign, row) in the form in which it is written."""
-    found = []
+    emitted = []
     for at, *sign, row in answered:
-        shown = [shown_value(row[each.name], each.type.name) for each in query.schema]
-        found.append((at, "".join("+" if each > 0 else "-" for each in sign) + ",".join(shown)))
-    return sorted(found)
+        shown = [shown_value(row[field.name], field.type.name) for field in query.schema]
+        emitted.append((at, "".join("+" if sign_ > 0 else "-" for sign_ in sign) + ",".join(shown)))
+    return sorted(emitted)
 
 
-def shown_value(given: Any, kind: str) -> str:
+def shown_value(cell: Any, kind: str) -> str:
     """A value of an answer."""
-    if given is None:
+    if cell is None:
         return "null"
-    return f"{Decimal(given) / SECOND:f}" if kind == "TIMESTAMP" else str(given)
+    return f"{Decimal(cell) / SECOND:f}" if kind == "TIMESTAMP" else str(cell)

@@ -1,7 +1,7 @@
 """A direct evaluator in another engine: R(τ) is what SQLite makes of the rows that the windows hold at τ.
 
 A query's text becomes SQL by writing for each window the SELECT that finds its rows among all rows of the stream; what changes
-from one instant to the next is told. It shares nothing with the reference but the catalogue.
+from one instant to the next is emitted. It shares nothing with the reference but the catalogue.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 
 from headrace.algebra.query import Query
 from headrace.time import MINUTE, SECOND
-from tests.papers.query_catalogue import Asked, Coming, Past, Told, printed
+from tests.papers.query_catalogue import Asked, Coming, Emitted, Past, printed
 
 UNITS = {"MINUTES": MINUTE, "SECONDS": SECOND}
 BARE = re.compile(r"\bFROM (\w+)\b(?! ?\[)(?: (?!WHERE)(\w+))?")
@@ -24,11 +24,11 @@ TO_STREAM = re.compile(r"\b([IDR])STREAM\(")
 def translatable(asked: Asked, past: Past) -> bool:
     """Not what reads other queries of the catalogue, or windows over a SELECT."""
     return not re.search(r"\) AS \w+ \[", asked.text) and all(
-        each in past.streams for each, _ in BARE.findall(asked.text)
+        name in past.streams for name, _ in BARE.findall(asked.text)
     )
 
 
-def told_by_sql(past: Past, rows: Coming, asked: Asked, query: Query) -> Told:
+def emitted_by_sql(past: Past, rows: Coming, asked: Asked, query: Query) -> Emitted:
     """The answer of a query over the rows."""
     text, kind = as_relation(asked.text, query)
     text = PARENTHESISED.sub(
@@ -42,17 +42,19 @@ def told_by_sql(past: Past, rows: Coming, asked: Asked, query: Query) -> Told:
     instants = sorted(at + shift for at in times for shift in shifts)
     database, sql = filled(past, rows), WINDOW.sub(lambda match: held(past, *match.groups()), text)
     before: Counter[tuple[object, ...]] = Counter()
-    found = []
+    changes = []
     for at in instants:
         now = Counter(database.execute(sql, {"t": at}).fetchall())
         came, gone = (list((one - other).elements()) for one, other in ((now, before), (before, now)))
         before = now
         if kind is not None:
-            found += [(at, row) for row in {"I": came, "D": gone, "R": list(now.elements())}[kind]]
+            changes += [(at, row) for row in {"I": came, "D": gone, "R": list(now.elements())}[kind]]
         elif at <= max(times):
-            found += [(at, -1, row) for row in gone] + [(at, 1, row) for row in came]
+            changes += [(at, -1, row) for row in gone] + [(at, 1, row) for row in came]
     names = query.schema.names
-    return printed([(*told, dict(zip(names, row, strict=True))) for *told, row in found], query)
+    return printed(
+        [(*instant_and_sign, dict(zip(names, row, strict=True))) for *instant_and_sign, row in changes], query
+    )
 
 
 def as_relation(text: str, query: Query) -> tuple[str, str | None]:
@@ -69,12 +71,15 @@ def filled(past: Past, rows: Coming) -> sqlite3.Connection:
     database = sqlite3.connect(":memory:")
     for name, body in past.functions.items():
         database.create_function(
-            name, 2, lambda *given, body=body: None if None in given else body(*given), deterministic=True
+            name,
+            2,
+            lambda *arguments, body=body: None if None in arguments else body(*arguments),
+            deterministic=True,
         )
     for stream in past.streams:
         database.execute(f"CREATE TABLE {stream} ({', '.join(past.columns(stream))}, place)")
-    for place, (stream, row) in enumerate(rows):
-        values = [row[name] for name in past.columns(stream)] + [place]
+    for index, (stream, row) in enumerate(rows):
+        values = [row[name] for name in past.columns(stream)] + [index]
         database.execute(f"INSERT INTO {stream} VALUES ({', '.join('?' * len(values))})", values)
     return database
 
@@ -88,15 +93,15 @@ def reach(window: str) -> int:
 def held(past: Past, stream: str, window: str, alias: str | None) -> str:
     """The rows that a window holds at `:t`."""
     time, columns = past.time(stream), ", ".join(past.columns(stream))
-    found = f"SELECT {columns} FROM {stream} WHERE {time} <= :t"
+    sql = f"SELECT {columns} FROM {stream} WHERE {time} <= :t"
     latest = f"ORDER BY {time} DESC, place DESC"
     if window == "NOW" or window.startswith("RANGE"):
-        found += f" AND {time} >= :t - {reach(window)}"
+        sql += f" AND {time} >= :t - {reach(window)}"
     elif match := re.fullmatch(r"ROWS (\d+)", window):
-        found += f" {latest} LIMIT {match[1]}"
+        sql += f" {latest} LIMIT {match[1]}"
     elif match := re.fullmatch(r"PARTITION BY (\w+) ROWS (\d+)", window):
         numbered = f"ROW_NUMBER() OVER (PARTITION BY {match[1]} {latest}) AS nth"
-        found = f"SELECT {columns} FROM (SELECT *, {numbered} FROM {stream} WHERE {time} <= :t) WHERE nth <= {match[2]}"
+        sql = f"SELECT {columns} FROM (SELECT *, {numbered} FROM {stream} WHERE {time} <= :t) WHERE nth <= {match[2]}"
     else:
         assert window == "ROWS UNBOUNDED", window
-    return f"({found}) AS {alias or stream}"
+    return f"({sql}) AS {alias or stream}"

@@ -1,12 +1,12 @@
-"""Queries Q1 to Q7 of Babu's thesis on adaptive query processing (2005), histories made by hand, and what is told over them.
+"""Queries Q1 to Q7 of Babu's thesis on adaptive query processing (2005), histories made by hand, and what is emitted over them.
 
-Every answer is worked out from the definitions, step by step, beside its lines:
+Every answer is worked out from the definitions, step by step, next to its lines:
 
     [RANGE d] at τ       rows with τ - d ≤ t ≤ τ: a row is there at t + d and has left a microsecond later, which reads 600.000001
     [ROWS n] at τ        the last n rows with t ≤ τ, those of one instant in the order in which they came
-    a relation           R(τ), told as its changes: `+` what is in R(τ) and not in R(τ-1), `-` the reverse, as bags
-    ISTREAM, DSTREAM     only what comes, only what goes, without signs; a bare stream stands for ISTREAM over all of its rows
-    nothing              is told at an instant at which what goes equals what comes
+    a relation           R(τ), emitted as its changes: `+` what is in R(τ) and not in R(τ-1), `-` the reverse, as bags
+    ISTREAM, DSTREAM     only insertions, only retractions, without signs; a bare stream means ISTREAM over all of its rows
+    nothing              is emitted at an instant at which retractions equal insertions
 
 Windows are as long as in print where they are windows of time, and shorter where they are windows of rows.
 """
@@ -51,7 +51,7 @@ LINKS = Past(
 PASSED = """
     2: 11,19,41,2
     4: 12,0,50,4 12,0,50,4   # two equal rows are two
-    7: 99,-1,41,7            # what is told does not end: nothing leaves [ROWS UNBOUNDED]
+    7: 99,-1,41,7            # what is emitted does not end: nothing leaves [ROWS UNBOUNDED]
 """
 FILTERED = Past(
     {"S": "A INT, B INT, C INT"},
@@ -213,7 +213,7 @@ PACKETS = Past(
 # ----------------------------------------------------------------------------- Q7: IN over windows of rows, as a semijoin
 
 SEEN = "t0 TIMESTAMP, t1 TIMESTAMP, t2 TIMESTAMP"
-MONITORS = Past(  # a packet is told by each monitor as it passes, with the times of all three
+MONITORS = Past(  # a packet is reported by each monitor as it passes, with the times of all three
     {f"S{place}": f"id INT, {SEEN}" for place in range(3)},
     """
      1 S0 1 2 3;  2 S1 1 1 3;  2 S0 2 3 10;  3 S0 3 4 5;  3 S1 2 2 10;  3 S2 1 1 2;  4 S0 4 6 7;  4 S1 3 3 5;  5 S2 3 3 4
@@ -224,7 +224,7 @@ MONITORS = Past(  # a packet is told by each monitor as it passes, with the time
         "Q7": Asked(
             "SELECT * FROM S0 WHERE S0 IN (SELECT * FROM S1 [ROWS 2]) AND S0 IN (SELECT * FROM S2 [ROWS 2])",
             """
-            3:  1,1,2,3       # packet 1 came at 1, is in S1 from 2 on and in S2 from 3 on: told when it first qualifies
+            3:  1,1,2,3       # packet 1 came at 1, is in S1 from 2 on and in S2 from 3 on: emitted when it first qualifies
             5:  3,3,4,5       # S1: 2 3. S2: 1 3
             7:  4,4,6,7       # S1: 3 4. S2: 3 4
                               # 10: packet 2 is in S2, but S1 has held 4 and 5 since 8: never
@@ -250,7 +250,7 @@ SEMIJOINED = Past(
             3:  1,1
             6:  1,1           # it went at 5, S1: (2,2) (3,3), and comes again, S1: (3,3) (1,1): new in R(6)
             7:  1,1           # another row of S0
-            11: 1,1 1,1       # at 10 both went, S1: (-,1) (5,5); NULL is equal to nothing, (-,1) is never told
+            11: 1,1 1,1       # at 10 both went, S1: (-,1) (5,5); NULL is equal to nothing, (-,1) is never emitted
             """,
         ),
         "Q7 as a relation": Asked(

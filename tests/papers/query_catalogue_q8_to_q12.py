@@ -1,4 +1,4 @@
-"""Queries Q8 to Q12 of Babu's thesis: see `query_catalogue_q1_to_q7.py`, where it says how the answers are worked out."""
+"""Queries Q8 to Q12 of Babu's thesis: see `query_catalogue_q1_to_q7.py`, which has how the answers are worked out."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ STOPPED = """SELECT cid FROM CarStr [PARTITION BY cid ROWS 4] GROUP BY cid
     HAVING COUNT(DISTINCT xpos) = 1 AND COUNT(*) = 4"""
 SEGMENTS = """
     40:         +7        # car 1 has stopped, in segment 7
-                          # 45, 50: so has car 2, and car 1 starts again: the segment stays, told once
+                          # 45, 50: so has car 2, and car 1 starts again: the segment stays, emitted once
     75.000001:  -7        # car 2 has not reported for 30 seconds: it is no active car
     90:         +7 +8     # it reports again, where it stood; and car 4 has stopped
     95:         -7        # car 2 is in segment 8 now, at another place
@@ -105,7 +105,7 @@ LINEAR_ROAD = Past(
             40:  +1     # at 30 the four are 690 700 700 700
             45:  +2     # its fourth report
             50:  -1     # 700 700 700 710
-            90:  +4     # its fourth; car 3 has told three, all of one place
+            90:  +4     # its fourth; car 3 has sent three, all of one place
             95:  -2     # 705 705 705 800; until then it counts as stopped, silent or not
             110: +5
             """,

@@ -50,16 +50,16 @@ def test_a_sliding_scope_of_level_0() -> None:
 
 
 def test_a_landmark_scope_compares_with_the_average_since_the_landmark() -> None:
-    found = [row["n"] for row in answered("two")]
-    assert found[0] == 2, "12 and 11 are above the average of 12, 3, 11"
-    assert found[-1] == 1, "of all five only 28 is above 16.8 and international"
+    counts = [row["n"] for row in answered("two")]
+    assert counts[0] == 2, "12 and 11 are above the average of 12, 3, 11"
+    assert counts[-1] == 1, "of all five only 28 is above 16.8 and international"
 
 
 def test_a_sliding_scope_compares_with_the_greatest_of_its_own_window() -> None:
-    found = [row["n"] for row in answered("three")]
-    assert found[0] == 2
-    assert found[-1] == 1
-    assert 1 in found
+    counts = [row["n"] for row in answered("three")]
+    assert counts[0] == 2
+    assert counts[-1] == 1
+    assert 1 in counts
 
 
 def test_the_share_of_international_calls_longer_than_the_average_domestic_one() -> None:

@@ -40,8 +40,8 @@ def seen(car: int, place: str, at: dt.datetime) -> dict[str, Any]:
     return {"car": car, "place": place, "at": at}
 
 
-def test_the_load_on_a_freeway_is_told_every_quarter_of_the_rush_hour(hub: Hub) -> None:
-    """OQ-1: a landmark query that asks at half past five for all since five, and then goes on to the end at seven."""
+def test_the_load_on_a_freeway_is_emitted_every_quarter_of_the_rush_hour(hub: Hub) -> None:
+    """OQ-1: a landmark query that asks at half past five for all since five, and then continues to the end at seven."""
     rng = np.random.default_rng(1)
     minutes = sorted(rng.uniform(-30, 180, 900).tolist())
     rows = [
@@ -64,9 +64,9 @@ def test_the_load_on_a_freeway_is_told_every_quarter_of_the_rush_hour(hub: Hub) 
         held = [row["place"] for row in rows if FIVE <= row["at"] < end]
         return held.count("ashby") - held.count("bay bridge")
 
-    told = {row["window_end"]: row["more"] for row in hub.query("load").history().to_pylist()}
+    loads = {row["window_end"]: row["more"] for row in hub.query("load").history().to_pylist()}
     ends = [FIVE + dt.timedelta(minutes=quarter) for quarter in range(15, 121, 15)]
-    assert {end: told[end] for end in ends} == {end: more(end) for end in ends}
+    assert {end: loads[end] for end in ends} == {end: more(end) for end in ends}
 
 
 def test_commuters_are_those_seen_at_the_same_exit_and_hour_on_every_day_of_a_week(hub: Hub) -> None:
@@ -105,15 +105,15 @@ def test_commuters_are_those_seen_at_the_same_exit_and_hour_on_every_day_of_a_we
             day = (row["at"] - MIDNIGHT).days
             if day in week and row["place"] == "ashby" and row["at"].hour == 8:
                 days.setdefault(row["car"], set()).add(day)
-        return sum(len(found) == WEEK for found in days.values())
+        return sum(len(days_seen) == WEEK for days_seen in days.values())
 
-    told = {
+    by_day = {
         (row["window_start"] - MIDNIGHT).days: row["n"]
         for row in hub.query("commuters").history().to_pylist()
     }
-    assert told == {today: commuters(today) for today in range(WEEK - 1, 2 * WEEK)}
-    assert min(told.values()) >= 6
-    assert len(set(told.values())) > 1
+    assert by_day == {today: commuters(today) for today in range(WEEK - 1, 2 * WEEK)}
+    assert min(by_day.values()) >= 6
+    assert len(set(by_day.values())) > 1
 
 
 def test_all_that_was_archived_and_all_that_comes_is_counted(hub: Hub) -> None:
@@ -149,11 +149,11 @@ def test_a_daily_average_comes_of_hourly_sums_and_counts(hub: Hub) -> None:
     """)
     arrive(hub, "ticks", [*rows[250:], {"symbol": "c", "price": 1.0, "at": MIDNIGHT + dt.timedelta(days=4)}])
     daily = hub.query("daily").history().to_pylist()
-    found = {(row["symbol"], row["window_start"]): row["mean"] for row in daily}
+    means = {(row["symbol"], row["window_start"]): row["mean"] for row in daily}
     meant = {
         (row["symbol"], row["window_start"]): row["mean"]
         for row in hub.query("daily_from_ticks").history().to_pylist()
     }
-    assert len(found) == 6
-    assert found == pytest.approx(meant, rel=1e-9)
+    assert len(means) == 6
+    assert means == pytest.approx(meant, rel=1e-9)
     assert any(abs(row["mean"] - row["wrong"]) > 1e-3 for row in daily)

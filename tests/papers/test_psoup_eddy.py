@@ -115,7 +115,7 @@ def test_each_result_is_marked_once_and_what_is_stored_is_that_of_a_prefix(arriv
 
 
 def test_with_a_single_pool_results_are_marked_twice() -> None:
-    """CACQ's eddy: a newcomer is stored while earlier ones are still under way, so both find the pair."""
+    """CACQ's eddy: a new tuple is stored while earlier ones are still under way, so both find the pair."""
     arrived = [
         Query(0, RS, (), (JoinFactor("R", "=", "S"),)),
         *PAST[:1],

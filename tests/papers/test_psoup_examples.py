@@ -86,7 +86,7 @@ def test_a_factor_may_compare_two_columns_with_a_constant_between(hub: Hub) -> N
 
 @pytest.mark.parametrize("window", ["[RANGE TUMBLING 5 SECONDS]", "[RANGE 5 SECONDS]"])
 def test_factors_on_a_relation_do_not_count_against_a_row_of_the_stream(window: str, hub: Hub) -> None:
-    """A select over a stream and a relation, beside one over the stream alone with the same factor on it."""
+    """A select over a stream and a relation, and one over the stream alone with the same factor on it."""
     limits = hub.path.parent / "limits.parquet"
     pq.write_table(pa.table({"id": pa.array([1, 2]), "low": pa.array([3, 9])}), limits)
     hub.execute(f"CREATE RELATION limits (id BIGINT, low BIGINT) USING parquet OPTIONS (path '{limits}')")
@@ -95,13 +95,13 @@ def test_factors_on_a_relation_do_not_count_against_a_row_of_the_stream(window: 
         f"CREATE QUERY both AS SELECT COUNT(*) AS n FROM r {window} JOIN limits ON r.b = limits.id WHERE r.a < 5 AND limits.low < 5"
     )
     arrive(hub, (1, 4, 1), (2, 4, 2), (3, 7, 1), (4, 2, 1), (30, 9, 9))
-    told = {name: hub.query(name).history() for name in ("alone", "both")}
+    histories = {name: hub.query(name).history() for name in ("alone", "both")}
     if "TUMBLING" in window:
-        assert told["alone"]["n"].to_pylist()[0] == 3
-        assert told["both"]["n"].to_pylist()[0] == 2
+        assert histories["alone"]["n"].to_pylist()[0] == 3
+        assert histories["both"]["n"].to_pylist()[0] == 2
     else:
-        assert max(told["alone"]["n"].to_pylist()) == 3
-        assert max(told["both"]["n"].to_pylist()) == 2
+        assert max(histories["alone"]["n"].to_pylist()) == 3
+        assert max(histories["both"]["n"].to_pylist()) == 2
 
 
 WINDOWS = {
@@ -133,7 +133,7 @@ def test_a_window_is_applied_when_it_is_asked_for_and_moves_with_now_alone(kind:
 
 
 def test_one_clause_under_two_windows_is_one_condition_in_the_index(hub: Hub) -> None:
-    """The window stands apart from the standing query clause (WindowsTable)."""
+    """The window is separate from the standing query clause (WindowsTable)."""
     from headrace.operators.on_demand.selection import Selection
     from headrace.operators.on_demand.shared_selections import SharedSelections
 
@@ -170,13 +170,13 @@ def test_logical_windows_hold_so_many_tuples_whatever_the_time(window: str, hub:
     for count, row in enumerate(rows, 1):
         arrive(hub, row)
         held = LOGICAL[window](rows[:count])
-        found = hub.query("rows").invoke().to_pylist()
-        assert sorted((each["id"], each["a"]) for each in found) == sorted(
+        values = hub.query("rows").invoke().to_pylist()
+        assert sorted((each["id"], each["a"]) for each in values) == sorted(
             (each[0], each[1]) for each in held
         )
         passing = [each[1] for each in held if each[1] > 3]
-        (told,) = hub.query("sums").invoke().to_pylist()
-        assert told == {"n": len(passing), "total": sum(passing) if passing else None}
+        (invoked,) = hub.query("sums").invoke().to_pylist()
+        assert invoked == {"n": len(passing), "total": sum(passing) if passing else None}
 
 
 VALUES = (5, 12, 7, 20, 3, 9, 15, 2, 11, 19, 8, 4, 22, 6, 10, 21, 1, 13, 14, 16, 23, 25, 24, 17, 18, 0, 26)
@@ -259,13 +259,13 @@ def test_a_join_of_two_streams_over_the_last_seconds_is_what_loops_find_whenever
     bounds = "BEGIN NOW - INTERVAL 10 SECONDS END NOW"
     text = f"CREATE QUERY q23 AS SELECT r.id, s.id AS other FROM r, s WHERE {where} {bounds}"
     seen: list[tuple[str, int, int, int]] = []
-    for place, start in enumerate(range(0, 60, 5)):
-        if place == 4:
-            hub.execute(text)  # a new query sees the past of both streams
-        name = "rs"[place % 2]
+    for index, start in enumerate(range(0, 60, 5)):
+        if index == 4:
+            hub.execute(text)  # a new query reads the archives of both streams
+        name = "rs"[index % 2]
         arrive(hub, *rows[start : start + 5], stream=name)
         seen += [(name, *row) for row in rows[start : start + 5]]
-        if place < 4:
+        if index < 4:
             continue
         now = start + 4
         recent = [row for row in seen if now - 10 <= row[1] <= now]
@@ -275,8 +275,8 @@ def test_a_join_of_two_streams_over_the_last_seconds_is_what_loops_find_whenever
             for other in recent
             if (one[0], other[0]) == ("r", "s") and test(one[2], other[3])
         )
-        found = hub.query("q23").invoke().to_pylist()
-        assert sorted((row["id"], row["other"]) for row in found) == expected
+        values = hub.query("q23").invoke().to_pylist()
+        assert sorted((row["id"], row["other"]) for row in values) == expected
 
 
 SPANS = {

@@ -1,4 +1,4 @@
-"""The query catalogue of Babu's thesis on adaptive query processing: each query tells what was worked out by hand.
+"""The query catalogue of Babu's thesis on adaptive query processing: each query emits what was worked out by hand.
 
 So does the reference, and so does SQLite, asked at each instant over what the windows hold then. All rows come in one epoch or each
 in one of its own; queries are there before the rows, or come after them and read the archive. Over histories made by chance, where
@@ -27,8 +27,8 @@ from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.time import SECOND
 from tests.laws.driving import array
-from tests.papers.query_catalogue import Coming, Past, Told, printed
-from tests.papers.query_catalogue_in_sql import told_by_sql, translatable
+from tests.papers.query_catalogue import Coming, Emitted, Past, printed
+from tests.papers.query_catalogue_in_sql import emitted_by_sql, translatable
 from tests.papers.query_catalogue_q1_to_q7 import Q1_TO_Q7
 from tests.papers.query_catalogue_q8_to_q12 import Q8_TO_Q12
 from tests.runtime.rig import answer
@@ -47,16 +47,16 @@ ROWS_AN_EPOCH = {"one epoch": 1000, "some epochs": 9, "an epoch a row": 1}
 
 
 def coming(past: Past, seed: int | None) -> Coming:
-    """The rows, or by chance twice as many, of which many are alike and many share an instant."""
+    """The rows, or by chance twice as many, of which many are equal and many share an instant."""
     if seed is None:
         return past.rows
-    rng, made = np.random.default_rng(seed), []
+    rng, arriving = np.random.default_rng(seed), []
     instants = sorted({row[past.time(stream)] for stream, row in past.rows})
     for at in np.sort(rng.choice(instants, 2 * len(past.rows))).tolist():
         stream = str(rng.choice(list(past.streams)))
-        alike = [row for each, row in past.rows if each == stream]
-        made.append((stream, alike[int(rng.integers(len(alike)))] | {past.time(stream): at}))
-    return made
+        alike = [row for name, row in past.rows if name == stream]
+        arriving.append((stream, alike[int(rng.integers(len(alike)))] | {past.time(stream): at}))
+    return arriving
 
 
 def lived(hub: Hub, past: Past, rows: Coming, cut: str, when: str) -> None:
@@ -93,16 +93,16 @@ def named(query: str) -> str:
 def arrive(hub: Hub, past: Past, rows: Coming) -> None:
     """Push rows, and have them read."""
     for stream in past.streams:
-        if own := [row for each, row in rows if each == stream]:
+        if of_stream := [row for name, row in rows if name == stream]:
             schema = hub.stream_definition(stream).schema
-            columns = [array([row[each.name] for row in own], each.type) for each in schema]
+            columns = [array([row[field.name] for row in of_stream], field.type) for field in schema]
             hub.push(stream, pa.table(columns, names=list(schema.names)))
     hub.catch_up()
 
 
 @cache
-def told(name: str, cut: str, when: str, seed: int | None = None) -> dict[str, tuple[Told, Query]]:
-    """What each query over a history has told at its end."""
+def emitted(name: str, cut: str, when: str, seed: int | None = None) -> dict[str, tuple[Emitted, Query]]:
+    """What each query over a history has emitted at its end."""
     past = PASTS[name]
     with tempfile.TemporaryDirectory() as folder, open_hub(Path(folder) / "home", local=True) as hub:
         lived(hub, past, coming(past, seed), cut, when)
@@ -110,12 +110,15 @@ def told(name: str, cut: str, when: str, seed: int | None = None) -> dict[str, t
         return {each: (printed(answer(hub, named(each), {}), bound[each]), bound[each]) for each in bound}
 
 
-def meant(name: str, cut: str, query: Query, seed: int | None = None) -> Told:
+def meant(name: str, cut: str, query: Query, seed: int | None = None) -> Emitted:
     """What the definitions make of the same history."""
     past = PASTS[name]
     parts = epochs(coming(past, seed), cut)
     streams = {
-        stream: record([[row for each, row in part if each == stream] for part in parts], past.time(stream))
+        stream: record(
+            [[row for name_of_stream, row in part if name_of_stream == stream] for part in parts],
+            past.time(stream),
+        )
         for stream in past.streams
     }
     history = with_derived(query, History(streams), final=True)
@@ -138,20 +141,20 @@ def the_reference_knows_the_functions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("cut", "when"), WAYS)
 @pytest.mark.parametrize(("past", "query"), QUERIES)
-def test_a_query_tells_what_was_worked_out_by_hand(past: str, query: str, cut: str, when: str) -> None:
-    found, bound = told(past, cut, when)[query]
-    by_hand = PASTS[past].queries[query].told
+def test_a_query_emits_what_was_worked_out_by_hand(past: str, query: str, cut: str, when: str) -> None:
+    rows, bound = emitted(past, cut, when)[query]
+    by_hand = PASTS[past].queries[query].expected
     assert meant(past, cut, bound) == by_hand
-    assert found == by_hand
+    assert rows == by_hand
 
 
 @pytest.mark.parametrize(("seed", "cut", "when"), CHANCES[1:])
 @pytest.mark.parametrize(("past", "query"), BY_CHANCE)
-def test_over_other_histories_it_tells_what_the_definitions_say(
+def test_over_other_histories_it_emits_what_the_definitions_require(
     past: str, query: str, seed: int, cut: str, when: str
 ) -> None:
-    found, bound = told(past, cut, when, seed)[query]
-    assert found == meant(past, cut, bound, seed)
+    rows, bound = emitted(past, cut, when, seed)[query]
+    assert rows == meant(past, cut, bound, seed)
 
 
 @pytest.mark.parametrize(("seed", "cut", "when"), CHANCES)
@@ -163,24 +166,24 @@ def test_sql_over_what_the_windows_hold_at_each_instant_says_the_same(
     past: str, query: str, seed: int | None, cut: str, when: str
 ) -> None:
     """The guide's oracle, in an engine that knows nothing of streams."""
-    found, bound = told(past, cut, when, seed)[query]
-    assert found == told_by_sql(PASTS[past], coming(PASTS[past], seed), PASTS[past].queries[query], bound)
+    rows, bound = emitted(past, cut, when, seed)[query]
+    assert rows == emitted_by_sql(PASTS[past], coming(PASTS[past], seed), PASTS[past].queries[query], bound)
 
 
 @pytest.mark.parametrize(("seed", "cut", "when"), CHANCES)
-def test_queries_that_mean_the_same_tell_the_same(seed: int | None, cut: str, when: str) -> None:
+def test_queries_that_mean_the_same_emit_the_same(seed: int | None, cut: str, when: str) -> None:
     """A bare stream and its default; a query and its parts by name; a filter over and under a window of time."""
     for name, beginning in (("filtered", "Q"), ("Linear Road", "Q10"), ("ranges", "Q11b")):
         alike = [
-            found for query, (found, _) in told(name, cut, when, seed).items() if query.startswith(beginning)
+            rows for query, (rows, _) in emitted(name, cut, when, seed).items() if query.startswith(beginning)
         ]
         assert len(alike) > 1
-        assert all(each == alike[0] for each in alike)
+        assert all(rows_of_query == alike[0] for rows_of_query in alike)
 
 
 def test_a_filter_under_a_window_of_rows_is_another_query() -> None:
-    found = told("ranges", *WAYS[0])
-    assert found["Q11c"][0] != found["Q11c, the filter under the window"][0]
+    rows = emitted("ranges", *WAYS[0])
+    assert rows["Q11c"][0] != rows["Q11c, the filter under the window"][0]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +203,7 @@ def test_changes_are_shown_with_their_instants_and_a_stream_without_signs(
             for table in (hub.query(query).history(), *([closing[query]] if query in closing else []))
             for row in table.to_pylist()
         ]
-    by_hand = past.queries[query].told
+    by_hand = past.queries[query].expected
     if bound.emission == "relation":
         signed = [(round(row["__at"].timestamp() * SECOND), row["__change"], row) for row in seen]
         assert printed(signed, bound) == by_hand
@@ -209,10 +212,10 @@ def test_changes_are_shown_with_their_instants_and_a_stream_without_signs(
 
 
 @pytest.mark.spark
-def test_segments_with_accidents_are_told_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_segments_with_accidents_are_emitted_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     past = PASTS["Linear Road"]
     past = replace(past, queries={"Q10": past.queries["Q10"]})
     with open_hub(tmp_path / "home", spark=spark, tasks=2) as hub:
         lived(hub, past, past.rows, "one epoch", "before")
         bound = hub.operator_and_query("Q10")[1]
-        assert printed(answer(hub, "Q10", {}), bound) == past.queries["Q10"].told
+        assert printed(answer(hub, "Q10", {}), bound) == past.queries["Q10"].expected

@@ -17,7 +17,7 @@ START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Hub]:
-    """Streams r and s, which have come as far as they are told."""
+    """Streams r and s, whose punctuation the tests give."""
     with open_hub(tmp_path / "home", local=True) as hub:
         for name in "rs":
             hub.execute(
@@ -37,7 +37,7 @@ def punctuate(hub: Hub, stream: str, second: int) -> None:
 
 
 def ends(hub: Hub) -> list[int]:
-    """The seconds at which the windows end that were told, in the order of telling."""
+    """The seconds at which the emitted windows end, in the order of emission."""
     rows = hub.query("q").history().to_pylist()
     return [round((row["window_end"] - START).total_seconds()) for row in rows]
 
@@ -62,7 +62,7 @@ def test_repair_16_windows_end_by_their_ends_and_not_by_numbers_and_none_is_roun
     push(hub, "s", 6, 16)
     punctuate(hub, "r", 19)
     punctuate(hub, "s", 25)
-    assert ends(hub) == [10], "with a ceiling the window that ends at 20 would have been told"
+    assert ends(hub) == [10], "with a ceiling the window that ends at 20 would have been emitted"
     push(hub, "r", 19.5)
     punctuate(hub, "r", 20)
     assert ends(hub) == [10, 20, 20], "with window numbers for times, no row would be kept for 20"
@@ -77,14 +77,14 @@ def test_repair_17_both_sides_of_a_band_are_looked_at(hub: Hub) -> None:
     push(hub, "s", 1, 7.9, 8, 13, 13.1, 30)
     for stream in "rs":
         punctuate(hub, stream, 100)
-    found = sorted((row["yt"] - START).total_seconds() for row in hub.query("q").history().to_pylist())
-    assert found == [8, 13]
+    seconds = sorted((row["yt"] - START).total_seconds() for row in hub.query("q").history().to_pylist())
+    assert seconds == [8, 13]
 
 
-def test_repair_18_pairs_are_told_as_far_as_the_slower_stream_however_far_the_other_is_ahead(
+def test_repair_18_pairs_are_emitted_as_far_as_the_slower_stream_however_far_the_other_is_ahead(
     hub: Hub,
 ) -> None:
-    """With the printed test, a pair of punctuations further apart than the ranges says nothing, and readers starve."""
+    """With the printed test, a pair of punctuations that differ by more than the ranges covers nothing, and readers starve."""
     hub.register(
         "SELECT x.window_end, COUNT(*) AS n FROM r [RANGE 2 SECONDS SLIDE 1 SECOND] x,"
         " s [RANGE 2 SECONDS SLIDE 1 SECOND] y WHERE x.k = y.k GROUP BY x.k",
@@ -93,10 +93,10 @@ def test_repair_18_pairs_are_told_as_far_as_the_slower_stream_however_far_the_ot
     push(hub, "r", *range(12))
     push(hub, "s", *range(12))
     punctuate(hub, "r", 1000)
-    told = 0
+    emitted = 0
     for second in (3, 6, 9, 12):
         punctuate(hub, "s", second)
-        found = ends(hub)
-        assert len(found) > told
-        assert max(found) == second
-        told = len(found)
+        window_ends = ends(hub)
+        assert len(window_ends) > emitted
+        assert max(window_ends) == second
+        emitted = len(window_ends)

@@ -1,6 +1,6 @@
 """The worked examples of the thesis on window queries (Li 2008) and the repairs of its misprints: where each is shown.
 
-Those about one window kind stand in `tests/algebra/test_window_ids.py` and `tests/operators/row_windows/test_window_bins.py`; here are those
+Those about one window kind are in `tests/algebra/test_window_ids.py` and `tests/operators/row_windows/test_window_bins.py`; here are those
 that need an operator and its punctuation. None is left out.
 """
 
@@ -41,7 +41,7 @@ EXAMPLES = {
     "G2": (IDS, "test_golden_2_a_row_five_seconds_after_the_origin_is_in_windows_0_to_9"),
     "G3": (IDS, "test_golden_3_a_row_in_the_eleventh_minute_is_in_windows_10_to_19"),
     "G4": (HERE, "test_golden_4_punctuation_at_eleven_past_completes_windows_up_to_10"),
-    "G5": (BINS, "test_golden_5_punctuation_4_tells_three_windows"),
+    "G5": (BINS, "test_golden_5_punctuation_4_emits_three_windows"),
     "G6": (HERE, "test_golden_6_nine_by_six_is_made_of_three_panes_of_three"),
     "G7": (HERE, "test_golden_7_a_pane_of_four_minutes_by_one_serves_four_windows"),
     "G8": (SEVERAL, "test_golden_8_a_union_has_come_as_far_as_the_slower_stream_and_says_so_once"),
@@ -49,10 +49,10 @@ EXAMPLES = {
     "G10": (JOINED, "test_rows_join_by_their_own_times_however_late_a_stream_arrives"),
     "G11": (
         JOINED,
-        "test_a_group_of_two_times_is_told_when_both_streams_have_passed_it_and_not_a_window_later",
+        "test_a_group_of_two_times_is_emitted_when_both_streams_have_passed_it_and_not_a_window_later",
     ),
     "G12": (JOINS, "test_repair_19_a_late_input_makes_the_other_side_wait_for_its_delay_and_its_range"),
-    "G14": (PATTERNS, "test_golden_14_a_group_of_which_no_row_follows_is_told_and_forgotten"),
+    "G14": (PATTERNS, "test_golden_14_a_group_of_which_no_row_follows_is_emitted_and_dropped"),
     "G13": (HERE, "test_golden_13_an_hour_every_five_minutes_has_twelve_open_windows"),
 }
 REPAIRS = {
@@ -64,7 +64,7 @@ REPAIRS = {
     "R6": (IDS, "test_repair_6_the_base_of_a_partition_s_rank_is_its_own"),
     "R7": (IDS, "test_repair_7_numbers_begin_at_one"),
     "R8": (IDS, "test_repair_8_rows_of_one_time_end_one_window_that_holds_them_all"),
-    "R9": (HERE, "test_repair_9_punctuation_that_skips_windows_tells_all_of_them"),
+    "R9": (HERE, "test_repair_9_punctuation_that_skips_windows_emits_all_of_them"),
     "R10": (BINS, "test_repair_10_a_row_exactly_a_range_older_is_not_in_the_window"),
     "R11": (BINS, "test_repair_11_the_last_bin_below_punctuation_says_what_new_windows_begin_with"),
     "R12": (COSTS, "test_repair_12_what_differences_cost_is_what_they_read_also_with_two_panes_a_slide"),
@@ -75,7 +75,7 @@ REPAIRS = {
     "R17": (SEVERAL, "test_repair_17_both_sides_of_a_band_are_looked_at"),
     "R18": (
         SEVERAL,
-        "test_repair_18_pairs_are_told_as_far_as_the_slower_stream_however_far_the_other_is_ahead",
+        "test_repair_18_pairs_are_emitted_as_far_as_the_slower_stream_however_far_the_other_is_ahead",
     ),
     "R19": (JOINS, "test_repair_19_a_late_input_makes_the_other_side_wait_for_its_delay_and_its_range"),
     "R20": (LEVELS, "test_repair_20_what_was_new_becomes_old_when_a_window_ends"),
@@ -94,11 +94,11 @@ def test_each_is_shown_by_a_test(shown: dict[str, tuple[str, str]], letter: str,
 
 
 def closed(window: TimeSlide, seconds: list[float], punctuation: int) -> list[tuple[int, int]]:
-    """(window end, count) of what the operator tells at a punctuation."""
+    """(window end, count) of what the operator emits at a punctuation."""
     stream = record([[row("a", 1, at) for at in seconds]], "at", FOREVER)
     query = count_of(window)
-    told = type(stream)(stream.rows, (punctuation,))
-    results = run(query, History({"s": told}), {"s": TABLE}, final=False)
+    punctuated = type(stream)(stream.rows, (punctuation,))
+    results = run(query, History({"s": punctuated}), {"s": TABLE}, final=False)
     return [(at, values["n"]) for at, values in plain(results, query)]
 
 
@@ -106,8 +106,8 @@ def test_golden_4_punctuation_at_eleven_past_completes_windows_up_to_10() -> Non
     noon = 12 * 60 * MINUTE
     window = TimeSlide(600 * SECOND, 60 * SECOND, noon)
     at = [(noon + 60 * SECOND * minute + 5 * SECOND) / SECOND for minute in range(10, 13)]
-    told = closed(window, at, noon + 11 * MINUTE)
-    assert told == [(noon + (10 + 1) * MINUTE, 1)], (
+    counts = closed(window, at, noon + 11 * MINUTE)
+    assert counts == [(noon + (10 + 1) * MINUTE, 1)], (
         "window 10 of the thesis ends at 12:11; 11 holds rows and stays open"
     )
 
@@ -146,26 +146,26 @@ def test_golden_13_an_hour_every_five_minutes_has_twelve_open_windows() -> None:
 def figure_6_4(
     window: TimeSlide, rows: list[int], bounds: list[int], *, printed: bool
 ) -> list[tuple[int, int]]:
-    """(window end, count) over windows counted in a hash table; as printed punctuation tells only the window it names."""
+    """(window end, count) over windows counted in a hash table; as printed punctuation emits only the window it names."""
     table: dict[int, int] = {}
     for at in rows:
         for number in range(at // window.slide + 1, (at + window.range) // window.slide + 1):
             table[number] = table.get(number, 0) + 1
-    told = []
+    emitted = []
     for bound in bounds:
         first_open = bound // window.slide + 1
         due = [n for n in table if n == first_open] if printed else [n for n in table if n < first_open]
-        told += sorted((n * window.slide, table.pop(n)) for n in due)
-    return told
+        emitted += sorted((n * window.slide, table.pop(n)) for n in due)
+    return emitted
 
 
-def test_repair_9_punctuation_that_skips_windows_tells_all_of_them() -> None:
+def test_repair_9_punctuation_that_skips_windows_emits_all_of_them() -> None:
     window = TimeSlide(4 * SECOND, 2 * SECOND)
     rows = [second * SECOND for second in (0, 1, 3, 4, 7, 9)]
     bound = 8 * SECOND
-    told = closed(window, [at / SECOND for at in rows], bound)
-    assert told == figure_6_4(window, rows, [bound], printed=False)
-    assert [end for end, _ in told] == [2 * SECOND, 4 * SECOND, 6 * SECOND, 8 * SECOND]
+    emitted = closed(window, [at / SECOND for at in rows], bound)
+    assert emitted == figure_6_4(window, rows, [bound], printed=False)
+    assert [end for end, _ in emitted] == [2 * SECOND, 4 * SECOND, 6 * SECOND, 8 * SECOND]
     wrong = figure_6_4(window, rows, [bound], printed=True)
     assert wrong == [(10 * SECOND, 2)], (
         "one window too far, which is not complete, and none of those that are"

@@ -1,7 +1,7 @@
 """Every query of the thesis on window queries over streams (Li 2008), run and compared with its meaning row by row.
 
-The oracle knows nothing of panes, bins or window-ids of a row: it looks at every window and asks of every row whether it is
-inside. Those that read several streams stand in `test_window_queries_several.py`.
+The oracle knows nothing of panes, bins or window-ids of a row: it reads every window and asks of every row whether it is
+inside. Those that read several streams are in `test_window_queries_several.py`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def packets(seed: int = 5, count: int = 1500, minutes: int = 14) -> list[Row]:
 ROWS = packets()
 
 
-# ---------------------------------------------------------------------------------------- windows, by looking at every row
+# ---------------------------------------------------------------------------------------- windows, by reading every row
 
 
 def sliding(length: int, slide: int) -> Callable[[list[Row]], Windows]:
@@ -96,9 +96,9 @@ def counted(size: int, slide: int, partition: str | None = None) -> Callable[[li
 
     def windows(rows: list[Row]) -> Windows:
         for part in dict.fromkeys(row[partition] if partition else None for row in rows):
-            own = [row for row in rows if partition is None or row[partition] == part]
-            for number in range(1, len(own) // slide + 1):
-                yield number, own[max(0, number * slide - size) : number * slide]
+            of_part = [row for row in rows if partition is None or row[partition] == part]
+            for number in range(1, len(of_part) // slide + 1):
+                yield number, of_part[max(0, number * slide - size) : number * slide]
 
     return windows
 
@@ -257,11 +257,11 @@ def answered(text: str, rows: list[Row]) -> list[Row]:
     operator = lower("q", query, "q")
     past = history(operator.stream, rows)
     results = run(query, past, {operator.stream: SCHEMA}, tasks=[1, 3, 2, 1, 4], compact_after=(1, 3))
-    told = plain(results, query, changes=query.emission == "relation")
+    emitted = plain(results, query, changes=query.emission == "relation")
     if query.emission != "relation":
-        return [row for _, row in told]
+        return [row for _, row in emitted]
     held: list[Row] = []
-    for _, sign, row in sorted(told, key=lambda item: item[:2]):
+    for _, sign, row in sorted(emitted, key=lambda item: item[:2]):
         if sign > 0:
             held.append(row)
         else:
@@ -281,20 +281,20 @@ def test_a_query_of_the_thesis_answers_what_each_window_holds(name: str) -> None
         groups: dict[tuple[Any, ...], list[Row]] = {}
         for row in held:
             groups.setdefault(tuple(row[key] for key in asked.keys), []).append(row)
-        for key, own in groups.items():
+        for key, of_group in groups.items():
             expected.append(
-                {"w": number} | dict(zip(asked.keys, key, strict=True)) | {"v": asked.aggregate(own)}
+                {"w": number} | dict(zip(asked.keys, key, strict=True)) | {"v": asked.aggregate(of_group)}
             )
-    found = answered(asked.text, ROWS)
-    assert len(found) > 10
-    assert bag(found) == bag(expected)
+    rows = answered(asked.text, ROWS)
+    assert len(rows) > 10
+    assert bag(rows) == bag(expected)
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_explain_tells_the_class_of_a_query_s_window(name: str) -> None:
+def test_explain_shows_the_class_of_a_query_s_window(name: str) -> None:
     asked = QUERIES[name]
-    told = explain(lower("q", bind_query(asked.text, CATALOG), "q"))
-    assert asked.context in told
+    text = explain(lower("q", bind_query(asked.text, CATALOG), "q"))
+    assert asked.context in text
 
 
 def test_query_2_1_without_a_window_counts_for_ever() -> None:
@@ -333,5 +333,5 @@ def test_a_late_packet_shifts_the_ranks_of_those_after_it() -> None:
 def test_all_twenty_seven_queries_are_here() -> None:
     named = {name.partition(",")[0] for name in QUERIES} | {RELATION} | set(SEVERAL)
     counts = {"1": 2, "2": 1, "3": 1, "5": 8, "6": 8, "7": 2, "8": 5}
-    assert named == {f"Q{chapter}-{place}" for chapter, n in counts.items() for place in range(1, n + 1)}
+    assert named == {f"Q{chapter}-{index}" for chapter, n in counts.items() for index in range(1, n + 1)}
     assert len(named) == 27

@@ -73,12 +73,12 @@ def united(streams: Streams, *names: str) -> list[Row]:
 
 def windows(rows: Iterable[Row], length: int, slide: int, *keys: str) -> Counter[tuple[Any, ...]]:
     """(window end, keys) → how many rows."""
-    found: Counter[tuple[Any, ...]] = Counter()
+    counts: Counter[tuple[Any, ...]] = Counter()
     for row in rows:
         first = row["ts"] // slide + 1
         for number in range(first, (row["ts"] + length) // slide + 1):
-            found[(number * slide, *(row[key] for key in keys))] += 1
-    return found
+            counts[(number * slide, *(row[key] for key in keys))] += 1
+    return counts
 
 
 def counted(
@@ -104,8 +104,8 @@ def source_meets(one: Row, other: Row) -> bool:
     return bool(one["srcIP"] == other["destIP"])
 
 
-def sliding(one: Row, other: Row, own: int, others: int) -> bool:
-    return bool(one["ts"] - others <= other["ts"] <= one["ts"] + own)
+def sliding(one: Row, other: Row, range_of_one: int, range_of_other: int) -> bool:
+    return bool(one["ts"] - range_of_other <= other["ts"] <= one["ts"] + range_of_one)
 
 
 def pairs(
@@ -268,7 +268,7 @@ def feed(hub: Hub, streams: Iterable[str]) -> None:
         hub.catch_up()
 
 
-def told(hub: Hub, name: str) -> Counter[tuple[Any, ...]]:
+def emitted(hub: Hub, name: str) -> Counter[tuple[Any, ...]]:
     closing = hub.finish()
     operator, query = hub.operator_and_query(name)
     rows = emitted_rows(hub.home, hub.home.latest(), operator, query, closing.get(name))
@@ -292,10 +292,10 @@ def test_a_query_of_the_thesis_over_several_streams_answers_what_loops_find(
         for stream in asked.streams:
             hub.punctuate(stream, 20 * MINUTE)
         hub.catch_up()
-        found = told(hub, "asked")
+        rows = emitted(hub, "asked")
     expected = asked.answer(ROWS)
     assert sum(expected.values()) >= 8
-    assert found == expected
+    assert rows == expected
 
 
 def test_explain_says_what_is_read_together(tmp_path: Path) -> None:
@@ -328,14 +328,14 @@ def test_rows_join_by_their_own_times_however_late_a_stream_arrives(tmp_path: Pa
         hub.catch_up()
         hub.push("Main1", table([packet(3), packet(9.5)]))
         hub.catch_up()
-        found = told(hub, "asked")
-    assert found == Counter({("h1", 1, round((10 + 59 / 60) * MINUTE)): 1})
+        rows = emitted(hub, "asked")
+    assert rows == Counter({("h1", 1, round((10 + 59 / 60) * MINUTE)): 1})
 
 
-def test_a_group_of_two_times_is_told_when_both_streams_have_passed_it_and_not_a_window_later(
+def test_a_group_of_two_times_is_emitted_when_both_streams_have_passed_it_and_not_a_window_later(
     tmp_path: Path,
 ) -> None:
-    """G11 and Q7-1: joint punctuation (b0, b1) closes the pairs below both; individual bounds lie a RANGE behind."""
+    """G11 and Q7-1: joint punctuation (b0, b1) closes the pairs below both; individual bounds are a RANGE behind."""
     with opened(tmp_path, ("S0", "S1"), slack=0) as hub:
         handle = hub.register(QUERIES["Q7-1"].text, "asked")
         hub.push("S0", table([packet(0.5), packet(2)]))
@@ -356,7 +356,7 @@ def test_an_end_of_a_range_is_included_and_the_ranges_are_not_exchanged(tmp_path
         hub.push("Main1", table(left))
         hub.push("Main2", table(right))
         hub.catch_up()
-        times = sorted(row[-1] / MINUTE for row in told(hub, "asked"))
+        times = sorted(row[-1] / MINUTE for row in emitted(hub, "asked"))
     assert times == [8, 13], "Main1's row lives 3 minutes, those of Main2 live 2"
 
 

@@ -1,4 +1,4 @@
-"""Recorded plans: the statements of `plans/*.sql`, the EXPLAIN beside each, and a few rows to run them over.
+"""Recorded plans: the statements of `plans/*.sql`, the EXPLAIN of each, and a few rows to run them over.
 
 The last query of a file is the one that is explained; those before it are what it reads.
 """

@@ -1,4 +1,4 @@
-"""`make plans`: writes the EXPLAIN of every recorded plan beside it, so that a change of the planner is a diff to review."""
+"""`make plans`: writes the EXPLAIN of every recorded plan next to it, so that a change of the planner is a diff to review."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.planner.planned import PLANS, explained
 
 
 def main() -> None:
-    """Record all plans; say which changed."""
+    """Record all plans; print which changed."""
     for plan in PLANS:
         text, recorded = explained(plan), plan.with_suffix(".plan")
         if not recorded.exists() or recorded.read_text(encoding="utf-8") != text:

@@ -1,4 +1,4 @@
-"""What EXPLAIN says of operators that stand over others."""
+"""What EXPLAIN shows of operators that read others."""
 
 from headrace.language.binder.query_binder import bind_query
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -10,8 +10,8 @@ from tests.language.catalog import Catalog
 HOURLY = "SELECT auction, COUNT(*) AS n FROM bids [RANGE TUMBLING 1 HOUR] GROUP BY auction"
 
 
-def told(text: str) -> list[str]:
-    """The lines but that which says why it is this operator: `tests/planner` has those of every rule."""
+def explained(text: str) -> list[str]:
+    """The lines but that which shows why it is this operator: `tests/planner` has those of every rule."""
     lines = explain(lower("q", bind_query(text, Catalog()), "q")).splitlines()
     assert lines.pop(1).startswith("  chosen by: ")
     return lines
@@ -31,17 +31,17 @@ def test_windows_over_panes_say_when_small_groups_lie_as_their_rows() -> None:
     )
 
 
-def test_how_rows_are_aggregated_follows_from_the_window_and_is_told() -> None:
+def test_how_rows_are_aggregated_follows_from_the_window_and_is_shown() -> None:
     count = "SELECT auction, COUNT(*) AS n FROM bids {} GROUP BY auction"
-    sliding = "\n".join(told(count.format("[RANGE 1 HOUR SLIDE 1 MINUTE]")))
+    sliding = "\n".join(explained(count.format("[RANGE 1 HOUR SLIDE 1 MINUTE]")))
     assert "window every 1 MINUTE of 60 panes (context free)" in sliding
     assert "1 window alone: 120 from each pane, 14 from blocks, 121 as differences: blocks" in sliding
     assert "61,440 from each pane, 3,055 from blocks, 1,654 as differences: differences" in sliding
     assert "panes pay from 5.4 rows of a group in a window on" in sliding
-    buffered = told(count.format("[ROWS 100 SLIDE 10]"))
+    buffered = explained(count.format("[ROWS 100 SLIDE 10]"))
     assert buffered[1] == "  RowSlides, windows forward-context aware"
     assert "    stored of each row: auction" in buffered
-    assert told(count.format("[RANGE 1 HOUR]"))[1] == "  InstantAggregate"
+    assert explained(count.format("[RANGE 1 HOUR]"))[1] == "  InstantAggregate"
     bound = bind_query(count.format("[RANGE 1 HOUR SLIDE 1 MINUTE]"), Catalog())
     panes = lower("q", bound, "q1")
     assert isinstance(panes, PaneAggregate)
@@ -50,24 +50,24 @@ def test_how_rows_are_aggregated_follows_from_the_window_and_is_told() -> None:
 
 def test_revisions_say_how_late_a_row_may_be() -> None:
     line = "  closed windows are revised (retractions -1, insertions +1) for rows "
-    assert told(f"{HOURLY} WITH REVISIONS")[1] == f"{line}however late"
-    assert told(f"{HOURLY} WITH REVISIONS FOR INTERVAL 1 DAY")[1] == f"{line}up to 1 DAY late"
-    assert told(f"{HOURLY} WITH REVISIONS")[2:-2] == told(HOURLY)[1:-2]
-    assert told(f"{HOURLY} WITH REVISIONS")[-2] == "  group by auction (routed to one slot)"
+    assert explained(f"{HOURLY} WITH REVISIONS")[1] == f"{line}however late"
+    assert explained(f"{HOURLY} WITH REVISIONS FOR INTERVAL 1 DAY")[1] == f"{line}up to 1 DAY late"
+    assert explained(f"{HOURLY} WITH REVISIONS")[2:-2] == explained(HOURLY)[1:-2]
+    assert explained(f"{HOURLY} WITH REVISIONS")[-2] == "  group by auction (routed to one slot)"
 
 
-def test_a_window_applied_when_asked_is_told_also_without_begin() -> None:
+def test_a_window_applied_when_asked_is_shown_also_without_begin() -> None:
     query = bind_query("SELECT auction FROM bids [RANGE UNBOUNDED] WHERE price > 3", Catalog())
     lines = explain(materialized("q", query, "q1", "partial", Source(archived=True))).splitlines()
     assert "  window applied when asked: -infinity to NOW (landmark)" in lines
 
 
-def test_sessions_and_windows_of_users_tell_their_class() -> None:
-    session = told(
+def test_sessions_and_windows_of_users_show_their_class() -> None:
+    session = explained(
         "SELECT auction, COUNT(*) AS n FROM bids GROUP BY session_window(at, '5 minutes'), auction"
     )
     assert any("forward-context aware" in line for line in session)
-    months = told("SELECT auction, COUNT(*) AS n FROM bids [WINDOW months(2)] GROUP BY auction")
+    months = explained("SELECT auction, COUNT(*) AS n FROM bids [WINDOW months(2)] GROUP BY auction")
     assert any("context free" in line for line in months)
 
 
@@ -75,7 +75,7 @@ def test_approximate_aggregates_say_what_they_take_and_what_exact_ones_would() -
     counted = (
         "SELECT auction, APPROX_COUNT(*) {} AS n FROM bids [RANGE 1 HOUR SLIDE 1 SECOND] GROUP BY auction"
     )
-    lines = told(counted.format("WITHIN 10 PERCENT"))
+    lines = explained(counted.format("WITHIN 10 PERCENT"))
     assert lines[1:3] == [
         "  window every 1 SECOND of 3600 panes (context free)",
         (
@@ -84,13 +84,13 @@ def test_approximate_aggregates_say_what_they_take_and_what_exact_ones_would() -
         ),
     ]
     assert (
-        told(counted.format("WITHIN 0.01 PERCENT"))[1:]
-        == told(counted.format("").replace("APPROX_COUNT(*)", "COUNT(*)"))[1:]
+        explained(counted.format("WITHIN 0.01 PERCENT"))[1:]
+        == explained(counted.format("").replace("APPROX_COUNT(*)", "COUNT(*)"))[1:]
     )
 
 
 def test_an_approximate_relation_says_what_it_takes_too() -> None:
-    lines = told(
+    lines = explained(
         "SELECT auction, APPROX_COUNT(*) WITHIN 10 PERCENT AS n, ERROR_BOUND(n) AS b, APPROX_SUM(bidder) WITHIN 1 PERCENT AS s "
         "FROM bids [RANGE 1 HOUR] WHERE price > 3 GROUP BY auction"
     )
@@ -103,36 +103,36 @@ def test_an_approximate_relation_says_what_it_takes_too() -> None:
     )
     assert any("k = 100: for 1,000,000 at most 815 buckets, about 1,630 bytes" in line for line in kept[1:])
     assert any(line.startswith("  group by ") and "auction" in line for line in lines)
-    assert "  keep rows where" in "".join(lines), "the WHERE is told as for any query"
+    assert "  keep rows where" in "".join(lines), "the WHERE is shown as for any query"
 
 
 def test_sketches_say_how_much_they_take_by_the_accuracy_asked_for() -> None:
     asked = "SELECT auction, APPROX_DISTINCT(bidder) WITHIN {} PERCENT AS n FROM bids [RANGE 1 HOUR SLIDE 1 MINUTE] GROUP BY auction"
-    assert "  synopsis distinctsketch(bidder): at most about 65,600 bytes a group and pane" in told(
+    assert "  synopsis distinctsketch(bidder): at most about 65,600 bytes a group and pane" in explained(
         asked.format(1)
     )
-    assert "  synopsis distinctsketch(bidder): at most about 576 bytes a group and pane" in told(
+    assert "  synopsis distinctsketch(bidder): at most about 576 bytes a group and pane" in explained(
         asked.format(10)
     )
     above = (
         "SELECT COUNT(*) FILTER (WHERE price > AVG(price)) {} AS n FROM bids [RANGE 1 HOUR SLIDE 1 MINUTE]"
     )
-    assert "  synopsis ranking(price): at most about 1,440 bytes a group and pane" in told(
+    assert "  synopsis ranking(price): at most about 1,440 bytes a group and pane" in explained(
         above.format("BUCKETS 10")
     )
-    assert any("level by level" in line for line in told(above.format("")))
+    assert any("level by level" in line for line in explained(above.format("")))
     other_form = "SELECT COUNT(*) FILTER (WHERE price + AVG(price) > 5) WITHIN 1 PERCENT AS n FROM bids [RANGE 1 HOUR SLIDE 1 MINUTE]"
-    assert any("level by level" in line for line in told(other_form)), "answered exactly"
+    assert any("level by level" in line for line in explained(other_form)), "answered exactly"
     rows = "SELECT auction, COUNT(*) FILTER (WHERE price > AVG(price)) WITHIN 1 PERCENT AS n FROM bids [ROWS 10] GROUP BY auction"
-    assert any("level by level" in line for line in told(rows)), "rows have no panes"
+    assert any("level by level" in line for line in explained(rows)), "rows have no panes"
 
 
-def test_aggregates_that_depend_on_others_are_told_with_their_levels() -> None:
-    lines = told("SELECT COUNT_IF(price > AVG(price)) AS n FROM bids [RANGE TUMBLING 1 HOUR]")
+def test_aggregates_that_depend_on_others_are_shown_with_their_levels() -> None:
+    lines = explained("SELECT COUNT_IF(price > AVG(price)) AS n FROM bids [RANGE TUMBLING 1 HOUR]")
     assert any("level by level: avg (level 0), count (level 1)" in line for line in lines)
 
 
 def test_changes_of_windows_say_so_and_what_they_are_changes_of() -> None:
-    lines = told(f"ISTREAM({HOURLY})")
+    lines = explained(f"ISTREAM({HOURLY})")
     assert lines[1] == "  istream: differences between each window and the next"
     assert any("combined from dyadic blocks" in line for line in lines)

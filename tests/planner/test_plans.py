@@ -1,4 +1,4 @@
-"""Every recorded plan is what EXPLAIN says today, and it answers what the reference answers.
+"""Every recorded plan is what EXPLAIN shows today, and it answers what the reference answers.
 
 A plan that differs on purpose is recorded again with `make plans`; the diff is then part of the review.
 """

@@ -1,4 +1,4 @@
-"""What the queries in docs/semantics.md say, as algebra: the page is tested without a parser."""
+"""The queries in docs/semantics.md as algebra: the page is tested without a parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What set operators on docs/semantics.md say, as algebra: a union of what each SELECT holds, and what is asked of its rows."""
+"""The set operators on docs/semantics.md as algebra: a union of what each SELECT holds, and what is asked of its rows."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ SIDE = Column("u.side", BIGINT)
 
 
 def keys(window, side=None, where=None, key=None):
-    """SELECT k FROM s [window], with the side that it stands on."""
+    """SELECT k FROM s [window], with the side that it is on."""
     source = windowed(window) if where is None else Filter(windowed(window), where)
     more = () if side is None else (Named("side", number(side)),)
     return Query(Project(source, (Named("k", col("k") if key is None else key), *more)), "relation")
 
 
 def together(*members):
-    scans = tuple(QueryScan(f"{place}", f"{place}", each.schema, each) for place, each in enumerate(members))
+    scans = tuple(
+        QueryScan(f"{index}", f"{index}", query.schema, query) for index, query in enumerate(members)
+    )
     return UnionAll(scans, "u", members[0].schema)
 
 

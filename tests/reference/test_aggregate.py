@@ -41,8 +41,8 @@ def result(function, values, kind=DOUBLE, *, distinct=False):
 def structures(function, values):
     """The numbers as what the function takes: with a number that hangs on the place, or the place in the order."""
     if function in BY_ORDER:
-        return [(value, place // 3, place) for place, value in enumerate(values)]
-    return [None if value is None else (value, place // 3) for place, value in enumerate(values)]
+        return [(value, index // 3, index) for index, value in enumerate(values)]
+    return [None if value is None else (value, index // 3) for index, value in enumerate(values)]
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def structures(function, values):
     ],
 )
 def test_an_aggregate_worked_by_hand(function, values, kind, expected):
-    found = result(function, values, kind)
-    assert (found, type(found)) == (expected, type(expected))
+    answer = result(function, values, kind)
+    assert (answer, type(answer)) == (expected, type(expected))
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ from tests.reference.building import (
 
 
 def values_at(asked, past, seconds):
-    return [tuple(found.values()) for found in relation_at(asked, past, round(seconds * SECOND))]
+    return [tuple(values.values()) for values in relation_at(asked, past, round(seconds * SECOND))]
 
 
 def test_a_range_window_holds_both_of_its_ends():
@@ -90,9 +90,9 @@ def test_a_relation_without_group_by_has_one_row_from_the_first_row_of_its_strea
 def test_changes_are_consolidated_per_instant_below_the_punctuation():
     asked = count_of(TimeRange(2 * SECOND))
     past = once(row("a", 1, 5), row("b", 1, 5), row("c", 1, 7 + 1e-6))
-    found = [(instant, sign, values["n"]) for instant, sign, values in changes(asked, past, FOREVER)]
+    changelog = [(instant, sign, values["n"]) for instant, sign, values in changes(asked, past, FOREVER)]
     left = 9 * SECOND + 2
-    assert found == [
+    assert changelog == [
         (5 * SECOND, 1, 2),
         (7 * SECOND + 1, -1, 2),
         (7 * SECOND + 1, 1, 1),
@@ -104,12 +104,15 @@ def test_changes_are_consolidated_per_instant_below_the_punctuation():
 
 def test_istream_takes_the_bag_difference_of_successive_instants():
     """A value that comes while an equal one expires is not new."""
-    kept = select(windowed(TimeRange(5 * SECOND)), "s.v")
+    selected = select(windowed(TimeRange(5 * SECOND)), "s.v")
     past = once(row("a", 1, 0), row("a", 1, 1), row("a", 1, 5 + 1e-6))
-    assert at(stream_answer(query(Emit(kept, "istream")), past, FOREVER)) == [(0, 1), (1, 1)]
-    assert at(stream_answer(query(Emit(kept, "dstream")), past, FOREVER)) == [(6.000001, 1), (10.000002, 1)]
-    assert at(stream_answer(query(Emit(kept, "dstream")), past, 7 * SECOND)) == [(6.000001, 1)]
-    assert len(stream_answer(query(Emit(kept, "dstream")), past, 7 * SECOND, final=True)) == 2
+    assert at(stream_answer(query(Emit(selected, "istream")), past, FOREVER)) == [(0, 1), (1, 1)]
+    assert at(stream_answer(query(Emit(selected, "dstream")), past, FOREVER)) == [
+        (6.000001, 1),
+        (10.000002, 1),
+    ]
+    assert at(stream_answer(query(Emit(selected, "dstream")), past, 7 * SECOND)) == [(6.000001, 1)]
+    assert len(stream_answer(query(Emit(selected, "dstream")), past, 7 * SECOND, final=True)) == 2
 
 
 def test_rstream_over_now_gives_every_row_at_its_instant():
@@ -126,11 +129,11 @@ def test_rstream_over_a_longer_window_is_refused():
 
 def test_a_select_over_a_bare_stream_speaks_at_commit_and_equals_istream():
     where = compare(">", col("v"), number(1))
-    kept = select(Filter(windowed(Unbounded()), where), "s.v")
+    selected = select(Filter(windowed(Unbounded()), where), "s.v")
     past = history([row("a", 1, 1), row("a", 5, 9)], [row("a", 3, 4)], slack=100)
-    assert at(stream_answer(query(kept, "stream"), past, BEGINNING)) == [(4, 3), (9, 5)]
-    assert stream_answer(query(Emit(kept, "istream")), past, BEGINNING) == stream_answer(
-        query(kept, "stream"), past, BEGINNING
+    assert at(stream_answer(query(selected, "stream"), past, BEGINNING)) == [(4, 3), (9, 5)]
+    assert stream_answer(query(Emit(selected, "istream")), past, BEGINNING) == stream_answer(
+        query(selected, "stream"), past, BEGINNING
     )
 
 
@@ -184,11 +187,11 @@ def test_bounds_relative_to_now_move_with_it_and_meet_the_bracket():
     assert invoke(query(select(recent, "s.v")), past, BEGINNING) == [{"v": 4}, {"v": 5}]
     bracketed = Bounds(windowed(Rows(2)), Ago(2 * SECOND), Ago(1 * SECOND))
     assert invoke(query(select(bracketed, "s.v")), past, BEGINNING) == [{"v": 5}]
-    found = [
+    changelog = [
         (instant // SECOND, sign, values["v"])
         for instant, sign, values in changes(query(select(recent, "s.v")), once(row("a", 1, 1)), FOREVER)
     ]
-    assert found == [(2, 1, 1), (3, -1, 1)]
+    assert changelog == [(2, 1, 1), (3, -1, 1)]
 
 
 def test_null_keys_never_match_a_relation():
@@ -227,8 +230,8 @@ def test_nan_and_negative_zero_group_as_sql_has_them():
     asked = query(Aggregate(Windowed(scan, "s", Unbounded()), (y,), (NamedAggregate("n", agg("count")),)))
     doubles = [float("nan"), float("nan"), 0.0, -0.0, None, None]
     rows = [{"y": value, "at": 0} for value in doubles]
-    found = relation_at(asked, History({"s": record([rows], "at")}), 0)
-    assert [(str(values["y"]), values["n"]) for values in found] == [("None", 2), ("0.0", 2), ("nan", 2)]
+    relation = relation_at(asked, History({"s": record([rows], "at")}), 0)
+    assert [(str(values["y"]), values["n"]) for values in relation] == [("None", 2), ("0.0", 2), ("nan", 2)]
 
 
 def test_a_sliding_window_has_no_relation_at_an_instant():

@@ -132,9 +132,9 @@ def test_a_condition_is_true_false_or_unknown(function, arguments, expected):
     ],
 )
 def test_a_function_has_the_value_that_spark_gives_it(function, arguments, kind, expected):
-    found = value(function, *arguments, kind=kind)
-    assert found == expected or (math.isnan(found) and math.isnan(expected))
-    assert type(found) is type(expected)
+    answer = value(function, *arguments, kind=kind)
+    assert answer == expected or (math.isnan(answer) and math.isnan(expected))
+    assert type(answer) is type(expected)
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ def cast(given, source, target, *, safe=False):
     ],
 )
 def test_a_cast_gives_what_spark_gives(given, source, target, expected):
-    found = cast(given, source, target)
-    assert (found, type(found)) == (expected, type(expected))
+    answer = cast(given, source, target)
+    assert (answer, type(answer)) == (expected, type(expected))
 
 
 @pytest.mark.parametrize(

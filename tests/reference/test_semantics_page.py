@@ -1,4 +1,4 @@
-"""docs/semantics.md says what is so: every example on the page is run against the reference."""
+"""docs/semantics.md is right: every example on the page is run against the reference."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def read_history(lines: list[str]) -> History:
         else:
             names.append({"id": parsed(words[0]), "name": words[1]})
     stream = record(epochs, "at", slack * SECOND)
-    rows = (replace(each, weight=weight) for each, weight in zip(stream.rows, weights, strict=True))
+    rows = (
+        replace(stream_row, weight=weight) for stream_row, weight in zip(stream.rows, weights, strict=True)
+    )
     return History({"s": replace(stream, rows=tuple(rows))}, {"names": names})
 
 
@@ -68,11 +70,13 @@ def asked(what: str, query: Query, history: History) -> list[str]:
         case "stream":
             answer = stream_answer(query, history, limit)
         case "changes":
-            found = changes(query, history, limit)
-            return [f"{seconds(at)}: {sign:+d} {cells(values.values())}" for at, sign, values in found]
+            changelog = changes(query, history, limit)
+            return [f"{seconds(at)}: {sign:+d} {cells(values.values())}" for at, sign, values in changelog]
         case "revisions":
-            told = revisions(query, history)
-            return [f"{e}: {seconds(at)}: {sign:+d} {cells(values.values())}" for e, at, sign, values in told]
+            revised = revisions(query, history)
+            return [
+                f"{e}: {seconds(at)}: {sign:+d} {cells(values.values())}" for e, at, sign, values in revised
+            ]
         case "relation":
             return [cells(values.values()) for values in relation_at(query, history, limit)]
         case "invoke":

@@ -1,4 +1,4 @@
-"""`x IN (SELECT …)` over what changes, worked by hand: ties, NULLs, equal rows, rows told late and told again."""
+"""`x IN (SELECT …)` over what changes, worked by hand: ties, NULLs, equal rows, rows emitted late and emitted again."""
 
 from __future__ import annotations
 
@@ -24,50 +24,50 @@ def over(s: list[dict[str, Any]], t: list[dict[str, Any]]) -> History:
     return History({"s": record([s], "at", 0), "t": record([t], "at", 0)})
 
 
-def told(text: str, past: History) -> list[tuple[Any, ...]]:
+def emitted(text: str, past: History) -> list[tuple[Any, ...]]:
     """(second, values …) of a stream's rows."""
     answer = stream_answer(bind_query(text, CATALOG), past, FOREVER)
     return [(at / SECOND, *values.values()) for at, values in answer]
 
 
 def held(text: str, past: History, second: float) -> list[tuple[Any, ...]]:
-    found = relation_at(bind_query(text, CATALOG), past, round(second * SECOND))
-    return [tuple(values.values()) for values in found]
+    relation = relation_at(bind_query(text, CATALOG), past, round(second * SECOND))
+    return [tuple(values.values()) for values in relation]
 
 
-def test_a_row_is_told_once_and_when_it_first_qualifies() -> None:
+def test_a_row_is_emitted_once_and_when_it_first_qualifies() -> None:
     text = "SELECT k, v FROM s WHERE k IN (SELECT k FROM t [RANGE UNBOUNDED])"
     past = over(
         [row("a", 1, 1), row("b", 2, 2), row("a", 3, 6)], [row("a", 0, 5), row("a", 0, 5), row("a", 9, 7)]
     )
-    assert told(text, past) == [(5, "a", 1), (6, "a", 3)]
+    assert emitted(text, past) == [(5, "a", 1), (6, "a", 3)]
 
 
 def test_rows_of_one_instant_meet_each_other() -> None:
     text = "SELECT v FROM s WHERE k IN (SELECT k FROM t [NOW])"
     past = over([row("a", 1, 5), row("a", 1, 5), row("a", 2, 6)], [row("a", 0, 5), row("a", 1, 5)])
-    assert told(text, past) == [(5, 1), (5, 1)]
+    assert emitted(text, past) == [(5, 1), (5, 1)]
 
 
 def test_a_null_meets_nothing_on_either_side() -> None:
     text = "SELECT v FROM s WHERE k IN (SELECT k FROM t [RANGE UNBOUNDED])"
     past = over([row(None, 1, 5), row("a", 2, 6)], [row(None, 0, 5), row("a", 0, 5)])
-    assert told(text, past) == [(6, 2)]
+    assert emitted(text, past) == [(6, 2)]
     pairs = "SELECT v FROM s WHERE (k, v) IN (SELECT k, v FROM t [RANGE UNBOUNDED])"
     past = over([row("a", None, 5), row("a", 2, 6)], [row("a", None, 1), row("a", 2, 1), row(None, 2, 1)])
-    assert told(pairs, past) == [(6, 2)]
+    assert emitted(pairs, past) == [(6, 2)]
 
 
 def test_what_goes_and_comes_again_takes_the_rows_with_it() -> None:
     text = "SELECT v FROM s WHERE k IN (SELECT k FROM t [ROWS 1])"
     past = over([row("a", 1, 1), row("b", 2, 1)], [row("a", 0, 2), row("b", 0, 3), row("a", 0, 4)])
-    assert told(text, past) == [(2, 1), (3, 2), (4, 1)]
-    kept = text.replace("FROM s ", "FROM s [RANGE UNBOUNDED] ")
-    found = [
+    assert emitted(text, past) == [(2, 1), (3, 2), (4, 1)]
+    unbounded = text.replace("FROM s ", "FROM s [RANGE UNBOUNDED] ")
+    changelog = [
         (at // SECOND, sign, values["v"])
-        for at, sign, values in changes(bind_query(kept, CATALOG), past, FOREVER)
+        for at, sign, values in changes(bind_query(unbounded, CATALOG), past, FOREVER)
     ]
-    assert found == [(2, 1, 1), (3, -1, 1), (3, 1, 2), (4, -1, 2), (4, 1, 1)]
+    assert changelog == [(2, 1, 1), (3, -1, 1), (3, 1, 2), (4, -1, 2), (4, 1, 1)]
 
 
 def test_equal_rows_inside_count_once_until_the_last_of_them_goes() -> None:
@@ -89,7 +89,7 @@ def test_values_that_are_equal_as_what_they_are_compared_as_count_once() -> None
     """'1' and '01' are one number: the row outside is there once."""
     text = "SELECT v FROM s WHERE v IN (SELECT k FROM t [RANGE UNBOUNDED])"
     past = over([row("a", 1, 3)], [row("1", 0, 1), row("01", 0, 2)])
-    assert told(text, past) == [(3, 1)]
+    assert emitted(text, past) == [(3, 1)]
 
 
 def test_a_group_qualifies_while_it_is_large_enough() -> None:
@@ -111,19 +111,19 @@ def test_two_conditions_hold_at_one_instant_or_not_at_all() -> None:
     past = over(
         [row("a", 1, 1), row("a", 2, 1), row("a", 3, 1)], [row("a", 2, 4), row("b", 3, 5), row("a", 1, 6)]
     )
-    assert told(text, past) == [(4, 2)]
+    assert emitted(text, past) == [(4, 2)]
 
 
 def test_a_source_is_its_row_place_by_place() -> None:
     text = "SELECT k, v FROM s WHERE s IN (SELECT * FROM t [ROWS 2])"
     past = over([row("a", 1, 1), row("b", 2, 2)], [row("b", 1, 1), row("b", 2, 2), row("a", 1, 3)])
-    assert told(text, past) == [(2, "b", 2)]
+    assert emitted(text, past) == [(2, "b", 2)]
 
 
 def test_a_condition_inside_may_look_into_what_changes_too() -> None:
     text = "SELECT v FROM s WHERE k IN (SELECT k FROM t [ROWS 3] WHERE v IN (SELECT v FROM s [NOW]))"
     past = over([row("a", 7, 1), row("b", 8, 4)], [row("a", 8, 2), row("b", 7, 3)])
-    assert told(text, past) == [(4, 7)]
+    assert emitted(text, past) == [(4, 7)]
 
 
 def test_a_row_inside_that_is_no_value_is_left_out() -> None:

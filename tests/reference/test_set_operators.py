@@ -29,8 +29,8 @@ PAST = History(
 
 
 def held(text: str, second: float, past: History = PAST) -> list[tuple[Any, ...]]:
-    found = relation_at(bind_query(text, CATALOG), past, round(second * SECOND))
-    return [tuple(values.values()) for values in found]
+    relation = relation_at(bind_query(text, CATALOG), past, round(second * SECOND))
+    return [tuple(values.values()) for values in relation]
 
 
 def test_a_null_is_equal_to_a_null() -> None:
@@ -59,8 +59,8 @@ def test_nan_is_equal_to_nan_and_zeros_of_both_signs_are_one(operator: str, expe
 
 def test_a_row_comes_back_when_what_took_it_away_goes() -> None:
     text = "SELECT k FROM s [RANGE UNBOUNDED] EXCEPT SELECT k FROM t [ROWS 1]"
-    found = changes(bind_query(text, CATALOG), PAST, FOREVER)
-    assert [(at / SECOND, sign, values["k"]) for at, sign, values in found] == [
+    changelog = changes(bind_query(text, CATALOG), PAST, FOREVER)
+    assert [(at / SECOND, sign, values["k"]) for at, sign, values in changelog] == [
         (1, 1, "a"),
         (3, -1, "a"),
         (4, 1, None),

@@ -144,9 +144,9 @@ def test_having_sees_the_groups_and_drops_those_for_which_it_is_not_true():
     counted = grouped(
         windowed(TimeSlide(10 * SECOND, 10 * SECOND)), ["k"], n=agg("count"), total=agg("sum", col("v"))
     )
-    kept = Filter(counted, compare(">", col("total", BIGINT), number(3)))
+    having = Filter(counted, compare(">", col("total", BIGINT), number(3)))
     past = once(row("a", 1, 1), row("a", 3, 2), row("b", None, 3), row("c", 3, 4))
-    assert final(query(select(kept, "k", "n")), past) == [(10, "a", 2)]
+    assert final(query(select(having, "k", "n")), past) == [(10, "a", 2)]
 
 
 def test_top_cuts_ties_by_all_columns_ascending_with_nulls_first():
@@ -164,23 +164,25 @@ def test_distinct_keeps_one_of_each_row_per_window():
 
 
 def test_istream_and_dstream_compare_a_window_with_the_one_before():
-    kept = select(windowed(TimeSlide(20 * SECOND, 10 * SECOND)), "s.k")
+    selected = select(windowed(TimeSlide(20 * SECOND, 10 * SECOND)), "s.k")
     past = once(row("a", 1, 1), row("b", 1, 11), row("b", 1, 12))
-    assert final(query(Emit(kept, "istream")), past) == [(10, "a"), (20, "b"), (20, "b")]
-    assert final(query(Emit(kept, "dstream")), past) == [(30, "a"), (40, "b"), (40, "b")]
-    assert final(query(Emit(kept, "rstream")), past) == final(query(kept), past)
-    assert at(windows_answer(query(Emit(kept, "dstream")), past, 30 * SECOND)) == [(30, "a")]
+    assert final(query(Emit(selected, "istream")), past) == [(10, "a"), (20, "b"), (20, "b")]
+    assert final(query(Emit(selected, "dstream")), past) == [(30, "a"), (40, "b"), (40, "b")]
+    assert final(query(Emit(selected, "rstream")), past) == final(query(selected), past)
+    assert at(windows_answer(query(Emit(selected, "dstream")), past, 30 * SECOND)) == [(30, "a")]
 
 
 def test_dstream_of_landmark_windows_never_speaks():
-    kept = select(windowed(Landmark(10 * SECOND)), "s.k")
-    assert final(query(Emit(kept, "dstream")), once(row("a", 1, 1), row("b", 1, 33))) == []
+    selected = select(windowed(Landmark(10 * SECOND)), "s.k")
+    assert final(query(Emit(selected, "dstream")), once(row("a", 1, 1), row("b", 1, 33))) == []
 
 
 def test_a_stream_valued_query_over_windows_reads_the_same():
-    kept = Emit(select(windowed(TimeSlide(20 * SECOND, 10 * SECOND)), "s.k"), "istream")
+    istream = Emit(select(windowed(TimeSlide(20 * SECOND, 10 * SECOND)), "s.k"), "istream")
     past = once(row("a", 1, 1))
-    assert stream_answer(query(kept, "stream"), past, FOREVER) == windows_answer(query(kept), past, FOREVER)
+    assert stream_answer(query(istream, "stream"), past, FOREVER) == windows_answer(
+        query(istream), past, FOREVER
+    )
 
 
 # ----------------------------------------------------------------------------------------------------- windows of rows
@@ -195,7 +197,7 @@ def test_a_row_window_is_emitted_at_every_slide_th_row_over_the_last_rows():
             "s.window_id",
         )
     )
-    past = once(*(row("a", 10**place, place + 1) for place in range(7)))
+    past = once(*(row("a", 10**index, index + 1) for index in range(7)))
     assert final(asked, past) == [(2, 11, SECOND, 1), (4, 1110, 2 * SECOND, 2), (6, 111000, 4 * SECOND, 3)]
 
 
@@ -228,9 +230,9 @@ def test_ties_in_time_stand_in_the_order_of_ingestion():
 
 
 def test_istream_over_row_windows_compares_within_a_partition():
-    kept = Emit(select(windowed(RowsSlide(2, 1, (col("k"),))), "s.k", "s.v"), "istream")
+    istream = Emit(select(windowed(RowsSlide(2, 1, (col("k"),))), "s.k", "s.v"), "istream")
     past = once(row("a", 1, 1), row("b", 1, 2), row("a", 2, 3))
-    assert final(query(kept), past) == [(1, "a", 1), (2, "b", 1), (3, "a", 2)]
+    assert final(query(istream), past) == [(1, "a", 1), (2, "b", 1), (3, "a", 2)]
 
 
 # ---------------------------------------------------------------------------------------------------- joins and INVOKE
@@ -247,7 +249,7 @@ def test_null_keys_never_match_and_left_keeps_them():
 
 
 def test_windows_of_one_from_close_together_with_ranges_of_their_own():
-    """Pairs whose right row lies up to three slides back are found, wherever a window of the left row ends."""
+    """Pairs whose right row is up to three slides back are found, wherever a window of the left row ends."""
     left = windowed(TimeSlide(3 * SECOND, SECOND), alias="s")
     right = Windowed(StreamScan("r", "r", TABLE, "at"), "r", TimeSlide(2 * SECOND, SECOND))
     joined = Join(left, right, "inner", None)

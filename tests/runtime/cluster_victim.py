@@ -33,7 +33,7 @@ def main() -> None:
         hub.execute(script(Path(folder) / "in", queries, {"maxFilesPerTrigger": "1"}, int(slack)))
         standing = hub.loop.engine.executor.standing
         hub.loop.engine.executor.few_rows = 0  # several state tasks, with an exchange
-        print("open", flush=True)  # noqa: T201 - what it says
+        print("open", flush=True)  # noqa: T201 - its report
         try:
             while True:
                 before = hub.status()["failures"]["count"]

@@ -29,11 +29,11 @@ class Assassin:
     seed: int
     executor: str = "local"
     committed: list[int] = field(default_factory=list)
-    """How many epochs each victim had said before it died."""
+    """How many epochs each victim had printed before it died."""
     tasks: list[int] = field(default_factory=list)
     """The number of state tasks of each, never that of the one before."""
     workers: list[int] = field(default_factory=list)
-    """How many Python processes each had beside itself: Spark's daemon and its workers, in groups of their own."""
+    """How many Python processes each had besides itself: Spark's daemon and its workers, in groups of their own."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -88,14 +88,14 @@ class Assassin:
             time.sleep(self.random.uniform(0, 0.5 if self.executor != "local" else 0.2))
         finally:
             family = all_of(victim.pid)
-            workers = sum(is_python(each) for each in family[1:])
+            workers = sum(is_python(process) for process in family[1:])
             at_once = len(self.committed) % 2 == 0
-            for each in family:
+            for process in family:
                 with suppress(psutil.NoSuchProcess, ProcessLookupError):
-                    if at_once or os.getpgid(each.pid) == victim.pid:
-                        each.kill()
+                    if at_once or os.getpgid(process.pid) == victim.pid:
+                        process.kill()
                     else:
-                        each.resume()  # nobody kills it: it sees that it is alone, and ends
+                        process.resume()  # no test kills it: it sees that it is alone, and ends
             victim.communicate()
         _, alive = psutil.wait_procs(family, timeout=20)
         assert not alive
@@ -107,9 +107,9 @@ class Assassin:
         with self.rig.hub(self.another_number_of_tasks()) as hub:
             self.arrive(2)
             files = self.files[: self.rig.written]
-            found = answers(hub, hub.run_once())
-            assert len(found) == len(QUERIES_OF_VICTIM)
-            for name, rows in found.items():
+            answered = answers(hub, hub.run_once())
+            assert len(answered) == len(QUERIES_OF_VICTIM)
+            for name, rows in answered.items():
                 assert rows == expected(hub.operator_and_query(name)[1], files, SLACK), (
                     f"{name}, seed {self.seed}"
                 )
@@ -124,12 +124,12 @@ def all_of(pid: int) -> list[psutil.Process]:
 
     By descent, not by process group: Spark's Python daemon makes a group of its own, in which its workers are.
     """
-    found = [psutil.Process(pid)]
-    for each in found:
+    processes = [psutil.Process(pid)]
+    for process in processes:
         with suppress(psutil.NoSuchProcess):
-            each.suspend()
-            found += each.children()
-    return found
+            process.suspend()
+            processes += process.children()
+    return processes
 
 
 def is_python(process: psutil.Process) -> bool:

@@ -1,4 +1,4 @@
-"""A stream that rows are pushed to one by one, under a clock moved by hand: what tests of punctuation stand on."""
+"""A stream that rows are pushed to one by one, under a clock moved by hand: the base of tests of punctuation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.time import SECOND
 T0 = 1_700_000_000 * SECOND
 COUNT = "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k"
 SLIDING = "SELECT k, COUNT(*) AS n, MAX(x) AS top FROM s [RANGE 20 SECONDS SLIDE 5 SECONDS] GROUP BY k"
-Told = tuple[str | None, int, int, bool]
+PushedRow = tuple[str | None, int, int, bool]
 """k, x, seconds after T0, whether the row punctuates."""
 
 
@@ -47,7 +47,7 @@ def stream(
         yield hub
 
 
-def push(hub: Hub, *rows: Told) -> None:
+def push(hub: Hub, *rows: PushedRow) -> None:
     """One segment, read at once."""
     table = pa.table(
         {
@@ -72,7 +72,7 @@ def known(hub: Hub) -> CommittedStream:
     return hub.home.latest().streams["s"]
 
 
-def told(hub: Hub, name: str = "q0", closing: bool = False) -> list[tuple[Any, ...]]:
+def emitted(hub: Hub, name: str = "q0", closing: bool = False) -> list[tuple[Any, ...]]:
     """All rows a query has answered, with their instants in seconds after T0, in order of value."""
     operator, query = hub.operator_and_query(name)
     tables = [part.table for part in result_log.epochs_of(hub.home, hub.home.latest(), operator.id)]

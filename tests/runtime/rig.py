@@ -1,4 +1,4 @@
-"""A stream of files, a home without a JVM, and every answer as plain values: what tests of whole epochs stand on."""
+"""A stream of files, a home without a JVM, and every answer as plain values: the base of tests of whole epochs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ SEVERAL = {
     "held": "SELECT x.k, x.x, y.n FROM s x [ROWS 3], (SELECT k, COUNT(*) AS n FROM s [RANGE 4 SECONDS] GROUP BY k) AS y"
     " WHERE x.k = y.k",
 }
-"""Several streams as one, and joined: their pairs are told an epoch later, those of relations two."""
+"""Several streams as one, and joined: their pairs are emitted an epoch later, those of relations two."""
 
 Row = dict[str, Any]
 
@@ -92,9 +92,9 @@ def made_rows(seed: int, count: int, *, disorder: int = 0, every: int = SECOND) 
             "g": int(rng.integers(4)) or None,
             "x": int(rng.integers(-5, 10)),
             "y": None if rng.integers(9) == 0 else float(rng.integers(-40, 40)) / 4,
-            "at": int(each),
+            "at": int(instant),
         }
-        for each in at
+        for instant in at
     ]
 
 
@@ -173,8 +173,8 @@ def put(folder: Path, number: int, rows: Sequence[Row]) -> None:
 
 def script(source: Path, queries: Mapping[str, str], options: Mapping[str, str], slack: int) -> str:
     """The statements of a home over the files of a folder."""
-    told = {"path": str(source), "order": "name", **options}
-    listed = ", ".join(f"{name} '{value}'" for name, value in told.items())
+    settings = {"path": str(source), "order": "name", **options}
+    listed = ", ".join(f"{name} '{value}'" for name, value in settings.items())
     stream = f"CREATE STREAM s (k STRING, g INT, x BIGINT, y DOUBLE, at TIMESTAMP) USING parquet OPTIONS ({listed})"
     stream += f" TIMESTAMP BY at SLACK INTERVAL {slack / SECOND} SECONDS" if slack else " TIMESTAMP BY at"
     names = f"CREATE RELATION names (id INT, name STRING) USING parquet OPTIONS (path '{source.parent}/names.parquet')"
@@ -185,7 +185,7 @@ def script(source: Path, queries: Mapping[str, str], options: Mapping[str, str],
 
 
 def answer(hub: Hub, name: str, closing: Mapping[str, pa.Table] | None = None) -> list[Any]:
-    """All a query has answered (what stands of it, with revisions), in a canonical order; with `closing` as if the streams ended here.
+    """All a query has answered (what holds of it, with revisions), in a canonical order; with `closing` as if the streams ended here.
 
     What `run_once` has given as `closing` shows what users see; instants are compared too, so it is asked for once more.
     """
@@ -200,8 +200,8 @@ def _answer(hub: Hub, name: str, closing: Mapping[str, pa.Table]) -> list[Any]:
         tables.append(closing[name])
     if query.revisions is not None and tables:
         tables = [result_log.net_rows(pa.concat_tables(tables))]
-    found = [row for table in tables for row in plain(table, query, changes=query.emission == "relation")]
-    return canonical(found)
+    rows = [row for table in tables for row in plain(table, query, changes=query.emission == "relation")]
+    return canonical(rows)
 
 
 def answers(hub: Hub, closing: Mapping[str, pa.Table] | None = None) -> dict[str, list[Any]]:
@@ -210,9 +210,9 @@ def answers(hub: Hub, closing: Mapping[str, pa.Table] | None = None) -> dict[str
     return {q.definition.name: _answer(hub, q.definition.name, ending) for q in hub.catalog.queries.values()}
 
 
-def canonical(found: Sequence[Any]) -> list[Any]:
+def canonical(rows: Sequence[Any]) -> list[Any]:
     """Rows in an order that depends on their values alone; doubles equal those within 1e-9 of them."""
-    return [within_rounding(row) for row in sorted(found, key=sort_key)]
+    return [within_rounding(row) for row in sorted(rows, key=sort_key)]
 
 
 def expected(query: Query, epochs: Sequence[Sequence[Row]], slack: int = 0) -> list[Any]:
@@ -231,8 +231,8 @@ def expected(query: Query, epochs: Sequence[Sequence[Row]], slack: int = 0) -> l
 
 def assert_as_the_reference(hub: Hub, epochs: Sequence[Sequence[Row]], slack: int = 0) -> None:
     """Every query answers as the reference does, all rows read and the streams ended here."""
-    found = answers(hub, hub.run_once())
-    for name, rows in found.items():
+    answered = answers(hub, hub.run_once())
+    for name, rows in answered.items():
         assert rows == expected(hub.operator_and_query(name)[1], epochs, slack), name
 
 

@@ -1,6 +1,6 @@
-"""A process that registers, changes and drops queries, reads the past, invokes and acknowledges, until somebody kills it.
+"""A process that registers, changes and drops queries, reads the archive, invokes and acknowledges, until a test kills it.
 
-`python -m tests.runtime.standing_victim FOLDER SEED` says what it is about to do, and what is done (which then must last).
+`python -m tests.runtime.standing_victim FOLDER SEED` prints what it is about to do, and what is done (which then must last).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FIRST = {"q": TEXT.format(window=WINDOWS[0], where=""), "kept": TEXTS[0], "parti
 
 
 class OneByOne(ReplaySchedule):
-    """The past is read an epoch at a time, in turns with live ones."""
+    """The archive is read an epoch at a time, in turns with live ones."""
 
     def chunk(self) -> Chunk:
         return Chunk(1, 1)
 
 
 def say(*words: object) -> None:
-    print(*words, flush=True)  # noqa: T201 - what it says
+    print(*words, flush=True)  # noqa: T201 - its report
 
 
 class Victim:
@@ -45,7 +45,7 @@ class Victim:
 
     def alter(self) -> None:
         there = self.hub.catalog.require_query("q").definition.text
-        window = self.random.choice([each for each in WINDOWS if each not in there])
+        window = self.random.choice([window_ for window_ in WINDOWS if window_ not in there])
         say("altering", self.hub.home.latest().stream("s").punctuation, window)
         self.hub.execute(f"ALTER QUERY q SET WINDOW {window}")
         say("altered")
@@ -59,7 +59,7 @@ class Victim:
 
     def drop(self) -> None:
         extra = [
-            name for each in self.hub.catalog.queries.values() if (name := each.definition.name)[0] == "n"
+            name for query in self.hub.catalog.queries.values() if (name := query.definition.name)[0] == "n"
         ]
         if len(extra) > 3:
             say("dropping", extra[0])
@@ -68,14 +68,16 @@ class Victim:
 
     def invoke(self) -> None:
         say("invoking")
-        for each in self.hub.catalog.queries.values():
-            self.hub.query(each.definition.name).invoke()
+        for query in self.hub.catalog.queries.values():
+            self.hub.query(query.definition.name).invoke()
 
     def acknowledge(self) -> None:
         client = self.hub.query("kept").client("victim")
         delivery = client.fetch()
         if delivery is not None:
-            with (self.folder / "taken").open("a") as file:  # what it did with the rows, before it says so
+            with (self.folder / "taken").open(
+                "a"
+            ) as file:  # what it did with the rows, before it acknowledges
                 file.write(f"{delivery.position}\n")
                 file.flush()
                 os.fsync(file.fileno())

@@ -1,6 +1,6 @@
-"""A process that runs epochs on a home until somebody kills it: `python -m tests.runtime.victim FOLDER TASKS WITH SLACK`.
+"""A process that runs epochs on a home until a test kills it: `python -m tests.runtime.victim FOLDER TASKS WITH SLACK`.
 
-It says every epoch it has published. WITH is `spark`, `standing` (two standing tasks) or `local`.
+It prints every epoch it has published. WITH is `spark`, `standing` (two standing tasks) or `local`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def main() -> None:
         hub.execute(script(Path(folder) / "in", queries, {"maxFilesPerTrigger": "1"}, int(slack)))
         hub.loop.engine.housekeeping.every = 5
         hub.loop.engine.housekeeping.grace = 0
-        print("open", flush=True)  # noqa: T201 - what it says
+        print("open", flush=True)  # noqa: T201 - its report
         while True:
             seen = hub.loop.step()
             if seen is None:
                 time.sleep(0.002)
             else:
-                print(seen.epoch, flush=True)  # noqa: T201 - what it says
+                print(seen.epoch, flush=True)  # noqa: T201 - its report
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ NEW = """CREATE QUERY top AS
 
 @contextmanager
 def bidding(hub: Served, alerts: int = 300) -> Iterator[None]:
-    """A home with queries, and bids that go on arriving."""
+    """A home with queries, and bids that keep arriving."""
     hub.post("/v1/statements", STATEMENTS)
     for tag, queries in (("alerts", range(alerts)), ("watched", range(alerts, alerts + 12))):
         selects = {f"alert_{n:03d}": ALERT.format(n % 40, 50 + n) for n in queries}

@@ -222,7 +222,7 @@ def test_an_error_of_a_reading_is_that_of_all_who_wait_for_it() -> None:
 
 
 def test_a_follower_waits_only_when_it_has_read_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Epochs whose rows nobody sees do not make it wait for the next one while there are more."""
+    """Epochs whose rows no follower sees do not make it wait for the next one while there are more."""
     empty, one = pa.table({"k": pa.array([], pa.string())}), pa.table({"k": ["a"]})
 
     def due(*_: Any) -> Iterator[Due]:

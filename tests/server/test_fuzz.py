@@ -24,7 +24,7 @@ ROWS = '{"k":"a","v":1,"at":"2024-01-01T00:00:01Z"}\n{"k":"b","v":2,"at":"2024-0
 
 @dataclass
 class Target:
-    """A running hub, and what it says of its routes."""
+    """A running hub, and its description of its routes."""
 
     hub: Served
     client: httpx.Client
@@ -34,7 +34,7 @@ class Target:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """Its standard error has no trace either: `served` looks at the end."""
+    """Its standard error has no trace either: `served` reads it at the end."""
     with (
         served(tmp_path_factory.mktemp("fuzzed") / "home") as hub,
         httpx.Client(base_url=hub.url, timeout=60) as client,

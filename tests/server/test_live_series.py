@@ -1,4 +1,4 @@
-"""The claims on time series (PAT-1 to PAT-6) on a served hub: series arrive over the network while queries come and go, and it is killed."""
+"""The claims on time series (PAT-1 to PAT-6) on a served hub: series arrive over the network while queries are registered and dropped, and it is killed."""
 
 from __future__ import annotations
 

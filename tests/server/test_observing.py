@@ -1,4 +1,4 @@
-"""What a running hub answers to those who look at it: costs, the past of answers, the network, checks, epochs one by one."""
+"""What a running hub answers to its observers: costs, earlier answers, the network, checks, epochs one by one."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_the_network_of_some_queries_has_only_their_boxes(hub: Served) -> None:
 def test_a_check_says_what_a_query_shares_before_it_is_registered(
     hub: Served, select: str, is_new: list[str]
 ) -> None:
-    """And says the same as EXPLAIN once it is."""
+    """And shows the same as EXPLAIN once it is."""
     status, found = hub.post("/v1/check", f"CREATE QUERY tried AS {select}")
     assert status == 200, found
     (query,) = found["queries"]

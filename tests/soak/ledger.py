@@ -1,7 +1,7 @@
-"""Which kills of a long run are done? Told on the terminal, and kept so that a run that was cut short goes on.
+"""The kills of a long run that are done, shown on the terminal, and kept so that a run that was cut short continues.
 
-A line of `.soak/kills.jsonl` says which seed has passed with which sources (a digest of `src` and of the tests that kill). Other
-sources begin anew; so does a checkout without the file.
+A line of `.soak/kills.jsonl` names a seed that has passed with which sources (a digest of `src` and of the tests that kill). Other
+sources begin again; so does a checkout without the file.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class Ledger:
         return True
 
     def kill(self, seed: int, committed: int) -> None:
-        """One more; a line tells how long the rest will take."""
+        """One more; a line shows how long the rest will take."""
         self.killed += 1
         done, now = self.killed + self._skipped, self.clock()
         if self._started is None:
-            self._started, told = now, ""
+            self._started, estimate = now, ""
         else:
             left = (now - self._started) / (self.killed - 1) * (self.total - done)
-            told = f", about {max(0, round(left / 60))} min left"
-        self.say(f"kill {done} of {self.total} (seed {seed}, after {committed} epochs){told}")
+            estimate = f", about {max(0, round(left / 60))} min left"
+        self.say(f"kill {done} of {self.total} (seed {seed}, after {committed} epochs){estimate}")
 
     def passed(self, seed: int, kills: int) -> None:
         """All its kills changed no answer."""

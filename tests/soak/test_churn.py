@@ -1,4 +1,4 @@
-"""A long run in which a fifth of the queries are others after every minute: all answer as the reference says, at every epoch."""
+"""A long run in which a fifth of the queries are others after every minute: all answer as the reference does, at every epoch."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def test_queries_come_and_go_for_a_long_time_and_all_answer_as_if_alone(tmp_path
             hub.register_many(fresh)
             standing = {name: text for name, text in standing.items() if name not in gone} | fresh
         hub.catch_up()
-        found, told = answers(hub, {}), dict[str, list]()
+        found, expected_of = answers(hub, {}), dict[str, list]()
         for name, text in standing.items():
-            if text not in told:
-                told[text] = expected(hub.operator_and_query(name)[1], files)
-            assert found[name] == told[text], text
+            if text not in expected_of:
+                expected_of[text] = expected(hub.operator_and_query(name)[1], files)
+            assert found[name] == expected_of[text], text
         assert faults_once_tidy(hub) == []

@@ -1,4 +1,4 @@
-"""Two hundred kills at random moments: `make kills` runs them alone, tells how far it is, and goes on where it was cut short."""
+"""Two hundred kills at random moments: `make kills` runs them alone, shows its progress, and continues where it was cut short."""
 
 from __future__ import annotations
 

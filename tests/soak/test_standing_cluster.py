@@ -136,9 +136,9 @@ def arrive(rig: Rig, count: int) -> None:
 
 def assert_as_the_reference_at_last(rig: Rig) -> None:
     with rig.hub(2) as hub:
-        found = answers(hub, hub.run_once())
-        assert len(found) == len(QUERIES_OF_VICTIM)
-        for name, rows in found.items():
+        answered = answers(hub, hub.run_once())
+        assert len(answered) == len(QUERIES_OF_VICTIM)
+        for name, rows in answered.items():
             assert rows == expected(hub.operator_and_query(name)[1], FILES[: rig.written], SLACK), name
         assert faults_once_tidy(hub) == []
 

@@ -35,7 +35,7 @@ class Fault:
 class Trouble:
     """The call `number` (from 0) of a trace ends with an error, before it takes effect or after it has.
 
-    `error` is one of the system's numbers, or an exception such as Ctrl-C; `lasting`: until the disk is mended every later call
+    `error` is one of the system's numbers, or an exception such as Ctrl-C; `lasting`: until the disk is repaired every later call
     ends with it too.
     """
 
@@ -67,7 +67,7 @@ class _Change:
 class FaultyDisk(Disk):
     """Counts the calls that change the disk in `trace`; stops at `fault`; refuses every call after that.
 
-    `before_call` is told each call's name before it happens: a test uses it to let another writer go first. `full_at`
+    `before_call` gets each call's name before it happens: a test uses it to let another writer go first. `full_at`
     makes that call fail as on a full disk, and `trouble` in any other way. Nothing is really synced: `lose_power` undoes what was not asked to be; with a
     folder for `graves` (outside of the home, on the same file system) also what was deleted or replaced.
     """
@@ -157,7 +157,7 @@ class FaultyDisk(Disk):
         self._changes.append(_Change(str(Path(path).parent), lambda: Path(path).unlink(missing_ok=True)))
 
     def _grave(self, path: str) -> str | None:
-        """Another name of a file, outside of the home, from which it can come back; None when nobody will ask."""
+        """Another name of a file, outside of the home, from which it can come back; None when no test will ask."""
         if self.graves is None or not Path(path).exists():
             return None
         grave = f"{self.graves}/{id(self)}-{next(self._count)}"

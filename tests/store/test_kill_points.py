@@ -85,7 +85,7 @@ class Home:
         count = len(before.lists.get("results", RadixList()))
         entries = [{"n": n} for n in range(count, count + ENTRIES_AN_EPOCH)]
         grown = before.lists.get("results", RadixList()).append(entries, files.write)
-        kept = before.state[-2:]
+        last_runs = before.state[-2:]
         after = replace(
             before,
             epoch=before.epoch + 1,
@@ -93,7 +93,7 @@ class Home:
             ingest=ingest.length,
             facts={SUMMARISED: {"upto": ingest.length}},
             lists=before.lists.changed({"results": grown.drop_before(ENTRIES_AN_EPOCH * (before.epoch - 2))}),
-            state=(*kept, StateRun(name, 0, 256, size)),
+            state=(*last_runs, StateRun(name, 0, 256, size)),
         )
         log.publish(after, [name, *files.unsynced])
         return after
@@ -128,10 +128,10 @@ PUBLISHING = {"commit", "takeover"}
 
 
 def problems_after_restart(home: Home, epoch_before: int, published: bool, operation: str) -> list[str]:
-    """What a new process finds wrong; it also goes on working, to see that it can."""
+    """What a new process finds wrong; it also works further, to see that it can."""
     fresh = Home(home.folder)
     try:
-        found = [
+        problems = [
             str(finding)
             for finding in check_home(fresh.store, now=0, grace=FOREVER)
             if finding.severity == "fault"
@@ -142,21 +142,21 @@ def problems_after_restart(home: Home, epoch_before: int, published: bool, opera
         if published and operation in PUBLISHING:
             expected = {epoch_before + 1}
         if latest.epoch not in expected:
-            found.append(f"epoch {latest.epoch} after the restart, expected one of {expected}")
+            problems.append(f"epoch {latest.epoch} after the restart, expected one of {expected}")
         ManifestLog(fresh.store).takeover()
         again = fresh.commit()
         if again.epoch != latest.epoch + 2:
-            found.append(f"went on with epoch {again.epoch}")
+            problems.append(f"went on with epoch {again.epoch}")
         rows = [index for index, _ in again.lists["results"].iterate(fresh.store.read)]
         if rows != list(range(again.lists["results"].start, again.lists["results"].length)):
-            found.append("the list has gaps")
+            problems.append("the list has gaps")
         fresh.collect()
         if fresh.store.list(unfinished=True):
-            found.append("unfinished files are left")
-        found += [str(finding) for finding in check_home(fresh.store, now=FOREVER, grace=HOUR)]
+            problems.append("unfinished files are left")
+        problems += [str(finding) for finding in check_home(fresh.store, now=FOREVER, grace=HOUR)]
     except StoreError as error:
-        found = [str(error)]
-    return found
+        problems = [str(error)]
+    return problems
 
 
 def trace_of(operation: str, folder: Path, kind: type[LocalStore] = LocalStore) -> list[str]:
@@ -245,7 +245,7 @@ def test_a_publisher_overtaken_just_before_it_publishes_loses_and_one_that_repla
         assert ManifestLog(home.store).latest().incarnation == won[0]
 
 
-def test_a_full_disk_is_told_and_leaves_nothing_that_counts(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing_that_counts(tmp_path: Path) -> None:
     trace = trace_of("commit", tmp_path / "trace")
     refused = 0
     for number, name in enumerate(trace):
@@ -286,11 +286,13 @@ def test_a_driver_killed_again_and_again_commits_every_epoch_it_said_it_did(tmp_
         rest = driver.communicate()[0].splitlines()
         epochs = [int(line) for line in (*lines, *rest) if line.strip().isdigit()]
         assert epochs == list(range(epochs[0], epochs[-1] + 1))
-        # One more may have been published than the driver lived to say.
+        # One more may have been published than the driver lived to print.
         assert epochs[0] - said in ({1} if said < 0 else {1, 2})
         said = epochs[-1]
         store = LocalStore(tmp_path / "home")
-        faults = [found for found in check_home(store, now=0, grace=FOREVER) if found.severity == "fault"]
+        faults = [
+            finding for finding in check_home(store, now=0, grace=FOREVER) if finding.severity == "fault"
+        ]
         assert faults == []
         latest = ManifestLog(store).latest()
         assert latest.epoch in {said, said + 1}

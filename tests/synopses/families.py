@@ -1,4 +1,4 @@
-"""Streams of ones and zeros that are hard to count over a window: which instants have a one?"""
+"""Streams of ones and zeros that are hard to count over a window, as the instants that have a one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Family = Callable[[int, int, int, np.random.Generator], Ints]
 
 def stress(elements: int, window: int, k: int, random: np.random.Generator) -> Ints:
     """The family of the lower bound: blocks of B, 2B, 4B, … from right to left, B = sqrt(window * k), block i cut into B parts of
-    2^i, k/4 of them full of ones; then a window of zeros. Any two of these must be told apart."""
+    2^i, k/4 of them full of ones; then a window of zeros. Any two of these must be distinguished."""
     base = max(int((window * k) ** 0.5), 1)
     parts: list[Ints] = []
     level = 0

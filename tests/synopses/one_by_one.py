@@ -27,7 +27,7 @@ class OneByOne:
         self.buckets.insert(0, (time, 1))
         size = 1
         while sum(bucket[1] == size for bucket in self.buckets) > self.cap(size):
-            older = max(place for place, bucket in enumerate(self.buckets) if bucket[1] == size)
+            older = max(index for index, bucket in enumerate(self.buckets) if bucket[1] == size)
             newer = older - 1
             kept = newer if self.merged_keeps_newer else older
             self.buckets[newer : older + 1] = [(self.buckets[kept][0], 2 * size)]

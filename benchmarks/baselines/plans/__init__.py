@@ -1,1 +1,1 @@
-"""Plans of operators that pass punctuation on beside rows, out of order and in order, as the thesis on window queries has them."""
+"""Plans of operators that pass rows and punctuation, out of order and in order, as the thesis on window queries has them."""

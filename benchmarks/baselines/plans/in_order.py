@@ -1,4 +1,4 @@
-"""Operators that need their rows in order, and emit them in order: what a plan has to hold where streams are apart.
+"""Operators that need their rows in order, and emit them in order: what a plan has to hold where one stream is behind another.
 
 `Sort` and `Merge` hold rows; `WindowCount` of the plan in order infers from a row that all before its time have come. Source: Li 2008,
 section 8.2 and Figure 8-3.
@@ -37,7 +37,7 @@ class Sort:
 
 @dataclass(slots=True)
 class Merge:
-    """An ordered union of ordered inputs: holds the rows of an input that is ahead until the others have come as far."""
+    """An ordered union of ordered inputs: holds the rows of an input that is ahead until the others have reached them."""
 
     queues: list[Rows]
     reached: list[int]

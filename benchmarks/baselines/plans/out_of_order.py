@@ -1,4 +1,4 @@
-"""Operators that rows pass in any order: punctuation alone says what is complete.
+"""Operators that rows pass in any order: punctuation alone decides what is complete.
 
 `Input`, `Select`, `Apply`, `DuplicateElimination`, `Meld` and `WindowCount`, each with its rule for punctuation. `held` is the number of
 rows or partials that an operator holds. Source: Li 2008, section 8.2 and Figure 8-2.
@@ -78,7 +78,7 @@ class Apply:
 
 @dataclass(slots=True)
 class DuplicateElimination:
-    """Emits the first row of each event time and key; forgets what lies below the punctuation."""
+    """Emits the first row of each event time and key; drops what is below the punctuation."""
 
     seen: set[tuple[int, int]] = field(default_factory=set)
 
@@ -155,8 +155,8 @@ class WindowCount:
 
     def _add(self, rows: Rows) -> None:
         low, high = self.windows.first_of(rows.at), self.windows.archive_list_of(rows.at)
-        each = np.repeat(np.arange(len(rows)), high - low)
-        offset = np.arange(len(each)) - np.repeat(np.cumsum(high - low) - (high - low), high - low)
-        pairs, counts = np.unique(np.stack([low[each] + offset, rows.key[each]]), axis=1, return_counts=True)
+        row = np.repeat(np.arange(len(rows)), high - low)
+        offset = np.arange(len(row)) - np.repeat(np.cumsum(high - low) - (high - low), high - low)
+        pairs, counts = np.unique(np.stack([low[row] + offset, rows.key[row]]), axis=1, return_counts=True)
         for window, key, n in zip(*pairs.tolist(), counts.tolist(), strict=True):
             self.partials[window, key] = self.partials.get((window, key), 0) + n

@@ -1,4 +1,4 @@
-"""Hybrid structs of one newcomer against one SteM: each by itself, or as one composite tuple; and the choice between them.
+"""Hybrid structs of one new tuple or query against one SteM: each by itself, or as one composite tuple; and the choice between them.
 
 The structs of a new query share its factor on the other stream, `S.b RELOP constant`, and differ in the value of their own factor,
 `v RELOP S.b`. A probe is one search in the sorted attribute. Source: PSoup (2002), section 5.3 and Figure 11.

@@ -1,7 +1,7 @@
 """An eddy, one tuple at a time: data and queries are structs that visit SteMs by an interest list, until a result is complete.
 
 A hybrid struct has tuples of some streams and the rest of a query's predicate: a factor between two streams, once one of them is
-there, is a factor on the other with a constant in its place (substitution). The eddy looks at interest lists alone, never at what a
+there, is a factor on the other with a constant in its place (substitution). The eddy reads interest lists alone, never what a
 struct is. New structs wait in one pool, and those under way are in another, which is emptied first: so stored results are always those
 of a prefix of arrivals. With `single_pool` it is an eddy as before PSoup, which cannot promise that.
 Source: Chandrasekaran and Franklin, PSoup (2002), sections 3 and 4; Figures 4 and 5.

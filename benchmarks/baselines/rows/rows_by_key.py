@@ -125,8 +125,8 @@ def advance(rows: RowsByKey, fits: Fits, replace: Lays, count: Counts) -> None:
         good[begins[:-1]] = True
         numbers = np.arange(len(places)) - np.repeat(begins[:-1], ahead)
         stays = np.minimum.reduceat(np.where(good, np.repeat(ahead, ahead), numbers), begins[:-1])
-        taken = numbers < np.repeat(stays, ahead)
-        count(keys, places[taken], np.r_[0, np.cumsum(stays)])
+        leaving = numbers < np.repeat(stays, ahead)
+        count(keys, places[leaving], np.r_[0, np.cumsum(stays)])
         at = at + stays
         left = at < stop
         at, stop, keys = at[left], stop[left], keys[left]

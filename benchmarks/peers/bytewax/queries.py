@@ -100,11 +100,11 @@ def wanted(factors: Predicate, batches: list[pa.RecordBatch]) -> Iterator[tuple[
         for name, low, high in factors:
             column = batch[name].to_numpy()
             mask &= (column >= low) & (column <= high)
-        kept = batch.filter(pa.array(mask))
-        seconds = kept["at"].cast(pa.int64()).to_numpy() / 1e6
+        selected = batch.filter(pa.array(mask))
+        seconds = selected["at"].cast(pa.int64()).to_numpy() / 1e6
         times = [datetime.fromtimestamp(second, UTC) for second in seconds.tolist()]
-        keys = [_NAMES[key] for key in kept["key"].to_pylist()]
-        yield from zip(keys, zip(times, kept["v"].to_pylist(), strict=True), strict=True)
+        keys = [_NAMES[key] for key in selected["key"].to_pylist()]
+        yield from zip(keys, zip(times, selected["v"].to_pylist(), strict=True), strict=True)
 
 
 def fold(state: list[int], item: tuple[datetime, int]) -> list[int]:
@@ -117,7 +117,7 @@ def merge(left: list[int], right: list[int]) -> list[int]:
     return [left[0] + right[0], left[1] + right[1]]
 
 
-def told(number: int, item: tuple[str, tuple[int, list[int]]]) -> tuple[int, str, int, list[int]]:
+def answer_row(number: int, item: tuple[str, tuple[int, list[int]]]) -> tuple[int, str, int, list[int]]:
     key, (window, state) = item
     return number, key, window, state
 
@@ -133,7 +133,7 @@ def dataflow(source: Path, output: Path, predicates: list[Predicate], shard: int
         windows = windowing.fold_window(
             f"windows{number}", keyed, clock, windower, lambda: [0, 0], fold, merge, ordered=False
         )
-        answers.append(op.map(f"told{number}", windows.down, partial(told, number)))
+        answers.append(op.map(f"answers{number}", windows.down, partial(answer_row, number)))
     op.output("write", op.merge("all", *answers), CsvSink(output / f"part-{shard}.csv"))
     return flow
 

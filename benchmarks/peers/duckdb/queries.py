@@ -25,10 +25,11 @@ Predicate = list[tuple[str, int, int]]
 def conditional(source: Path, predicates: list[Predicate]) -> str:
     """(pane, key, q, n, total) by arrays with an entry for each query."""
     holds = [
-        " AND ".join(f"{name} BETWEEN {low} AND {high}" for name, low, high in each) for each in predicates
+        " AND ".join(f"{name} BETWEEN {low} AND {high}" for name, low, high in factors)
+        for factors in predicates
     ]
-    counts = ", ".join(f"count(*) FILTER (WHERE {each})" for each in holds)
-    totals = ", ".join(f"sum(v) FILTER (WHERE {each})" for each in holds)
+    counts = ", ".join(f"count(*) FILTER (WHERE {factors})" for factors in holds)
+    totals = ", ".join(f"sum(v) FILTER (WHERE {factors})" for factors in holds)
     return f"""
         SELECT pane, key, unnest(range({len(holds)})) AS q, unnest(n) AS n, unnest(total) AS total
         FROM (SELECT epoch_us("at") // {SLIDE_US} AS pane, key, [{counts}] AS n, [{totals}] AS total

@@ -1,6 +1,6 @@
 """DuckDB asked about one window: `python window.py FILE…` answers a line of JSON for each line of JSON it is given.
 
-A question is `{"sql": …, "times": n}` over the view `files` (the Parquet files as they lie) or the table `held` (the same, loaded
+A question is `{"sql": …, "times": n}` over the view `files` (the Parquet files as they are) or the table `held` (the same, loaded
 and in order of time); the answer has the number of rows and the milliseconds of each time, rows fetched as Arrow.
 """
 

@@ -18,7 +18,7 @@ HEAP = "4g"
 
 
 def java(main: str, *arguments: object) -> dict[str, float]:
-    """What a program in Java says on its last line. Ends this process when that fails."""
+    """The last line that a program in Java prints. Ends this process when that fails."""
     command = [Path(os.environ["JAVA_HOME"]) / "bin" / "java", f"-Xms{HEAP}", f"-Xmx{HEAP}", f"peers.{main}"]
     done = subprocess.run(
         [*map(str, command), *map(str, arguments)], stdout=subprocess.PIPE, text=True, check=False

@@ -1,7 +1,7 @@
 """Pathway with many standing queries over one stream, query by query. Prints one line of JSON.
 
 Each query is a filter, a sliding window by key and a reduction of one graph, over CSV files (the fastest format its engine
-reads by itself), on a thread per core. The input is read as finite, so the engine may take it in few large steps and tells every
+reads by itself), on a thread per core. The input is read as finite, so the engine may take it in few large steps and emits every
 window once: rather too fast than too slow. The files are made before the clock runs; answers are put into Parquet after
 it has stopped. `seconds` is the run of the graph.
 """
@@ -50,11 +50,11 @@ def as_csv(source: Path, folder: Path) -> None:
 
 def ask(rows: pw.Table, factors: Predicate, answer: Path) -> None:
     """One query, its answer into a CSV file."""
-    kept = rows
+    selected = rows
     for name, low, high in factors:
-        kept = kept.filter((kept[name] >= low) & (kept[name] <= high))
-    windows = kept.windowby(
-        kept.at, window=pw.temporal.sliding(hop=SLIDE_US, duration=RANGE_US), instance=kept.key
+        selected = selected.filter((selected[name] >= low) & (selected[name] <= high))
+    windows = selected.windowby(
+        selected.at, window=pw.temporal.sliding(hop=SLIDE_US, duration=RANGE_US), instance=selected.key
     )
     reduced = windows.reduce(
         window_end=pw.this["_pw_window_end"],
@@ -78,10 +78,10 @@ def run(folder: Path, output: Path, predicates: list[Predicate]) -> float:
 def save(output: Path, queries: int) -> None:
     """The answers as the suite reads them."""
     for number in range(queries):
-        told = csv.read_csv(output / f"{number}.csv")
-        if told["diff"].to_pylist().count(1) != told.num_rows:
-            sys.exit(f"Expected query {number} to tell each window once, found revisions.")
-        table = told.select(["window_end", "key", "n", "total"])
+        changes = csv.read_csv(output / f"{number}.csv")
+        if changes["diff"].to_pylist().count(1) != changes.num_rows:
+            sys.exit(f"Expected query {number} to emit each window once, found revisions.")
+        table = changes.select(["window_end", "key", "n", "total"])
         table = table.append_column("q", pa.array([number] * table.num_rows, pa.int64()))
         (output / "answer" / str(number)).mkdir(parents=True)
         pq.write_table(table, output / "answer" / str(number) / "part.parquet")

@@ -36,11 +36,11 @@ def panes(source: Path, predicates: list[Predicate]) -> pl.DataFrame:
     return rows.group_by(pane, "key").agg(aggregates).collect(engine="streaming")
 
 
-def windows(found: pl.DataFrame, queries: int) -> pl.DataFrame:
+def windows(panes: pl.DataFrame, queries: int) -> pl.DataFrame:
     """The answers: a row for each query, window and key."""
     long = pl.concat(
         [
-            found.select("pane", "key", pl.lit(number).alias("q"), n=f"n{number}", total=f"v{number}")
+            panes.select("pane", "key", pl.lit(number).alias("q"), n=f"n{number}", total=f"v{number}")
             for number in range(queries)
         ]
     ).filter(pl.col("n") > 0)

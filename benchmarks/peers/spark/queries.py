@@ -44,24 +44,24 @@ def answered(rows: DataFrame, *keys: str) -> DataFrame:
 
 
 def one_by_one(rows: DataFrame, number: int, factors: Predicate) -> DataFrame:
-    kept = rows.withWatermark("at", "0 seconds")
+    selected = rows.withWatermark("at", "0 seconds")
     for name, low, high in factors:
-        kept = kept.where(f.col(name).between(low, high))
-    return answered(kept.withColumn("n", f.lit(1)), "key").withColumn("q", f.lit(number))
+        selected = selected.where(f.col(name).between(low, high))
+    return answered(selected.withColumn("n", f.lit(1)), "key").withColumn("q", f.lit(number))
 
 
 def conditional(rows: DataFrame, predicates: list[Predicate]) -> DataFrame:
-    """One aggregation for all: its result has an array with an entry for each query, taken apart at the end."""
+    """One aggregation for all: its result has an array with an entry for each query, separated at the end."""
     holds = [
         reduce(and_, (f.col(name).between(low, high) for name, low, high in factors))
         for factors in predicates
     ]
     of_rows = [
-        each
-        for number, kept in enumerate(holds)
-        for each in (
-            f.count_if(kept).alias(f"n{number}"),
-            f.sum(f.when(kept, f.col("v"))).alias(f"v{number}"),
+        entries
+        for number, condition in enumerate(holds)
+        for entries in (
+            f.count_if(condition).alias(f"n{number}"),
+            f.sum(f.when(condition, f.col("v"))).alias(f"v{number}"),
         )
     ]
     of_panes = [
@@ -73,7 +73,7 @@ def conditional(rows: DataFrame, predicates: list[Predicate]) -> DataFrame:
         .groupBy(f.window(f.window_time("w"), "60 seconds", "10 seconds").alias("w"), "key")
         .agg(*of_panes)
     )
-    each = f.array(
+    entries = f.array(
         *(
             f.struct(
                 f.lit(number).alias("q"), f.col(f"n{number}").alias("n"), f.col(f"v{number}").alias("total")
@@ -81,8 +81,8 @@ def conditional(rows: DataFrame, predicates: list[Predicate]) -> DataFrame:
             for number in range(len(holds))
         )
     )
-    told = windows.select("key", f.unix_micros("w.end").alias("window_end"), f.explode(each).alias("e"))
-    return told.select("key", "window_end", "e.*").where("n > 0")
+    answers = windows.select("key", f.unix_micros("w.end").alias("window_end"), f.explode(entries).alias("e"))
+    return answers.select("key", "window_end", "e.*").where("n > 0")
 
 
 def joined(spark: SparkSession, rows: DataFrame, predicates: list[Predicate]) -> DataFrame:
@@ -111,9 +111,9 @@ def partials_of(predicates: list[Predicate]):
         columns = {name: table[name].to_numpy() for name in NAMES}
         v = table["v"].to_numpy()
         pane = table["at"].cast(pa.int64()).to_numpy() // SLIDE_US
-        panes, place = np.unique(pane, return_inverse=True)
+        panes, index = np.unique(pane, return_inverse=True)
         cells = len(panes) * KEYS
-        code = place * KEYS + table["key"].to_numpy()
+        code = index * KEYS + table["key"].to_numpy()
         q, cell, n, total = [], [], [], []
         for number, factors in enumerate(predicates):
             mask = np.ones(len(code), bool)

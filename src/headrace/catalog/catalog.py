@@ -102,7 +102,7 @@ class Catalog:
 
     def require_stream(self, name: str) -> StreamDefinition:
         """The stream of that name, as `require_query`."""
-        return _required("stream", name, self.stream(name), (each.name for each in self.streams.values()))
+        return _required("stream", name, self.stream(name), (stream.name for stream in self.streams.values()))
 
     def require_relation(self, name: str) -> StoredRelation:
         """The relation of that name, as `require_query`."""
@@ -190,10 +190,10 @@ class Catalog:
         return {room: _without_key(getattr(self, room), name), "sample_rates": rates}
 
 
-def _required(kind: str, name: str, found: _Value | None, names: Iterable[str]) -> _Value:
-    if found is None:
+def _required(kind: str, name: str, value: _Value | None, names: Iterable[str]) -> _Value:
+    if value is None:
         raise UnknownName(f"there is no {kind} '{name}'", remedy=did_you_mean(name, names))
-    return found
+    return value
 
 
 def _without_key(values: Mapping[str, _Value], name: str) -> dict[str, _Value]:

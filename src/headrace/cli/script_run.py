@@ -74,8 +74,8 @@ class ScriptRun:
 
     def _answering(self, statements: tuple[stmt.Statement, ...]) -> int:
         """How many queries will answer: those of the home and those of the script."""
-        made = {item.definition.name.lower() for item in statements if isinstance(item, stmt.CreateQuery)}
-        return len(made | {item.definition.name.lower() for item in self._hub.catalog.queries.values()})
+        created = {item.definition.name.lower() for item in statements if isinstance(item, stmt.CreateQuery)}
+        return len(created | {item.definition.name.lower() for item in self._hub.catalog.queries.values()})
 
     def _carry_out(self, statements: tuple[stmt.Statement, ...]) -> bool:
         done = 0

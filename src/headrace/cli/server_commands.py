@@ -62,9 +62,9 @@ class ServeOptions:
             return None
         if certificate is None or key is None:
             raise UserError("--tls-cert and --tls-key belong together", remedy="Name both files.")
-        found = Certificate(certificate, key)
-        found.context()
-        return found
+        pair = Certificate(certificate, key)
+        pair.context()
+        return pair
 
     @property
     def receivers(self) -> Receivers | None:
@@ -162,6 +162,6 @@ def token_line(home: Path, verb: str, name: str | None, owner: str | None, role:
     if verb == "revoke":
         revoked = tokens.revoke(name or "")
         return f"token {revoked.token} of {revoked.owner or 'no owner'} revoked"
-    rows = [{"token": each.token, "owner": each.owner, "role": each.role} for each in tokens.all()]
+    rows = [{"token": token.token, "owner": token.owner, "role": token.role} for token in tokens.all()]
     columns = pa.schema([(column, pa.string()) for column in ("token", "owner", "role")])
     return to_text(pa.Table.from_pylist(rows, columns)).rstrip()

@@ -112,8 +112,8 @@ def record(
     punctuations: list[Instant] = []
     punctuation = BEGINNING
     for number, epoch in enumerate(epochs, start=1):
-        made = [promise for epoch_promises in promises[: number - 1] for promise in epoch_promises]
-        judged = [_judge(values, time, punctuation, made) for values in epoch]
+        promised = [promise for epoch_promises in promises[: number - 1] for promise in epoch_promises]
+        judged = [_judge(values, time, punctuation, promised) for values in epoch]
         rows += [
             StreamRow(values, at, len(rows) + offset, number, fate)
             for offset, (values, at, fate) in enumerate(judged)

@@ -90,12 +90,12 @@ def visible(row: Row, names: Sequence[str]) -> Row:
 
 def minus(left: Iterable[Row], right: Iterable[Row], names: Sequence[str]) -> list[Row]:
     """Bag difference: every row of `left` as often as it occurs there more often than in `right`."""
-    taken = Counter(row_identity(row, names) for row in right)
+    removed = Counter(row_identity(row, names) for row in right)
     remaining = []
     for row in left:
         same = row_identity(row, names)
-        if taken[same] > 0:
-            taken[same] -= 1
+        if removed[same] > 0:
+            removed[same] -= 1
         else:
             remaining.append(row)
     return remaining

@@ -23,15 +23,15 @@ class GeneralOneByOne:
 
     def insert(self, time: int, summary: Doubles) -> None:
         self.buckets.insert(0, (time, time, summary))
-        newer, place = 0.0, 0
-        while place + 1 < len(self.buckets):
-            one, other = self.buckets[place], self.buckets[place + 1]
+        newer, index = 0.0, 0
+        while index + 1 < len(self.buckets):
+            one, other = self.buckets[index], self.buckets[index + 1]
             if self.k * (self.size(one[2]) + self.size(other[2])) <= newer:
                 joined = self.measure.joined(one[2][None, :], other[2][None, :])[0]
-                self.buckets[place : place + 2] = [(other[0], one[1], joined)]
+                self.buckets[index : index + 2] = [(other[0], one[1], joined)]
             else:
                 newer += self.size(one[2])
-                place += 1
+                index += 1
 
     def expire(self, start: int) -> None:
         while self.buckets and self.buckets[-1][1] < start:

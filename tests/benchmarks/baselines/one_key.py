@@ -13,13 +13,13 @@ from headrace.synopses.arrays import Ints
 
 
 class Follows(Protocol):
-    """Tells what its answer is after each row."""
+    """Its answer after each row."""
 
     def follow(self, keys: Ints, x: Doubles, y: Doubles) -> Doubles: ...
 
 
 def followed(synopsis: Follows, x: Doubles, y: Doubles | None = None) -> Doubles:
-    """Take in rows of key 0, each of weight 1 if nothing else is said; the answer after each."""
+    """Take in rows of key 0, each of weight 1 by default; the answer after each."""
     return synopsis.follow(np.zeros(len(x), np.int64), x, np.ones(len(x)) if y is None else y)
 
 

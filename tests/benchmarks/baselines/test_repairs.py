@@ -1,6 +1,6 @@
 """Misprints and gaps of the texts on histograms and correlated aggregates: what is printed fails where the repair does not.
 
-Those of buckets, canonical forms and general functions stand beside what they are about, in the other files of this folder.
+Those of buckets, canonical forms and general functions are with the tests of their subjects, in the other files of this folder.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ def test_what_may_fail_needs_fewer_bits_and_not_more() -> None:
     """R7: with the printed sign, being right only half of the time would take more memory than being right always."""
     for window, k in WINDOWS:
         surely, hardly = least_bits(window, k), least_bits(window, k, 0.5)
-        assert hardly == pytest.approx(surely - 1), "a coin says which half of the streams are told apart"
+        assert hardly == pytest.approx(surely - 1), "a coin says which half of the streams are distinguished"
         printed = surely - log2(1 - 0.5)
         assert printed > surely, "what always succeeds is also right half of the time, in `surely` bits"
         assert k > 2 * window**0.5 or surely >= k / 16 * log2(window / k) ** 2, "Theorem 2"
 
 
-def test_any_two_streams_of_the_lower_bound_are_told_apart() -> None:
+def test_any_two_streams_of_the_lower_bound_are_distinguished() -> None:
     """While zeros follow; so the count of streams is one of states that are needed."""
     window, k, random = 64, 8, np.random.default_rng(1)
     base, many = block_length(window, k), blocks(window, k)
     assert streams(window, k) == comb(base, k // 4) ** many
     choices = list(itertools.combinations(range(base), k // 4))
     drawn = {tuple(random.integers(0, len(choices), many).tolist()) for _ in range(60)}
-    told = set()
+    signatures = set()
     for members in drawn:
         parts = []
         for level, member in enumerate(members):
@@ -63,8 +63,8 @@ def test_any_two_streams_of_the_lower_bound_are_told_apart() -> None:
         ones = np.flatnonzero(np.concatenate(parts))
         counted = Histograms.empty(Form(k, k // 2), 1).absorb(np.zeros(len(ones), np.int64), ones)
         now = sum(map(len, parts))
-        told.add(tuple(int(counted.estimate(now + zeros - window)[0][0]) for zeros in range(window)))
-    assert len(told) == len(drawn)
+        signatures.add(tuple(int(counted.estimate(now + zeros - window)[0][0]) for zeros in range(window)))
+    assert len(signatures) == len(drawn)
 
 
 def test_an_error_over_the_last_w_positions_is_over_w_of_them() -> None:
@@ -90,20 +90,20 @@ class ConstantSpace:
         if self.rows == self.window:
             self.weights *= 1 - 1 / self.window
         self.rows = min(self.rows + 1, self.window)
-        place = np.clip(np.searchsorted(self.bounds, value, side="right") - 1, 0, 9)
-        self.weights[place] += 1
+        bucket = np.clip(np.searchsorted(self.bounds, value, side="right") - 1, 0, 9)
+        self.weights[bucket] += 1
         held = FocusedHistograms(self.bounds[None], self.weights[None])
         return float(self.weights.sum() - held.below(np.array([[mean]]))[0, 0])
 
 
 def test_the_row_that_leaves_has_to_be_known() -> None:
-    """R23: "constant space" is for the buckets; without the rows themselves a window that changed is not forgotten."""
+    """R23: "constant space" is for the buckets; without the rows themselves a window that changed does not expire."""
     window, random = 200, np.random.default_rng(3)
     few, side = random.random(1600) < 0.1, np.where(np.arange(1600) // 400 % 2 == 0, 1, -1)
     x = (
         50 + side * np.where(few, 18, -2) + random.normal(0, 1, 1600)
     )  # the mean stays, what is above it does not
-    held = [x[max(place - window + 1, 0) : place + 1] for place in range(1600)]
+    held = [x[max(index - window + 1, 0) : index + 1] for index in range(1600)]
     means = np.array([part.mean() for part in held])
     exact = np.array([(part > mean).sum() for part, mean in zip(held, means, strict=True)])
     printed = ConstantSpace(window, np.linspace(0, 100, 11))
@@ -111,7 +111,7 @@ def test_the_row_that_leaves_has_to_be_known() -> None:
         [printed.add(value, mean) for value, mean in zip(x.tolist(), means.tolist(), strict=True)]
     )
     ours = followed(SlidingAboveMean.empty(1, window), x)
-    errors = [of_last(found - exact, window).mean() for found in (ours, blind)]
+    errors = [of_last(answers - exact, window).mean() for answers in (ours, blind)]
     assert 2 * errors[0] < errors[1], errors
 
 
@@ -127,7 +127,7 @@ def test_an_exponent_of_seven_would_make_nearly_all_values_equal() -> None:
 
 def landmark_above(x: Doubles) -> Doubles:
     means = np.cumsum(x) / np.arange(1, len(x) + 1)
-    return np.array([(x[: place + 1] > mean).sum() for place, mean in enumerate(means.tolist())])
+    return np.array([(x[: index + 1] > mean).sum() for index, mean in enumerate(means.tolist())])
 
 
 @pytest.mark.parametrize("method", ["wholesale uniform", "wholesale quantile"])
@@ -137,8 +137,8 @@ def test_following_the_mean_at_every_row_smears_what_was_counted(method: str) ->
         x = GENERATORS["MULTIFRAC"](2000, np.random.default_rng(seed))
         exact = landmark_above(x)
         for lazy, found_errors in errors.items():
-            found = followed(AboveMean.empty(1, 10, STRATEGIES[method], lazy=lazy), x)
-            found_errors.append(float(np.sqrt(np.mean((found - exact) ** 2))))
+            received = followed(AboveMean.empty(1, 10, STRATEGIES[method], lazy=lazy), x)
+            found_errors.append(float(np.sqrt(np.mean((received - exact) ** 2))))
     assert 3 * np.mean(errors[True]) < np.mean(errors[False]), errors
 
 
@@ -147,7 +147,7 @@ def test_an_open_pane_of_a_few_rows_makes_the_region_jump() -> None:
     window, factor = 500, 100.0
     for seed in range(3):
         x = multifrac(2500, np.random.default_rng(seed), levels=14)
-        least = [x[max(place - window + 1, 0) : place + 1].min() for place in range(2500)]
+        least = [x[max(index - window + 1, 0) : index + 1].min() for index in range(2500)]
         exact = np.array(
             [(x[max(p - window + 1, 0) : p + 1] < factor * low).sum() for p, low in enumerate(least)]
         )
@@ -155,17 +155,17 @@ def test_an_open_pane_of_a_few_rows_makes_the_region_jump() -> None:
             synopsis = SlidingNearMinimum.empty(
                 1, factor, window, strategy=Strategy(), rebuilds=False, closed_panes=closed
             )
-            found = followed(synopsis, x)
-            found_errors.append(float(of_last(found - exact, window).mean()))
+            received = followed(synopsis, x)
+            found_errors.append(float(of_last(received - exact, window).mean()))
     assert np.mean(errors[True]) < np.mean(errors[False]), errors
 
 
 def test_weights_below_zero_are_counted_and_not_hidden() -> None:
-    """A row that leaves another bucket than it came into: what drifts is told, and counting anew ends it."""
-    told = {}
+    """A row that leaves another bucket than it entered: the drift is reported, and counting again ends it."""
+    negatives = {}
     for rebuilds in (True, False):
         synopsis = SlidingAboveMean.empty(1, 100, z=1.0, rebuilds=rebuilds)
         followed(synopsis, GENERATORS["USAGE"](1500, np.random.default_rng(4)))
         assert synopsis.histograms.weights.sum() == pytest.approx(100)
-        told[rebuilds] = int(synopsis.negative[0])
-    assert told[False] > told[True], told
+        negatives[rebuilds] = int(synopsis.negative[0])
+    assert negatives[False] > negatives[True], negatives

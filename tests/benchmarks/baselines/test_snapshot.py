@@ -1,4 +1,4 @@
-"""Every synopsis that is put away and taken back goes on as one that never was."""
+"""Every synopsis that is stored and restored continues as one that never was."""
 
 from __future__ import annotations
 

@@ -116,11 +116,11 @@ def test_a_quoted_line_feed_belongs_to_a_cell_only_with_multi_line(tmp_path: Pat
 
 def test_a_column_missing_in_the_header_rejects_each_record(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"k,v,at\n1,1,2023-01-01\n\n2,\xff,x\n3\n")
-    found = rejected(stream(tmp_path, "csv", header="true"))
-    assert [text for _, text, _ in found] == ["1,1,2023-01-01", "2,\ufffd,x", "3"]
-    assert len({place for place, _, _ in found}) == 3
+    records = rejected(stream(tmp_path, "csv", header="true"))
+    assert [text for _, text, _ in records] == ["1,1,2023-01-01", "2,\ufffd,x", "3"]
+    assert len({place for place, _, _ in records}) == 3
     reason = f"{tmp_path / 'a.csv'}: schema changed: column s is missing in the header"
-    assert {each for _, _, each in found} == {reason}
+    assert {why for _, _, why in records} == {reason}
     assert everything(stream(tmp_path, "csv", header="true"))[0] == []
 
 
@@ -191,9 +191,9 @@ def test_what_pythons_csv_module_writes_comes_back(
     file = tmp_path_factory.mktemp("round") / "a.csv"
     with file.open("w", newline="", encoding="utf-8") as out:
         csv.writer(out, delimiter=separator).writerows([("a", "b"), *rows])
-    found, reasons = everything(stream(file, "csv", TEXTS, None, header="true", sep=separator))
-    # Python writes None and '' alike, as nothing; here that is NULL.
-    assert [(row["a"], row["b"]) for row in found] == [tuple(cell or None for cell in row) for row in rows]
+    parsed, reasons = everything(stream(file, "csv", TEXTS, None, header="true", sep=separator))
+    # Python writes None and '' the same way, as nothing; here that is NULL.
+    assert [(row["a"], row["b"]) for row in parsed] == [tuple(cell or None for cell in row) for row in rows]
     assert reasons == []
 
 
@@ -208,8 +208,8 @@ def test_with_multi_line_any_text_comes_back_whatever_the_blocks(
             out.write(",".join(quoted) + "\r\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_lines, "BLOCK", block)
-        found, reasons = everything(stream(file, "csv", TEXTS, None, multiLine="true"))
-    assert [(row["a"], row["b"]) for row in found] == rows
+        parsed, reasons = everything(stream(file, "csv", TEXTS, None, multiLine="true"))
+    assert [(row["a"], row["b"]) for row in parsed] == rows
     assert reasons == []
 
 

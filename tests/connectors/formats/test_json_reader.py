@@ -162,7 +162,7 @@ def test_with_multi_line_a_file_is_one_value(tmp_path: Path) -> None:
     assert "not JSON: Expecting value" in everything(stream(tmp_path, "json", multiLine="true"))[1][0]
 
 
-def test_a_type_that_json_cannot_hold_is_told_when_the_stream_is_made(tmp_path: Path) -> None:
+def test_a_type_that_json_cannot_hold_is_reported_when_the_stream_is_made(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="column 'i' is INTERVAL, and a json file cannot hold that"):
         stream(tmp_path, "json", Schema((Field("i", INTERVAL),)), None)
 

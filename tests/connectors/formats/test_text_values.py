@@ -1,4 +1,4 @@
-"""Cells: a text means the same value whatever stands around it, and the same as to Spark."""
+"""Cells: a text means the same value whatever is around it, and the same as to Spark."""
 
 from __future__ import annotations
 

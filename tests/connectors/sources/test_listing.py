@@ -1,4 +1,4 @@
-"""Listing: which files are new, in which order, cut where, and what is said when they cannot be had."""
+"""Listing: which files are new, in which order, cut where, and the errors when they cannot be read."""
 
 from __future__ import annotations
 
@@ -107,32 +107,32 @@ def test_a_folder_that_is_still_empty_or_to_be_made_is_waited_for(tmp_path: Path
 def test_a_stream_in_no_folder_is_not_made_but_waits_when_the_folder_goes_later(
     tmp_path: Path, path: str
 ) -> None:
-    made = stream(tmp_path / path, "csv")
+    files = stream(tmp_path / path, "csv")
     with pytest.raises(UserError, match=r"there is no '.*/no/.*', nor the folder '.*/no' it would be in"):
-        require_place(made)
-    assert names(made) == []
-    assert "yet; the stream waits for it" in str(not_there_yet(made))
+        require_place(files)
+    assert names(files) == []
+    assert "yet; the stream waits for it" in str(not_there_yet(files))
     (tmp_path / "no").mkdir()
-    require_place(made)
+    require_place(files)
 
 
 def test_a_glob_that_matches_nothing_says_so_and_one_in_a_folder_nobody_may_read_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = stream(tmp_path / "*.csv", "csv")
-    assert f"nothing matches '{tmp_path}/*.csv' yet" in str(not_there_yet(made))
+    files = stream(tmp_path / "*.csv", "csv")
+    assert f"nothing matches '{tmp_path}/*.csv' yet" in str(not_there_yet(files))
     put(tmp_path / "a.csv")
-    assert not_there_yet(made) is None
+    assert not_there_yet(files) is None
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(UserError, match=f"'{tmp_path}' cannot be read: permission denied"):
-        names(made)
+        names(files)
 
 
 def test_a_file_or_folder_that_may_not_be_read_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path / "a.csv").chmod(0)
-    # Root reads everything, so the system's answer for anybody else is put in its place.
+    # Root reads everything, so the system's answer for another user is put in its place.
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(
         UserError, match=r"'.*/a\.csv' cannot be read: permission denied\n  Give user \d+ the permission"
@@ -147,7 +147,7 @@ def test_a_file_or_folder_that_may_not_be_read_is_named(
         names(stream(tmp_path, "csv"))
 
 
-def test_a_folder_in_the_place_of_a_recorded_file_is_told(tmp_path: Path) -> None:
+def test_a_folder_in_the_place_of_a_recorded_file_is_reported(tmp_path: Path) -> None:
     file = put(tmp_path / "a.csv")
     definition = stream(tmp_path, "csv")
     (record,) = list_new(definition, (), ARRIVAL)
@@ -176,13 +176,13 @@ def test_a_file_that_changed_since_it_was_listed_is_never_read_again_in_silence(
     definition = stream(tmp_path, using)
     (record,) = list_new(definition, (), ARRIVAL)
     change(file)
-    with pytest.raises(SourceChanged) as told:
+    with pytest.raises(SourceChanged) as raised:
         list(read(record, definition))
-    assert "expected 19 bytes, modified 2020-09-13T12:26:40Z" in str(told.value)
-    assert found in str(told.value)
+    assert "expected 19 bytes, modified 2020-09-13T12:26:40Z" in str(raised.value)
+    assert found in str(raised.value)
 
 
-def test_a_file_that_changes_while_it_is_read_is_told_too(tmp_path: Path) -> None:
+def test_a_file_that_changes_while_it_is_read_is_reported_too(tmp_path: Path) -> None:
     file = put(tmp_path / "a.csv")
     definition = stream(tmp_path, "csv")
     (record,) = list_new(definition, (), ARRIVAL)
@@ -280,12 +280,12 @@ def test_a_relation_is_read_whole(tmp_path: Path) -> None:
         ("rate", {"rowsPerSecond": "many"}, "option rowsPerSecond is 'many'"),
     ],
 )
-def test_a_wrong_option_is_told_when_the_stream_is_made(
+def test_a_wrong_option_is_reported_when_the_stream_is_made(
     using: str, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as raised:
         settle(StreamDefinition("s", SCHEMA, using, options), Path("/"))
-    assert message in str(told.value)
+    assert message in str(raised.value)
 
 
 def test_an_epoch_takes_no_more_bytes_than_a_stream_allows_but_for_one_file() -> None:

@@ -1,4 +1,4 @@
-"""Handed-in rows: what is accepted, what is refused and how it is said, and that they come back as they went in."""
+"""Pushed rows: what is accepted, what is refused with which error, and that they are read as they were pushed."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def test_a_pattern_is_read_and_survives_as_its_name(text: str) -> None:
     pattern, at = bind_pattern(text, SCHEMA, COLUMNS, "at")
     assert at == bound
     assert pattern_named(pattern.text()).text() == pattern.text()
-    found = dict(pattern_named(pattern.text()).tests)
-    assert found == tests
+    read = dict(pattern_named(pattern.text()).tests)
+    assert read == tests
 
 
 @pytest.mark.parametrize("text", WRONG)

@@ -59,8 +59,8 @@ def bound(text: str) -> Query:
 
 
 def only(query: Query, kind: type) -> Node:
-    (found,) = [node for node in walk(query.root) if isinstance(node, kind)]
-    return found
+    (only_node,) = [node for node in walk(query.root) if isinstance(node, kind)]
+    return only_node
 
 
 def shape(query: Query) -> str:
@@ -261,11 +261,11 @@ def test_silent_conversions_become_casts_and_exact_constants_are_converted_at_on
 
 def test_long_conjunctions_are_one_node() -> None:
     text = " AND ".join(f"n <> {number}" for number in range(10_000))
-    found = value(text)
-    assert isinstance(found, Call)
-    assert (found.function, len(found.arguments)) == ("and", 10_000)
-    assert transform(found, lambda node: None) == found
-    assert len(conjuncts(found)) == 10_000
+    conjunction = value(text)
+    assert isinstance(conjunction, Call)
+    assert (conjunction.function, len(conjunction.arguments)) == ("and", 10_000)
+    assert transform(conjunction, lambda node: None) == conjunction
+    assert len(conjuncts(conjunction)) == 10_000
 
 
 def test_an_expression_over_a_schema_has_plain_column_names() -> None:

@@ -1,4 +1,4 @@
-"""A bound query said as text and read back is the same query; a definition too."""
+"""A bound query rendered as text and read back is the same query; a definition too."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Tokens: what each piece of text means, and where it stands."""
+"""Tokens: what each piece of text means, and where it is."""
 
 import pytest
 
@@ -29,8 +29,8 @@ def test_a_string_is_read_as_spark_reads_it(written: str, value: str) -> None:
 
 
 def test_names_numbers_and_signs_know_their_places() -> None:
-    found = tokens("a.`b``c` -- to the end\n<=> /* nested /* twice */ */ 1.5D .5 1e-3 2BD")
-    assert [(token.kind, token.text) for token in found] == [
+    lexed = tokens("a.`b``c` -- to the end\n<=> /* nested /* twice */ */ 1.5D .5 1e-3 2BD")
+    assert [(token.kind, token.text) for token in lexed] == [
         ("name", "a"),
         ("sign", "."),
         ("quoted", "b`c"),
@@ -41,7 +41,7 @@ def test_names_numbers_and_signs_know_their_places() -> None:
         ("number", "2BD"),
         ("end", ""),
     ]
-    assert [token.span for token in found[:4]] == [Span(0, 1), Span(1, 2), Span(2, 8), Span(23, 26)]
+    assert [token.span for token in lexed[:4]] == [Span(0, 1), Span(1, 2), Span(2, 8), Span(23, 26)]
 
 
 @pytest.mark.parametrize(

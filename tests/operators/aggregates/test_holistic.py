@@ -24,7 +24,7 @@ def percentile(share: float, *, distinct: bool = False) -> AggregateCall:
 
 
 def histogram(drawn: list[tuple[int, int, int]]) -> Histogram:
-    owner, values, counts = (np.array([row[place] for row in drawn], np.int64) for place in range(3))
+    owner, values, counts = (np.array([row[index] for row in drawn], np.int64) for index in range(3))
     return Histogram(owner, pa.array(values), counts)
 
 
@@ -32,23 +32,23 @@ def histogram(drawn: list[tuple[int, int, int]]) -> Histogram:
 def test_a_percentile_of_counted_values_is_that_of_the_values_written_out(
     drawn: list[tuple[int, int, int]], share: float, distinct: bool
 ) -> None:
-    found = lower_by_value(percentile(share, distinct=distinct), histogram(drawn), 5).values.to_pylist()
+    items = lower_by_value(percentile(share, distinct=distinct), histogram(drawn), 5).values.to_pylist()
     for group in range(5):
         rows = [value for owner, value, count in drawn if owner == group for _ in range(count)]
         values = sorted(set(rows)) if distinct else rows
         if not values:
-            assert found[group] is None
+            assert items[group] is None
         else:
-            assert found[group] == pytest.approx(np.percentile(values, 100 * share), abs=1e-9)
+            assert items[group] == pytest.approx(np.percentile(values, 100 * share), abs=1e-9)
 
 
 @given(entries)
 def test_the_mode_is_the_least_of_the_most_frequent_values(drawn: list[tuple[int, int, int]]) -> None:
     call = AggregateCall("mode", Column("v", BIGINT), result_type("mode", BIGINT))
-    found = lower_by_value(call, histogram(drawn), 5).values.to_pylist()
+    values = lower_by_value(call, histogram(drawn), 5).values.to_pylist()
     for group in range(5):
         rows = [value for owner, value, count in drawn if owner == group for _ in range(count)]
-        assert found[group] == (min(set(rows), key=lambda v: (-rows.count(v), v)) if rows else None)
+        assert values[group] == (min(set(rows), key=lambda v: (-rows.count(v), v)) if rows else None)
 
 
 @given(entries, st.sampled_from((0.05, 0.2, 0.5, 1.0)))
@@ -56,13 +56,13 @@ def test_heavy_hitters_are_the_values_with_their_share_of_the_rows(
     drawn: list[tuple[int, int, int]], share: float
 ) -> None:
     call = AggregateCall("heavy_hitters", Column("v", BIGINT), STRING, share=share)
-    found = lower_by_value(call, histogram(drawn), 5).values.to_pylist()
+    values = lower_by_value(call, histogram(drawn), 5).values.to_pylist()
     for group in range(5):
         rows = [value for owner, value, count in drawn if owner == group for _ in range(count)]
         heavy = {value for value in rows if rows.count(value) * 100 >= round(100 * share) * len(rows)}
         expected = sorted(heavy, key=lambda value: (-rows.count(value), value))
-        assert (found[group] is None) == (not rows)
-        assert json.loads(found[group] or "[]") == expected
+        assert (values[group] is None) == (not rows)
+        assert json.loads(values[group] or "[]") == expected
 
 
 def test_a_pane_keeps_a_value_once_however_often_it_occurs_and_all_percentiles_share_it() -> None:

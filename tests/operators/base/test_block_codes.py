@@ -26,7 +26,7 @@ def test_pairs_are_the_same_whether_groups_were_looked_for_or_not(
     drawn = np.random.default_rng(random.getrandbits(32))  # type: ignore[attr-defined]
     key, block = drawn.integers(0, keys, rows) * step - 3, drawn.integers(-2, spread, rows)
     block = np.sort(block) if in_order else block
-    found = []
+    pair_sets = []
     for blocks in (1, blocks_seen(block), 2):
         groups = group([pa.array(key)], rows, small=0, blocks=blocks)
         pairs = by_block_and_group(block, groups)
@@ -36,8 +36,8 @@ def test_pairs_are_the_same_whether_groups_were_looked_for_or_not(
         assert (np.diff(pairs.blocks) >= 0).all()
         assert (pairs.blocks[pairs.codes] == block).all()
         assert (names[pairs.codes] == key).all()
-        found.append(set(zip(pairs.blocks.tolist(), names.tolist(), strict=True)))
-    assert found[0] == found[1] == found[2] == set(zip(block.tolist(), key.tolist(), strict=True))
+        pair_sets.append(set(zip(pairs.blocks.tolist(), names.tolist(), strict=True)))
+    assert pair_sets[0] == pair_sets[1] == pair_sets[2] == set(zip(block.tolist(), key.tolist(), strict=True))
 
 
 def test_groups_are_looked_for_where_places_without_rows_would_be_many() -> None:

@@ -65,7 +65,7 @@ class CountAtEnd(BaseOperator):
         return Counter()
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        state = {"n": self.compact("n", [each["n"] for each in deltas], advance)} if deltas else {}
+        state = {"n": self.compact("n", [delta["n"] for delta in deltas], advance)} if deltas else {}
         if not advance.final:
             return Step(state)
         counted = self.compact("n", [run["n"] for run in runs], advance)

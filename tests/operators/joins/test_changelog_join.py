@@ -104,7 +104,7 @@ def test_changes_that_the_other_side_has_passed_are_added_up_to_what_the_relatio
     assert plain(after.results, "x.v", "y.v") == [(1005, 1, 1, 99), (1016, -1, 1, 99)]
 
 
-def test_the_first_row_of_all_is_told_though_it_has_no_pair_where_that_is_wanted() -> None:
+def test_the_first_row_of_all_is_emitted_though_it_has_no_pair_where_that_is_wanted() -> None:
     operator = join(emits_first=True)
     epochs = [[rows(("a", 1, 9))], [rows(("b", 2, 4))], [rows(("c", 3, 6))]]
     found = plain(drive(operator, epochs, [0, 0, 0], final=False).results, "x.v", "y.v")

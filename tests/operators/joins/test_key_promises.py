@@ -224,7 +224,7 @@ def test_of_three_sides_one_that_may_bring_a_row_keeps_it() -> None:
 
 
 def test_a_promise_about_a_fraction_is_not_used() -> None:
-    """0.0 and -0.0 are equal keys with two names: a promise for one says nothing about the other."""
+    """0.0 and -0.0 are equal keys with two names: a promise for one is none for the other."""
     driven = Driven(join((None, None), kind=DOUBLE), pa.float64())
     driven.epoch([[(7, 1, 0)], []], (0, 0), ({}, {7: FOREVER}))
     assert driven.stored(0) == [(7, 0)]

@@ -1,6 +1,6 @@
 """The join of two windows against nested loops: any order of arrival, cut, tasks and compaction; and its stored rows.
 
-Bounds of the streams are drawn independently, so one may be far beyond the other (Li 2008, chapter 7).
+Bounds of the streams are drawn independently, so one may be well beyond the other (Li 2008, chapter 7).
 """
 
 from __future__ import annotations

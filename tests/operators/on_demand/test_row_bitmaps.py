@@ -37,15 +37,15 @@ class Wanting:
 
 def positions(tables: list[pa.Table]) -> dict[int, list[int]]:
     """Owner to all positions that its containers hold, each as often as it is there."""
-    found: dict[int, list[int]] = {}
+    rows_of: dict[int, list[int]] = {}
     for table in tables:
         held = Containers.of(table.combine_chunks())
         whose, byte, value = held.spread(np.arange(len(held)))
         bits = np.unpackbits(value[:, None], axis=1, bitorder="little")
         which, bit = np.nonzero(bits)
         for row, at in zip(whose[which], byte[which] * 8 + bit, strict=True):
-            found.setdefault(int(held.owner[row]), []).append(int(held.chunk[row]) * CHUNK + int(at))
-    return {owner: sorted(each) for owner, each in found.items()}
+            rows_of.setdefault(int(held.owner[row]), []).append(int(held.chunk[row]) * CHUNK + int(at))
+    return {owner: sorted(positions_of) for owner, positions_of in rows_of.items()}
 
 
 rows = st.lists(
@@ -114,11 +114,11 @@ def test_united_containers_are_kept_for_as_long_as_the_row_that_is_needed_longes
 ) -> None:
     """A late row comes after the newest one: its container expires earlier, and must not take the other's rows with it."""
     owners, tables = np.array([4]), []
-    for place, until in enumerate(untils):
+    for index, until in enumerate(untils):
         bits = np.zeros(CHUNK, np.uint8)
-        bits[100 * place] = 1
+        bits[100 * index] = 1
         packed = np.packbits(bits, bitorder="little")[None]
         tables.append(contained(owners, packed, 7, 0, until, slots_of_owners(owners)))
     whole = united(tables)
     assert Containers.of(whole.combine_chunks()).until.tolist() == [50]
-    assert positions([whole]) == {4: [7 * CHUNK + 100 * place for place in range(len(untils))]}
+    assert positions([whole]) == {4: [7 * CHUNK + 100 * index for index in range(len(untils))]}

@@ -37,9 +37,9 @@ WIDE = "COUNT(*) AS n, SUM(v) AS total, AVG(v) AS mean, MIN(v) AS least, MAX(v) 
 
 
 def operator(text: str, keeps: int | None = None) -> PaneAggregate:
-    found = lower("q", bind_query(text, CATALOG), "q1")
-    assert isinstance(found, PaneAggregate)
-    return replace(found, row_layout_limit=keeps)
+    lowered = lower("q", bind_query(text, CATALOG), "q1")
+    assert isinstance(lowered, PaneAggregate)
+    return replace(lowered, row_layout_limit=keeps)
 
 
 def rows(k: Any, at: Any, seed: int = 1) -> Batch:
@@ -84,12 +84,12 @@ KEEPING: Mapping[str, Mapping[int, int]] = {
 }
 
 
-def told(text: str, keeping: Mapping[int, int], compact_after: Mapping[int, int]) -> list[Any]:
+def emitted(text: str, keeping: Mapping[int, int], compact_after: Mapping[int, int]) -> list[Any]:
     epochs = [[skewed(2 * n), skewed(2 * n + 1)] for n in range(6)]
     punctuations = [20 * n * SECOND for n in range(1, 7)]
-    found = drive(operator(text), epochs, punctuations, 3, keeping=keeping, compact_after=compact_after)
-    assert found.results is not None
-    columns = found.results.to_pydict()
+    run = drive(operator(text), epochs, punctuations, 3, keeping=keeping, compact_after=compact_after)
+    assert run.results is not None
+    columns = run.results.to_pydict()
     spread = columns.get("spread")
     if spread is not None:
         columns["spread"] = [None if each is None or math.isnan(each) else round(each, 6) for each in spread]
@@ -99,10 +99,10 @@ def told(text: str, keeping: Mapping[int, int], compact_after: Mapping[int, int]
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize("keeping", KEEPING)
 def test_answers_are_those_of_partials_whichever_groups_keep_their_rows(name: str, keeping: str) -> None:
-    expected = told(TEXTS[name], {}, {})
+    expected = emitted(TEXTS[name], {}, {})
     assert len(expected) > 5
-    assert told(TEXTS[name], KEEPING[keeping], {}) == expected
-    assert told(TEXTS[name], KEEPING[keeping], {1: 2, 3: 9, 4: 1}) == expected
+    assert emitted(TEXTS[name], KEEPING[keeping], {}) == expected
+    assert emitted(TEXTS[name], KEEPING[keeping], {1: 2, 3: 9, 4: 1}) == expected
 
 
 @pytest.mark.parametrize("name", ["tumbling", "sliding"])

@@ -50,30 +50,30 @@ def sealed(
     return store_of(panes).seal(LAYOUT, 0, runs, deltas, Advance(closed, now, now))
 
 
-def told(panes: Panes, closed: ClosedPanes, due: range) -> set[tuple[Any, ...]]:
-    found = set()
+def emitted(panes: Panes, closed: ClosedPanes, due: range) -> set[tuple[Any, ...]]:
+    answers = set()
     for chunk in windows(LAYOUT, panes, closed, due, store_of(panes).top):
         cells = [
             part.tolist()
             for partial_column in LAYOUT.partial_columns
             for part in chunk.answer.cells[partial_column]
         ]
-        found |= set(zip(chunk.windows.tolist(), chunk.keys[0].to_pylist(), *cells, strict=True))
-    return found
+        answers |= set(zip(chunk.windows.tolist(), chunk.keys[0].to_pylist(), *cells, strict=True))
+    return answers
 
 
 def by_definition(
     rows: Sequence[tuple[int, int, int]], panes: Panes, due: range
 ) -> set[tuple[int, int, int]]:
     """(window, key, greatest value): a window holds the panes from `first` up to `stop`."""
-    found: dict[tuple[int, int], int] = {}
+    greatest: dict[tuple[int, int], int] = {}
     for window in due:
         first, stop = panes.first(window), panes.stop(window)
         assert first is not None
         for at, k, v in rows:
             if first <= at < stop:
-                found[window, k] = max(v, found.get((window, k), v))
-    return {(*key, top) for key, top in found.items()}
+                greatest[window, k] = max(v, greatest.get((window, k), v))
+    return {(*key, top) for key, top in greatest.items()}
 
 
 @given(
@@ -106,9 +106,9 @@ def test_windows_hold_the_same_whether_spent_panes_were_merged_or_not(
     with pytest.MonkeyPatch.context() as patch:
         made = Cost(1, 2, 2, 0, 0) if rolls else Cost(1, 2, 0, 2, 2)
         patch.setattr(assemble, "cost", lambda *_: made)
-        found = told(panes, later.closed, due)
+        emitted_rows = emitted(panes, later.closed, due)
     rows = [*first, *second]
-    assert {(window, key, top) for window, key, *_, top in found} == by_definition(rows, panes, due)
+    assert {(window, key, top) for window, key, *_, top in emitted_rows} == by_definition(rows, panes, due)
 
 
 @given(
@@ -141,9 +141,11 @@ def test_windows_of_every_epoch_hold_the_rows_of_all_epochs(
         due = closing(panes, before, panes.last_closed(now), extent(step.closed.panes))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(assemble, "cost", lambda *_: made)
-            found = told(panes, step.closed, due)
+            emitted_rows = emitted(panes, step.closed, due)
         every = range(before + 1, panes.last_closed(now) + 1)
-        assert {(window, key, top) for window, key, *_, top in found} == by_definition(rows, panes, every)
+        assert {(window, key, top) for window, key, *_, top in emitted_rows} == by_definition(
+            rows, panes, every
+        )
         runs.append(step.sections)
         closed = now
 
@@ -163,8 +165,8 @@ def test_blocks_of_spent_panes_are_built_for_windows_that_are_made_of_them_alone
         assert sum(table.num_rows for table in closed.expired) == 4 * 512, (
             "the panes before the last window's"
         )
-        many = told(panes, closed, range(1, 600))
+        many = emitted(panes, closed, range(1, 600))
         assert asked == [(512, 600)], "rolled over: blocks of the panes that windows to come hold"
-        few = told(panes, closed, range(300, 310))
+        few = emitted(panes, closed, range(300, 310))
         assert asked[1:] == [(0, 512)]
     assert few <= many

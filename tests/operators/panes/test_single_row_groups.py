@@ -35,17 +35,17 @@ def layout_of(aggregates: str) -> Layout:
     ]
 
 
-def same(found: Any, given: Any) -> bool:
-    if found is None or given is None:
-        return found is given
-    return bool(found == given or (math.isnan(found) and math.isnan(given)))
+def same(answered: Any, expected: Any) -> bool:
+    if answered is None or expected is None:
+        return answered is expected
+    return bool(answered == expected or (math.isnan(answered) and math.isnan(expected)))
 
 
 @pytest.mark.parametrize(
     "aggregates", ["SUM(v)", "AVG(v)", "MIN(v)", "MAX(v), COUNT(v)", "SUM(v), STDDEV(v)"]
 )
 @given(values=st.lists(st.none() | INTEGERS, min_size=1, max_size=6))
-def test_a_cell_of_one_row_tells_the_row(aggregates: str, values: list[int | None]) -> None:
+def test_a_cell_of_one_row_has_the_row(aggregates: str, values: list[int | None]) -> None:
     layout = layout_of(aggregates)
     (argument,) = layout.arguments
     rows = pa.array(values, to_arrow(BIGINT))
@@ -74,7 +74,7 @@ def test_of_every_number_type(kind: str, function: str, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("aggregates", ["STDDEV(CAST(v AS DOUBLE))", "MAX(name)", "SUM(v), MIN(name)"])
-def test_what_no_cell_tells_is_looked_for_among_the_rows(aggregates: str) -> None:
+def test_what_no_cell_has_is_searched_among_the_rows(aggregates: str) -> None:
     layout = layout_of(aggregates)
     kinds = {argument: to_arrow(argument.type) for argument in layout.arguments}
     rows = {argument: pa.array([7]).cast(kind) for argument, kind in kinds.items()}
@@ -119,10 +119,10 @@ def test_sums_are_exact_whether_in_one_addition_or_limb_by_limb(
     expected = [
         sum(v for v, c in zip(values, codes, strict=True) if v is not None and c == n) for n in range(3)
     ]
-    told, failed = whole_numbers(limbs, BIGINT)
-    assert failed.tolist() == [not -(2**63) <= each < 2**63 for each in expected]
-    assert [each for each in told.to_pylist() if each is not None] == [
-        each for each, bad in zip(expected, failed, strict=True) if not bad
+    sums, failed = whole_numbers(limbs, BIGINT)
+    assert failed.tolist() == [not -(2**63) <= total < 2**63 for total in expected]
+    assert [total for total in sums.to_pylist() if total is not None] == [
+        total for total, bad in zip(expected, failed, strict=True) if not bad
     ]
     assert as_doubles(limbs).tolist() == pytest.approx(expected)
     most = sum(abs(each) for each in values if each is not None)
@@ -133,22 +133,22 @@ def test_sums_are_exact_whether_in_one_addition_or_limb_by_limb(
 
 @given(keys=st.lists(st.integers(0, 5), min_size=1, max_size=30), cut=st.integers(0, 30))
 def test_partials_and_rows_merged_are_the_partials_of_all_rows(keys: list[int], cut: int) -> None:
-    each = operator(
+    aggregate = operator(
         "SELECT k, COUNT(*) AS n, COUNT(v) AS c, SUM(v) AS t, MAX(v) AS m FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] GROUP BY k"
     )
-    layout, batch = each.layouts[0], rows(keys, np.zeros(len(keys)))
-    whole = merge(layout, [folded(each, batch)])
+    layout, batch = aggregate.layouts[0], rows(keys, np.zeros(len(keys)))
+    whole = merge(layout, [folded(aggregate, batch)])
     halves = [batch.where(np.arange(len(keys)) < cut), batch.where(np.arange(len(keys)) >= cut)]
     tables = [
-        folded(replace(each, row_layout_limit=keeps), half)
+        folded(replace(aggregate, row_layout_limit=keeps), half)
         for keeps, half in zip((None, EVERY_ROW), halves, strict=True)
         if half.rows
     ]
     assert merge(layout, tables).sort_by("k0").equals(whole.sort_by("k0"))
 
 
-def folded(each: PaneAggregate, batch: Batch) -> pa.Table:
-    deltas = _deltas(each, batch)
+def folded(aggregate: PaneAggregate, batch: Batch) -> pa.Table:
+    deltas = _deltas(aggregate, batch)
     return deltas[SPARSE_OPEN] if SPARSE_OPEN in deltas else deltas["open0"]
 
 
@@ -157,8 +157,11 @@ def folded(each: PaneAggregate, batch: Batch) -> pa.Table:
     border=st.integers(-1, 11),
 )
 def test_tables_are_parted_at_a_key_as_by_looking_on_both_sides(tables: list[list[int]], border: int) -> None:
-    found = [pa.table({KEY: pa.array(keys, pa.int64())}) for keys in tables]
-    assert parted(found, border) == (between(found, -1, border), between(found, border, 99))
+    drawn_tables = [pa.table({KEY: pa.array(keys, pa.int64())}) for keys in tables]
+    assert parted(drawn_tables, border) == (
+        between(drawn_tables, -1, border),
+        between(drawn_tables, border, 99),
+    )
 
 
 FAR = 10**9
@@ -174,28 +177,28 @@ FAR = 10**9
 def test_keys_in_a_narrow_range_are_folded_like_any_others(
     aggregates: str, keeps: int | None, seconds: int, least: int
 ) -> None:
-    each = replace(
+    aggregate = replace(
         operator(f"SELECT k, {aggregates} FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] GROUP BY k"),
         row_layout_limit=keeps,
     )
     rng = np.random.default_rng(keeps)
     keys = np.r_[rng.integers(0, 40, 2000), 50 + 2 * np.arange(300)] + least
     at = rng.integers(0, seconds, len(keys))
-    near, far = (_deltas(each, rows(some, at)) for some in (keys, keys * FAR))
+    near, far = (_deltas(aggregate, rows(some, at)) for some in (keys, keys * FAR))
     assert near.keys() == far.keys()
     assert (SPARSE_OPEN in near) == (keeps not in (None, 0))
     for name, table in near.items():
         wide = table.set_column(
             2, "k0", pa.array(table.column("k0").to_numpy() * FAR)
         )  # the slot is that of the key
-        names = [each for each in table.column_names if each != SLOT]
+        names = [name for name in table.column_names if name != SLOT]
         order = [(each, "ascending") for each in names]
-        found, expected = (some.select(names).sort_by(order) for some in (wide, far[name]))
-        assert found.to_pydict() == expected.to_pydict()
+        folded, expected = (some.select(names).sort_by(order) for some in (wide, far[name]))
+        assert folded.to_pydict() == expected.to_pydict()
         assert table.column(SLOT).to_pylist() == slots_of([table.column("k0")], table.num_rows).tolist()
 
 
-def _deltas(each: PaneAggregate, batch: Batch) -> Mapping[str, pa.Table]:
-    scanner = each.scanner({})
+def _deltas(aggregate: PaneAggregate, batch: Batch) -> Mapping[str, pa.Table]:
+    scanner = aggregate.scanner({})
     scanner.add(batch)
     return scanner.finish().deltas

@@ -46,17 +46,17 @@ def forced(patch: pytest.MonkeyPatch, *, differences: bool) -> None:
     patch.setattr(assemble, "cost", lambda *_: made)
 
 
-def told(layout: Layout, panes: Panes, tables: list[pa.Table], due: range) -> set[tuple[Any, ...]]:
+def emitted(layout: Layout, panes: Panes, tables: list[pa.Table], due: range) -> set[tuple[Any, ...]]:
     top = (panes.per_window or 1).bit_length() - 1
-    found = set()
+    answers = set()
     for chunk in windows(layout, panes, ClosedPanes(tables), due, top):
         cells = [
             part.tolist()
             for partial_column in layout.partial_columns
             for part in chunk.answer.cells[partial_column]
         ]
-        found |= set(zip(chunk.windows.tolist(), chunk.keys[0].to_pylist(), *cells, strict=True))
-    return found
+        answers |= set(zip(chunk.windows.tolist(), chunk.keys[0].to_pylist(), *cells, strict=True))
+    return answers
 
 
 @given(
@@ -70,12 +70,12 @@ def test_windows_as_differences_are_those_made_of_blocks(
     grouped = layout_of(("count", BIGINT), ("sum", BIGINT))
     tables = sealed(grouped, panes, at, k, pa.array(v))
     due = range(panes.first_window(int(at.min())), (panes.last_window(int(at.max())) or 0) + 1)
-    found = []
+    answers = []
     for differences in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             forced(patch, differences=differences)
-            found.append(told(grouped.layouts[0], panes, tables, due))
-    assert found[0] == found[1]
+            answers.append(emitted(grouped.layouts[0], panes, tables, due))
+    assert answers[0] == answers[1]
 
 
 def read_by(grouped: Grouped, panes: Panes, due: range, *, differences: bool) -> int:
@@ -87,14 +87,14 @@ def read_by(grouped: Grouped, panes: Panes, due: range, *, differences: bool) ->
     original = assemble.gather
 
     def counting(layout: Layout, held: Any) -> Any:
-        found = original(layout, held)
-        read.append(found.rows)
-        return found
+        gathered = original(layout, held)
+        read.append(gathered.rows)
+        return gathered
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assemble, "gather", counting)
         forced(patch, differences=differences)
-        assert told(grouped.layouts[0], panes, tables, due)
+        assert emitted(grouped.layouts[0], panes, tables, due)
     return sum(read)
 
 

@@ -37,9 +37,9 @@ intervals = st.tuples(st.integers(-300, 300), st.integers(1, 300), st.integers(0
 def test_the_blocks_of_many_intervals_are_those_of_each(drawn: list[tuple[int, int, int]]) -> None:
     first, length, top = (np.array(column) for column in zip(*drawn, strict=True))
     keys, owner = covers(first, first + length, top)
-    for place, (low, count, level) in enumerate(drawn):
+    for index, (low, count, level) in enumerate(drawn):
         blocks = sorted(block_key(*block) for block in cover(low, low + count, level))
-        assert sorted(keys[owner == place].tolist()) == blocks
+        assert sorted(keys[owner == index].tolist()) == blocks
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(-(1 << 50), 1 << 50)), min_size=1))
@@ -55,8 +55,8 @@ def test_lengths_are_in_the_order_of_numbers_and_each_gives_its_panes_back(range
     assert lengths.ranges.tolist() == list(ranges)
     assert lengths.grid == Panes.of(TimeSlide(max(ranges), 4))
     assert lengths.tops.tolist() == [top_level(length) for length in lengths.panes.tolist()]
-    found = {(panes, range_): numbers.tolist() for panes, range_, numbers in lengths.each()}
-    assert found == {(panes, range_): [number] for number, panes, range_ in windows(*ranges)}
+    numbers_of = {(panes, range_): numbers.tolist() for panes, range_, numbers in lengths.each()}
+    assert numbers_of == {(panes, range_): [number] for number, panes, range_ in windows(*ranges)}
 
 
 def test_equal_windows_and_landmarks_have_no_lengths() -> None:

@@ -59,8 +59,8 @@ def answered(call: AggregateCall, values: Sequence[Any], cuts: Sequence[int]) ->
                 for partial_column in partial_columns
             }
         )
-    found: list[float | None] = lower(call, whole).values.to_pylist()
-    return found
+    rows: list[float | None] = lower(call, whole).values.to_pylist()
+    return rows
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -87,9 +87,9 @@ def test_the_average_of_large_integers_does_not_cancel() -> None:
 
 @given(st.lists(st.integers(0, 2**127 - 1), min_size=1, max_size=5))
 def test_squares_of_limbs_are_those_of_the_numbers(numbers: list[int]) -> None:
-    limbs = np.array([[one >> 32 * place & 0xFFFFFFFF for place in range(4)] for one in numbers], np.int64)
+    limbs = np.array([[one >> 32 * index & 0xFFFFFFFF for index in range(4)] for one in numbers], np.int64)
     wide = squared(limbs)
-    assert [sum(int(limb) << 32 * place for place, limb in enumerate(row)) for row in wide] == [
+    assert [sum(int(limb) << 32 * index for index, limb in enumerate(row)) for row in wide] == [
         one * one for one in numbers
     ]
     assert ((wide >= 0) & (wide < 2**32)).all()

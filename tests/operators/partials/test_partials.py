@@ -213,8 +213,8 @@ def test_values_that_are_all_the_same_deviate_by_exactly_nothing_however_they_we
     cells = partial.lift(Argument(values, None), np.arange(9) // 3, 3)
     once = partial.reduce(cells, np.zeros(3, np.int64), 1)
     twice = partial.combine(once, partial.lift(Argument(values[:7], None), np.zeros(7, np.int64), 1))
-    for found in (cells, once, twice):
-        assert all((part == 0).all() for part in found[edge:])
+    for some_cells in (cells, once, twice):
+        assert all((part == 0).all() for part in some_cells[edge:])
 
 
 def test_lines_do_not_cancel_far_from_zero() -> None:
@@ -239,7 +239,7 @@ def test_lines_do_not_cancel_far_from_zero() -> None:
         xx, xy = (float(part[0]) for part in whole[6:])
         assert xy / xx == pytest.approx(128.0, rel=1e-12)  # a rounded mean of the seconds leaves seven digits
     raw = (12 * (x * y).sum() - x.sum() * y.sum()) / (12 * (x * x).sum() - x.sum() ** 2)
-    assert raw != pytest.approx(0.25, rel=1e-3)  # what sums of squares say
+    assert raw != pytest.approx(0.25, rel=1e-3)  # the result of sums of squares
 
 
 def test_the_shape_of_values_far_from_zero_is_that_of_their_distances() -> None:

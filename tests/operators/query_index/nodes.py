@@ -88,16 +88,16 @@ class NodeIndex:
 
     def _needed(self, query: int, relation: str) -> int:
         factors = self.factors[query]
-        return sum(each[0] == relation for each in factors) if self.per_relation else len(factors)
+        return sum(factor[0] == relation for factor in factors) if self.per_relation else len(factors)
 
     def _satisfied(self, tree: Tree, value: int) -> list[tuple[str, int]]:
         """The operator and constant of each array whose queries the value satisfies."""
         below, above = bisect_left(tree.constants, value), bisect_right(tree.constants, value)
         self.visited += len(tree.constants)
         same = [(operator, value) for operator in ("<=", "=", ">=") if below < above]
-        greater = [(operator, each) for each in tree.constants[above:] for operator in ("<", "<=")]
+        greater = [(operator, constant) for constant in tree.constants[above:] for operator in ("<", "<=")]
         return [
             *same,
             *greater,
-            *((operator, each) for each in tree.constants[:below] for operator in (">=", ">")),
+            *((operator, constant) for constant in tree.constants[:below] for operator in (">=", ">")),
         ]

@@ -82,12 +82,12 @@ def test_dropped_queries_leave_their_side_when_a_tenth_is_gone() -> None:
 
 def test_a_slot_is_not_given_again_while_something_holds_it() -> None:
     index = QueryIndex().changed(many(3))
-    kept = match(index, batch([60, 60]), 2)  # bitmaps of somebody who has not finished
+    matches = match(index, batch([60, 60]), 2)  # bitmaps of a caller that has not finished
     dropped = index.entry("q1").slot
     index = index.changed({"x": bound("i < 0")}, ["q1"])
-    assert index.entry("x").slot.number not in kept.slots
-    index = index.reclaimed(held=kept.slots.tolist()).changed({"y": bound("i < 0")})
-    assert index.entry("y").slot.number not in kept.slots
+    assert index.entry("x").slot.number not in matches.slots
+    index = index.reclaimed(held=matches.slots.tolist()).changed({"y": bound("i < 0")})
+    assert index.entry("y").slot.number not in matches.slots
     index = index.reclaimed(held=[]).changed({"z": bound("i < 0")})
     assert index.entry("z").slot.number == dropped.number
     assert index.entry("z").slot.generation == dropped.generation + 1
@@ -96,8 +96,8 @@ def test_a_slot_is_not_given_again_while_something_holds_it() -> None:
 
 def test_a_name_comes_back_after_it_was_dropped() -> None:
     index = QueryIndex().changed(many(50)).changed(remove=["q7"]).changed({"q7": bound("i IS NULL")})
-    found = match(index, batch([None, 99]), 2)
-    assert found.rows_of(index.entry("q7").slot.number).tolist() == [True, False]
+    matches = match(index, batch([None, 99]), 2)
+    assert matches.rows_of(index.entry("q7").slot.number).tolist() == [True, False]
 
 
 def test_names_must_be_new_to_come_and_known_to_go() -> None:

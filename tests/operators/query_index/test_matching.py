@@ -23,14 +23,17 @@ KERNELS: tuple[Kernel | None, ...] = ("rows", "columns", "pairs", None)
 
 
 def same_as_brute(
-    index: QueryIndex, predicates: dict[str, Expression | None], columns: dict[str, pa.Array], found: Matches
+    index: QueryIndex,
+    predicates: dict[str, Expression | None],
+    columns: dict[str, pa.Array],
+    matches: Matches,
 ) -> None:
-    assert len(found.slots) == len(predicates) == len(index)
+    assert len(matches.slots) == len(predicates) == len(index)
     for name, predicate in predicates.items():
         slot = index.entry(name).slot.number
         mask, failed = brute(predicate, columns)
-        np.testing.assert_array_equal(found.rows_of(slot), mask, err_msg=str(predicate))
-        mine = found.failed.get(slot)
+        np.testing.assert_array_equal(matches.rows_of(slot), mask, err_msg=str(predicate))
+        mine = matches.failed.get(slot)
         assert ([] if mine is None else mine.rows.tolist()) == failed.rows.tolist(), predicate
         assert (() if mine is None else mine.reasons) == failed.reasons
 
@@ -52,12 +55,12 @@ def test_rows_are_routed_to_the_queries_that_match_them(
     rows = len(columns["i"])
     index = QueryIndex().changed({f"q{n}": bound(text) for n, text in enumerate(written)})
     index = index.changed({"new": bound(written[0])}, ["q1"])
-    found, routed = match(index, columns, rows), route(index, columns, rows)
+    matches, routed = match(index, columns, rows), route(index, columns, rows)
     for row in range(rows):
-        wanted = [slot for slot in found.slots.tolist() if found.rows_of(slot)[row]]
+        wanted = [slot for slot in matches.slots.tolist() if matches.rows_of(slot)[row]]
         assert routed.of_row(row).tolist() == wanted
     assert {slot: one.rows.tolist() for slot, one in routed.failed.items()} == {
-        slot: one.rows.tolist() for slot, one in found.failed.items()
+        slot: one.rows.tolist() for slot, one in matches.failed.items()
     }
 
 
@@ -65,9 +68,9 @@ def test_a_query_that_no_row_satisfies_and_that_fails_is_routed_nowhere() -> Non
     written = ["s LIKE 'a%' AND i + 2147483647 > 5 AND FALSE", "s LIKE 'a%'", "i + 2147483647 > 5"]
     index = QueryIndex().changed({f"q{n}": bound(text) for n, text in enumerate(written)})
     columns = whole([2147483647, -5]) | {"s": pa.array(["ab", "b"])}
-    found, routed = match(index, columns, 2), route(index, columns, 2)
+    matches, routed = match(index, columns, 2), route(index, columns, 2)
     for row in range(2):
-        wanted = [slot for slot in found.slots.tolist() if found.rows_of(slot)[row]]
+        wanted = [slot for slot in matches.slots.tolist() if matches.rows_of(slot)[row]]
         assert routed.of_row(row).tolist() == wanted
 
 
@@ -91,9 +94,9 @@ def test_the_golden_example_of_the_counting_and(kernel: Kernel | None) -> None:
     # A query without factors is wanted by every row, and a contradiction by none: counters of factors get both wrong.
     written = ["i < 5", "i <= 5", "i = 5", "i >= 5", "i > 5", "TRUE", "i < 5 AND i > 5"]
     index = QueryIndex().changed({f"{n + 1}": bound(text) for n, text in enumerate(written)})
-    found = match(index, whole([4, 5, 6, None]), 4, kernel)
+    matches = match(index, whole([4, 5, 6, None]), 4, kernel)
     wanted = [
-        {name for name in map(str, range(1, 8)) if found.rows_of(index.entry(name).slot.number)[row]}
+        {name for name in map(str, range(1, 8)) if matches.rows_of(index.entry(name).slot.number)[row]}
         for row in range(4)
     ]
     assert wanted == [{"1", "2", "6"}, {"2", "3", "4", "6"}, {"4", "5", "6"}, {"6"}]
@@ -108,17 +111,17 @@ def test_duplicate_factors_count_once(kernel: Kernel | None) -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_integers_beyond_doubles_are_not_confused(kernel: Kernel | None) -> None:
     index = QueryIndex().changed({"q": bound("b = 9007199254740993"), "r": bound("b > 9007199254740992")})
-    found = match(index, {"b": pa.array([2**53, 2**53 + 1, 2**53 + 2])}, 3, kernel)
-    assert [found.rows_of(slot).tolist() for slot in (0, 1)] == [[False, True, False], [False, True, True]]
+    matches = match(index, {"b": pa.array([2**53, 2**53 + 1, 2**53 + 2])}, 3, kernel)
+    assert [matches.rows_of(slot).tolist() for slot in (0, 1)] == [[False, True, False], [False, True, True]]
 
 
 def test_a_row_major_answer_is_the_column_major_one_turned_round() -> None:
     rng = np.random.default_rng(7)
     values = rng.integers(-5, 200, 130).tolist()
     index = QueryIndex().changed({f"q{n}": bound(f"i > {n} AND i <> {n + 7}") for n in range(70)})
-    found = match(index, whole(values), 130)
-    by_row = np.unpackbits(found.by_row().view(np.uint8), axis=1, bitorder="little")[:, :70]
-    np.testing.assert_array_equal(by_row, np.array([found.rows_of(slot) for slot in range(70)]).T)
+    matches = match(index, whole(values), 130)
+    by_row = np.unpackbits(matches.by_row().view(np.uint8), axis=1, bitorder="little")[:, :70]
+    np.testing.assert_array_equal(by_row, np.array([matches.rows_of(slot) for slot in range(70)]).T)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -129,11 +132,11 @@ def test_many_queries_of_continuous_constants_need_no_table_of_their_square(kern
     constants = {f"q{n}": bound(f"b >= {one} AND b < {one + 2**58}") for n, one in enumerate(low.tolist())}
     index = QueryIndex().changed(constants)
     values = rng.integers(-(2**62), 2**62, rows)
-    found = match(index, {"b": pa.array(values)}, rows, kernel if kernel != "rows" else None)
+    matches = match(index, {"b": pa.array(values)}, rows, kernel if kernel != "rows" else None)
     slots = np.array([index.entry(f"q{n}").slot.number for n in range(queries)])
     ordered = np.sort(values)
     expected = np.searchsorted(ordered, low + 2**58) - np.searchsorted(ordered, low)
-    np.testing.assert_array_equal(found.counts()[np.searchsorted(found.slots, slots)], expected)
+    np.testing.assert_array_equal(matches.counts()[np.searchsorted(matches.slots, slots)], expected)
 
 
 def test_disjunctions_beyond_the_limit_are_evaluated_and_within_it_are_boxes() -> None:
@@ -162,20 +165,22 @@ def test_a_residual_is_evaluated_only_on_rows_that_pass_the_rest() -> None:
     # Evaluated on every row, 10 / i would fail on the rows where i is 0; the reference rejects none of them either.
     index = QueryIndex().changed({"q": bound("b > 5 AND rlike(CAST(10 / i AS STRING), '5')")})
     columns = {"i": pa.array([0, 2, 0], pa.int32()), "b": pa.array([1, 6, 9])}
-    found = match(index, columns, 3)
-    assert found.rows_of(0).tolist() == [False, True, False]
-    assert found.failed[0].rows.tolist() == [2]
+    matches = match(index, columns, 3)
+    assert matches.rows_of(0).tolist() == [False, True, False]
+    assert matches.failed[0].rows.tolist() == [2]
 
 
 def test_a_failing_row_is_a_reject_of_the_queries_that_needed_the_value_only() -> None:
     index = QueryIndex().changed(
         {"a": bound("10 / i > 1"), "b": bound("i = 0"), "c": bound("10 / i > 1 AND b > 5")}
     )
-    found = match(index, {"i": pa.array([0, 5, 0], pa.int32()), "b": pa.array([9, 9, 1])}, 3)
+    matches = match(index, {"i": pa.array([0, 5, 0], pa.int32()), "b": pa.array([9, 9, 1])}, 3)
     slots = {name: index.entry(name).slot.number for name in "abc"}
-    failed = {name: found.failed[slot].rows.tolist() for name, slot in slots.items() if slot in found.failed}
+    failed = {
+        name: matches.failed[slot].rows.tolist() for name, slot in slots.items() if slot in matches.failed
+    }
     assert failed == {"a": [0, 2], "c": [0]}
-    assert found.rows_of(slots["b"]).tolist() == [True, False, True]
+    assert matches.rows_of(slots["b"]).tolist() == [True, False, True]
 
 
 def test_more_attributes_than_runs_of_slices_still_match(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,17 +198,17 @@ def test_more_attributes_than_runs_of_slices_still_match(monkeypatch: pytest.Mon
 
 def test_a_query_without_predicate_wants_every_row() -> None:
     index = QueryIndex().changed({"all": None, "true": Column("ok", BOOLEAN), "b": Column("ok", BOOLEAN)})
-    found = match(index, {"ok": pa.array([True, None, False])}, 3)
-    assert found.counts().tolist() == [3, 1, 1]
+    matches = match(index, {"ok": pa.array([True, None, False])}, 3)
+    assert matches.counts().tolist() == [3, 1, 1]
 
 
 def test_null_does_not_save_a_row_from_an_error_but_false_does() -> None:
     # NULL AND <error> is an error, FALSE AND <error> is false: the boxes alone would pass over both.
     index = QueryIndex().changed({"q": bound("b > 5 AND rlike(CAST(10 / i AS STRING), '5')")})
     columns = {"i": pa.array([0, 0, 0, 2], pa.int32()), "b": pa.array([None, 1, 9, None])}
-    found = match(index, columns, 4)
-    assert found.failed[0].rows.tolist() == [0, 2]
-    assert found.counts().tolist() == [0]
+    matches = match(index, columns, 4)
+    assert matches.failed[0].rows.tolist() == [0, 2]
+    assert matches.counts().tolist() == [0]
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -220,11 +225,11 @@ def test_every_nan_is_the_one_largest_value_and_both_zeros_are_one(kernel: Kerne
         "d >= -0.0D",
     ]
     index = QueryIndex().changed({text: bound(text) for text in written})
-    found = match(index, {"d": values}, 6, kernel)
-    assert [found.counts()[index.entry(text).slot.number] for text in written] == [3, 3, 2, 0, 6]
+    matches = match(index, {"d": values}, 6, kernel)
+    assert [matches.counts()[index.entry(text).slot.number] for text in written] == [3, 3, 2, 0, 6]
 
 
-def test_nulls_are_told_apart_where_constants_outnumber_the_rows() -> None:
+def test_nulls_are_distinguished_where_constants_outnumber_the_rows() -> None:
     predicates: dict[str, Expression | None] = {f"q{n}": bound(f"i > {n}") for n in range(0, 400, 3)}
     predicates |= {"null": bound("i IS NULL"), "or": bound("i > 390 OR i IS NULL"), "not": bound("i <> 7")}
     columns = whole([None, 7, 391, None, 12])

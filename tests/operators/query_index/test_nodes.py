@@ -39,10 +39,10 @@ def test_the_vectorised_index_wants_what_the_nodes_count(
     index = index.changed({}, [str(number) for number in gone])
     kinds = {"i": pa.int32(), "t": pa.int8(), "b": pa.int64()}
     columns = {name: pa.array([row[name] for row in table], kind) for name, kind in kinds.items()}
-    found = match(index, columns, len(table), kernel)
-    masks = {number: found.rows_of(index.entry(str(number)).slot.number) for number in nodes.factors}
-    for place, row in enumerate(table):
-        assert {number for number, mask in masks.items() if mask[place]} == nodes.wanted("r", row)
+    matches = match(index, columns, len(table), kernel)
+    masks = {number: matches.rows_of(index.entry(str(number)).slot.number) for number in nodes.factors}
+    for position, row in enumerate(table):
+        assert {number for number, mask in masks.items() if mask[position]} == nodes.wanted("r", row)
 
 
 def golden(**how: bool) -> list[set[int]]:

@@ -34,19 +34,25 @@ def scanned(keys: list[int], at: list[int]) -> Sections:
 
 
 @pytest.mark.parametrize("partitions", [3, 5000])
-def test_a_row_pushes_out_the_oldest_of_its_own_partition_also_at_the_instant_told_up_to(
+def test_a_row_pushes_out_the_oldest_of_its_own_partition_also_at_the_instant_emitted_to(
     partitions: int,
 ) -> None:
     """Two rows of each partition are emitted; then the last one gets a row at exactly the instant up to which rows were emitted."""
     keys = [*range(partitions), *range(partitions)]
-    told = 2 * partitions
-    step = LAST_TWO.advance([], [scanned(keys, list(range(told)))], Advance(0, told, told - 1))
-    after = LAST_TWO.advance([step.state], [scanned([partitions - 1], [told])], Advance(told, told + 1, told))
+    emitted_to = 2 * partitions
+    step = LAST_TWO.advance(
+        [], [scanned(keys, list(range(emitted_to)))], Advance(0, emitted_to, emitted_to - 1)
+    )
+    after = LAST_TWO.advance(
+        [step.state],
+        [scanned([partitions - 1], [emitted_to])],
+        Advance(emitted_to, emitted_to + 1, emitted_to),
+    )
     assert after.results is not None
     rows = after.results.select(["k", "v", "__at", "__change"]).to_pylist()
     assert sorted(rows, key=lambda row: row["v"]) == [
-        {"k": partitions - 1, "v": partitions - 1, "__at": told, "__change": -1},
-        {"k": partitions - 1, "v": told, "__at": told, "__change": 1},
+        {"k": partitions - 1, "v": partitions - 1, "__at": emitted_to, "__change": -1},
+        {"k": partitions - 1, "v": emitted_to, "__at": emitted_to, "__change": 1},
     ]
 
 

@@ -40,19 +40,21 @@ def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 def grouped(length: int, *keys: str) -> Query:
     """Every kind of partial over the rows of a length of time, at every instant."""
     calls = []
-    for place, (function, of) in enumerate(CALLS):
+    for index, (function, of) in enumerate(CALLS):
         argument = None if of is None else column(of)
         kind = result_type(function, None if argument is None else argument.type)
-        calls.append(NamedAggregate(f"a{place}", AggregateCall(function, argument, kind)))
-    for place, (function, of) in enumerate(BY_VALUE):
+        calls.append(NamedAggregate(f"a{index}", AggregateCall(function, argument, kind)))
+    for index, (function, of) in enumerate(BY_VALUE):
         argument, distinct = column(of), function != "mode"
         call = AggregateCall(function, argument, result_type(function, argument.type), distinct)
-        calls.append(NamedAggregate(f"v{place}", call))
+        calls.append(NamedAggregate(f"v{index}", call))
     node: Node = Windowed(SCAN, "s", TimeRange(length))
-    found = Aggregate(node, tuple(Named(key, column(key)) for key in keys), tuple(calls))
-    fields = {field.name: field.type for field in found.schema}
+    aggregate = Aggregate(node, tuple(Named(key, column(key)) for key in keys), tuple(calls))
+    fields = {field.name: field.type for field in aggregate.schema}
     names = [*keys, *(call.name for call in calls)]
-    return Query(Project(found, tuple(Named(name, Column(name, fields[name])) for name in names)), "relation")
+    return Query(
+        Project(aggregate, tuple(Named(name, Column(name, fields[name])) for name in names)), "relation"
+    )
 
 
 def answer(
@@ -73,10 +75,10 @@ def test_sums_of_stretches_say_what_all_the_rows_say(data: st.DataObject) -> Non
     length = data.draw(st.sampled_from((5, 40, 300, 1100)))
     gaps = data.draw(st.lists(st.integers(0, 60), min_size=5, max_size=60))
     at, rows = -200, []
-    for place, gap in enumerate(gaps):
+    for index, gap in enumerate(gaps):
         at += gap
         y = data.draw(st.sampled_from((None, -1.5, 0.5, 2.0)))
-        rows.append({"k": "abc"[place % 3], "g": place % 2, "x": (place * 7) % 11 - 5, "y": y, "at": at})
+        rows.append({"k": "abc"[index % 3], "g": index % 2, "x": (index * 7) % 11 - 5, "y": y, "at": at})
     size = data.draw(st.integers(1, 6))
     cut = [rows[low : low + size] for low in range(0, len(rows), size)]
     keys = data.draw(st.sampled_from(((), ("g",))))
@@ -85,10 +87,10 @@ def test_sums_of_stretches_say_what_all_the_rows_say(data: st.DataObject) -> Non
         data.draw(st.sampled_from((1, 3))),
         range(0, len(cut), data.draw(st.sampled_from((1, 4, 99)))),
     )
-    found = answer(query, cut, tasks, merged)
+    answered = answer(query, cut, tasks, merged)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InstantAggregate, "buckets", ())
-        assert found == answer(query, cut, tasks, merged)
+        assert answered == answer(query, cut, tasks, merged)
 
 
 @given(
@@ -103,8 +105,8 @@ def test_stretches_are_apart_and_make_up_the_whole(spans: list[tuple[int, int, i
     low, size, length = (np.array(part) for part in zip(*spans, strict=True))
     extents = Extents(np.arange(len(spans)), length, np.zeros(len(spans), np.int16))
     cover = list(IntervalBlocks(Layout((), ()), extents).cover(low, low + size))
-    for place, (begin, count, _) in enumerate(spans):
-        pieces = sorted((int(start[place]), int(stop[place])) for _, start, stop in cover)
+    for index, (begin, count, _) in enumerate(spans):
+        pieces = sorted((int(start[index]), int(stop[index])) for _, start, stop in cover)
         covered = [instant for start, stop in pieces for instant in range(start, stop)]
         assert covered == list(range(begin, begin + count))
 
@@ -143,4 +145,4 @@ def test_what_an_epoch_goes_through_follows_what_changes_not_what_the_window_hol
     """A window of twenty times the rows, with as many coming and leaving: counted, far from twenty times."""
     one, twenty = gathered_in_an_epoch(100, monkeypatch), gathered_in_an_epoch(2000, monkeypatch)
     assert twenty[0] < 1.6 * one[0], (one, twenty)
-    assert twenty[1] < 3 * one[1], (one, twenty)  # values of a stretch, not its rows
+    assert twenty[1] < 3 * one[1], (one, twenty)  # values of an interval, not its rows

@@ -55,15 +55,15 @@ def test_each_segment_has_what_its_rows_say(
     held, intervals = known(rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segment_values, "ENTRIES", entries)
-        found = lower_over_intervals(call, held, intervals).values.to_pylist()
-    for place in range(intervals.count):
-        there = [(value, count) for group, value, low, high, count in rows if low <= place - 4 * group < high]
+        values = lower_over_intervals(call, held, intervals).values.to_pylist()
+    for index in range(intervals.count):
+        there = [(value, count) for group, value, low, high, count in rows if low <= index - 4 * group < high]
         alone = Histogram(
             np.zeros(len(there), np.int64),
             pa.array([value for value, _ in there], pa.int64()),
             np.array([count for _, count in there], np.int64),
         )
-        assert [found[place]] == lower_by_value(call, alone, 1).values.to_pylist()
+        assert [values[index]] == lower_by_value(call, alone, 1).values.to_pylist()
 
 
 def test_no_more_is_gone_through_at_once_than_is_allowed_and_a_value_counts_once(
@@ -81,9 +81,9 @@ def test_no_more_is_gone_through_at_once_than_is_allowed_and_a_value_counts_once
     )
     gone_through: list[int] = []
 
-    def counting(call: AggregateCall, found: Histogram, rows: int) -> object:
-        gone_through.append(len(found.owner))
-        return lower_by_value(call, found, rows)
+    def counting(call: AggregateCall, histogram: Histogram, rows: int) -> object:
+        gone_through.append(len(histogram.owner))
+        return lower_by_value(call, histogram, rows)
 
     monkeypatch.setattr(segment_values, "ENTRIES", 500)
     monkeypatch.setattr(segment_values, "lower_by_value", counting)

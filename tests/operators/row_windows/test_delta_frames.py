@@ -34,7 +34,9 @@ def test_frames_begin_where_a_loop_over_the_rows_says(
     before = delta_frames._AT_ONCE
     try:
         delta_frames._AT_ONCE = at_once
-        found = delta_frames.beginnings(np.array(codes, np.int64), np.array(values, np.float64), threshold)
+        beginnings = delta_frames.beginnings(
+            np.array(codes, np.int64), np.array(values, np.float64), threshold
+        )
     finally:
         delta_frames._AT_ONCE = before
-    assert found.tolist() == by_hand(codes, values, threshold)
+    assert beginnings.tolist() == by_hand(codes, values, threshold)

@@ -13,7 +13,7 @@ from headrace.operators.row_windows.frame_cuts import ByDelta, ByGap
 from headrace.operators.row_windows.frame_windows import FrameWindows
 from headrace.operators.row_windows.partitioned_rows import PartitionedRows
 from headrace.schema import DOUBLE
-from tests.operators.by_hand import K, V, batches, counts_of, driven, layout, plain, rows_of, told, values
+from tests.operators.by_hand import K, V, batches, counts_of, driven, emitted, layout, plain, rows_of, values
 
 VISITS = [("a", 1, 10), ("a", 2, 12), ("a", 3, 20), ("a", 4, 23), ("a", 5, 40)]
 
@@ -30,18 +30,18 @@ def test_a_session_ends_when_no_row_has_come_for_its_gap() -> None:
     time  10 12 ..... 20 23 ............ 40
           -----+5     -----+5            --+5
     """
-    found = told(FrameWindows(rows_of(), ByGap(5)), [VISITS], "v")
-    assert [v for _, v in found] == [1, 2, 3, 4], "the last one may go on"
-    assert len({at for at, _ in found}) == 2
-    whole = told(FrameWindows(rows_of(), ByGap(5)), [VISITS], "v", final=True)
+    rows = emitted(FrameWindows(rows_of(), ByGap(5)), [VISITS], "v")
+    assert [v for _, v in rows] == [1, 2, 3, 4], "the last one may go on"
+    assert len({at for at, _ in rows}) == 2
+    whole = emitted(FrameWindows(rows_of(), ByGap(5)), [VISITS], "v", final=True)
     assert [v for _, v in whole] == [1, 2, 3, 4, 5]
 
 
 def test_a_session_ends_as_time_passes_though_no_row_comes() -> None:
     operator = FrameWindows(counts_of(), ByGap(5))
     epochs: list[Any] = [VISITS[:2], []]
-    assert told(operator, epochs, "k", "n", punctuations=[13, 17]) == []
-    assert [row[1:] for row in told(operator, epochs, "k", "n", punctuations=[13, 18])] == [("a", 2)]
+    assert emitted(operator, epochs, "k", "n", punctuations=[13, 17]) == []
+    assert [row[1:] for row in emitted(operator, epochs, "k", "n", punctuations=[13, 18])] == [("a", 2)]
 
 
 def test_a_delta_window_ends_when_a_value_is_far_from_its_first_one() -> None:
@@ -54,34 +54,34 @@ def test_a_delta_window_ends_when_a_value_is_far_from_its_first_one() -> None:
     1 x         x
     """
     rows = [("a", v, 10 * n) for n, v in enumerate((1, 2, 3, 6, 7, 1), 1)]
-    assert told(by_delta(2), [rows], "v") == [*((40, v) for v in (1, 2, 3)), (60, 6), (60, 7)]
+    assert emitted(by_delta(2), [rows], "v") == [*((40, v) for v in (1, 2, 3)), (60, 6), (60, 7)]
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 4])
 def test_a_window_in_progress_goes_on_in_the_next_epoch(cut: int) -> None:
     operator = FrameWindows(counts_of(), ByGap(5))
-    whole = told(operator, [VISITS], "k", "n", final=True)
+    whole = emitted(operator, [VISITS], "k", "n", final=True)
     assert [row[1:] for row in whole] == [("a", 2), ("a", 2), ("a", 1)]
-    assert told(operator, [VISITS[:cut], VISITS[cut:]], "k", "n", compact_after=(0,), final=True) == whole
+    assert emitted(operator, [VISITS[:cut], VISITS[cut:]], "k", "n", compact_after=(0,), final=True) == whole
 
 
 def test_partitions_are_cut_by_themselves() -> None:
     """The rows of b bridge the gap of a only where they are in one partition."""
     rows = [("a", 1, 10), ("b", 2, 13), ("a", 3, 16), ("b", 4, 30), ("a", 5, 31)]
-    assert [n for _, n in told(FrameWindows(rows_of(K), ByGap(5)), [rows], "v", tasks=2)] == [1, 2, 3]
-    together = told(FrameWindows(rows_of(), ByGap(5)), [rows], "v")
+    assert [n for _, n in emitted(FrameWindows(rows_of(K), ByGap(5)), [rows], "v", tasks=2)] == [1, 2, 3]
+    together = emitted(FrameWindows(rows_of(), ByGap(5)), [rows], "v")
     assert len({at for at, _ in together}) == 1
 
 
-def test_istream_tells_what_a_window_has_and_the_one_before_it_had_not() -> None:
+def test_istream_emits_what_a_window_has_and_the_one_before_it_had_not() -> None:
     rows = [("a", 1, 10), ("a", 2, 11), ("a", 2, 20), ("a", 3, 21), ("a", 0, 30)]
     operator = FrameWindows(rows_of(emit_mode="istream"), ByGap(5))
-    assert [v for _, v in told(operator, [rows[:3], rows[3:]], "v")] == [1, 2, 3]
+    assert [v for _, v in emitted(operator, [rows[:3], rows[3:]], "v")] == [1, 2, 3]
 
 
 def test_one_cell_of_each_open_window_is_kept_and_the_answer_of_the_last_one() -> None:
     operator = FrameWindows(counts_of(), ByGap(5))
-    epochs = [[("a", n, 20 * n + place) for place in range(4)] for n in range(1, 30)]
+    epochs = [[("a", n, 20 * n + index) for index in range(4)] for n in range(1, 30)]
     short = driven(operator, epochs[:5], compact_after=range(5)).state_rows
     assert driven(operator, epochs, compact_after=range(29)).state_rows == short
 

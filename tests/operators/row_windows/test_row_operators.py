@@ -80,7 +80,7 @@ def query(root: Node, window: Window) -> Query:
     return Query(root, "stream" if isinstance(root, Emit) else "relation")
 
 
-def told(
+def emitted(
     wanted: Query, cut: Sequence[list[dict[str, Any]]], *, final: bool = False, **options: Any
 ) -> list[Any]:
     stream = record(cut, "at")
@@ -108,7 +108,7 @@ def test_a_relation_without_group_by_has_one_row_from_the_first_row_on_even_one_
     window = TimeRange(SECOND)
     positive = call(">", column("x"), literal(5, BIGINT))
     cut = [rows({"at": 0}), rows({"at": 3 * SECOND, "x": 9}), rows({"at": 10 * SECOND})]
-    assert told(query(counted(window, where=positive), window), cut) == [
+    assert emitted(query(counted(window, where=positive), window), cut) == [
         (0, 1, 0),
         (3 * SECOND, -1, 0),
         (3 * SECOND, 1, 1),
@@ -120,24 +120,24 @@ def test_a_relation_without_group_by_has_one_row_from_the_first_row_on_even_one_
 def test_a_row_that_leaves_and_an_equal_one_that_comes_at_the_same_instant_are_no_change() -> None:
     window = Rows(1)
     cut = [rows({"at": 1}, {"at": 2}), rows({"at": 3, "x": 7}), rows({"at": 4, "x": 7}), rows({"at": 9})]
-    assert told(query(selected(window, "x"), window), cut) == [(1, 1, 1), (3, -1, 1), (3, 1, 7)]
+    assert emitted(query(selected(window, "x"), window), cut) == [(1, 1, 1), (3, -1, 1), (3, 1, 7)]
 
 
-def test_at_the_end_a_relation_is_told_up_to_now_and_a_stream_with_its_expiries() -> None:
+def test_at_the_end_a_relation_is_emitted_up_to_now_and_a_stream_with_its_expiries() -> None:
     window = TimeRange(SECOND)
     cut = [rows({"at": 0}), rows({"at": SECOND, "x": 5})]
     relation = query(selected(window, "x"), window)
-    assert told(relation, cut, final=True) == [(0, 1, 1), (SECOND, 1, 5)]
+    assert emitted(relation, cut, final=True) == [(0, 1, 1), (SECOND, 1, 5)]
     gone = query(Emit(selected(window, "x"), "dstream"), window)
-    assert told(gone, cut) == []
-    assert told(gone, cut, final=True) == [(SECOND + 1, 1), (2 * SECOND + 1, 5)]
+    assert emitted(gone, cut) == []
+    assert emitted(gone, cut, final=True) == [(SECOND + 1, 1), (2 * SECOND + 1, 5)]
 
 
 def test_a_snapshot_holds_rows_between_its_bounds_as_now_moves() -> None:
     source = Bounds(Windowed(SCAN, "s", Unbounded()), Ago(2 * SECOND), Ago(SECOND))
     wanted = Query(Project(source, (Named("x", column("x")),)), "relation")
     cut = [rows({"at": 0, "x": 1}), rows({"at": SECOND, "x": 2}), rows({"at": 9 * SECOND, "x": 3})]
-    assert told(wanted, cut) == [
+    assert emitted(wanted, cut) == [
         (SECOND, 1, 1),
         (2 * SECOND, 1, 2),
         (2 * SECOND + 1, -1, 1),
@@ -152,7 +152,7 @@ def test_the_first_by_order_at_every_instant() -> None:
     key = SortKey(column("x"), descending=True)
     top = Project(Top(node.source, (key,), 1), node.columns)
     cut = [rows({"at": 0}, {"at": 1, "x": 8, "k": "b"}), rows({"at": 2, "x": 4}), rows({"at": 9 * SECOND})]
-    assert told(query(top, window), cut) == [
+    assert emitted(query(top, window), cut) == [
         (0, 1, "a", 1),
         (1, -1, "a", 1),
         (1, 1, "b", 8),
@@ -169,7 +169,7 @@ def test_a_window_of_rows_closes_at_every_mth_row_and_counts_what_where_drops() 
     window = RowsSlide(3, 2)
     positive = call(">", column("x"), literal(0, BIGINT))
     cut = [rows(*({"at": at, "x": at % 2} for at in range(7)))]
-    assert told(query(selected(window, "at", where=positive), window), cut) == [
+    assert emitted(query(selected(window, "at", where=positive), window), cut) == [
         (1, 1),
         (3, 1),
         (3, 3),
@@ -181,7 +181,10 @@ def test_a_window_of_rows_closes_at_every_mth_row_and_counts_what_where_drops() 
 def test_an_incomplete_last_slide_emits_nothing_even_at_the_end() -> None:
     window = RowsSlide(2, 2, (column("k"),))
     cut = [rows({"at": 1}, {"at": 2, "k": "b"}, {"at": 3}), rows({"at": 4, "k": "b"}, {"at": 5, "k": None})]
-    assert told(query(counted(window, "k"), window), cut, final=True, tasks=3) == [(3, "a", 2), (4, "b", 2)]
+    assert emitted(query(counted(window, "k"), window), cut, final=True, tasks=3) == [
+        (3, "a", 2),
+        (4, "b", 2),
+    ]
 
 
 # -------------------------------------------------------------------------------------------------- rejects, refusals

@@ -15,7 +15,7 @@ from headrace.algebra.windows.window import Custom
 from headrace.examples.windows import Shifts
 from headrace.operators.row_windows.user_windows import UserWindows
 from headrace.schema import BIGINT
-from tests.operators.by_hand import counts_of, driven, plain, rows_of, told
+from tests.operators.by_hand import counts_of, driven, emitted, plain, rows_of
 
 SHIFTS = Custom("shifts", (Literal(10, BIGINT), Literal(5, BIGINT)), Code(pickle.dumps(Shifts)))
 ROWS = [("a", 1, 1), ("a", 2, 6), ("b", 3, 7), ("a", 4, 14), ("a", 5, 22)]
@@ -45,7 +45,7 @@ def test_a_row_is_in_each_window_that_its_class_says() -> None:
                 -----------------|      [5, 15): 2 3 4
                       ----------------| [10, 20): 4
     """
-    assert told(UserWindows(rows_of(), SHIFTS, ()), [ROWS], "v") == [
+    assert emitted(UserWindows(rows_of(), SHIFTS, ()), [ROWS], "v") == [
         (5, 1),
         *((10, v) for v in (1, 2, 3)),
         *((15, v) for v in (2, 3, 4)),
@@ -56,29 +56,29 @@ def test_a_row_is_in_each_window_that_its_class_says() -> None:
 @pytest.mark.parametrize("cut", [1, 2, 4])
 def test_windows_of_several_epochs_are_counted_once(cut: int) -> None:
     operator = UserWindows(counts_of(), SHIFTS, ())
-    whole = told(operator, [ROWS], "k", "n")
+    whole = emitted(operator, [ROWS], "k", "n")
     assert whole == [(5, "a", 1), (10, "a", 2), (10, "b", 1), (15, "a", 2), (15, "b", 1), (20, "a", 1)]
-    assert told(operator, [ROWS[:cut], ROWS[cut:]], "k", "n", tasks=2, compact_after=(0,)) == whole
+    assert emitted(operator, [ROWS[:cut], ROWS[cut:]], "k", "n", tasks=2, compact_after=(0,)) == whole
 
 
 def test_a_window_closes_when_punctuation_reaches_its_end_and_not_before() -> None:
     operator = UserWindows(rows_of(), SHIFTS, ())
-    assert told(operator, [ROWS[:1]], "v", punctuations=[4]) == []
-    assert told(operator, [ROWS[:1]], "v", punctuations=[5]) == [(5, 1)]
+    assert emitted(operator, [ROWS[:1]], "v", punctuations=[4]) == []
+    assert emitted(operator, [ROWS[:1]], "v", punctuations=[5]) == [(5, 1)]
 
 
 def test_a_row_on_which_the_class_fails_is_rejected_and_the_others_are_not() -> None:
     operator = UserWindows(rows_of(), Custom("picky", (), Code(pickle.dumps(Picky))), ())
-    found = driven(operator, [[("a", 1, 2), ("a", 2, 3), ("a", 3, 4), ("a", 4, 12)]])
-    assert plain(found.results, "v") == [(10, 1), (10, 3)]
-    assert [reason for each in found.rejected for reason in each.reasons] == [
+    run = driven(operator, [[("a", 1, 2), ("a", 2, 3), ("a", 3, 4), ("a", 4, 12)]])
+    assert plain(run.results, "v") == [(10, 1), (10, 3)]
+    assert [reason for rejection in run.rejected for reason in rejection.reasons] == [
         "the window picky: ValueError: odd"
     ]
 
 
 def test_a_cell_is_kept_for_each_window_that_is_open() -> None:
     operator = UserWindows(counts_of(), SHIFTS, ())
-    epochs = [[("a", place, 10 * n + place) for place in range(10)] for n in range(30)]
+    epochs = [[("a", index, 10 * n + index) for index in range(10)] for n in range(30)]
     left = driven(operator, epochs, compact_after=range(30))
     assert left.state_rows == 1 + 1, "[295, 305), and what [290, 300) answered"
 

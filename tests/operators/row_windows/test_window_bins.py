@@ -54,13 +54,15 @@ class Figure:
                 self.bins[one] = (count + 1, is_start)
 
     def punctuate(self, bound: int) -> dict[int, int]:
-        told = {int(one): count for one, (count, is_start) in self.bins.items() if is_start and one < bound}
+        emitted = {
+            int(one): count for one, (count, is_start) in self.bins.items() if is_start and one < bound
+        }
         below = sorted(one for one in self.bins if one < bound)
         for one in below if self.clears else below[:-1]:
             del self.bins[one]
         if below and not self.clears:
             self.bins[below[-1]] = (self.bins[below[-1]][0], False)
-        return told
+        return emitted
 
 
 def figure(
@@ -68,12 +70,12 @@ def figure(
 ) -> dict[int, int]:
     """The answers of the figure, epoch by epoch and at the end."""
     state = Figure(length, **printed)
-    told: dict[int, int] = {}
+    emitted: dict[int, int] = {}
     for epoch, bound in zip([*epochs, []], [*bounds, 10**9], strict=True):
         for at in epoch:
             state.add(at)
-        told |= state.punctuate(bound)
-    return told
+        emitted |= state.punctuate(bound)
+    return emitted
 
 
 def engine(
@@ -111,7 +113,7 @@ def test_golden_5_the_bins_of_figure_6_5() -> None:
     assert state.punctuate(4) == {0: 1, 1: 2, 3: 3}
 
 
-def test_golden_5_punctuation_4_tells_three_windows() -> None:
+def test_golden_5_punctuation_4_emits_three_windows() -> None:
     assert engine(GOLDEN, [4], 10, final=False) == {0: 1, 1: 2, 3: 3}
     assert engine(GOLDEN, [4], 10) == {0: 1, 1: 2, 3: 3, 5: 4, 12: 3}
 
@@ -154,10 +156,10 @@ def test_every_cut_and_disorder_gives_what_the_repaired_figure_gives(
     cut: tuple[list[list[int]], list[int]], length: int
 ) -> None:
     epochs, bounds = cut
-    found = engine(epochs, bounds, length)
-    assert found == figure(epochs, bounds, length)
+    answered = engine(epochs, bounds, length)
+    assert answered == figure(epochs, bounds, length)
     every = [at for epoch in epochs for at in epoch]
-    assert found == {end: sum(end - length < at <= end for at in every) for end in every}
+    assert answered == {end: sum(end - length < at <= end for at in every) for end in every}
 
 
 @pytest.mark.parametrize("printed", ["strict", "clears"])

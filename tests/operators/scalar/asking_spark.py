@@ -58,12 +58,12 @@ def answers(spark: SparkSession, frame: DataFrame, texts: Sequence[str], zone: s
     before = spark.conf.get(_ZONE)
     spark.conf.set(_ZONE, zone)
     try:
-        columns = [_tried(spark, text).alias(str(place)) for place, text in enumerate(texts)]
-        found = frame.select(*columns)
+        columns = [_tried(spark, text).alias(str(index)) for index, text in enumerate(texts)]
+        selected = frame.select(*columns)
     finally:
         spark.conf.set(_ZONE, before)
     with interpreted(spark):
-        return found.toArrow()
+        return selected.toArrow()
 
 
 def cells_of_spark(column: pa.ChunkedArray) -> list[Any]:
@@ -78,11 +78,11 @@ def cells_of_ours(expression: Expression, table: pa.Table) -> tuple[pa.DataType,
     columns = {name: table.column(name).combine_chunks() for name in table.column_names}
     evaluation = Evaluation(columns, table.num_rows)
     values = evaluation.values(expression)
-    found = plain(values)
+    rows = plain(values)
     for row in evaluation.errors.reasons if evaluation.errors is not None else ():
-        assert found[row] is None, "a failed row is NULL"
-        found[row] = FAILED
-    return values.type, found
+        assert rows[row] is None, "a failed row is NULL"
+        rows[row] = FAILED
+    return values.type, rows
 
 
 def plain(values: pa.Array) -> list[Any]:

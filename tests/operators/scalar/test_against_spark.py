@@ -39,8 +39,8 @@ def test_every_row_is_what_spark_says(
     assert len(texts) == len(set(texts))
     theirs = answers(spark, frame, texts)
     wrong = []
-    for place, text in enumerate(texts):
-        wrong += _differences(text, text, theirs.column(place), rows, near=family == "transcendental")
+    for index, text in enumerate(texts):
+        wrong += _differences(text, text, theirs.column(index), rows, near=family == "transcendental")
     assert not wrong, f"{len(wrong)} differences:\n" + "\n".join(wrong)
 
 
@@ -54,11 +54,11 @@ def _call(name: str, *parts: Expression | str | int) -> Expression:
         for part in parts
     ]
     constants = tuple(part.value if isinstance(part, Literal) else None for part in arguments)
-    found = resolve(name, tuple(part.type for part in arguments), constants)
+    signature = resolve(name, tuple(part.type for part in arguments), constants)
     cast = [
-        p if p.type == kind else Cast(p, kind) for p, kind in zip(arguments, found.arguments, strict=True)
+        p if p.type == kind else Cast(p, kind) for p, kind in zip(arguments, signature.arguments, strict=True)
     ]
-    return Call(found.function, tuple(cast), found.result)
+    return Call(signature.function, tuple(cast), signature.result)
 
 
 S, U, K = _column("s"), _column("u"), _column("k")
@@ -82,8 +82,8 @@ def test_what_has_no_syntax_here_is_what_spark_says(
 ) -> None:
     theirs = answers(spark, frame, list(WITHOUT_SYNTAX))
     wrong = []
-    for place, (text, expression) in enumerate(WITHOUT_SYNTAX.items()):
-        wrong += _differences(text, expression, theirs.column(place), rows, near=False)
+    for index, (text, expression) in enumerate(WITHOUT_SYNTAX.items()):
+        wrong += _differences(text, expression, theirs.column(index), rows, near=False)
     assert not wrong, "\n".join(wrong)
 
 
@@ -101,9 +101,9 @@ def _differences(
     except Exception as failure:  # noqa: BLE001 the other expressions of the family are worth a look too
         return [f"{text}: {type(failure).__name__}: {failure}"]
     expected = _nullable(column.type.field("v").type)
-    found = []
+    differences = []
     if kind != to_arrow(expression.type) or kind != expected:
-        found.append(f"{text}: type {kind}, Spark has {expected}")
+        differences.append(f"{text}: type {kind}, Spark has {expected}")
     for row, (one, other) in enumerate(zip(ours, cells_of_spark(column), strict=True)):
         if one != other and not (near and is_near(one, other)):
             inputs = {
@@ -111,5 +111,5 @@ def _differences(
                 for name in rows.column_names
                 if name in text.replace("(", " ").replace(")", " ").replace(",", " ").split()
             }
-            return [*found, f"{text}: {one!r}, Spark says {other!r} for {inputs}"]
-    return found
+            return [*differences, f"{text}: {one!r}, Spark says {other!r} for {inputs}"]
+    return differences

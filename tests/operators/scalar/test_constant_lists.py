@@ -103,7 +103,7 @@ def answer(expression: Expression) -> tuple[list[bool | None], dict[int, str]]:
         evaluate(expression, {name: part.slice(row, 1) for name, part in columns.items()}, 1)
         for row in range(7)
     ]
-    assert [each.values[0].as_py() for each in alone] == result.values.to_pylist(), (
+    assert [single.values[0].as_py() for single in alone] == result.values.to_pylist(), (
         "a list that is long for one row"
     )
     return result.values.to_pylist(), {} if result.errors is None else dict(result.errors.reasons)
@@ -201,7 +201,7 @@ def test_a_list_inside_another_in_is_one_truth_value(text: str) -> None:
 
 
 def test_candidates_after_the_one_that_is_equal_do_not_fail() -> None:
-    items = ["'7'", "'12'", "'x'", *(f"'{each}'" for each in range(40))]
+    items = ["'7'", "'12'", "'x'", *(f"'{number}'" for number in range(40))]
     values, failures = answer(bound("i", items))
     assert values == [None, None, None, None, None, None, True]
     assert sorted(failures) == [0, 1, 2, 4, 5]
@@ -209,7 +209,7 @@ def test_candidates_after_the_one_that_is_equal_do_not_fail() -> None:
     assert answer(bound("i", [*items[:2], "NULL", *items[2:]])) == (values, failures)
 
 
-def test_two_strings_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_strings_of_one_hash_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     import headrace.operators.scalar.evaluation.constant_lists as module
 
     monkeypatch.setattr(module, "_LONGER", 0)
@@ -239,24 +239,24 @@ def test_a_mistake_in_a_long_list_has_its_place(usual: str, wrong: str) -> None:
 
 def test_long_lists_are_factors_up_to_a_limit() -> None:
     def condition(count: int) -> Expression:
-        return bound("l", [str(each) for each in range(count)])
+        return bound("l", [str(number) for number in range(count)])
 
     listed = factor(condition(MOST_CANDIDATES))
     assert listed is not None
-    assert listed == factor(bound("l", [str(each) for each in range(MOST_CANDIDATES)], "/**/"))
+    assert listed == factor(bound("l", [str(number) for number in range(MOST_CANDIDATES)], "/**/"))
     assert factor(condition(MOST_CANDIDATES + 1)) is None
     form = normal(condition(MOST_CANDIDATES + 1))
     assert form.residual is not None
     assert not form.residual_may_fail
     assert factor(bound("l", [*map(str, range(40)), "NULL"])) is None
-    assert factor(bound("i", [f"'{each}'" for each in range(40)])) == factor(
-        bound("i", [str(each) for each in range(40)])
+    assert factor(bound("i", [f"'{number}'" for number in range(40)])) == factor(
+        bound("i", [str(number) for number in range(40)])
     )
-    assert factor(bound("i", [*(f"'{each}'" for each in range(40)), "'x'"])) is None
+    assert factor(bound("i", [*(f"'{number}'" for number in range(40)), "'x'"])) is None
 
 
 def test_a_long_list_is_cut_where_people_read() -> None:
-    assert show(bound("i", [str(each) for each in range(1_040)])) == (
+    assert show(bound("i", [str(number) for number in range(1_040)])) == (
         "in(i, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 1,030 more)"
     )
     assert show(bound("l", ["1"] * 40)).startswith("in(l, 1, 1, ")
@@ -285,7 +285,7 @@ def test_issue_18_item_4_a_list_of_a_hundred_thousand_takes_as_many_steps_as_one
     """Tokens, functions called to parse, bind, plan, store, show and run, and stored rows do not grow with the list."""
 
     def steps(count: int) -> tuple[int, ...]:
-        listed = ", ".join(one.format(each) for each in range(1_000_000, 1_000_000 + count))
+        listed = ", ".join(one.format(number) for number in range(1_000_000, 1_000_000 + count))
         value = "CAST(price AS STRING)" if "'" in one else "price"
         text = f"SELECT auction FROM bids b [RANGE TUMBLING 1 HOUR] WHERE {value} IN ({listed})"
         operators: list[Any] = []

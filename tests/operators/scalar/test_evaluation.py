@@ -35,11 +35,11 @@ COLUMNS = {
 
 def call(name: str, *arguments: Expression) -> Call:
     constants = tuple(part.value if isinstance(part, Literal) else None for part in arguments)
-    found = resolve(name, tuple(part.type for part in arguments), constants)
+    signature = resolve(name, tuple(part.type for part in arguments), constants)
     cast = [
-        p if p.type == kind else Cast(p, kind) for p, kind in zip(arguments, found.arguments, strict=True)
+        p if p.type == kind else Cast(p, kind) for p, kind in zip(arguments, signature.arguments, strict=True)
     ]
-    return Call(found.function, tuple(cast), found.result)
+    return Call(signature.function, tuple(cast), signature.result)
 
 
 A, B, X = Column("a", BOOLEAN), Column("b", BOOLEAN), Column("x", BIGINT)
@@ -91,9 +91,9 @@ def numbers(draw: st.DrawFn, depth: int = 2) -> Expression:
 
 @given(numbers())
 def test_values_and_failures_are_those_of_the_reference(expression: Expression) -> None:
-    found = evaluate(expression, COLUMNS, len(ROWS))
-    failed = set(found.errors.reasons) if found.errors is not None else set()
-    for row, (ours, inputs) in enumerate(zip(found.values.to_pylist(), ROWS, strict=True)):
+    values = evaluate(expression, COLUMNS, len(ROWS))
+    failed = set(values.errors.reasons) if values.errors is not None else set()
+    for row, (ours, inputs) in enumerate(zip(values.values.to_pylist(), ROWS, strict=True)):
         try:
             assert (ours, row in failed) == (meaning(expression, inputs), False)
         except RowError:
@@ -150,10 +150,10 @@ def test_reasons_name_the_values_of_their_row() -> None:
 )
 def test_what_fails_says_why(text: str, reason: str) -> None:
     expression = bind_expression(text, SCHEMA)
-    found = evaluate(expression, {"x": pa.array([7], pa.int64())}, 1)
-    assert found.errors is not None
-    assert reason in found.errors.reasons[0]
-    assert found.values.to_pylist() == [None]
+    values = evaluate(expression, {"x": pa.array([7], pa.int64())}, 1)
+    assert values.errors is not None
+    assert reason in values.errors.reasons[0]
+    assert values.values.to_pylist() == [None]
 
 
 def test_a_subexpression_that_several_ask_for_is_computed_once() -> None:
@@ -187,21 +187,21 @@ def test_a_registered_function_fails_only_on_its_bad_rows(by_row: bool) -> None:
             return 8 // value
         return pc.divide(pa.scalar(8), value)
 
-    found = _registered(body, by_row=by_row)
-    assert found.values.to_pylist() == [8, None, None, 2]
-    assert list(found.errors.reasons) == [1]
-    assert "f: " in found.errors.reasons[1]
+    evaluated = _registered(body, by_row=by_row)
+    assert evaluated.values.to_pylist() == [8, None, None, 2]
+    assert list(evaluated.errors.reasons) == [1]
+    assert "f: " in evaluated.errors.reasons[1]
 
 
 def test_a_registered_function_may_see_nulls_and_give_any_sequence() -> None:
-    found = _registered(lambda values: [0 if v is None else v for v in values.to_pylist()], strict=False)
-    assert found.values.to_pylist() == [1, 0, 0, 4]
-    assert found.errors is None
+    evaluated = _registered(lambda values: [0 if v is None else v for v in values.to_pylist()], strict=False)
+    assert evaluated.values.to_pylist() == [1, 0, 0, 4]
+    assert evaluated.errors is None
 
 
 def test_a_registered_function_with_too_few_values_fails_its_rows() -> None:
-    found = _registered(lambda values: [])
-    assert "expected 1 values, found 0" in found.errors.reasons[0]
+    evaluated = _registered(lambda values: [])
+    assert "expected 1 values, found 0" in evaluated.errors.reasons[0]
 
 
 def test_an_unregistered_function_is_named() -> None:
@@ -211,9 +211,9 @@ def test_an_unregistered_function_is_named() -> None:
 
 def test_errors_of_rows_the_registered_function_never_saw_stay() -> None:
     users = {"f": UserFunction("f", (BIGINT,), BIGINT, lambda values: values)}
-    found = evaluate(Call("f", (RISKY,), BIGINT), {"x": pa.array([0, 2])}, 2, users)
-    assert found.values.to_pylist() == [None, 4]
-    assert dict(found.errors.reasons) == {0: "division by zero"}
+    evaluated = evaluate(Call("f", (RISKY,), BIGINT), {"x": pa.array([0, 2])}, 2, users)
+    assert evaluated.values.to_pylist() == [None, 4]
+    assert dict(evaluated.errors.reasons) == {0: "division by zero"}
 
 
 @pytest.mark.parametrize("condition", ["NULL", "false", "1 > 2"])
@@ -224,15 +224,15 @@ def test_a_choice_that_is_the_same_for_all_rows_is_a_value_of_each(condition: st
         (f"7 div CASE WHEN {condition} THEN i ELSE 2 END", [3, 3, 3], 0),
         (f"7 div if({condition}, i, 0)", [None] * 3, 3),
     ):
-        found = evaluate(bind_expression(text, schema), columns, 3)
-        assert found.values.to_pylist() == values
-        assert (0 if found.errors is None else int(found.errors.mask.sum())) == failed
+        evaluated = evaluate(bind_expression(text, schema), columns, 3)
+        assert evaluated.values.to_pylist() == values
+        assert (0 if evaluated.errors is None else int(evaluated.errors.mask.sum())) == failed
 
 
 def test_no_rows_give_no_values_and_no_errors() -> None:
     empty = {name: column.slice(0, 0) for name, column in COLUMNS.items()}
-    found = evaluate(call("div", Literal(1, BIGINT), Literal(0, BIGINT)), empty, 0)
-    assert (len(found.values), found.errors) == (0, None)
+    values = evaluate(call("div", Literal(1, BIGINT), Literal(0, BIGINT)), empty, 0)
+    assert (len(values.values), values.errors) == (0, None)
 
 
 def test_sliced_and_chunked_columns_are_read_where_they_start() -> None:
@@ -284,10 +284,10 @@ def test_columns_of_usual_texts_are_read_like_mixed_ones(
     texts: list[Any], kind: Type, values: list[Any]
 ) -> None:
     padded = pa.array(["x", *texts, "y"], pa.string()).slice(1, len(texts))
-    found = evaluate(Cast(Column("s", STRING), kind), {"s": padded}, len(texts))
-    assert found.values.to_pylist() == values
+    evaluated = evaluate(Cast(Column("s", STRING), kind), {"s": padded}, len(texts))
+    assert evaluated.values.to_pylist() == values
     failed = [row for row, text in enumerate(texts) if text is not None and values[row] is None]
-    assert (sorted(found.errors.reasons) if found.errors is not None else []) == failed
+    assert (sorted(evaluated.errors.reasons) if evaluated.errors is not None else []) == failed
 
 
 def test_ten_thousand_terms_do_not_exhaust_the_stack() -> None:
@@ -303,10 +303,10 @@ def test_a_kernel_that_fails_on_a_batch_is_computed_by_halves_until_its_rows_are
     columns = {"k": pa.array(["a"] * 50), "n": lengths, "d": divisors}
     quotient = Cast(Call("/", (Column("n", INT), Cast(Column("d", INT), DOUBLE)), DOUBLE), INT)
     times = Call("*", (quotient, Column("d", INT)), INT)
-    found = evaluate(Call("repeat", (Column("k", STRING), times), STRING), columns, 50)
-    assert found.errors is not None
-    reasons = dict(found.errors.reasons)
+    values = evaluate(Call("repeat", (Column("k", STRING), times), STRING), columns, 50)
+    assert values.errors is not None
+    reasons = dict(values.errors.reasons)
     assert set(reasons) == {row for row in range(50) if row % 7 == 3 or row % 5 == 0}
     assert all("division by zero" in reasons[row] for row in range(0, 50, 5))
     assert all("characters" in reasons[row] for row in range(3, 50, 7) if row % 5 == 1)
-    assert found.values.is_null().to_pylist() == [row in reasons for row in range(50)]
+    assert values.values.is_null().to_pylist() == [row in reasons for row in range(50)]

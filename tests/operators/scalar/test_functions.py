@@ -54,8 +54,8 @@ def test_no_name_means_two_functions() -> None:
 
 
 def _calls(expression: Expression) -> set[str]:
-    own = {expression.function} if isinstance(expression, Call) else set()
-    return own.union(*(_calls(part) for part in children(expression)))
+    of_this = {expression.function} if isinstance(expression, Call) else set()
+    return of_this.union(*(_calls(part) for part in children(expression)))
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
@@ -63,10 +63,10 @@ def test_every_example_runs_and_has_the_type_it_says(row) -> None:
     expression = bind_expression(row.example, Schema(()))
     if row.name != "negate":  # signs of constants belong to the constant
         assert row.name in _calls(expression)
-    found = evaluate(expression, {}, 2)
-    assert found.errors is None
-    assert found.values.type == to_arrow(expression.type)
-    assert len(found.values) == 2
+    values = evaluate(expression, {}, 2)
+    assert values.errors is None
+    assert values.values.type == to_arrow(expression.type)
+    assert len(values.values) == 2
 
 
 def test_the_page_of_functions_is_current() -> None:
@@ -108,7 +108,7 @@ def test_types_follow_sparks_rules(name, arguments, constants, cast_to, result) 
         ("round", (DOUBLE, INT), r"ROUND does not take[\s\S]*digits are a constant"),
     ],
 )
-def test_wrong_names_and_arguments_are_told(name: str, arguments, message: str) -> None:
+def test_wrong_names_and_arguments_are_reported(name: str, arguments, message: str) -> None:
     with pytest.raises(UserError, match=message):
         resolve(name, arguments)
 

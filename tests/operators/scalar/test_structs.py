@@ -55,8 +55,8 @@ def test_a_struct_is_what_the_reference_says(rows):
     columns = {name: pa.array([row[at] for row in rows], kind) for at, (name, kind) in enumerate(
         (("n", pa.int64()), ("t", pa.string()))
     )}  # fmt: skip
-    found = scalar.evaluate(asked, columns, len(rows)).values.to_pylist()
-    assert found == [evaluate(asked, dict(zip(("n", "t"), row, strict=True))) for row in rows]
+    values = scalar.evaluate(asked, columns, len(rows)).values.to_pylist()
+    assert values == [evaluate(asked, dict(zip(("n", "t"), row, strict=True))) for row in rows]
 
 
 def test_a_whole_window_is_the_struct_of_its_bounds() -> None:

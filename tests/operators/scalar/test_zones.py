@@ -58,23 +58,25 @@ def test_clocks_that_are_moved_skip_and_repeat_times_as_spark_s(zone: str, spark
 
 def _within_time(rows: pa.Table) -> pa.Table:
     """At both ends of the range local times are no TIMESTAMP; Spark then fails, or continues with other numbers."""
-    kept = pc.invert(pc.fill_null(pc.match_substring(rows.column("z"), "294247"), False))
+    is_within = pc.invert(pc.fill_null(pc.match_substring(rows.column("z"), "294247"), False))
     for name in ("at", "ts"):
         moments = pc.fill_null(rows.column(name).cast(pa.int64()), 0)
-        kept = pc.and_(kept, pc.less(pc.abs(pc.max_element_wise(moments, -(2**63) + 1)), 2**63 - 2 * DAY))
-    return rows.filter(kept)
+        is_within = pc.and_(
+            is_within, pc.less(pc.abs(pc.max_element_wise(moments, -(2**63) + 1)), 2**63 - 2 * DAY)
+        )
+    return rows.filter(is_within)
 
 
 def _differences(texts: list[str], schema: Schema, rows: pa.Table, theirs: pa.Table, zone: str) -> list[str]:
     shown = [field.name for field in schema if field.type in (TIMESTAMP, STRING)]
     inputs = [pc.cast(rows.column(name), pa.string()) for name in shown]
-    found = []
-    for place, text in enumerate(texts):
+    differences = []
+    for index, text in enumerate(texts):
         _, ours = cells_of_ours(bind_expression(text, schema, zone), rows)
-        for row, (one, other) in enumerate(zip(ours, cells_of_spark(theirs.column(place)), strict=True)):
+        for row, (one, other) in enumerate(zip(ours, cells_of_spark(theirs.column(index)), strict=True)):
             if one != other:
                 read = ", ".join(
                     f"{name}: {cells[row]}" for name, cells in zip(shown, inputs, strict=True) if name in text
                 )
-                found.append(f"{text} of {read}: {one}, Spark has {other}")
-    return found
+                differences.append(f"{text} of {read}: {one}, Spark has {other}")
+    return differences

@@ -63,7 +63,7 @@ def alone(
         codes,
         count,
     )  # type: ignore[union-attr]
-    found: dict[tuple[int, int], dict[PartialColumn, Cells]] = {}
+    cells_of: dict[tuple[int, int], dict[PartialColumn, Cells]] = {}
     for name, predicate in predicates.items():
         rows = np.flatnonzero(brute(predicate, columns)[0])
         with np.errstate(all="ignore"):
@@ -78,8 +78,8 @@ def alone(
                 partial_column: tuple(part[code : code + 1] for part in cells[partial_column])
                 for partial_column in partial_columns
             }
-            found[index.entry(name).slot.number, code] = one
-    return found
+            cells_of[index.entry(name).slot.number, code] = one
+    return cells_of
 
 
 def lowered(partial_column: PartialColumn, cells: Cells) -> list[object]:
@@ -87,23 +87,23 @@ def lowered(partial_column: PartialColumn, cells: Cells) -> list[object]:
     if isinstance(partial_column.partial, Sum) and partial_column.partial.integer:
         limbs = [part.tolist() for part in cells]
         return [
-            sum(limb << (32 * place) for place, limb in enumerate(parts))
+            sum(limb << (32 * index) for index, limb in enumerate(parts))
             for parts in zip(*limbs, strict=True)
         ]
     return [part.tolist() for part in cells]
 
 
 def same(
-    found: QueryCells,
+    together: QueryCells,
     expected: dict[tuple[int, int], dict[PartialColumn, Cells]],
     partial_columns: tuple[PartialColumn, ...],
 ) -> None:
-    keys = list(zip(found.slots.tolist(), found.codes.tolist(), strict=True))
+    keys = list(zip(together.slots.tolist(), together.codes.tolist(), strict=True))
     assert len(set(keys)) == len(keys)
     assert set(keys) == set(expected)
-    for place, key in enumerate(keys):
+    for index, key in enumerate(keys):
         for partial_column in partial_columns:
-            cells = tuple(part[place : place + 1] for part in found.answer.cells[partial_column])
+            cells = tuple(part[index : index + 1] for part in together.answer.cells[partial_column])
             if partial_column.encoding == "double":
                 near = 1e-6 if isinstance(partial_column.partial, Moments) else 0.0  # means of ±10^8 cancel
                 np.testing.assert_allclose(cells, expected[key][partial_column], rtol=1e-9, atol=near)
@@ -191,9 +191,9 @@ def test_hundreds_of_queries_over_blocks_tiles_and_ranges_of_cells(
     index = index.changed(dict(list(predicates.items())[140:]), remove=["q3", "q77"])
     live = {name: predicate for name, predicate in predicates.items() if name not in ("q3", "q77")}
     codes = np.random.default_rng(5).integers(0, count, 9000)
-    found = shared(index, columns, codes, count, way)
-    partial_columns = tuple(found.cells.answer.cells)
-    same(found.cells, alone(live, index, columns, partial_columns, codes, count), partial_columns)
+    together = shared(index, columns, codes, count, way)
+    partial_columns = tuple(together.cells.answer.cells)
+    same(together.cells, alone(live, index, columns, partial_columns, codes, count), partial_columns)
 
 
 def test_sums_of_64_bit_integers_are_exact_at_both_ends() -> None:
@@ -202,7 +202,7 @@ def test_sums_of_64_bit_integers_are_exact_at_both_ends() -> None:
     index = QueryIndex().changed({"one": bound("i = 1"), "all": None, "b": bound("b > 0")})
     partial_column = at_rest.sum_partial(Column("b", BIGINT))
     for way in STRATEGIES:
-        found = fold(
+        folded = fold(
             index,
             columns,
             (ROWS, partial_column),
@@ -213,7 +213,9 @@ def test_sums_of_64_bit_integers_are_exact_at_both_ends() -> None:
         ).cells
         sums = dict(
             zip(
-                found.slots.tolist(), lowered(partial_column, found.answer.cells[partial_column]), strict=True
+                folded.slots.tolist(),
+                lowered(partial_column, folded.answer.cells[partial_column]),
+                strict=True,
             )
         )
         top = 2**63 - 1
@@ -225,7 +227,7 @@ def test_an_infinity_reaches_only_the_queries_that_want_its_row() -> None:
     written = ["i = 1", "i <= 2", "i IN (1, 3)", "i IN (2, 4)", "i IN (1, 4)"]
     index = QueryIndex().changed({text: bound(text) for text in written})
     partial_column = at_rest.sum_partial(column("d"))
-    found = fold(
+    folded = fold(
         index,
         columns,
         (ROWS, partial_column),
@@ -234,7 +236,7 @@ def test_an_infinity_reaches_only_the_queries_that_want_its_row() -> None:
         1,
         "bitmaps",
     ).cells
-    sums = dict(zip(found.slots.tolist(), found.answer.cells[partial_column][0].tolist(), strict=True))
+    sums = dict(zip(folded.slots.tolist(), folded.answer.cells[partial_column][0].tolist(), strict=True))
     in_order = [sums[index.entry(text).slot.number] for text in written]
     np.testing.assert_array_equal(in_order, [1.0, np.inf, np.nan, np.nan, -np.inf])
 
@@ -243,14 +245,14 @@ def test_the_cells_go_into_the_tables_of_the_pane_store() -> None:
     columns, count = plain(500, 8), 6
     index = QueryIndex().changed(paper(5))
     codes = np.random.default_rng(5).integers(0, count, 500)
-    found = shared(index, columns, codes, count, None).cells
-    panes, groups = np.divmod(found.codes, 3)
+    together = shared(index, columns, codes, count, None).cells
+    panes, groups = np.divmod(together.codes, 3)
     layout = Layout(
-        (Named("g", Column("g", BIGINT)), Named("q", Column("q", BIGINT))), tuple(found.answer.cells)
+        (Named("g", Column("g", BIGINT)), Named("q", Column("q", BIGINT))), tuple(together.answer.cells)
     )
-    keys = [pa.array(groups), pa.array(found.slots)]
-    table = layout.table(pane_keys(panes), keys, fresh_slots(keys[:1], found.rows, None), found.answer)
-    assert merge(layout, [table]).num_rows == found.rows
+    keys = [pa.array(groups), pa.array(together.slots)]
+    table = layout.table(pane_keys(panes), keys, fresh_slots(keys[:1], together.rows, None), together.answer)
+    assert merge(layout, [table]).num_rows == together.rows
 
 
 def test_an_averaged_query_keeps_a_sum_and_a_count_so_that_cuts_do_not_matter() -> None:
@@ -264,9 +266,14 @@ def test_an_averaged_query_keeps_a_sum_and_a_count_so_that_cuts_do_not_matter() 
     ]
     layout = Layout((Named("q", Column("q", BIGINT)),), tuple(whole.answer.cells))
 
-    def table(found: QueryCells) -> pa.Table:
-        slots = np.zeros(found.rows, np.int16)
-        return layout.table(pane_keys(found.codes), [pa.array(found.slots)], slots, found.answer)
+    def table(cells_of_queries: QueryCells) -> pa.Table:
+        slots = np.zeros(cells_of_queries.rows, np.int16)
+        return layout.table(
+            pane_keys(cells_of_queries.codes),
+            [pa.array(cells_of_queries.slots)],
+            slots,
+            cells_of_queries.answer,
+        )
 
     merged, direct = (
         merge(layout, tables).sort_by("k0") for tables in (list(map(table, halves)), [table(whole)])
@@ -315,7 +322,7 @@ def test_moments_cannot_be_made_from_bitmaps_and_are_not() -> None:
     partial_column = at_rest.moments_partial(Column("i", INT))
     assert isinstance(partial_column.partial, Moments)
     index = QueryIndex().changed(paper(3))
-    found = fold(
+    folded = fold(
         index,
         columns,
         (ROWS, partial_column),
@@ -324,5 +331,5 @@ def test_moments_cannot_be_made_from_bitmaps_and_are_not() -> None:
         1,
         "bitmaps",
     )
-    assert set(found.strategies) == {"pairs"}
-    assert isinstance(found.cells.answer, Answer)
+    assert set(folded.strategies) == {"pairs"}
+    assert isinstance(folded.cells.answer, Answer)

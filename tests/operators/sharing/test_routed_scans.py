@@ -58,9 +58,9 @@ def standing() -> st.SearchStrategy[Query]:
     )
 
 
-def told(found: ScanOutput) -> dict[str, list[str]]:
+def rows_of_sections(output: ScanOutput) -> dict[str, list[str]]:
     """Each section's rows, without regard to their order; counts of one cell are added, for they may come in several rows."""
-    return {name: _of_section(pa.concat_tables(tables)) for name, tables in found.sections.items()}
+    return {name: _of_section(pa.concat_tables(tables)) for name, tables in output.sections.items()}
 
 
 def _of_section(table: pa.Table) -> list[str]:
@@ -84,18 +84,18 @@ def _of_section(table: pa.Table) -> list[str]:
 def test_each_makes_of_its_rows_what_it_makes_of_all(
     queries: list[Query], drawn: list[Any], small: bool
 ) -> None:
-    operators = [lower(f"q{place}", each, f"q{place}") for place, each in enumerate(queries)]
-    batches = [rows(each) for each in drawn]
+    operators = [lower(f"q{index}", asked, f"q{index}") for index, asked in enumerate(queries)]
+    batches = [rows(epoch) for epoch in drawn]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(foldings_of, "MOST_SEPARATE_FILTERS", 10**6)
         alone = harvested(operators, batches, RELATIONS)
         patch.setattr(foldings_of, "MOST_SEPARATE_FILTERS", 0)
-        patch.setattr(foldings_of, "shares", lambda _: False)  # each by itself, as far as that goes
+        patch.setattr(foldings_of, "shares", lambda _: False)  # each by itself, where that is possible
         if small:
             patch.setattr(routed_scans, "_BITS_AT_ONCE", 1)
             patch.setattr(routed_scans, "_LEAST_ROWS", 5)
         routed = harvested(operators, batches, RELATIONS)
-    assert told(routed) == told(alone)
+    assert rows_of_sections(routed) == rows_of_sections(alone)
     assert counted(routed) == counted(alone)
     assert refused(routed) == refused(alone)
 
@@ -109,16 +109,20 @@ def test_a_thousand_selections_see_their_own_rows_alone() -> None:
     assert isinstance(scan_group, RoutedRows)
     scan_group.add(rows([{"k": "a", "g": 1, "x": n % 3 + 7, "y": 0.0, "at": n} for n in range(30)]))
     assert scan_group.seen == {"q7": 10, "q8": 10, "q9": 10}
-    found = scan_group.finish()
-    assert {name: each.rows_in for name, each in found.scanned.items()} == {f"q{n}": 30 for n in range(1000)}
-    assert {name for name, each in found.scanned.items() if each.rows_kept} == {"q7", "q8", "q9"}
+    output = scan_group.finish()
+    assert {name: scanned.rows_in for name, scanned in output.scanned.items()} == {
+        f"q{n}": 30 for n in range(1000)
+    }
+    assert {name for name, scanned in output.scanned.items() if scanned.rows_kept} == {"q7", "q8", "q9"}
 
 
 def test_a_row_that_fails_a_filter_is_given_to_its_operator_which_rejects_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     other = some.call(">", column("x"), literal(5, BIGINT))
-    operators = [lower(f"q{n}", selecting(each), f"q{n}") for n, each in enumerate([FAILING, other])]
+    operators = [
+        lower(f"q{n}", selecting(condition), f"q{n}") for n, condition in enumerate([FAILING, other])
+    ]
     monkeypatch.setattr(foldings_of, "MOST_SEPARATE_FILTERS", 1)
-    found = harvested(operators, [rows([{"k": "a", "g": 1, "x": 0, "y": 0.0, "at": 0}])])
-    assert {name: len(each) for name, each in refused(found).items()} == {"q0": 1, "q1": 0}
+    output = harvested(operators, [rows([{"k": "a", "g": 1, "x": 0, "y": 0.0, "at": 0}])])
+    assert {name: len(rejections) for name, rejections in refused(output).items()} == {"q0": 1, "q1": 0}

@@ -51,11 +51,11 @@ def together(draw: st.DrawFn) -> list[Query]:
     """Queries that differ in windows and aggregates only."""
     where = draw(st.one_of(st.none(), some.predicates()))
     keys = tuple(Named(name, column(name)) for name in draw(st.sampled_from(((), ("k",), ("k", "g")))))
-    found = []
+    queries = []
     for _ in range(draw(st.integers(2, 4))):
         calls = draw(st.lists(some.aggregate_calls(), min_size=1, max_size=3))
-        found.append(query(draw(windows()), where, keys, calls))
-    return found
+        queries.append(query(draw(windows()), where, keys, calls))
+    return queries
 
 
 def query(
@@ -64,37 +64,37 @@ def query(
     node: Node = Windowed(SCAN, "s", window)
     if where is not None:
         node = Filter(node, where)
-    named = tuple(NamedAggregate(f"a{place}", call) for place, call in enumerate(calls))
+    named = tuple(NamedAggregate(f"a{index}", call) for index, call in enumerate(calls))
     node = Aggregate(node, keys, named)
-    shown = [*(key.name for key in keys), *(each.name for each in named), "s.window_end"]
+    shown = [*(key.name for key in keys), *(item.name for item in named), "s.window_end"]
     return Query(some._projected(node, shown), "windows")
 
 
 def rows(drawn: Sequence[dict[str, Any]]) -> Batch:
-    return batch([StreamRow(each, each["at"], place) for place, each in enumerate(drawn)], SCHEMA)
+    return batch([StreamRow(row, row["at"], index) for index, row in enumerate(drawn)], SCHEMA)
 
 
 def harvested(
     operators: Sequence[Operator], batches: Sequence[Batch], relations: Mapping[str, pa.Table] | None = None
 ) -> ScanOutput:
-    made = scan_groups(operators, relations or {})
-    for each in batches:
-        for scan_group in made if each.rows else ():
-            scan_group.add(each)
-    found = ScanOutput()
-    for scan_group in made:
-        found.join(scan_group.finish())
-    return found
+    groups = scan_groups(operators, relations or {})
+    for batch_ in batches:
+        for scan_group in groups if batch_.rows else ():
+            scan_group.add(batch_)
+    output = ScanOutput()
+    for scan_group in groups:
+        output.join(scan_group.finish())
+    return output
 
 
-def answers(operators: Sequence[Operator], queries: Sequence[Query], found: ScanOutput) -> list[Any]:
+def answers(operators: Sequence[Operator], queries: Sequence[Query], output: ScanOutput) -> list[Any]:
     advance = Advance(BEGINNING, FOREVER, 100 * TICK, final=True)
     answered = []
     for operator, wanted in zip(operators, queries, strict=True):
         prefix = f"{state_name(operator)}/"
         deltas = {
             section.removeprefix(prefix): gathered(tables)
-            for section, tables in found.sections.items()
+            for section, tables in output.sections.items()
             if section.startswith(prefix)
         }
         if operator.family_key is None:
@@ -109,17 +109,17 @@ def answers(operators: Sequence[Operator], queries: Sequence[Query], found: Scan
     return answered
 
 
-def counted(found: ScanOutput) -> dict[str, tuple[int, int]]:
-    return {name: (each.rows_in, each.rows_kept) for name, each in found.scanned.items()}
+def counted(output: ScanOutput) -> dict[str, tuple[int, int]]:
+    return {name: (scanned.rows_in, scanned.rows_kept) for name, scanned in output.scanned.items()}
 
 
 @given(queries=together(), drawn=st.lists(streams.rows(), min_size=1, max_size=2), cheap=st.booleans())
 def test_each_answers_together_as_alone(queries: list[Query], drawn: list[Any], cheap: bool) -> None:
-    operators = [lower(f"q{place}", each, f"q{place}") for place, each in enumerate(queries)]
-    batches = [rows(each) for each in drawn]
+    operators = [lower(f"q{index}", asked, f"q{index}") for index, asked in enumerate(queries)]
+    batches = [rows(epoch) for epoch in drawn]
     alone = ScanOutput()
-    for each in operators:
-        alone.join(harvested([each], batches))
+    for operator in operators:
+        alone.join(harvested([operator], batches))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_panes, "_LEAST_GAIN", 0 if cheap else 4)
         shared = harvested(operators, batches)
@@ -131,11 +131,11 @@ def test_queries_that_differ_in_windows_only_are_folded_by_one_scanner() -> None
     keys = (Named("k", column("k")),)
     count = [AggregateCall("count", None, BIGINT)]
     slides = [TimeSlide(9 * TICK, 3 * TICK), TimeSlide(4 * TICK, TICK), Landmark(TICK)]
-    same = [lower(f"q{n}", query(each, None, keys, count), f"q{n}") for n, each in enumerate(slides)]
+    same = [lower(f"q{n}", query(window, None, keys, count), f"q{n}") for n, window in enumerate(slides)]
     other = lower("other", query(slides[0], some.call("isnull", column("g")), keys, count), "other")
-    made = scan_groups([*same, other], {})
-    assert len(made) == 2
-    assert {type(each) for each in made} == {SharedPanes, Unshared}
+    groups = scan_groups([*same, other], {})
+    assert len(groups) == 2
+    assert {type(group) for group in groups} == {SharedPanes, Unshared}
 
 
 def test_an_expression_that_fails_for_one_query_leaves_the_others_whole() -> None:
@@ -145,10 +145,10 @@ def test_an_expression_that_fails_for_one_query_leaves_the_others_whole() -> Non
     failing = query(TimeSlide(6 * TICK, TICK), None, keys, [AggregateCall("sum", quotient, DOUBLE)])
     operators = [lower("fine", fine, "fine"), lower("failing", failing, "failing")]
     values = [{"k": "a", "g": 1, "x": n, "y": float(n), "at": n * TICK} for n in range(3)]
-    found = harvested(operators, [rows(values)])
-    assert sum(each.rows for each in found.scanned["failing"].rejected) == 1
-    assert not found.scanned["fine"].rejected
-    assert counted(found) == {"fine": (3, 3), "failing": (3, 2)}
+    output = harvested(operators, [rows(values)])
+    assert sum(rejection.rows for rejection in output.scanned["failing"].rejected) == 1
+    assert not output.scanned["fine"].rejected
+    assert counted(output) == {"fine": (3, 3), "failing": (3, 2)}
 
 
 @given(
@@ -159,19 +159,19 @@ def test_an_expression_that_fails_for_one_query_leaves_the_others_whole() -> Non
 def test_a_common_pane_lies_within_one_pane_of_every_window(
     combs: list[TimeSlide], at: list[int], most: int
 ) -> None:
-    panes = [Panes.of(each) for each in combs]
+    panes = [Panes.of(comb) for comb in combs]
     instants = np.array(at, np.int64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_panes, "_MOST_GRID", most)
         places, starts = common_panes(panes, instants)
     assert (starts[places] <= instants).all()
-    for each in panes:
-        assert (each.of_instants(starts[places]) == each.of_instants(instants)).all()
+    for comb_panes in panes:
+        assert (comb_panes.of_instants(starts[places]) == comb_panes.of_instants(instants)).all()
 
 
 def test_rows_that_lie_centuries_apart_cost_their_own_panes_only() -> None:
     """An absurd event time among others: 6 · 10^15 panes of a microsecond and more are between these."""
-    combs = [Panes.of(TimeSlide(*each)) for each in ((1, 1), (3, 2), (60 * SECOND, 7 * SECOND))]
+    combs = [Panes.of(TimeSlide(*comb)) for comb in ((1, 1), (3, 2), (60 * SECOND, 7 * SECOND))]
     instants = np.array([0, -200 * 365 * DAY, 5, 4, 5], np.int64)
     places, starts = common_panes(combs, instants)
     assert starts[places].tolist() == instants.tolist()
@@ -181,7 +181,7 @@ def test_rows_that_lie_centuries_apart_cost_their_own_panes_only() -> None:
 def test_a_predicate_of_its_own_keeps_a_query_apart() -> None:
     keys = (Named("k", column("k")),)
     count = [AggregateCall("count", None, BIGINT)]
-    made = [
+    operators = [
         lower(
             f"q{limit}",
             query(TimeSlide(TICK, TICK), some.call(">", column("x"), literal(limit, BIGINT)), keys, count),
@@ -190,19 +190,19 @@ def test_a_predicate_of_its_own_keeps_a_query_apart() -> None:
         for limit in (1, 2)
     ]
     table = rows([{"k": "a", "g": 1, "x": 2, "y": 0.0, "at": 0}])
-    assert counted(harvested(made, [table])) == {"q1": (1, 1), "q2": (1, 0)}
+    assert counted(harvested(operators, [table])) == {"q1": (1, 1), "q2": (1, 0)}
 
 
 @st.composite
 def many(draw: st.DrawFn) -> list[Query]:
     """Queries of any condition, window and aggregate with the same grouping."""
     keys = tuple(Named(name, column(name)) for name in draw(st.sampled_from(((), ("k",), ("k", "g")))))
-    found = []
+    queries = []
     for _ in range(draw(st.integers(2, 6))):
         where = draw(st.one_of(st.none(), some.predicates(), st.just(_QUOTIENT)))
         calls = draw(st.lists(some.aggregate_calls(), min_size=1, max_size=2))
-        found.append(query(draw(windows()), where, keys, calls))
-    return found
+        queries.append(query(draw(windows()), where, keys, calls))
+    return queries
 
 
 _QUOTIENT = some.call(">", some.call("/", literal(1, BIGINT), column("x"), kind=DOUBLE), literal(0.0, DOUBLE))
@@ -211,16 +211,16 @@ _QUOTIENT = some.call(">", some.call("/", literal(1, BIGINT), column("x"), kind=
 
 @given(queries=many(), drawn=st.lists(streams.rows(), min_size=1, max_size=2))
 def test_many_conditions_fold_together_as_each_alone(queries: list[Query], drawn: list[Any]) -> None:
-    operators = [lower(f"q{place}", each, f"q{place}") for place, each in enumerate(queries)]
-    batches = [rows(each) for each in drawn]
+    operators = [lower(f"q{index}", asked, f"q{index}") for index, asked in enumerate(queries)]
+    batches = [rows(epoch) for epoch in drawn]
     alone = ScanOutput()
-    for each in operators:
-        alone.join(harvested([each], batches))
+    for operator in operators:
+        alone.join(harvested([operator], batches))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(foldings_of, "MOST_SEPARATE_FILTERS", 0)
         assert any(
-            isinstance(each, SharedPredicates | SharedPanes) for each in scan_groups(operators, {})
-        ) or any(each.grouped.distinct_arguments or each.panes.has_gaps for each in operators)
+            isinstance(group, SharedPredicates | SharedPanes) for group in scan_groups(operators, {})
+        ) or any(group.grouped.distinct_arguments or group.panes.has_gaps for group in operators)
         shared = harvested(operators, batches)
     assert answers(operators, queries, shared) == answers(operators, queries, alone)
     assert counted(shared) == counted(alone)
@@ -258,16 +258,16 @@ def joined(draw: st.DrawFn) -> tuple[list[Query], list[PaneAggregate]]:
     """Aggregates of few shapes, most around the same join, with conditions below and above it, some of which fail."""
     by, other = draw(joins()), draw(joins())
     queries, operators = [], []
-    for place in range(draw(st.integers(2, 6))):
+    for index in range(draw(st.integers(2, 6))):
         where = draw(st.sampled_from([None, *BELOW]))
         late = draw(st.sampled_from([None, *ON_LABEL]))
         asked = query(draw(st.sampled_from(SLIDES)), where, (Named("k", column("k")),), COUNTS)
-        made = lower(f"q{place}", asked, f"q{place}")
-        assert isinstance(made, PaneAggregate)
+        operator = lower(f"q{index}", asked, f"q{index}")
+        assert isinstance(operator, PaneAggregate)
         mine = draw(st.sampled_from([by, by, by, other]))
         above = () if late is None else (RowFilter(late),)
         queries.append(asked)
-        operators.append(replace(made, steps=(*made.steps, mine, *above), relations=("names",)))
+        operators.append(replace(operator, steps=(*operator.steps, mine, *above), relations=("names",)))
     return queries, operators
 
 
@@ -277,15 +277,15 @@ BELOW = [some.call(">", column("x"), literal(0, BIGINT)), some.call("=", column(
 
 
 @settings(max_examples=150)
-@given(made=joined(), drawn=st.lists(streams.rows(), min_size=1, max_size=2))
+@given(together_joined=joined(), drawn=st.lists(streams.rows(), min_size=1, max_size=2))
 def test_many_conditions_around_one_join_fold_together_as_each_alone(
-    made: tuple[list[Query], list[PaneAggregate]], drawn: list[Any]
+    together_joined: tuple[list[Query], list[PaneAggregate]], drawn: list[Any]
 ) -> None:
-    queries, operators = made
-    batches = [rows(each) for each in drawn]
+    queries, operators = together_joined
+    batches = [rows(epoch) for epoch in drawn]
     alone = ScanOutput()
-    for each in operators:
-        alone.join(harvested([each], batches, RELATIONS))
+    for operator in operators:
+        alone.join(harvested([operator], batches, RELATIONS))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(foldings_of, "MOST_SEPARATE_FILTERS", 0)
         shared = harvested(operators, batches, RELATIONS)
@@ -300,24 +300,26 @@ def test_queries_that_join_alike_share_one_index_unless_a_filter_may_fail() -> N
 
     def around(number: int, late: Expression, by: LookupJoin = join) -> PaneAggregate:
         where = some.call(">", column("x"), literal(number, BIGINT))
-        made = lower(f"q{number}", query(TimeSlide(4 * TICK, TICK), where, keys, count), f"q{number}")
-        assert isinstance(made, PaneAggregate)
-        return replace(made, steps=(*made.steps, by, RowFilter(late)), relations=("names",))
+        operator = lower(f"q{number}", query(TimeSlide(4 * TICK, TICK), where, keys, count), f"q{number}")
+        assert isinstance(operator, PaneAggregate)
+        return replace(operator, steps=(*operator.steps, by, RowFilter(late)), relations=("names",))
 
     same = [around(number, ON_LABEL[number % 3]) for number in range(20)]
     failing, other = around(20, ON_LABEL[3]), around(21, ON_LABEL[0], replace(join, keep_unmatched=True))
-    found = dict.fromkeys((how, len(members)) for how, members in foldings_of.groups([*same, failing, other]))
-    assert set(found) == {("conditions", 20), ("unshared", 1)}
+    strategies = dict.fromkeys(
+        (how, len(members)) for how, members in foldings_of.groups([*same, failing, other])
+    )
+    assert set(strategies) == {("conditions", 20), ("unshared", 1)}
 
 
-def refused(found: ScanOutput) -> dict[str, list[tuple[int, str]]]:
+def refused(output: ScanOutput) -> dict[str, list[tuple[int, str]]]:
     return {
         name: sorted(
             (int(position), reason)
-            for each in scan.rejected
-            for position, reason in zip(each.position, each.reasons, strict=True)
+            for rejection in scan.rejected
+            for position, reason in zip(rejection.position, rejection.reasons, strict=True)
         )
-        for name, scan in found.scanned.items()
+        for name, scan in output.scanned.items()
     }
 
 
@@ -325,7 +327,7 @@ def test_cells_of_a_family_are_stored_with_each_query_s_number_and_slot() -> Non
     count = [AggregateCall("count", None, BIGINT)]
     keys = (Named("k", column("k")),)
     slides = [TimeSlide(n * TICK, TICK) for n in (3, 4, 9)]
-    operators = [lower(f"q{n}", query(each, None, keys, count), f"q{n}") for n, each in enumerate(slides)]
+    operators = [lower(f"q{n}", query(window, None, keys, count), f"q{n}") for n, window in enumerate(slides)]
     operators = [
         replace(operator, single_slot=200 + n if n else None)
         for n, operator in enumerate(operators)

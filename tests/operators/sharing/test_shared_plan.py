@@ -37,13 +37,13 @@ def answers(plan: SharedPlan) -> dict[str, list[dict[str, object]]]:
     batch = rows([{"k": "ab"[n % 2], "g": 1, "x": n % 30, "y": 0.5, "at": n * TICK // 7} for n in range(200)])
     shared = SharedPredicates(plan, RowPipeline.of((), {}), LazyScanners({}, {}))
     shared.add(batch)
-    found = shared.finish()
+    output = shared.finish()
     tables = {
         name: [row for table in tables for row in table.to_pylist()]
-        for name, tables in found.sections.items()
+        for name, tables in output.sections.items()
     }
-    kept = {name: scanned.rows_kept for name, scanned in found.scanned.items()}
-    return {**{name: sorted(each, key=repr) for name, each in tables.items()}, "kept": [kept]}
+    rows_kept = {name: scanned.rows_kept for name, scanned in output.scanned.items()}
+    return {**{name: sorted(rows_of, key=repr) for name, rows_of in tables.items()}, "kept": [rows_kept]}
 
 
 def test_whatever_comes_and_goes_a_plan_by_delta_folds_as_one_made_anew() -> None:

@@ -28,19 +28,19 @@ PROMISED: Mapping[tuple[str, ...], list[Any]] = {("a", "b"): [[1], [2]], ("a",):
 
 
 def operator() -> PaneAggregate:
-    found = lower("q", bind_query(COUNTED, CATALOG), "q1").without_family()
-    assert isinstance(found, PaneAggregate)
-    return found
+    lowered = lower("q", bind_query(COUNTED, CATALOG), "q1").without_family()
+    assert isinstance(lowered, PaneAggregate)
+    return lowered
 
 
-def told(columns: tuple[str, ...]) -> list[tuple[int, int]]:
+def emitted(columns: tuple[str, ...]) -> list[tuple[int, int]]:
     """(a, n) as emitted, if the promise is read as one on these columns."""
     counts, runs, results = operator(), list[Sections](), []
     name = named([pa.array(value) for value in PROMISED[columns]])[0].as_py()
     closed, before = BEGINNING, dict[str, Instant]()
     for rows, now in zip(EPOCHS, (BEGINNING, FOREVER), strict=True):
         scanner = counts.scanner({})
-        a, b, at = (np.array(each, np.int64) for each in zip(*rows, strict=True))
+        a, b, at = (np.array(column, np.int64) for column in zip(*rows, strict=True))
         scanner.add(Batch({"a": pa.array(a), "b": pa.array(b)}, at * SECOND, np.arange(len(at))))
         advance, ahead = Advance(closed, now, 10 * SECOND), {name: 10 * SECOND}
         if columns == ("a",):
@@ -58,5 +58,5 @@ def test_repair_5_a_promise_on_columns_that_a_query_does_not_keep_is_dropped() -
     """Projected, as printed, the promise for a = 1 and b = 2 would be one for all of a = 1, and close its window too early."""
     assert operator().group_columns(("a", "b")) == ("a",), "b is lost: the promise with it"
     assert operator().group_columns(("a",)) == ("a",)
-    assert told(("a", "b")) == [(1, 3)]
-    assert told(("a",)) == [(1, 2)], "one row too few, though every promise was kept"
+    assert emitted(("a", "b")) == [(1, 3)]
+    assert emitted(("a",)) == [(1, 2)], "one row too few, though every promise was kept"

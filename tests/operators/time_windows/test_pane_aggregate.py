@@ -89,12 +89,12 @@ def query(
         return Column(f"s.{name}", WIDE.field(name).type)
 
     aggregates = []
-    for place, (function, name, distinct) in enumerate(calls):
+    for index, (function, name, distinct) in enumerate(calls):
         argument = column(name) if name is not None else None
         kind = result_type(function, argument.type if argument else None)
         share = 0.3 if function == "percentile" else None
         call = AggregateCall(function, argument, kind, distinct and function != "mode", share=share)
-        aggregates.append(NamedAggregate(f"a{place}", call))
+        aggregates.append(NamedAggregate(f"a{index}", call))
     source = Windowed(StreamScan("s", "s", WIDE, "at"), "s", window)
     node = Aggregate(source, tuple(Named(key, column(key)) for key in keys), tuple(aggregates))
     wanted = [*keys, *(item.name for item in aggregates), *(["s.window_end"] if bounds else [])]
@@ -105,15 +105,15 @@ def query(
 
 def rows(times: Sequence[int], values: Sequence[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
     empty = dict.fromkeys(VALUES)
-    return [{**empty, **(values[place] if values else {}), "at": at} for place, at in enumerate(times)]
+    return [{**empty, **(values[index] if values else {}), "at": at} for index, at in enumerate(times)]
 
 
 def both(
     wanted: Query, cut: list[list[dict[str, Any]]], slack: int = 0, tasks: int = 2
 ) -> tuple[list[Any], list[Any]]:
     history = History({"s": record(cut, "at", slack)})
-    found = run(wanted, history, {"s": WIDE}, tasks=tasks, compact_after=[1])
-    return canonical(plain(found, wanted)), canonical(
+    result = run(wanted, history, {"s": WIDE}, tasks=tasks, compact_after=[1])
+    return canonical(plain(result, wanted)), canonical(
         windows_answer(wanted, history, history.punctuation(wanted), final=True)
     )
 
@@ -129,7 +129,7 @@ def test_every_type_aggregates_as_in_the_reference(data: st.DataObject) -> None:
             max_size=12,
         )
     )
-    made = rows([at * SECOND for at, _, _ in drawn], [{"k": k, name: value} for _, value, k in drawn])
+    generated = rows([at * SECOND for at, _, _ in drawn], [{"k": k, name: value} for _, value, k in drawn])
     keys = data.draw(st.sampled_from([(), ("k",), (name,)] if name != "k" else [(), ("k",)]), "keys")
     window = data.draw(
         st.sampled_from(
@@ -137,22 +137,20 @@ def test_every_type_aggregates_as_in_the_reference(data: st.DataObject) -> None:
         )
     )
     wanted = query(window, keys, [(function, name, distinct) for function in functions])
-    half = len(made) // 2
-    found, right = both(wanted, [made[:half], made[half:]], slack=60 * SECOND)
-    assert found == right
+    half = len(generated) // 2
+    answered, right = both(wanted, [generated[:half], generated[half:]], slack=60 * SECOND)
+    assert answered == right
 
 
 def test_a_sum_that_does_not_fit_its_type_leaves_the_answer_and_says_so() -> None:
     wanted = query(TimeSlide(SECOND, SECOND), ("k",), [("sum", "big", False)])
-    made = rows([0, 1, 2], [{"k": "a", "big": 2**63 - 1}, {"k": "a", "big": 1}, {"k": "b", "big": 7}])
-    history = History({"s": record([made], "at")})
+    too_large = rows([0, 1, 2], [{"k": "a", "big": 2**63 - 1}, {"k": "a", "big": 1}, {"k": "b", "big": 7}])
+    history = History({"s": record([too_large], "at")})
     operator = lower("q", wanted, "q")
-    told = drive(
-        operator, [[batch(epochs(history.streams["s"])[0], WIDE)]], history.streams["s"].punctuations
-    )
-    assert told.results is not None
-    assert told.results.select(["k", "a0"]).to_pylist() == [{"k": "b", "a0": 7}]
-    assert [reason for rejected in told.rejected for reason in rejected.reasons] == [
+    run = drive(operator, [[batch(epochs(history.streams["s"])[0], WIDE)]], history.streams["s"].punctuations)
+    assert run.results is not None
+    assert run.results.select(["k", "a0"]).to_pylist() == [{"k": "b", "a0": 7}]
+    assert [reason for rejected in run.rejected for reason in rejected.reasons] == [
         "an aggregate does not fit its type"
     ]
 
@@ -161,12 +159,12 @@ def test_years_without_a_row_cost_nothing_and_lose_nothing() -> None:
     years = 365 * 40 * DAY
     wanted = query(TimeSlide(3 * SECOND, SECOND), (), [("count", None, False)], bounds=True)
     cut = [rows([-years, -years + 1]), rows([0, SECOND]), rows([years])]
-    found, right = both(wanted, cut)
-    assert found == right
-    assert len(found) == 3 + 4 + 3
+    answered, right = both(wanted, cut)
+    assert answered == right
+    assert len(answered) == 3 + 4 + 3
 
 
-def test_windows_without_rows_are_told_where_they_are_asked_for() -> None:
+def test_windows_without_rows_are_emitted_where_they_are_asked_for() -> None:
     wanted = query(
         TimeSlide(2 * SECOND, SECOND),
         (),
@@ -174,16 +172,16 @@ def test_windows_without_rows_are_told_where_they_are_asked_for() -> None:
         emit_empty=True,
         bounds=True,
     )
-    found, right = both(wanted, [rows([0]), rows([6 * SECOND])])
-    assert found == right
-    assert [row[1] for row in found] == [1, 1, 0, 0, 0, 0, 1, 1]
+    answered, right = both(wanted, [rows([0]), rows([6 * SECOND])])
+    assert answered == right
+    assert [row[1] for row in answered] == [1, 1, 0, 0, 0, 0, 1, 1]
 
 
 def test_a_global_window_without_rows_is_silent_where_it_is_not_asked_for() -> None:
     wanted = query(TimeSlide(2 * SECOND, SECOND), (), [("count", None, False)])
-    found, right = both(wanted, [rows([0]), rows([6 * SECOND])])
-    assert found == right
-    assert [row[1] for row in found] == [1, 1, 1, 1]
+    answered, right = both(wanted, [rows([0]), rows([6 * SECOND])])
+    assert answered == right
+    assert [row[1] for row in answered] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("way", ["sparse", "dense"])
@@ -198,7 +196,7 @@ def test_dense_and_sparse_tables_answer_alike(way: str, data: st.DataObject) -> 
     )
     times = data.draw(st.lists(st.integers(-20, 60), max_size=25))
     keys = data.draw(st.lists(st.sampled_from(("a", "b", "c")), min_size=len(times), max_size=len(times)))
-    made = rows(
+    generated = rows(
         [at * SECOND for at in times], [{"k": k, "big": at} for k, at in zip(keys, times, strict=True)]
     )
     calls = [("count", None, False), ("sum", "big", False), ("min", "big", False), ("min", "k", False)]
@@ -207,8 +205,10 @@ def test_dense_and_sparse_tables_answer_alike(way: str, data: st.DataObject) -> 
         patch.setattr(assemble, "_DENSE_CELLS", 1 << 40)
         if way == "sparse":
             patch.setattr(assemble, "_dense", _as_sparse)
-        found, right = both(wanted, [made[: len(made) // 2], made[len(made) // 2 :]], slack=90 * SECOND)
-    assert found == right
+        answered, right = both(
+            wanted, [generated[: len(generated) // 2], generated[len(generated) // 2 :]], slack=90 * SECOND
+        )
+    assert answered == right
 
 
 def _as_sparse(layout: Any, panes: Any, rows: Any, parts: Any, due: range, *_: Any) -> Any:
@@ -221,10 +221,10 @@ def operator_over(window: Window) -> PaneAggregate:
     return operator
 
 
-def levels(operator: PaneAggregate, made: list[dict[str, Any]], size: int) -> set[int]:
+def levels(operator: PaneAggregate, generated: list[dict[str, Any]], size: int) -> set[int]:
     """Levels of blocks in the state after all epochs of `size` rows."""
-    stream = record([made[at : at + size] for at in range(0, len(made), size)], "at")
-    found: set[int] = set()
+    stream = record([generated[at : at + size] for at in range(0, len(generated), size)], "at")
+    levels_of_keys: set[int] = set()
     original = type(operator).advance
 
     def spy(self: PaneAggregate, runs: Any, deltas: Any, advance: Any) -> Any:
@@ -232,19 +232,19 @@ def levels(operator: PaneAggregate, made: list[dict[str, Any]], size: int) -> se
         for name, table in step.state.items():
             if name.startswith("sealed"):
                 keys = np.asarray(table.column(KEY))
-                found.update(((keys + (1 << 56) - block_key(0, 0)) >> 57).tolist())
+                levels_of_keys.update(((keys + (1 << 56) - block_key(0, 0)) >> 57).tolist())
         return step
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PaneAggregate, "advance", spy)
         drive(operator, [[batch(epoch, WIDE)] for epoch in epochs(stream)], stream.punctuations)
-    return found
+    return levels_of_keys
 
 
 def test_wide_windows_are_made_of_blocks_of_every_level_up_to_the_width_of_a_window() -> None:
-    made = rows([at * SECOND for at in range(80)], [{"k": "a"}] * 80)
-    assert levels(operator_over(TimeSlide(16 * SECOND, SECOND)), made, 7) == {0, 1, 2, 3, 4}
-    assert levels(operator_over(TimeSlide(4 * SECOND, SECOND)), made, 7) == {0}
+    generated = rows([at * SECOND for at in range(80)], [{"k": "a"}] * 80)
+    assert levels(operator_over(TimeSlide(16 * SECOND, SECOND)), generated, 7) == {0, 1, 2, 3, 4}
+    assert levels(operator_over(TimeSlide(4 * SECOND, SECOND)), generated, 7) == {0}
 
 
 def test_a_window_of_many_panes_reads_few_of_them() -> None:
@@ -252,36 +252,36 @@ def test_a_window_of_many_panes_reads_few_of_them() -> None:
     original = assemble.gather
 
     def counting(layout: Any, tables: Any) -> Any:
-        found = original(layout, tables)
-        read.append(found.rows)
-        return found
+        gathered = original(layout, tables)
+        read.append(gathered.rows)
+        return gathered
 
-    made = rows([at * SECOND for at in range(2000)], [{"k": "a"}] * 2000)
-    stream = record([made[at : at + 10] for at in range(0, 2000, 10)], "at")
+    generated = rows([at * SECOND for at in range(2000)], [{"k": "a"}] * 2000)
+    stream = record([generated[at : at + 10] for at in range(0, 2000, 10)], "at")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assemble, "gather", counting)
-        told = drive(
+        run = drive(
             operator_over(TimeSlide(512 * SECOND, SECOND)),
             [[batch(epoch, WIDE)] for epoch in epochs(stream)],
             stream.punctuations,
             compact_after=range(0, 200, 5),
             final=False,
         )
-    assert told.results is not None
-    assert told.results.column("a0").to_pylist()[-1] == 512
+    assert run.results is not None
+    assert run.results.column("a0").to_pylist()[-1] == 512
     assert max(read) <= 2 * 10 + 2 * 10, "ten windows at once: what is common to them, and what is not"
 
 
 def test_state_after_compaction_is_what_later_windows_hold() -> None:
-    made = rows([at * SECOND for at in range(1000)], [{"k": "a"}] * 1000)
-    stream = record([made[at : at + 20] for at in range(0, 1000, 20)], "at")
-    told = drive(
+    generated = rows([at * SECOND for at in range(1000)], [{"k": "a"}] * 1000)
+    stream = record([generated[at : at + 20] for at in range(0, 1000, 20)], "at")
+    run = drive(
         operator_over(TimeSlide(32 * SECOND, SECOND)),
         [[batch(epoch, WIDE)] for epoch in epochs(stream)],
         stream.punctuations,
         compact_after=range(50),
         final=False,
     )
-    assert told.state_rows <= 2 * 32 + 2
-    assert told.results is not None
-    assert told.results.column(AT).to_pylist()[-1] == 999 * SECOND
+    assert run.state_rows <= 2 * 32 + 2
+    assert run.results is not None
+    assert run.results.column(AT).to_pylist()[-1] == 999 * SECOND

@@ -21,7 +21,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.schema import DOUBLE
 from headrace.time import SECOND
-from tests.operators.panes.test_window_cost_model import layout_of, sealed, told
+from tests.operators.panes.test_window_cost_model import emitted, layout_of, sealed
 from tests.papers.test_psoup_examples import VALUES
 
 LEFT_OUT_BY_B = (20, 15, 19, 22, 21)
@@ -34,9 +34,9 @@ def visited(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     original = assemble.gather
 
     def counting(layout: Layout, held: Any) -> Any:
-        found = original(layout, held)
-        seen.append(found.rows)
-        return found
+        gathered = original(layout, held)
+        seen.append(gathered.rows)
+        return gathered
 
     for way in (assemble, mixed_windows):
         monkeypatch.setattr(way, "gather", counting)
@@ -51,7 +51,7 @@ def test_a_window_of_any_number_of_leaves_reads_a_logarithm_of_them(leaves: int,
     tables = sealed(grouped, panes, np.arange(len(value)), np.zeros(len(value), np.int64), pa.array(value))
     for first in (1, 2, 3, leaves // 2):
         visited.clear()
-        (cells,) = told(grouped.layouts[0], panes, tables, range(first + leaves, first + leaves + 1))
+        (cells,) = emitted(grouped.layouts[0], panes, tables, range(first + leaves, first + leaves + 1))
         assert value[first : first + leaves].max() in cells
         assert 0 < sum(visited) <= 2 * math.ceil(math.log2(leaves))
 
@@ -81,5 +81,5 @@ def test_golden_3_over_the_nodes_that_two_queries_keep(tmp_path: Path, visited: 
             assert 0 < sum(visited) <= 5, "the figure reads five annotations for these thirteen leaves"
         leaves_of(hub, 21, 27)
         for length in range(1, 28):
-            kept = VALUES[27 - length :]
-            assert hub.query("a").invoke(last=f"{length} SECONDS").to_pylist() == [{"top": max(kept)}]
+            last_values = VALUES[27 - length :]
+            assert hub.query("a").invoke(last=f"{length} SECONDS").to_pylist() == [{"top": max(last_values)}]

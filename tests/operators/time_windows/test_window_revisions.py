@@ -13,7 +13,7 @@ from headrace.operators.panes.panes import Panes
 from headrace.operators.time_windows.window_revisions import Revising
 from headrace.operators.time_windows.window_rows import WindowRows
 from headrace.schema import BIGINT
-from tests.operators.by_hand import K, V, driven, layout, told, values
+from tests.operators.by_hand import K, V, driven, emitted, layout, values
 
 PANES = Panes.of(TimeSlide(10, 5))
 
@@ -33,27 +33,27 @@ def test_a_late_row_is_added_to_the_windows_that_had_closed_without_it() -> None
            --------------|     [5, 15)
     """
     epochs = [[("a", 1, 3), ("a", 9, 20)], [("a", 2, 7)]]
-    before = told(revising(), epochs[:1], "k", "v", punctuations=[20])
+    before = emitted(revising(), epochs[:1], "k", "v", punctuations=[20])
     assert before == [(5, 1, "a", 1), (10, 1, "a", 1)]
-    both = told(revising(), epochs, "k", "v", punctuations=[20, 20])
+    both = emitted(revising(), epochs, "k", "v", punctuations=[20, 20])
     assert sorted(both) == sorted([*before, (10, 1, "a", 2), (15, 1, "a", 2)])
 
 
-def test_what_a_late_row_changes_is_taken_back_as_it_was_told() -> None:
+def test_what_a_late_row_changes_is_retracted_as_it_was_emitted() -> None:
     """The first row by value of each window: that of 3 gives way to that of 2."""
     whole = revising()
     first = replace(values("k", "v"), order=(SortKey(Column("c1", BIGINT)),), limit=1)
     operator = replace(whole, inner=replace(whole.inner, finish=first), finish=first)
-    found = told(operator, [[("a", 3, 8), ("a", 9, 20)], [("b", 2, 6)]], "k", "v", punctuations=[20, 20])
-    assert [row for row in found if row[0] == 10] == [(10, -1, "a", 3), (10, 1, "a", 3), (10, 1, "b", 2)]
+    rows = emitted(operator, [[("a", 3, 8), ("a", 9, 20)], [("b", 2, 6)]], "k", "v", punctuations=[20, 20])
+    assert [row for row in rows if row[0] == 10] == [(10, -1, "a", 3), (10, 1, "a", 3), (10, 1, "b", 2)]
 
 
 def test_a_row_in_time_takes_nothing_back() -> None:
     epochs = [[("a", 1, 3)], [("a", 2, 12)]]
-    assert all(sign == 1 for _, sign, *_ in told(revising(), epochs, "k", "v", punctuations=[10, 20]))
+    assert all(sign == 1 for _, sign, *_ in emitted(revising(), epochs, "k", "v", punctuations=[10, 20]))
 
 
-def test_what_was_told_is_dropped_when_no_late_row_can_change_it_any_more() -> None:
+def test_what_was_emitted_is_dropped_when_no_late_row_can_change_it_any_more() -> None:
     epochs = [[("a", n, 5 * n)] for n in range(1, 60)]
     rows = {
         count: driven(revising(within=10), epochs[:count], compact_after=range(count)).state_rows
@@ -63,7 +63,7 @@ def test_what_was_told_is_dropped_when_no_late_row_can_change_it_any_more() -> N
 
 
 @pytest.mark.parametrize("within", [None, 13])
-def test_after_merging_a_late_row_finds_what_its_windows_held_and_what_was_told_of_them(
+def test_after_merging_a_late_row_finds_what_its_windows_held_and_what_was_emitted_of_them(
     within: int | None,
 ) -> None:
     """The row at 7 is 13 behind: the merge keeps what it may still revise, to the first row of the window that ends at 10."""
@@ -71,6 +71,6 @@ def test_after_merging_a_late_row_finds_what_its_windows_held_and_what_was_told_
     first = replace(values("k", "v"), order=(SortKey(Column("c1", BIGINT)),), limit=1)
     operator = replace(whole, inner=replace(whole.inner, finish=first), finish=first)
     epochs = [[("a", 3, 2), ("a", 4, 8), ("a", 9, 20)], [("b", 2, 7)]]
-    found = told(operator, epochs, "k", "v", punctuations=[20, 20], compact_after=(0,))
-    assert found == told(operator, epochs, "k", "v", punctuations=[20, 20])
-    assert [row for row in found if row[0] == 10] == [(10, -1, "a", 3), (10, 1, "a", 3), (10, 1, "b", 2)]
+    rows = emitted(operator, epochs, "k", "v", punctuations=[20, 20], compact_after=(0,))
+    assert rows == emitted(operator, epochs, "k", "v", punctuations=[20, 20])
+    assert [row for row in rows if row[0] == 10] == [(10, -1, "a", 3), (10, 1, "a", 3), (10, 1, "b", 2)]

@@ -1,4 +1,4 @@
-"""New queries read the past while the live pipeline goes on: in turns, without a gap or a row twice."""
+"""New queries read the archive during live epochs: in turns, without a gap or a row twice."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_chunk_takes_about_half_of_what_a_live_epoch_takes() -> None:
     chunk = advances.chunk()
     assert chunk.rows == pytest.approx(300_000, rel=0.05)
     assert chunk.entries == 1
-    advances.saw(replay=False, rows=0, seconds=9.0)  # a tick says nothing of what rows cost
+    advances.saw(replay=False, rows=0, seconds=9.0)  # a tick shows nothing of what rows cost
     assert advances.chunk() == chunk
 
 
@@ -234,7 +234,7 @@ def test_when_nothing_arrives_the_past_is_read_without_waiting(tmp_path: Path) -
 
 
 class Small(ReplaySchedule):
-    """The past is read one, two or three entries at a time, in turns with what is live."""
+    """The archive is read one, two or three entries at a time, in turns with what is live."""
 
     read = 0
 
@@ -274,13 +274,13 @@ def test_queries_that_come_at_any_time_answer_as_if_they_had_always_been_there(
     with rig.hub(2) as hub:
         found = answers(hub, hub.run_once())
         assert set(found) == set(SINCE_WHENEVER)
-        for name, told in found.items():
-            assert told == expected(hub.operator_and_query(name)[1], files, slack), name
+        for name, answer in found.items():
+            assert answer == expected(hub.operator_and_query(name)[1], files, slack), name
         assert hub.check().faults == 0
 
 
 class OneSlice(ReplaySchedule):
-    """The past is read in the smallest pieces."""
+    """The archive is read in the smallest pieces."""
 
     def turn(self, *, live_waits: bool) -> Chunk | None:
         return Chunk(1)
@@ -324,13 +324,13 @@ BUNDLES = Archives._bundles
 
 
 def with_a_gap(*asked: Any) -> list[Bundle]:
-    """One entry of the past is nobody's."""
+    """One entry of the archive is read by no task."""
     found = BUNDLES(*asked)
     return [*found[:1], replace(found[1], entries=()), *found[2:]] if len(found) > 2 else found
 
 
 def counted_twice(*asked: Any) -> list[Bundle]:
-    """At the cut-over the last entry of the past is believed to be ahead still."""
+    """At the cut-over the last entry of the archive is believed to be ahead still."""
     found = BUNDLES(*asked)
     return [*found[:-1], replace(found[-1], position=found[-1].position - 1)] if len(found) > 2 else found
 

@@ -1,4 +1,4 @@
-"""SHOW QUERIES says whether a query is live and from when on its answers have every row; and that is true."""
+"""SHOW QUERIES shows whether a query is live and from when on its answers have every row; and that is true."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUNT = "SELECT window_start, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUT
 
 
 class OneEntry(ReplaySchedule):
-    """Reads the past an entry at a time."""
+    """Reads the archive an entry at a time."""
 
     def turn(self, *, live_waits: bool) -> Chunk:
         return Chunk(1, 1)
@@ -43,11 +43,11 @@ def push(hub: Hub, *seconds: int) -> None:
 
 def shown(hub: Hub, name: str) -> tuple[str, str | None]:
     """State and complete_since, the same from the writer and from a process that only looks."""
-    (told,) = hub.execute("SHOW QUERIES")
+    (outcome,) = hub.execute("SHOW QUERIES")
     beside = show(Reader.at(hub.path).home, parse_statement("SHOW QUERIES"))
-    assert told.table == beside.table
+    assert outcome.table == beside.table
     seen = hub.query(name).completeness()
-    (row,) = [row for row in told.table.to_pylist() if row["name"] == name]
+    (row,) = [row for row in outcome.table.to_pylist() if row["name"] == name]
     assert row["state"] == str(seen)
     assert row["complete_since"] == (
         None if seen.complete_since == BEGINNING else render_instant(seen.complete_since)

@@ -18,12 +18,12 @@ from tests.runtime.statements.test_alter_window import (
     UNKEPT,
     WINDOWS,
     after,
+    all_answers,
     comparable,
     disordered,
     kinds,
     place,
     punctuation,
-    told,
 )
 
 QUERIES = {
@@ -81,7 +81,7 @@ def test_issue_18_a_pane_backfill_that_fails_concerns_its_query_alone(
         assert hub.status()["failed"] == {}
     with rig.hub(1) as hub:  # also after a restart
         rig.drop(files[2])
-        found = told(hub)
+        found = all_answers(hub)
         of_q = files if kept else [[], [], files[2]]
         assert found["other"] == after(expected(hub.operator_and_query("other")[1], files, SLACK), changed_at)
         assert found["q"] == after(expected(hub.operator_and_query("q")[1], of_q, SLACK), changed_at)
@@ -110,7 +110,7 @@ def test_issue_18_what_fails_over_the_archive_too_is_suspended(
         assert hub.status()["failed"] == {"q": "ValueError: too wide"}
         monkeypatch.undo()
         hub.execute("RESUME QUERY q")
-        found = told(hub)
+        found = all_answers(hub)
         for name in ("q", "other"):
             whole = expected(hub.operator_and_query(name)[1], files, SLACK)
             assert found[name] == (after(whole, changed_at) if name == "q" else comparable(whole))

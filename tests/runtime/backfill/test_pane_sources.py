@@ -1,4 +1,4 @@
-"""A registration asks nobody but the queries over its own rows for panes, however many others there are."""
+"""A registration asks only the queries over its own rows for panes, however many others there are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of a source that is read in place is gone: a query that needs it waits and says so, all others go on."""
+"""A file of a source that is read in place is gone: a query that needs it waits and reports so, all others continue."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def test_a_query_waits_for_a_file_that_is_gone_and_the_others_do_not(tmp_path: P
         hub.catch_up()
         assert totals(hub, "early") == [0, 10]
         assert totals(hub, "late") == []
-        told = hub.status()["unread"]
-        assert list(told) == ["late"]
-        assert "part-0.csv" in told["late"]
-        assert "gone" in told["late"]
+        unread = hub.status()["unread"]
+        assert list(unread) == ["late"]
+        assert "part-0.csv" in unread["late"]
+        assert "gone" in unread["late"]
         assert hub.status()["failures"]["count"] == 0
     with open_hub(home, local=True) as hub:
         a_file(rows, 3)

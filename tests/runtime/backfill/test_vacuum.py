@@ -34,7 +34,7 @@ OPTIONS = "blocks '8', reduce 'age(2 HOURS 0.5, 5 HOURS 0.875)'"
 
 
 class OneEntry(ReplaySchedule):
-    """The past is read an entry at a time."""
+    """The archive is read an entry at a time."""
 
     def turn(self, *, live_waits: bool) -> Chunk:
         return Chunk(1, 1)

@@ -26,11 +26,11 @@ EVER = "SELECT COUNT(*) AS n, SUM(x) AS total FROM s WHERE x > 1 BEGIN TIMESTAMP
 
 
 class Life:
-    """One process: keeps selections, answers, acknowledges, registers one more that reads the past, reads on."""
+    """One process: keeps selections, answers, acknowledges, registers one more that reads the archive, reads further."""
 
     def __init__(self) -> None:
         self.acknowledged = 0
-        self.told: list[str] = []
+        self.done: list[str] = []
 
     def live(self, rig: Rig, from_here: Callable[[Hub], None]) -> None:
         with rig.hub(2, {}) as hub:
@@ -44,7 +44,7 @@ class Life:
             for mode in MODES:
                 assert invoked(hub, mode) == meant(hub, mode, FILES[:2], 0)
             hub.register(EVER, "late")
-            self.told.append("late")
+            self.done.append("late")
             hub.catch_up()
             hub.query("late").invoke()
             client = hub.query("complete").client("me")
@@ -84,7 +84,7 @@ def test_killed_at_any_call_every_selection_answers_as_if_nothing_had_happened(
     for number, fault in enumerate(points):
         rig, life = lived(tmp_path / f"killed{number}", FaultyDisk(fault=fault), monkeypatch)
         with rig.hub(1 + number % 3) as hub:
-            assert hub.catalog.query("late") is not None or "late" not in life.told
+            assert hub.catalog.query("late") is not None or "late" not in life.done
             client = hub.query("complete").client("me")
             delivery = client.fetch()
             assert delivery is None or delivery.position > life.acknowledged
@@ -117,7 +117,9 @@ def _invoke_for_ever(home: Path, ready) -> None:
             reader.invoke(mode)
         delivery = client.fetch()
         if delivery is not None:
-            with (home.parent / "taken").open("a") as file:  # what it did with the rows, before it says so
+            with (home.parent / "taken").open(
+                "a"
+            ) as file:  # what it did with the rows, before it acknowledges
                 file.write(f"{delivery.position}\n")
             client.acknowledge(delivery)
         ready.set()
@@ -143,8 +145,8 @@ def test_whoever_invokes_is_killed_by_the_system_and_nobody_else_notices(tmp_pat
             for mode in MODES:
                 assert invoked(hub, mode) == meant(hub, mode, FILES[: number + 1], 0)
         taken = [int(line) for line in (tmp_path / "taken").read_text().split()]
-        rest = [each.position for each in hub.query("complete").client("victim").pending()]
-        whole = [each.position for each in hub.query("complete").client("whole").pending()]
+        rest = [delivery.position for delivery in hub.query("complete").client("victim").pending()]
+        whole = [delivery.position for delivery in hub.query("complete").client("whole").pending()]
         assert sorted({*taken, *rest}) == whole
-        assert len(set(taken) & set(rest)) <= 1  # taken, and killed before it could say so
+        assert len(set(taken) & set(rest)) <= 1  # taken, and killed before it could acknowledge
         assert faults_once_tidy(hub) == []

@@ -30,7 +30,7 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """What somebody who reads the folder sees."""
+    """What a reader of the folder sees."""
     return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
 
 

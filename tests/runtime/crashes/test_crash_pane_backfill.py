@@ -23,12 +23,12 @@ from tests.runtime.statements.test_alter_window import (
     UNKEPT,
     WINDOWS,
     after,
+    all_answers,
     comparable,
     disordered,
     kinds,
     place,
     punctuation,
-    told,
 )
 from tests.store.faults import Fault, FaultyDisk, SimulatedCrash, kill_points
 
@@ -38,11 +38,11 @@ QUERIES = {"q": TEXT.format(window=OLD, where=""), "other": TEXT.format(window=O
 
 
 class Life:
-    """One process: reads, changes a window, hands it the panes, reads on; `told` is what it knows."""
+    """One process: reads, changes a window, hands it the panes, reads on; `done` is what it knows."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.options = options
-        self.told: list[str] = []
+        self.done: list[str] = []
         self.changed_at = 0
 
     def live(self, rig: Rig, from_here: Callable[[Hub], None]) -> None:
@@ -53,10 +53,10 @@ class Life:
             seen = kinds(hub)
             from_here(hub)
             hub.execute(f"ALTER QUERY q SET WINDOW {NEW}")
-            self.told.append("altered")
+            self.done.append("altered")
             assert hub.loop.step() is not None
             assert seen == ["fill"]
-            self.told.append("filled")
+            self.done.append("filled")
             rig.drop(FILES[2])
             hub.catch_up()
 
@@ -83,15 +83,15 @@ def assert_filled(rig: Rig, life: Life, tasks: int) -> None:
     """Finish; the changed window answers as if it had always been so, from its change on, and nothing else noticed."""
     with rig.hub(tasks) as hub:
         if NEW not in hub.catalog.require_query("q").definition.text:
-            assert "altered" not in life.told
+            assert "altered" not in life.done
             hub.execute(f"ALTER QUERY q SET WINDOW {NEW}")
         hub.catch_up()
         assert place(hub, "q").backfilled_from == "the panes of q"
         rig.drop(*FILES[rig.written :])
-        found = told(hub)
-        whole = {name: expected(hub.operator_and_query(name)[1], FILES, SLACK) for name in found}
-        assert found["q"] == after(whole["q"], life.changed_at)
-        assert found["other"] == comparable(whole["other"])
+        answered = all_answers(hub)
+        whole = {name: expected(hub.operator_and_query(name)[1], FILES, SLACK) for name in answered}
+        assert answered["q"] == after(whole["q"], life.changed_at)
+        assert answered["other"] == comparable(whole["other"])
         assert faults_once_tidy(hub) == []
 
 
@@ -101,13 +101,13 @@ def test_killed_at_any_call_a_changed_window_is_filled_whole(
 ) -> None:
     recorded = FaultyDisk()
     _, life = lived(tmp_path / "whole", recorded, options, monkeypatch)
-    assert life.told == ["altered", "filled"]
+    assert life.done == ["altered", "filled"]
     points = list(kill_points(recorded.trace))[:: 7 if options is ONE_FILE else 11]
     assert len(points) > 6
     progress = set()
     for number, fault in enumerate(points):
         rig, life = lived(tmp_path / f"killed{number}", FaultyDisk(fault=fault), options, monkeypatch)
-        progress.add(len(life.told))
+        progress.add(len(life.done))
         assert_filled(rig, life, 1 + number % 3)
     assert progress == {0, 1, 2}
 
@@ -127,7 +127,7 @@ def test_when_power_fails_a_window_that_was_changed_stays_so(
 
 
 class FailsOnce(LocalExecutor):
-    """The first epoch that hands over panes fails, after its tasks have run."""
+    """The first epoch that copies panes fails, after its tasks have run."""
 
     failed = 0
 

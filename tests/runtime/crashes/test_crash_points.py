@@ -56,20 +56,20 @@ def an_epoch(rig: Rig, hub: Hub) -> None:
 
 
 def all_levels(rig: Rig, hub: Hub) -> None:
-    """The next file, and the epochs in which joins read what relations have told of it, and queries what joins have."""
+    """The next file, and the epochs in which joins read what relations have emitted of it, and queries what joins have."""
     rig.drop(FILES[BEFORE])
     while hub.loop.step() is not None:
         pass
 
 
 def a_registration(rig: Rig, hub: Hub) -> None:
-    """A query that comes late, and its epoch over the past."""
+    """A query that is registered late, and its epoch over the archive."""
     hub.execute(f"CREATE QUERY late AS {QUERIES['tumble']}")
     assert hub.loop.step() is not None
 
 
 def an_alteration(rig: Rig, hub: Hub) -> None:
-    """A query gets another text, and its epoch over the past."""
+    """A query gets another text, and its epoch over the archive."""
     hub.execute(f"ALTER QUERY rows AS {ALTERED}")
     assert hub.loop.step() is not None
 
@@ -87,7 +87,7 @@ def a_micro_batch(rig: Rig, hub: Hub) -> None:
 
 
 def take_micro_batch(hub: Hub) -> None:
-    """As after every start: batches that are there are handed on, then Spark repeats what it does not know to be done."""
+    """As after every start: batches that are there are delivered, then Spark repeats what it does not know to be done."""
     folder, stream = hub.path / "segments" / "p", hub.stream_definition("p")
     for repeated in (False, True):
         if repeated:
@@ -177,7 +177,7 @@ def trace_of(operation: str, folder: Path, use: Callable[[FaultyDisk | None], No
 
 
 def resume(rig: Rig, tasks: int, operation: str = "") -> None:
-    """Finish everything, and compare with what the reference says."""
+    """Finish everything, and compare with the reference."""
     wanted = {**FEW, **MORE.get(operation, {}), "late": QUERIES["tumble"]}
     with rig.hub(tasks) as hub:
         if operation == "alteration":
@@ -187,11 +187,11 @@ def resume(rig: Rig, tasks: int, operation: str = "") -> None:
         rig.drop(*FILES[rig.written :])
         if hub.catalog.query("late") is None:
             hub.execute(f"CREATE QUERY late AS {QUERIES['tumble']}")
-        found = answers(hub, hub.run_once())
-        del found["pushed"]
+        answered = answers(hub, hub.run_once())
+        del answered["pushed"]
         assert hub.query("pushed").invoke().to_pylist() == [{"total": 6}]
-        assert set(found) == set(wanted)
-        for name, rows in found.items():
+        assert set(answered) == set(wanted)
+        for name, rows in answered.items():
             assert rows == meant(wanted[name]), name
         assert hub.status()["streams"]["s"]["rows"] == sum(ACCEPTED)
         assert hub.status()["streams"]["s"]["rejected"] == len(FILES)
@@ -230,7 +230,7 @@ def test_when_power_fails_nothing_that_was_published_is_lost(
         resume(rig, 3)
 
 
-def test_a_full_disk_is_told_at_any_call_and_the_home_goes_on_when_there_is_space(
+def test_a_full_disk_is_reported_at_any_call_and_the_home_goes_on_when_there_is_space(
     tmp_path: Path, disk: Callable[[FaultyDisk | None], None]
 ) -> None:
     calls = trace_of("epoch", tmp_path / "home", disk)
@@ -306,10 +306,10 @@ CALLS += ",truncate,ftruncate,fallocate,mknod,mknodat,copy_file_range"
 
 @dataclass(frozen=True)
 class Watched:
-    """What Python said that it changes in a home, and what the system was asked for (None: nobody may watch it here)."""
+    """What Python reported that it changes in a home, and what the system was asked for (None: it may not be watched here)."""
 
     home: str
-    told: dict[str, Any]
+    report: dict[str, Any]
     traced: list[str] | None
 
 
@@ -328,20 +328,20 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
         timeout=240,
     )
     assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout.splitlines()[-1])
-    return Watched(f"{folder}/home", told, lines.read_text().splitlines() if allowed else None)
+    report = json.loads(ran.stdout.splitlines()[-1])
+    return Watched(f"{folder}/home", report, lines.read_text().splitlines() if allowed else None)
 
 
 def test_nothing_in_a_home_changes_but_through_the_disk(watched: Watched) -> None:
-    assert watched.told["seen"] > 100
-    assert watched.told["stray"] == []
+    assert watched.report["seen"] > 100
+    assert watched.report["stray"] == []
 
 
 def test_the_system_sees_no_call_that_changes_a_home_but_those_of_the_disk(watched: Watched) -> None:
-    """Whoever makes them: Python, Arrow's own files, the system's library. The kill points are thus all there are."""
+    """Of every caller: Python, Arrow's own files, the system's library. The kill points are thus all there are."""
     if watched.traced is None:
         pytest.skip("strace is not here, or may not trace")
-    found: dict[str, list[str]] = {"create": [], "link": [], "unlink": [], "mkdir": []}
+    calls: dict[str, list[str]] = {"create": [], "link": [], "unlink": [], "mkdir": []}
     others = []
     for line in watched.traced:
         call = re.match(r"\d+ +(\w+)\(", line)
@@ -355,9 +355,9 @@ def test_the_system_sees_no_call_that_changes_a_home_but_those_of_the_disk(watch
             name = "create"
         if paths[-1] == watched.home or Path(paths[-1]).name.startswith(OWN):
             continue
-        found.get(name, others).append(paths[-1])
+        calls.get(name, others).append(paths[-1])
     assert others == []
-    assert len(found["create"]) > 50
-    for name, paths in found.items():
-        assert Counter(paths) - Counter(watched.told["calls"].get(name, [])) == Counter(), name
-        assert Counter(watched.told["calls"].get(name, [])) - Counter(paths) == Counter(), name
+    assert len(calls["create"]) > 50
+    for name, paths in calls.items():
+        assert Counter(paths) - Counter(watched.report["calls"].get(name, [])) == Counter(), name
+        assert Counter(watched.report["calls"].get(name, [])) - Counter(paths) == Counter(), name

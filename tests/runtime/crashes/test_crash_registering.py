@@ -25,10 +25,10 @@ TEXT = QUERIES["tumble"]
 
 
 class Life:
-    """One process: opens the home, reads, registers five queries at once, drops one, reads on; `told` is what it knows."""
+    """One process: opens the home, reads, registers five queries at once, drops one, reads on; `done` is what it knows."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.done: list[str] = []
 
     def live(self, rig: Rig, from_here: Callable[[Hub], None]) -> None:
         with rig.hub(2, {"first": TEXT}) as hub:
@@ -36,11 +36,11 @@ class Life:
             hub.catch_up()
             from_here(hub)
             hub.execute("".join(f"CREATE QUERY {name} AS {TEXT};" for name in MANY))
-            self.told.append("registered")
+            self.done.append("registered")
             rig.drop(FILES[1])
             hub.catch_up()
             hub.execute("DROP QUERY many3")
-            self.told.append("dropped")
+            self.done.append("dropped")
             hub.catch_up()
 
 
@@ -65,7 +65,7 @@ def test_killed_at_any_call_queries_are_all_registered_or_none_and_acknowledged_
 ) -> None:
     recorded = FaultyDisk()
     _, life = lived(tmp_path / "whole", recorded, monkeypatch)
-    assert life.told == ["registered", "dropped"]
+    assert life.done == ["registered", "dropped"]
     with Rig(tmp_path / "meant").hub(1, {"q": TEXT}) as hub:
         meant = expected(hub.operator_and_query("q")[1], FILES)
     seen = set()
@@ -76,12 +76,12 @@ def test_killed_at_any_call_queries_are_all_registered_or_none_and_acknowledged_
         with rig.hub(1 + number % 3) as hub:
             there = frozenset(name for name in MANY if hub.catalog.query(name) is not None)
             assert there in (frozenset(), frozenset(MANY), frozenset(MANY) - {"many3"})
-            assert there or "registered" not in life.told
-            assert "many3" not in there or "dropped" not in life.told
+            assert there or "registered" not in life.done
+            assert "many3" not in there or "dropped" not in life.done
             seen.add(len(there))
             rig.drop(*FILES[rig.written :])
-            found = answers(hub, hub.run_once())
-            assert set(found) == {"first", *there}
-            assert all(rows == meant for rows in found.values())
+            answered = answers(hub, hub.run_once())
+            assert set(answered) == {"first", *there}
+            assert all(rows == meant for rows in answered.values())
             assert faults_once_tidy(hub) == []
     assert {0, 4, 5} >= seen >= {0, 5}

@@ -1,4 +1,4 @@
-"""Killed by the system while queries are registered, changed, filled from the past, invoked and acknowledged: nothing lasts by half."""
+"""Killed by the system while queries are registered, changed, filled from the archive, invoked and acknowledged: nothing lasts by half."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from headrace.time import BEGINNING
 from tests.laws.test_materialize import invoked, meant
 from tests.runtime.rig import Rig, cut, expected, faults_once_tidy
 from tests.runtime.standing_victim import FIRST
-from tests.runtime.statements.test_alter_window import ONE_FILE, SLACK, after, disordered, told
+from tests.runtime.statements.test_alter_window import ONE_FILE, SLACK, after, all_answers, disordered
 
 KILLS = 4
 
 
 class Assassin:
-    """One home, killed at moments that `seed` draws; `said` is all that its victims told before they died."""
+    """One home, killed at moments that `seed` draws; `said` is all that its victims printed before they died."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.random, self.folder, self.said = random.Random(seed), folder, list[list[str]]()
@@ -60,13 +60,13 @@ class Assassin:
         self.said += [line.split(" ", 2) for line in rest.splitlines() if line]
 
     def names(self, verb: str) -> set[str]:
-        return {each[1].strip() for each in self.said if each[0] == verb}
+        return {line[1].strip() for line in self.said if line[0] == verb}
 
 
 def changed_at(assassin: Assassin, hub: Hub) -> int:
     """The punctuation at which the window of q was changed to what it is."""
     text = hub.catalog.require_query("q").definition.text
-    tried = [(int(each[1]), each[2].strip()) for each in assassin.said if each[0] == "altering"]
+    tried = [(int(line[1]), line[2].strip()) for line in assassin.said if line[0] == "altering"]
     return next((at for at, window in reversed(tried) if window in text), BEGINNING)
 
 
@@ -79,12 +79,12 @@ def test_whatever_was_said_to_be_done_lasts_and_the_rest_is_whole_or_not_there(
         assassin.kill_one(number)
     rig = assassin.rig
     with rig.hub(3) as hub:
-        there = {each.definition.name for each in hub.catalog.queries.values()} - set(FIRST)
+        there = {query.definition.name for query in hub.catalog.queries.values()} - set(FIRST)
         assert assassin.names("registered") - assassin.names("dropping") <= there
         assert there <= assassin.names("registering") - assassin.names("dropped")
         hub.catch_up()
         files = assassin.files[: rig.written]
-        found = told(hub)
+        answered = all_answers(hub)
         for standing in hub.catalog.queries.values():
             name = standing.definition.name
             query = hub.operator_and_query(name)[1]
@@ -93,13 +93,13 @@ def test_whatever_was_said_to_be_done_lasts_and_the_rest_is_whole_or_not_there(
                 continue
             whole = expected(query, files, SLACK)
             since = changed_at(assassin, hub) if name == "q" else BEGINNING
-            assert found[name] == after(whole, since), name
+            assert answered[name] == after(whole, since), name
         assert hub.status()["streams"]["s"]["rows"] == sum(map(len, files))
         client = hub.query("kept").client("victim")
         taken = [int(line) for line in (tmp_path / "taken").read_text().split()]
-        rest = [each.position for each in client.pending()]
-        assert not {int(each) for each in assassin.names("acknowledged")} & set(rest)
-        whole = [each.position for each in hub.query("kept").client("whole").pending()]
+        rest = [pending.position for pending in client.pending()]
+        assert not {int(position) for position in assassin.names("acknowledged")} & set(rest)
+        whole = [pending.position for pending in hub.query("kept").client("whole").pending()]
         assert sorted({*taken, *rest}) == whole
         assert taken == sorted(taken)
         assert faults_once_tidy(hub) == []

@@ -49,8 +49,8 @@ MORE = "CREATE STREAM p (v BIGINT) USING push; PAUSE QUERY resting; ALTER QUERY 
 class Operation:
     """Something a user does; `error_when_repeated`: the error of a repetition after it took effect, if there is one.
 
-    `once`: it is one append to the query log, so that the log says whether it has been done twice. `says`: it is a statement
-    or an acknowledgement, whose errors say what they have left; what has failed of an epoch the next one finds out.
+    `once`: it is one append to the query log, so that the log shows whether it has been done twice. `says`: it is a statement
+    or an acknowledgement, whose errors report what they have left; what has failed of an epoch the next one finds out.
     """
 
     do: Callable[[Run, Hub], object]
@@ -146,7 +146,7 @@ class Run:
         hub.home.store._disk = disk
 
     def spoilt(self, hub: Hub, disk: FaultyDisk) -> BaseException | None:
-        """Carry it out on that disk, and mend the disk; what it ended with."""
+        """Carry it out on that disk, and repair the disk; what it ended with."""
         self.use(hub, disk)
         try:
             self.operation.do(self, hub)
@@ -158,30 +158,30 @@ class Run:
         return None
 
     def repeat(self, hub: Hub, failure: BaseException | None) -> None:
-        """What a user does who was not told that it is done."""
+        """What a user does who got no answer that it is done."""
         if failure is None or getattr(failure, "outcome", None) == "present":
             return
         try:
             self.operation.do(self, hub)
         except UserError as again:
-            told = str(again)
+            message = str(again)
         else:
             return
-        assert self.operation.error_when_repeated, told
-        assert self.operation.error_when_repeated in told
+        assert self.operation.error_when_repeated, message
+        assert self.operation.error_when_repeated in message
         assert getattr(failure, "outcome", None) != "absent", "nothing of it was said to be there"
 
     def found(self, hub: Hub) -> dict[str, Any]:
-        """All that a user can see, and what the query log says."""
+        """All that a user can see, and what the query log holds."""
         place = client_of(hub)._cursor.read()
         self.rig.drop(*FILES[self.rig.written :])
         seen = answers(hub, hub.run_once())
         catalog = hub.catalog
         whole = {
             "answers": seen,
-            "queries": {name: each.definition for name, each in catalog.queries.items()},
+            "queries": {name: entry.definition for name, entry in catalog.queries.items()},
             "streams": dict(catalog.streams),
-            "relations": {name: each.definition for name, each in catalog.relations.items()},
+            "relations": {name: entry.definition for name, entry in catalog.relations.items()},
             "place": place,
             "rows": {name: stream.get("rows", 0) for name, stream in hub.status()["streams"].items()},
         }
@@ -189,13 +189,13 @@ class Run:
 
 
 def durable(rig: Rig) -> tuple[list[str], int, list[str]]:
-    """What there is of statements, of what was handed in, and of acknowledgements."""
+    """What there is of statements, of what was pushed, and of acknowledgements."""
     home = Home.at(rig.home)
     return effective(rig), home.ingest_log.length, [file.name for file in home.store.list("sinks/")]
 
 
 def effective(rig: Rig) -> list[str]:
-    """What the query log says that has changed something, in order."""
+    """The changes in the query log, in order."""
     home = Home.at(rig.home)
     entries = enumerate(entry for chunk in home.query_log.chunks() for entry in chunk.records)
     return [entry["do"] for ordinal, entry in entries if ordinal not in home.catalog.ignored_entries]
@@ -239,7 +239,7 @@ class Law:
             assert run.found(hub) == self.meant
 
     def note(self, run: Run, failure: BaseException | None, before: object) -> None:
-        """What a failed statement said of itself is so."""
+        """What the error of a failed statement reports is so."""
         if not isinstance(failure, StoreError) or not run.operation.says:
             return
         self.ended.add(failure.outcome)
@@ -335,8 +335,8 @@ def test_the_same_holds_where_something_cannot_be_read(
         before = durable(run.rig)
         with run.rig.hub(2) as hub:
             with monkeypatch.context() as patched:
-                for each in READS:
-                    reads.spoil(each, patched)
+                for unreadable in READS:
+                    reads.spoil(unreadable, patched)
                 failure = run.spoilt(hub, FaultyDisk())
             law.note(run, failure, before)
             run.repeat(hub, failure)

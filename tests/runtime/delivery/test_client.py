@@ -1,4 +1,4 @@
-"""Clients that come and go: nothing is lost or given twice that was acknowledged, whoever died meanwhile."""
+"""Clients that connect and leave: nothing is lost or given twice that was acknowledged, whichever process died meanwhile."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ TEXT = "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE TUMBLING 2 SECOND
 FILES = cut(made_rows(31, 60), *range(10, 60, 10))
 
 
-def told(*tables) -> list:
+def rows_of(*tables) -> list:
     return [row for table in tables for row in table.to_pylist()]
 
 
 def everything(client: Client) -> list:
     """Fetch and acknowledge all there is."""
-    found = []
+    fetched = []
     while (delivery := client.fetch()) is not None:
-        found += told(delivery.rows)
+        fetched += rows_of(delivery.rows)
         client.acknowledge(delivery)
-    return found
+    return fetched
 
 
 def test_a_client_that_comes_now_and_then_gets_every_row_once_in_order(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_client_that_comes_now_and_then_gets_every_row_once_in_order(tmp_path:
         rig.drop(file)
         with rig.hub(1 + number % 3, {"q": TEXT, "other": "SELECT x FROM s"}) as hub:
             hub.catch_up()
-            history = told(hub.query("q").history())
+            history = rows_of(hub.query("q").history())
         if number % 2:  # it comes seldom, and while no hub runs
             seen += everything(connect(rig.home, "q", "phone"))
             assert seen == history
@@ -69,11 +69,11 @@ def test_rows_come_again_until_they_are_acknowledged_and_clients_do_not_disturb_
         second = one.fetch(after=first)
         assert second is not None
         assert second.epoch > first.epoch
-        one.acknowledge(second)  # acknowledges what came before it too
+        one.acknowledge(second)  # acknowledges what was delivered before it too
         one.acknowledge(first)  # and is not taken back
         rest = everything(one)
-        assert told(first.rows, second.rows) + rest == told(hub.query("q").history())
-        assert everything(two) == told(hub.query("q").history())
+        assert rows_of(first.rows, second.rows) + rest == rows_of(hub.query("q").history())
+        assert everything(two) == rows_of(hub.query("q").history())
         two.skip()
         assert two.fetch() is None
 
@@ -88,21 +88,23 @@ def test_a_client_stays_with_its_query_through_alter(tmp_path: Path) -> None:
         hub.execute("ALTER QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE TUMBLING 2 SECONDS]")
         rig.drop(*FILES[3:])
         hub.catch_up()
-        found = everything(client)
-        assert found == told(hub.query("q").history())  # the new text answers over the archive, then live
-        assert all(set(row) == {"n"} for row in found)
+        fetched = everything(client)
+        assert fetched == rows_of(
+            hub.query("q").history()
+        )  # the new text answers over the archive, then live
+        assert all(set(row) == {"n"} for row in fetched)
 
 
 def hours(home: Path, wanted: range) -> list:
-    """A row an hour, each an epoch, in a process that ends; what the query without retention has told so far."""
+    """A row an hour, each an epoch, in a process that ends; what the query without retention has emitted so far."""
     with hr.open(home, local=True) as hub:
         for hour in wanted:
             hub.push("s", [{"at": START + dt.timedelta(hours=hour), "x": hour}])
             hub.catch_up()
-        return told(hub.query("whole").history())
+        return rows_of(hub.query("whole").history())
 
 
-def test_a_client_that_was_away_for_days_resumes_within_retention_and_beyond_it_is_told_that_it_missed_some(
+def test_a_client_that_was_away_for_days_resumes_within_retention_and_beyond_it_learns_that_it_missed_some(
     tmp_path: Path,
 ) -> None:
     home, text = tmp_path / "home", "SELECT SUM(x) AS total FROM s [RANGE TUMBLING 1 HOUR]"
@@ -113,14 +115,16 @@ def test_a_client_that_was_away_for_days_resumes_within_retention_and_beyond_it_
     client = connect(home, "kept", "phone")
     assert everything(client) == whole
     seen = len(whole)
-    whole = hours(home, range(10, 70))  # two and a half days; nobody fetches, and no process stays
+    whole = hours(home, range(10, 70))  # two and a half days; no client fetches, and no process stays
     client = connect(home, "kept", "phone")
-    assert [each.missed for each in client.pending()] == [0] * (len(whole) - seen)
+    assert [pending.missed for pending in client.pending()] == [0] * (len(whole) - seen)
     assert everything(client) == whole[seen:]
     seen = len(whole)
     whole = hours(home, range(70, 300))  # nine days
     rest = [
-        (each.missed, row) for each in connect(home, "kept", "phone").pending() for row in told(each.rows)
+        (pending.missed, row)
+        for pending in connect(home, "kept", "phone").pending()
+        for row in rows_of(pending.rows)
     ]
     assert rest[0][0] > 0
     assert {missed for missed, _ in rest[1:]} == {0}
@@ -129,7 +133,7 @@ def test_a_client_that_was_away_for_days_resumes_within_retention_and_beyond_it_
     assert rows == whole[-len(rows) :]
 
 
-def test_mistakes_are_told(tmp_path: Path) -> None:
+def test_mistakes_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no home in"):
         hr.connect(tmp_path / "nowhere", "q", "me")
     rig = Rig(tmp_path)
@@ -148,7 +152,7 @@ def test_killed_at_any_call_of_an_acknowledgement_nothing_acknowledged_comes_aga
     rig.drop(*FILES)
     with rig.hub(2, {"q": TEXT}) as hub:
         hub.catch_up()
-        whole = told(hub.query("q").history())
+        whole = rows_of(hub.query("q").history())
 
     def acknowledge_on(name: str, disk: Callable[[], Disk]) -> tuple[list, list]:
         """Rows acknowledged before, and rows whose acknowledgement is under way when the disk fails."""
@@ -162,7 +166,7 @@ def test_killed_at_any_call_of_an_acknowledgement_nothing_acknowledged_comes_aga
         with suppress(SimulatedCrash):
             connect(rig.home, "q", name).acknowledge(second)
         monkeypatch.setattr(filesystem, "Disk", Disk)
-        return told(first.rows), told(second.rows)
+        return rows_of(first.rows), rows_of(second.rows)
 
     watched = FaultyDisk()
     acknowledge_on("watched", lambda: watched)
@@ -178,7 +182,7 @@ def test_killed_at_any_call_of_an_acknowledgement_nothing_acknowledged_comes_aga
 def _acknowledge_for_ever(home: Path, ready) -> None:
     client = connect(home, "q", "victim")
     while (delivery := client.fetch()) is not None:
-        with (home.parent / "taken").open("a") as file:  # what it did with the rows, before it says so
+        with (home.parent / "taken").open("a") as file:  # what it did with the rows, before it acknowledges
             file.write(f"{delivery.position} {delivery.rows.num_rows}\n")
             file.flush()
             os.fsync(file.fileno())
@@ -192,7 +196,7 @@ def test_a_client_killed_by_the_system_has_dealt_with_every_delivery(tmp_path: P
     with rig.hub(2, {"q": TEXT}) as hub:
         hub.catch_up()
         client = hub.query("q").client("whole")
-        whole = [(each.position, each.rows.num_rows) for each in client.pending()]
+        whole = [(pending.position, pending.rows.num_rows) for pending in client.pending()]
     context = multiprocessing.get_context("spawn")
     for _ in range(2):
         ready = context.Event()
@@ -205,7 +209,7 @@ def test_a_client_killed_by_the_system_has_dealt_with_every_delivery(tmp_path: P
     _acknowledge_for_ever(rig.home, context.Event())
     lines = (tmp_path / "taken").read_text().splitlines()
     taken = [tuple(map(int, line.split())) for line in lines]
-    assert sorted(set(taken)) == whole  # its position tells a client which delivery came twice
+    assert sorted(set(taken)) == whole  # its position shows a client which delivery came twice
     assert taken == sorted(taken)
 
 

@@ -1,4 +1,4 @@
-"""A receiver that fails is called again, in order, and the hub, SHOW SINKS and the log of epochs say so meanwhile."""
+"""A receiver that fails is called again, in order, and the hub, SHOW SINKS and the log of epochs show so meanwhile."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def complaint(match: str) -> Iterator[None]:
 
 
 def states(home: Path, sink: str = "mine") -> list[str]:
-    """What the log of epochs says that a sink became."""
+    """The states of a sink in the log of epochs."""
     lines = [json.loads(line) for line in (home / "epochs.jsonl").read_text().splitlines()]
     return [line["state"] for line in lines if line["kind"] == "sink" and line["sink"] == sink]
 
@@ -100,12 +100,12 @@ def test_while_it_fails_everybody_can_see_why_and_how_far_behind_it_is(tmp_path:
         minutes(hub, range(6))
         until(lambda: receiver.calls > 3)
         row, seen = shown(hub), hub.status()["sinks"]["mine"]
-        for found in (row, seen):
-            assert found["state"] == "retrying"
-            assert found["attempts"] >= 3
-            assert found["error"].startswith("ConnectionError: call ")
-            assert found["epochs_behind"] == 5
-            assert found["bytes_behind"] == sum(
+        for state in (row, seen):
+            assert state["state"] == "retrying"
+            assert state["attempts"] >= 3
+            assert state["error"].startswith("ConnectionError: call ")
+            assert state["epochs_behind"] == 5
+            assert state["bytes_behind"] == sum(
                 file.bytes for file in hub.home.store.list("results/") if file.name.endswith(".run")
             )
         again = shown(hub)

@@ -33,12 +33,12 @@ def push(hub: Hub, minute: int) -> None:
     hub.push("s", [{"at": START + dt.timedelta(minutes=minute, seconds=s), "v": minute} for s in (1, 30)])
 
 
-def followed(hub: Hub, found: list[int], **options: object) -> threading.Thread:
+def followed(hub: Hub, seen: list[int], **options: object) -> threading.Thread:
     """A follower in a thread of its own; it collects the sums."""
 
     def run() -> None:
         for batch in hub.query("q").follow(**options):
-            found.extend(batch["n"].to_pylist())
+            seen.extend(batch["n"].to_pylist())
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -67,13 +67,13 @@ def test_followers_see_every_result_once_and_end_with_the_hub(hub: Hub) -> None:
 
 def test_what_followers_saw_is_the_history(hub: Hub) -> None:
     """The same rows in the same order, whenever one looks."""
-    found: list[int] = []
+    seen: list[int] = []
     with hub.running():
-        follower = followed(hub, found, since=START)
+        follower = followed(hub, seen, since=START)
         for minute in range(MINUTES):
             push(hub, minute)
     follower.join(timeout=30)
-    assert found == hub.query("q").history()["n"].to_pylist()
+    assert seen == hub.query("q").history()["n"].to_pylist()
 
 
 def test_a_failure_of_the_loop_reaches_followers_and_whoever_stops_it(
@@ -112,17 +112,17 @@ def test_what_run_once_gives_is_what_history_would_show(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.drop(made_rows(9, 30))
     with rig.hub(2, {"tumble": QUERIES["best"], "now": QUERIES["now"], "some": QUERIES["some"]}) as hub:
-        told = hub.run_once()
-        assert set(told) == {"tumble", "now"}  # a stream has told everything
-        assert told["tumble"].schema.names == hub.query("tumble").history().schema.names
-        assert told["now"].schema.names == hub.query("now").history().schema.names
+        answers_at_end = hub.run_once()
+        assert set(answers_at_end) == {"tumble", "now"}  # a stream has emitted everything
+        assert answers_at_end["tumble"].schema.names == hub.query("tumble").history().schema.names
+        assert answers_at_end["now"].schema.names == hub.query("now").history().schema.names
         hub.run_once(seal=True)
-        for name, rows in told.items():
+        for name, rows in answers_at_end.items():
             assert hub.query(name).history().to_pylist()[-rows.num_rows :] == rows.to_pylist()
 
 
 def test_a_history_in_parts_is_the_history(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over several epochs, also from an instant on; and a query that tells rows, not windows; none has no parts."""
+    """Over several epochs, also from an instant on; and a query that emits rows, not windows; none has no parts."""
     monkeypatch.setattr("headrace.runtime.results.result_log._BATCH_ROWS", 3)
     hub.register("SELECT v FROM s WHERE v > 3", "rows")
     for minute in range(MINUTES):

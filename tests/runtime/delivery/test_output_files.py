@@ -11,7 +11,7 @@ QUERIES = {name: f"SELECT k, {column} FROM s" for name, column in (("one", "x"),
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(each.name for each in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_files_of_dropped_and_renamed_queries_go_and_no_others(tmp_path: Path) -> None:

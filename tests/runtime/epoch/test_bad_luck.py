@@ -1,4 +1,4 @@
-"""Clocks that jump, full disks, dying workers, Ctrl-C: each is told or waited for, and what is right is still answered."""
+"""Clocks that jump, full disks, dying workers, Ctrl-C: each is reported or waited for, and what is right is still answered."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", place], check=True)
 
 
-def test_a_full_disk_is_told_and_the_run_goes_on_when_there_is_space(
+def test_a_full_disk_is_reported_and_the_run_goes_on_when_there_is_space(
     small_disk: Path, tmp_path: Path
 ) -> None:
     rig = Rig(tmp_path, ONE_FILE)
@@ -101,7 +101,7 @@ def test_a_full_disk_that_clears_is_waited_for(small_disk: Path, tmp_path: Path)
         assert hub.check().faults == 0
 
 
-def test_a_home_that_may_not_be_written_is_told(tmp_path: Path) -> None:
+def test_a_home_that_may_not_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(StoreError, match=r"cannot open the home .*Not a directory"),
@@ -114,7 +114,7 @@ def test_a_home_that_may_not_be_written_is_told(tmp_path: Path) -> None:
 
 
 class Harmed(SparkExecutor):
-    """What its tasks do first is for the test to say; it runs in the workers, every epoch as a job of its own."""
+    """What its tasks do first is for the test to choose; it runs in the workers, every epoch as a job of its own."""
 
     harm = staticmethod(lambda: None)
 
@@ -129,7 +129,9 @@ class Harmed(SparkExecutor):
             yield from spark_executor._scan(messages)
 
         pickled = {state.task: spark_executor.pickle.dumps(state) for state in states}
-        parts = self._context.parallelize([spark_executor.pickle.dumps(each) for each in scans], len(scans))
+        parts = self._context.parallelize(
+            [spark_executor.pickle.dumps(message) for message in scans], len(scans)
+        )
         blobs = parts.mapPartitions(scan).partitionBy(len(pickled), spark_executor._owner)
         return blobs.mapPartitionsWithIndex(spark_executor._State(pickled)).collect()
 
@@ -212,13 +214,13 @@ def test_a_users_mistake_found_in_a_task_is_not_retried_and_keeps_its_type(
         hub.execute(rig.script(FEW))
         hub.loop.engine.intake.listen(hub.loop.engine.plan.streams.values())
         (rig.source / "000000.parquet").unlink()
-        with pytest.raises(SourceChanged, match="found that it is gone") as told:
+        with pytest.raises(SourceChanged, match="found that it is gone") as raised:
             hub.run_once()
-        assert isinstance(told.value, UserError)
+        assert isinstance(raised.value, UserError)
         assert tried.read_text() == "once\n"
 
 
-def test_a_failing_loop_tells_whoever_follows_and_whoever_stops(tmp_path: Path) -> None:
+def test_a_failing_loop_reports_to_who_follows_and_who_stops(tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(GOOD)
     with rig.hub(2, FEW) as hub:
@@ -248,8 +250,8 @@ def test_ctrl_c_in_the_middle_of_epochs_leaves_a_home_that_goes_on(tmp_path: Pat
         for _ in range(4):
             assert runner.stdout.readline()
         time.sleep(delay)
-        told = pressed_until_it_ends(runner)
-        assert "KeyboardInterrupt" in told
+        output = pressed_until_it_ends(runner)
+        assert "KeyboardInterrupt" in output
         assert faults_of_now(tmp_path) == 0
     assassin.assert_nothing_happened()
 

@@ -1,4 +1,4 @@
-"""Collection beside the epochs: exactly what they retire goes, at its own cost, and nothing that is needed."""
+"""Collection between epochs: exactly what they retire is deleted, at its own cost, and nothing that is needed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_an_epoch_retires_is_what_its_manifest_no_longer_needs(tmp_path: Pa
         housekeeping.every = 10**9
         noted = type(housekeeping).published
         pairs: list[tuple[Manifest, Manifest]] = []
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
 
         def note(self: Any, before: Manifest, after: Manifest, superseded: Any) -> None:
             pairs.append((before, after))
@@ -66,9 +66,9 @@ def test_what_an_epoch_retires_is_what_its_manifest_no_longer_needs(tmp_path: Pa
         for before, after in pairs:
             names = {name for name in live.of(before) - live.of(after) if name.startswith(FOLDERS)}
             assert retired(before, after, store.read, store.root) == names, after.epoch
-            found.update(name.partition("/")[0] + "/" for name in names)
-        assert set(found) == set(FOLDERS)
-        assert min(found.values()) >= 3
+            counts.update(name.partition("/")[0] + "/" for name in names)
+        assert set(counts) == set(FOLDERS)
+        assert min(counts.values()) >= 3
 
 
 def test_epochs_and_their_collection_ask_as_much_of_the_disk_at_epoch_1000_as_at_100(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What an epoch looks at in its home does not depend on how many epochs there were before it. Counted, not timed."""
+"""What an epoch reads of its home does not depend on how many epochs there were before it. Counted, not timed."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ ROUND = 64
 
 @contextmanager
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """How often a store is asked for something, by anyone; a listing counts once more for each file it tells of."""
-    found: Counter[str] = Counter()
+    """How often a store is asked for something, by any caller; a listing counts once more for each file in it."""
+    counts: Counter[str] = Counter()
 
     def counting(name: str) -> Any:
         original = getattr(LocalStore, name)
 
         def asked(self: LocalStore, *args: Any, **options: Any) -> Any:
             answer = original(self, *args, **options)
-            found[name] += 1
+            counts[name] += 1
             if name == "list":
                 answer = list(answer)
-                found["listed"] += len(answer)
+                counts["listed"] += len(answer)
             return answer
 
         return asked
@@ -50,7 +50,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     with monkeypatch.context() as patched:
         for name in LOOKS:
             patched.setattr(LocalStore, name, counting(name))
-        yield found
+        yield counts
 
 
 def push(hub: Hub, first: int, count: int) -> None:
@@ -72,12 +72,12 @@ def test_an_epoch_looks_at_as_many_files_in_an_old_home_as_in_a_young_one(
             hub.execute(query)
         looks, idle = [], []
         for advance in range(3):
-            with counted(monkeypatch) as found:
+            with counted(monkeypatch) as calls:
                 push(hub, advance * ROUND, ROUND)
-            looks.append(sum(found.values()))
-            with counted(monkeypatch) as found:
+            looks.append(sum(calls.values()))
+            with counted(monkeypatch) as calls:
                 assert hub.loop.step() is None
-            idle.append(dict(found))
+            idle.append(dict(calls))
             engine.collect()
         assert idle[2] == idle[1], idle
         assert looks[2] <= 1.1 * looks[1], looks
@@ -113,7 +113,7 @@ def test_a_push_and_an_epoch_wait_for_the_disk_twice_each_and_list_nothing(
         monkeypatch.setattr(filesystem, "_all_at_once", counted_wait)
         for name in ("create", "fsync", "fsync_file", "fsync_folder"):
             monkeypatch.setattr(Disk, name, counting(name))
-        with counted(monkeypatch) as found:
+        with counted(monkeypatch) as made_calls:
             hub.push("s", [{"at": START + dt.timedelta(minutes=3), "v": 3}])
             assert waits == [3, 1]  # segment, its folder and the log's chunk; then the chunk's folder
             assert dict(syncs) == {"create": 2, "fsync": 1, "fsync_file": 1, "fsync_folder": 2}
@@ -125,4 +125,4 @@ def test_a_push_and_an_epoch_wait_for_the_disk_twice_each_and_list_nothing(
                 1,
             ]  # archive, state and results with their folders, and the manifest; then its folder
             assert dict(syncs) == {"create": 4, "fsync": 1, "fsync_file": 3, "fsync_folder": 4}
-        assert found["list"] == 0
+        assert made_calls["list"] == 0

@@ -154,9 +154,9 @@ def all_visited() -> Iterator[None]:
         if not progress.message.followers:
             return states
         return {
-            name: found
-            for name, found in states.items()
-            if name in deltas or clock_of(found[0].stream).level == level
+            name: operators
+            for name, operators in states.items()
+            if name in deltas or clock_of(operators[0].stream).level == level
         }
 
     with pytest.MonkeyPatch.context() as patch:
@@ -170,12 +170,12 @@ def test_answers_equal_those_of_a_home_that_visits_every_operator_in_each_epoch(
     tmp_path: Path, seed: int
 ) -> None:
     """Two of a kind share a state, a third has another range; rows are late, streams rest, punctuation leaps."""
-    found, visited = run(tmp_path / "due", seed, (4, 4, 10))
+    answered, visited = run(tmp_path / "due", seed, (4, 4, 10))
     with all_visited():
         expected, all_of_them = run(tmp_path / "all", seed, (4, 4, 10))
     assert sum(map(bool, expected.values())) > 0.6 * len(expected)
     for name, answer in expected.items():
-        assert found[name] == answer, name
+        assert answered[name] == answer, name
     assert visited < 0.6 * all_of_them
 
 

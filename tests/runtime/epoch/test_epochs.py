@@ -228,21 +228,23 @@ def test_sums_of_inexact_doubles_are_within_a_billionth_of_the_reference_whateve
     cuts = cut(rows, *range(120 // files, 120, 120 // files))
     rig.drop(*cuts)
     with rig.hub(files % 3 + 1, INEXACT) as hub:
-        for name, told in answers(hub, hub.run_once()).items():
-            found, meant = told, expected(hub.operator_and_query(name)[1], cuts)
-            if name == "ever":  # a change at every row: what stands at the end
-                found, meant = (sorted(each, key=lambda item: item[:2])[-1:] for each in (found, meant))
-            assert len(found) == len(meant) > 0
-            for one, other in zip(in_order(found), in_order(meant), strict=True):
+        for name, answer in answers(hub, hub.run_once()).items():
+            emitted, meant = answer, expected(hub.operator_and_query(name)[1], cuts)
+            if name == "ever":  # a change at every row: what holds at the end
+                emitted, meant = (
+                    sorted(answer_rows, key=lambda item: item[:2])[-1:] for answer_rows in (emitted, meant)
+                )
+            assert len(emitted) == len(meant) > 0
+            for one, other in zip(in_order(emitted), in_order(meant), strict=True):
                 assert one[:-1] == other[:-1]
                 for column, value in other[-1].items():
                     ours = one[-1][column]
                     assert ours == value or math.isclose(ours, value, rel_tol=1e-9), (name, column)
 
 
-def in_order(found: list) -> list:
+def in_order(emitted: list) -> list:
     """By instant and key: values differ in their last digits."""
-    return sorted(found, key=lambda item: (item[0], repr(item[-1].get("k"))))
+    return sorted(emitted, key=lambda item: (item[0], repr(item[-1].get("k"))))
 
 
 def test_late_rows_are_counted_archived_and_in_no_answer(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What went wrong when recovery was tried on Spark, one test each: none of it may go wrong here."""
+"""Faults of a recovery that was tried on Spark, one test each: none of them may happen here."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Haunted(LocalExecutor):
         return receipts
 
     def wander(self) -> None:
-        """The tasks that nobody waits for any more write their files."""
+        """The tasks that no epoch waits for any more write their files."""
         for scans, states in self.ghosts:
             super().run(scans, states)
         self.ghosts.clear()
@@ -161,7 +161,7 @@ def test_a_source_read_in_place_again_shows_the_rows_of_then(tmp_path: Path) -> 
     rig.drop(*FILES[:5])
     with rig.hub(2, {"slide": FEW["slide"]}) as hub:
         hub.catch_up()
-        rig.drop(*FILES[5:])  # there, but not consumed, when the past is read
+        rig.drop(*FILES[5:])  # there, but not consumed, when the archive is read
         hub.execute(f"CREATE QUERY tumble AS {QUERIES['tumble']}")
         assert hub.loop.step().kind == "replay"
         assert_right(hub)
@@ -204,7 +204,7 @@ def test_a_task_that_runs_in_another_worker_each_time_answers_the_same(tmp_path:
         one.execute(moving.script(FEW))
         for (
             _
-        ) in FILES:  # in one process by turns, and named alike: neither may meet the other's plan or state
+        ) in FILES:  # in one process by turns, and of equal names: neither may meet the other's plan or state
             one.loop.step()
             other.loop.step()
         assert_right(one)
@@ -272,9 +272,9 @@ def test_a_reader_whose_epoch_is_collected_under_it_answers_from_a_newer_one(
         with pytest.raises(MissingFile):
             answers_of_runtime.answer_at(reader.home, slept[0], operator, query)
         monkeypatch.setattr(type(reader.home), "latest", lambda self: slept.pop() if slept else awake(self))
-        found = reader.invoke("now").to_pylist()
+        rows = reader.invoke("now").to_pylist()
         assert not slept
-        assert found == hub.query("now").invoke().to_pylist()
+        assert rows == hub.query("now").invoke().to_pylist()
 
 
 def test_a_micro_batch_that_is_handed_in_twice_before_it_is_logged_counts_once(tmp_path: Path) -> None:

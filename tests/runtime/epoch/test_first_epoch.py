@@ -55,6 +55,6 @@ def test_a_home_that_is_opened_visits_what_it_has_stored(tmp_path: Path) -> None
         with_rows = names(hub, ["q0", "q1"])  # windows of time, which are open
         second = clocked.second
     with opened(tmp_path) as hub:
-        found = visited(Clocked(hub, second))
-        assert with_rows <= found
-        assert not without_rows & found
+        states = visited(Clocked(hub, second))
+        assert with_rows <= states
+        assert not without_rows & states

@@ -18,7 +18,7 @@ EPOCHS = 64
 
 
 def idle(path: Path, count: int) -> list[Counter[str]]:
-    """The work of epochs with a row of a stream that no query reads, beside so many queries of all kinds with rows."""
+    """The work of epochs with a row of a stream that no query reads, with so many queries of all kinds with rows."""
     work: list[Counter[str]] = []
     with Hub(path / "home", LocalExecutor(), tasks=2) as hub:
         hub.execute(script(queries_of("mixed", count)))
@@ -43,7 +43,9 @@ def test_an_idle_epoch_of_two_thousand_queries_does_the_work_of_one_of_ten(tmp_p
     """All epochs together may do a little more: a review of an old run reads some of its states, at most sixteen."""
     few, many = idle(tmp_path / "few", 10), idle(tmp_path / "many", 2000)
     for name in ("steps", "bytes written"):
-        assert median(each[name] for each in many) <= 1.1 * median(each[name] for each in few), name
+        assert median(counted[name] for counted in many) <= 1.1 * median(counted[name] for counted in few), (
+            name
+        )
     in_all = [sum(work, Counter[str]()) for work in (few, many)]
     for name, count in in_all[1].items():
         assert count <= 1.4 * in_all[0][name] + EPOCHS // 4, (name, in_all)

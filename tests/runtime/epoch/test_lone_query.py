@@ -34,15 +34,15 @@ STREAMS = {"joins": ("s", "u")}
 @contextmanager
 def calls() -> Iterator[Counter[str]]:
     """`calls`: functions of Python that the block calls in this thread."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def count(_frame: FrameType, event: str, _: object) -> None:
         if event == "call":
-            found["calls"] += 1
+            counts["calls"] += 1
 
     sys.setprofile(count)
     try:
-        yield found
+        yield counts
     finally:
         sys.setprofile(None)
 

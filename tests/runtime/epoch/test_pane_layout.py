@@ -1,4 +1,4 @@
-"""Groups of few rows lie as these when many are: chosen from what epochs measure, kept by the manifest, never seen in answers."""
+"""Groups of few rows are stored as rows when many are: chosen from what epochs measure, kept by the manifest, never seen in answers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_stream_of_many_small_groups_keeps_their_rows_and_goes_back_when_they_
 
 
 def test_where_hardly_a_pane_holds_two_rows_of_a_group_no_row_is_folded_as_it_comes(tmp_path: Path) -> None:
-    told = []
+    counts = []
     for number in range(2):
         with opened(tmp_path / str(number)) as hub:
             for epoch in range(8):
@@ -93,14 +93,14 @@ def test_where_hardly_a_pane_holds_two_rows_of_a_group_no_row_is_folded_as_it_co
                     assert "rows are not folded into panes" in hub.execute("EXPLAIN QUERY q;")[0].message
             said = hub.execute("EXPLAIN QUERY q;")[0].message
             assert ("rows are not folded into panes" in said) == (number == 0), "and back"
-            told.append(len(answers(hub)))
-    assert told[0] > 1000
+            counts.append(len(answers(hub)))
+    assert counts[0] > 1000
 
 
 def test_the_choice_outlives_a_restart_and_answers_are_those_of_partials(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    told = []
+    of_layout = []
     for never in (False, True):
         folder = tmp_path / str(never)
         if never:
@@ -114,9 +114,9 @@ def test_the_choice_outlives_a_restart_and_answers_are_those_of_partials(
                 assert before == (not never and epoch > 1 and adapts(hub)) or epoch in (1, 2)
         with opened(folder, register=False) as hub:
             hub.run_once(seal=True)
-            told.append(answers(hub))
-    assert len(told[0]) > 10_000
-    assert told[0] == told[1]
+            of_layout.append(answers(hub))
+    assert len(of_layout[0]) > 10_000
+    assert of_layout[0] == of_layout[1]
 
 
 def test_a_query_registered_late_over_small_groups_answers_the_same(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""OPTIONS (retain '…'): the archive forgets what is older, never what an operator still has to read."""
+"""OPTIONS (retain '…'): the archive drops what is older, never what an operator still has to read."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def prepared(path: Path) -> Hub:
 def test_old_entries_go_and_a_late_query_answers_from_what_is_kept_as_one_that_was_first(
     tmp_path_factory: pytest.TempPathFactory, passed: int, length: int, slide: int, gone: int
 ) -> None:
-    """Windows that lie in what is kept are the same rows, to the last; of others there is what is left in them."""
+    """Windows inside what is kept are the same rows, to the last; of others there is what is left in them."""
     text = (
         "SELECT window_start, window_end, v % 2 AS odd, COUNT(*) AS n, SUM(v) AS total, MIN(v) AS low"
         f" FROM s [RANGE {length} MINUTES SLIDE {slide} MINUTES] WHERE v % 5 <> {gone} GROUP BY v % 2"
@@ -70,12 +70,12 @@ def test_old_entries_go_and_a_late_query_answers_from_what_is_kept_as_one_that_w
     with prepared(tmp_path_factory.mktemp("home")) as hub:
         hub.register(text, "first")
         minutes(hub, range(passed))
-        kept, written = archived(hub)
+        kept_minutes, written = archived(hub)
         assert written == passed
-        assert kept == passed - 6
+        assert kept_minutes == passed - 6
         hub.register(text, "late")
         hub.loop.drain()
-        horizon = START + dt.timedelta(minutes=kept)
+        horizon = START + dt.timedelta(minutes=kept_minutes)
         first, late = (hub.query(name).history().to_pylist() for name in ("first", "late"))
         inside = [row for row in first if row["window_start"] >= horizon]
         assert inside or length + slide > 3
@@ -85,7 +85,9 @@ def test_old_entries_go_and_a_late_query_answers_from_what_is_kept_as_one_that_w
                 (row[name] - START).total_seconds() // 60 for name in ("window_start", "window_end")
             )
             values = [
-                v for v in range(max(kept, int(start)), int(end)) if v % 5 != gone and v % 2 == row["odd"]
+                v
+                for v in range(max(kept_minutes, int(start)), int(end))
+                if v % 5 != gone and v % 2 == row["odd"]
             ]
             assert (row["n"], row["total"], row["low"]) == (len(values), sum(values), min(values))
 
@@ -108,17 +110,17 @@ def test_a_paused_query_holds_back_what_it_has_not_seen(tmp_path: Path) -> None:
 def counting(path: Path, *queries: str) -> Hub:
     """A stream that keeps five minutes, and queries over it by their statements."""
     hub = prepared(path)
-    for each in queries:
-        hub.execute(each)
+    for query in queries:
+        hub.execute(query)
     return hub
 
 
 def tidied(hub: Hub) -> dict[str, int]:
     """Files by folder, after garbage was collected as if the grace had passed; `headrace check` finds nothing."""
-    found = faults_once_tidy(hub)  # the plan of a home that was only opened is in no manifest yet
-    assert [each for each in found if not each.startswith("FAULT plans/")] == []
-    folders = [each for each in hub.path.iterdir() if each.is_dir()]
-    return {each.name: sum(file.is_file() for file in each.rglob("*")) for each in folders}
+    faults = faults_once_tidy(hub)  # the plan of a home that was only opened is in no manifest yet
+    assert [fault for fault in faults if not fault.startswith("FAULT plans/")] == []
+    folders = [folder for folder in hub.path.iterdir() if folder.is_dir()]
+    return {folder.name: sum(file.is_file() for file in folder.rglob("*")) for folder in folders}
 
 
 KEPT = f"CREATE QUERY kept OPTIONS (retain '5 MINUTES') AS {COUNT}"
@@ -126,14 +128,16 @@ WHOLE = f"CREATE QUERY whole AS {COUNT}"
 
 
 def test_results_older_than_a_query_retains_go_and_those_of_others_stay(tmp_path: Path) -> None:
-    """Forty windows: one query keeps five minutes (and what the look at every eighth epoch has not seen), one keeps all."""
+    """Forty windows: one query keeps five minutes (and what the check at every eighth epoch has not seen), one keeps all."""
     with counting(tmp_path / "home", KEPT, WHOLE) as hub:
         minutes(hub, range(41))
         assert hub.query("whole").history().num_rows == 40
-        kept = hub.query("kept").history().num_rows
-        assert 5 <= kept <= 5 + EVERY
+        retained = hub.query("kept").history().num_rows
+        assert 5 <= retained <= 5 + EVERY
         assert hub.query("kept").invoke().to_pylist() == hub.query("whole").invoke().to_pylist() == [{"n": 1}]
-        assert 40 + kept <= tidied(hub)["results"] <= 40 + 5 + 2 * EVERY  # the last eight manifests keep more
+        assert (
+            40 + retained <= tidied(hub)["results"] <= 40 + 5 + 2 * EVERY
+        )  # the last eight manifests keep more
     with open_hub(tmp_path / "home", local=True) as hub:
         assert hub.query("whole").history().num_rows == 40
         hub.execute("DROP QUERY whole")
@@ -151,11 +155,11 @@ def test_a_retention_is_set_and_taken_away_while_the_query_goes_on(tmp_path: Pat
         assert hub.query("whole").history().num_rows == 19
         hub.execute("ALTER QUERY whole SET (retain '5 MINUTES')")
         minutes(hub, range(20, 30))
-        kept = hub.query("whole").history().num_rows
-        assert 5 <= kept <= 5 + EVERY
+        retained = hub.query("whole").history().num_rows
+        assert 5 <= retained <= 5 + EVERY
         hub.execute("ALTER QUERY whole SET (retain 'all')")
         minutes(hub, range(30, 50))
-        assert hub.query("whole").history().num_rows == kept + 20
+        assert hub.query("whole").history().num_rows == retained + 20
 
 
 def test_a_relation_still_answers_with_the_sum_of_the_changes_that_went(tmp_path: Path) -> None:
@@ -189,11 +193,11 @@ def test_a_query_over_a_query_holds_back_what_it_has_not_read(tmp_path: Path) ->
         hub.loop.drain()
         minutes(hub, range(40, 60))
         assert sum(row["total"] for row in hub.query("over").history().to_pylist()) == 59
-        kept = hub.query("kept").history().num_rows
-        assert kept <= 6 + 2 * EVERY
+        retained = hub.query("kept").history().num_rows
+        assert retained <= 6 + 2 * EVERY
         hub.execute(f"CREATE QUERY late AS {over}")
         hub.loop.drain()
-        assert 5 <= hub.query("late").history().num_rows <= kept
+        assert 5 <= hub.query("late").history().num_rows <= retained
 
 
 def test_a_sink_that_is_behind_holds_back_what_it_has_not_delivered(tmp_path: Path) -> None:
@@ -218,7 +222,7 @@ def test_a_sink_that_is_behind_holds_back_what_it_has_not_delivered(tmp_path: Pa
 
 
 def test_versions_of_a_relation_go_when_no_row_that_is_kept_met_them(tmp_path: Path) -> None:
-    """Twelve refreshes, each met by some rows: those go that only forgotten rows had met."""
+    """Twelve refreshes, each met by some rows: those go that only expired rows had met."""
     source = tmp_path / "names.json"
     with prepared(tmp_path / "home") as hub:
         for advance in range(12):
@@ -277,9 +281,9 @@ def test_a_home_does_not_grow_with_its_age(tmp_path: Path) -> None:
             minutes(hub, range(max(0, until - 150), until))
             files = tidied(hub)
             size = sum(
-                each.stat().st_size
-                for each in hub.path.rglob("*")
-                if each.is_file() and not each.name.startswith("epochs")
+                path.stat().st_size
+                for path in hub.path.rglob("*")
+                if path.is_file() and not path.name.startswith("epochs")
             )
             sizes.append((sum(files.values()), size))
         (_, young, middle, old) = sizes
@@ -288,7 +292,7 @@ def test_a_home_does_not_grow_with_its_age(tmp_path: Path) -> None:
 
 
 def killed_while_forgetting(path: Path, disk: FaultyDisk, use: Callable[[FaultyDisk | None], None]) -> None:
-    """An epoch that forgets, then a collection, on a disk that fails."""
+    """An epoch that expires rows, then a collection, on a disk that fails."""
     with suppress(SimulatedCrash), open_hub(path, local=True) as hub:
         engine = hub.loop.engine
         use(disk)
@@ -305,7 +309,7 @@ def killed_while_forgetting(path: Path, disk: FaultyDisk, use: Callable[[FaultyD
 def test_killed_while_it_forgets_a_home_has_what_it_retains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every call of a forgetting epoch and of the collection after it is a place to die at."""
+    """Every call of an epoch that expires rows and of the collection after it is a place to die at."""
 
     def use(faulty: FaultyDisk | None) -> None:
         monkeypatch.setattr(filesystem, "Disk", (lambda: faulty) if faulty is not None else Disk)

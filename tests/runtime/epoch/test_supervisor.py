@@ -1,4 +1,4 @@
-"""A failed epoch is tried again by a new incarnation, a bounded number of times; what cannot pass is told at once."""
+"""A failed epoch is tried again by a new incarnation, a bounded number of times; what cannot pass is reported at once."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def assert_right(hub: Hub) -> None:
     assert faults_once_tidy(hub) == []
 
 
-def test_a_failed_epoch_is_tried_again_as_a_new_incarnation_and_told(tmp_path: Path) -> None:
+def test_a_failed_epoch_is_tried_again_as_a_new_incarnation_and_reported(tmp_path: Path) -> None:
     executor = Failing(2, OSError(errno.EIO, "Input/output error"))
     heard = []
     with rig_of(tmp_path).hub(2, FEW, executor=executor, waits=AT_ONCE) as hub:
@@ -109,7 +109,7 @@ def test_an_epoch_that_always_fails_ends_with_what_where_and_the_remedy(tmp_path
     executor = Failing(1000)
     with rig_of(tmp_path).hub(2, FEW, executor=executor, waits=AT_ONCE) as hub:
         epoch = hub.home.latest().epoch
-        with pytest.raises(EpochFailed) as told:
+        with pytest.raises(EpochFailed) as raised:
             hub.run_once()
         assert executor.tries == 4
         for words in (
@@ -119,7 +119,7 @@ def test_an_epoch_that_always_fails_ends_with_what_where_and_the_remedy(tmp_path
             "start again",
             "epochs.jsonl",
         ):
-            assert words in str(told.value)
+            assert words in str(raised.value)
         # Takeovers are epochs too, three of them; nothing else was published.
         assert hub.home.latest().epoch == epoch + 3
         assert hub.home.latest().kind == "takeover"
@@ -234,8 +234,8 @@ def run_on(folder: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch) -> i
             bad.setattr(filesystem, "Disk", lambda: disk)
             bad.setattr(hub.home.store, "_disk", disk)
             hub.catch_up()
-        found = answers(hub, hub.run_once())["slide"]
-        assert found == expected(hub.operator_and_query("slide")[1], FILES[:2])
+        answered = answers(hub, hub.run_once())["slide"]
+        assert answered == expected(hub.operator_and_query("slide")[1], FILES[:2])
         assert hub.status()["streams"]["s"]["rows"] == 12
         assert faults_once_tidy(hub) == []
         return hub.status()["failures"]["count"]
@@ -286,8 +286,8 @@ def test_a_log_of_epochs_that_cannot_be_written_waits_and_loses_no_line(
         assert log.waiting > 0
     log.write({"epoch": 3})
     log.close()
-    told = [json.loads(line)["epoch"] for line in (tmp_path / "epochs.jsonl").read_text().splitlines()]
-    assert told == [1, 2, 3]
+    epochs = [json.loads(line)["epoch"] for line in (tmp_path / "epochs.jsonl").read_text().splitlines()]
+    assert epochs == [1, 2, 3]
 
 
 # -- Spark --------------------------------------------------------------------------------------------------------------
@@ -326,8 +326,8 @@ def test_a_lost_jvm_is_replaced_and_the_epoch_done_again(tmp_path: Path) -> None
         timeout=120,
     )
     assert ran.returncode == 0, ran.stderr
-    told, left = ran.stdout.splitlines()
-    rows, message, is_another = json.loads(told)
+    report, left = ran.stdout.splitlines()
+    rows, message, is_another = json.loads(report)
     assert rows == 30
     assert "JVM that runs Spark is gone" in message
     assert is_another

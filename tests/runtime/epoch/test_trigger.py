@@ -148,7 +148,7 @@ def test_pushes_under_way_are_one_append_and_each_counts_once(tmp_path: Path) ->
             pushes = [pool.submit(hub.push, "p", [{"v": number}]) for number in range(6)]
             while len(intake._arrivals) < 6:
                 threading.Event().wait(0.001)
-        assert [each.result(LONG) for each in pushes] == [1] * 6
+        assert [push.result(LONG) for push in pushes] == [1] * 6
         assert [len(chunk.records) for chunk in RecordLog(hub.home.store, INGEST_LOG).chunks()] == [6]
         hub.catch_up()
         assert sorted(v for values in followed(hub) for v in values) == list(range(6))
@@ -162,13 +162,13 @@ def test_one_producer_s_batches_under_way_are_logged_in_turn_and_a_repeated_one_
             pushes = [pool.submit(pushed_rows.ingest, intake, *_batch(hub, 7)) for _ in range(4)]
             while len(intake._arrivals) < 4:
                 threading.Event().wait(0.001)
-        for each in pushes:
-            each.result(LONG)
+        for push in pushes:
+            push.result(LONG)
         assert [len(chunk.records) for chunk in RecordLog(hub.home.store, INGEST_LOG).chunks()] == [1]
 
 
 def _batch(hub: Hub, sequence: int) -> tuple[Any, ...]:
-    """What a push of one row is once it has been looked at."""
+    """What a push of one row is once it has been read."""
     definition = hub.stream_definition("p")
     table = as_rows(definition, [{"v": sequence}])
     return definition, table, pushed_rows.content_digest(table), "me", sequence
@@ -190,7 +190,7 @@ def test_an_append_that_fails_fails_for_each_of_its_pushes(
                 pushes = [pool.submit(hub.push, "p", [{"v": number}]) for number in range(3)]
                 while len(intake._arrivals) < 3:
                     threading.Event().wait(0.001)
-            failures = [each.exception(LONG) for each in pushes]
+            failures = [push.exception(LONG) for push in pushes]
         for number, failure in enumerate(failures):
             assert isinstance(failure, PushFailed)
             assert failure.outcome == "absent"
@@ -218,7 +218,7 @@ def test_an_append_that_took_effect_and_failed_acknowledges_each_of_its_pushes(
                 pushes = [pool.submit(hub.push, "p", [{"v": number}]) for number in range(3)]
                 while len(intake._arrivals) < 3:
                     threading.Event().wait(0.001)
-            assert [each.result(LONG) for each in pushes] == [1, 1, 1]
+            assert [push.result(LONG) for push in pushes] == [1, 1, 1]
         hub.catch_up()
         assert sorted(v for values in followed(hub) for v in values) == [0, 1, 2]
 
@@ -302,7 +302,7 @@ def test_rows_wait_for_others_as_long_as_the_latency_allows(tmp_path: Path) -> N
             )  # begins an epoch, which takes them along
             assert pool.submit(next, answers).result(LONG) == [2]
             hub.push("p", [{"v": 3}])
-        hub.catch_up()  # whoever asks for all there is does not wait
+        hub.catch_up()  # a caller that asks for all there is does not wait
         assert [v for values in followed(hub) for v in values] == [0, 1, 2, 3]
     with opened(tmp_path) as hub:
         described = hub.execute("DESCRIBE EXTENDED p")[0].table

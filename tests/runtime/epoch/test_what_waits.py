@@ -172,7 +172,7 @@ class Losing(LocalExecutor):
 
 
 def test_an_execution_whose_receipts_are_lost_leaves_nothing_undone(tmp_path: Path) -> None:
-    """Its tasks have run in this process: what was due then is due again, though nobody has taken over."""
+    """Its tasks have run in this process: what was due then is due again, though no other process has taken over."""
     executor = Losing()
     with opened(tmp_path, executor) as hub:
         hub.register("SELECT COUNT(*) AS n FROM s [RANGE TUMBLING 5 SECONDS] WHERE x < 100", "q")

@@ -19,18 +19,18 @@ CALLS = ("read", "map", "exists", "list", "delete", "write_once", "put_if_absent
 @contextmanager
 def steps() -> Iterator[Counter[str]]:
     """`steps`: bytecodes that the block executes in this thread, in all that it calls; loops in C count as one."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def traced(frame: FrameType, event: str, _: object) -> Any:
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode":
-            found["steps"] += 1
+            counts["steps"] += 1
         return traced
 
     before = sys.gettrace()
     sys.settrace(traced)
     try:
-        yield found
+        yield counts
     finally:
         sys.settrace(before)
 

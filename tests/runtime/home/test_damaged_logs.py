@@ -1,6 +1,6 @@
-"""A statement that an older version has put into the query log twice: the home opens, and `check` tells of it.
+"""A statement that an older version has put into the query log twice: the home opens, and `check` reports it.
 
-Until appends had ids, a driver that was told "already published" of its own append put the same entries in again.
+Until appends had ids, a driver that got "already published" for its own append put the same entries in again.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def test_entries_that_are_there_twice_count_once_and_the_home_opens(damage: str,
     assert any(re.match(f"NOTE {QUERY_LOG}/: . of its entries", line) for line in check(rig.home).lines)
     with rig.hub(2) as hub:
         rig.drop(FILES[2])
-        found = answers(hub, hub.run_once())
-        assert set(found) == left
+        answered = answers(hub, hub.run_once())
+        assert set(answered) == left
         for name in left:
-            assert found[name] == expected(hub.operator_and_query(name)[1], FILES)
+            assert answered[name] == expected(hub.operator_and_query(name)[1], FILES)
         hub.execute(f"CREATE QUERY a AS {TWO['a']}; DROP QUERY a;")
         with pytest.raises(UserError, match="there is no query 'a'"):
             hub.execute("DROP QUERY a")
@@ -89,12 +89,12 @@ def test_check_names_the_query_that_keeps_a_home_from_opening(tmp_path: Path) ->
     with rig.hub(2, TWO):
         pass
     append_as_before(rig.home, [{"do": "put_query", "query": {"name": "lost", "text": "SELECT v FROM gone"}}])
-    (told,) = faults(rig.home)
-    assert told.startswith("FAULT querylog/, query lost: it cannot be planned: ")
-    assert "gone" in told
+    (fault,) = faults(rig.home)
+    assert fault.startswith("FAULT querylog/, query lost: it cannot be planned: ")
+    assert "gone" in fault
     append_as_before(rig.home, [{"do": "dance"}])
-    (told,) = faults(rig.home)
-    assert told.startswith(
+    (fault,) = faults(rig.home)
+    assert fault.startswith(
         "FAULT querylog/: it cannot be folded: entry 5 of the query log is of the unknown kind 'dance'"
     )
 

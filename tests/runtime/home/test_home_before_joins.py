@@ -1,4 +1,4 @@
-"""A home of the version whose joins had two sides each (decision 31): joins of two streams go on, others are computed again."""
+"""A home of the version whose joins had two sides each (decision 31): joins of two streams continue, others are computed again."""
 
 from __future__ import annotations
 

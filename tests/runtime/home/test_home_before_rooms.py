@@ -1,4 +1,4 @@
-"""A home that was written when all files of `algebra/` lay in one folder opens, goes on with new rows and answers rightly."""
+"""A home that was written when all files of `algebra/` were in one folder opens, continues with new rows and answers rightly."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def test_it_answers_for_the_rows_before_and_after(home: Path) -> None:
         before = {name: answers(hub, name) for name in QUERIES}
         hub.push("s", rows(range(12, 21)))
         hub.run_once()
-        found = {name: answers(hub, name) for name in QUERIES}
-    assert all(0 < len(before[name]) < len(found[name]) for name in QUERIES)
-    assert found["tens"] == [
+        after = {name: answers(hub, name) for name in QUERIES}
+    assert all(0 < len(before[name]) < len(after[name]) for name in QUERIES)
+    assert after["tens"] == [
         *(("a", 3, 6), ("a", 5, 20), ("a", 5, 50), ("a", 5, 70)),
         *(("b", 2, 4), ("b", 5, 25), ("b", 5, 45), ("b", 5, 75)),
     ]
-    assert found["triples"] == sorted(("ab"[v % 2], 3 * v) for v in range(2, 21))
-    assert found["blocks"] == [(4, 6), (4, 22), (4, 38), (4, 54), (4, 70)]
-    assert found["steps"] == [(4,)] * 5
-    assert found["totals"] == [(second(5), 10), (second(10), 45), (second(15), 60), (second(20), 145)]
-    assert found["named"] == [
+    assert after["triples"] == sorted(("ab"[v % 2], 3 * v) for v in range(2, 21))
+    assert after["blocks"] == [(4, 6), (4, 22), (4, 38), (4, 54), (4, 70)]
+    assert after["steps"] == [(4,)] * 5
+    assert after["totals"] == [(second(5), 10), (second(10), 45), (second(15), 60), (second(20), 145)]
+    assert after["named"] == [
         *(("first", 6), ("first", 14), ("first", 34), ("first", 36)),
         *(("second", 4), ("second", 21), ("second", 24), ("second", 51)),
     ]

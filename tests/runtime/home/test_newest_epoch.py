@@ -28,8 +28,8 @@ def test_a_read_is_repeated_when_an_epoch_was_published_meanwhile_and_only_then(
                 raise MissingFile("collected meanwhile")
             return manifest.epoch
 
-        found = home.at_newest_epoch(epoch_of)
-        assert read[0] < found == read[1] == home.latest().epoch
+        epoch = home.at_newest_epoch(epoch_of)
+        assert read[0] < epoch == read[1] == home.latest().epoch
 
         def lost(manifest: Manifest) -> None:
             raise MissingFile(f"lost in epoch {manifest.epoch}")

@@ -22,7 +22,7 @@ def push(hub: Hub, minute: int, *keys: str) -> None:
     hub.loop.drain()
 
 
-def told(hub: Hub, name: str) -> list[tuple[str, int]]:
+def emitted(hub: Hub, name: str) -> list[tuple[str, int]]:
     return sorted((row["name"], row["n"]) for row in hub.query(name).history().to_pylist())
 
 
@@ -39,22 +39,22 @@ def test_queries_come_rest_change_and_go_while_rows_arrive(tmp_path: Path) -> No
         push(hub, 1, "a")
         hub.register(BY_NAME, "late")  # over the archive
         push(hub, 2, "b", "b")
-        assert told(hub, "first") == told(hub, "late") == [("Ann", 1), ("Ann", 1), ("Bob", 1)]
+        assert emitted(hub, "first") == emitted(hub, "late") == [("Ann", 1), ("Ann", 1), ("Bob", 1)]
         hub.execute("PAUSE QUERY late")
         push(hub, 3, "a", "a", "a")
     with open_hub(home, local=True) as hub:  # another process
-        assert told(hub, "late") == [("Ann", 1), ("Ann", 1), ("Bob", 1)]
+        assert emitted(hub, "late") == [("Ann", 1), ("Ann", 1), ("Bob", 1)]
         push(hub, 4, "c")
         hub.execute("RESUME QUERY late")
         hub.loop.drain()
         assert (
-            told(hub, "first")
-            == told(hub, "late")
+            emitted(hub, "first")
+            == emitted(hub, "late")
             == [("Ann", 1), ("Ann", 1), ("Ann", 3), ("Bob", 1), ("Bob", 2)]
         )
         hub.execute(f"ALTER QUERY late AS {BY_NAME} HAVING n > 1")
         hub.loop.drain()
-        assert told(hub, "late") == [("Ann", 3), ("Bob", 2)]
+        assert emitted(hub, "late") == [("Ann", 3), ("Bob", 2)]
 
 
 def test_a_name_that_is_used_again_is_another_query_and_state_goes_with_the_old_one(tmp_path: Path) -> None:

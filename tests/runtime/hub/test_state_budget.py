@@ -43,7 +43,7 @@ def lived(rig: Rig, limit: int | None) -> tuple[Hub, StateBudget | None]:
     return hub, budget
 
 
-def test_the_bytes_that_are_told_are_those_of_the_files(tmp_path: Path) -> None:
+def test_the_bytes_that_are_reported_are_those_of_the_files(tmp_path: Path) -> None:
     rig = Rig(tmp_path, {"maxFilesPerTrigger": "1"})
     rig.drop(*cut(made_rows(3, 9000), 4000))
     with rig.hub(2, {**TEXTS, **OTHERS}) as hub:
@@ -51,10 +51,10 @@ def test_the_bytes_that_are_told_are_those_of_the_files(tmp_path: Path) -> None:
             hub.execute(f"CREATE QUERY whole_{name} OPTIONS (materialize 'complete') AS {text}")
         hub.catch_up()
         runs = [run.name for run in hub.home.latest().state]
-        told = hub.status()["state_bytes"]
-        assert told == sum((hub.path / name).stat().st_size for name in runs) > 100_000
-        of_each = [each["state_bytes"] for each in hub.status()["last_epoch"]["work"].values()]
-        assert 0.9 * told < sum(of_each) <= told  # the rest are the containers' own headers
+        state_bytes = hub.status()["state_bytes"]
+        assert state_bytes == sum((hub.path / name).stat().st_size for name in runs) > 100_000
+        of_each = [counters["state_bytes"] for counters in hub.status()["last_epoch"]["work"].values()]
+        assert 0.9 * state_bytes < sum(of_each) <= state_bytes  # the rest are the containers' own headers
 
 
 def test_the_whole_answers_go_first_the_heaviest_before_the_others_and_then_the_selections(
@@ -114,4 +114,4 @@ def test_a_query_whose_changes_a_client_counts_keeps_its_answer(tmp_path: Path) 
             hub.catch_up()
         assert hub.catalog.require_query("heavy").definition.materialize == "complete"
         assert hub.catalog.require_query("light").definition.materialize == "none"
-        assert sum(each.rows.num_rows for each in client.pending()) > 0
+        assert sum(pending.rows.num_rows for pending in client.pending()) > 0

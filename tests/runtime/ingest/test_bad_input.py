@@ -1,4 +1,4 @@
-"""Bad input through the whole path: it is told or counted, and what is right is still answered."""
+"""Bad input through the whole path: it is reported or counted, and what is right is still answered."""
 
 from __future__ import annotations
 
@@ -105,10 +105,10 @@ def test_a_schema_that_changes_midway_costs_the_files_that_do_not_fit(tmp_path: 
     with rig.hub(2, FEW) as hub:
         assert_as_the_reference(hub, [GOOD[:20], [], [], [], GOOD[20:]])
         assert rows_late_rejected(hub) == (40, 0, 7)
-        told = refused(hub)
-        assert sum("column g is missing" in each for each in told) == 3
-        assert sum("column x is" in each for each in told) == 3
-        assert sum("not a readable Parquet file" in each for each in told) == 1
+        reasons = refused(hub)
+        assert sum("column g is missing" in reason for reason in reasons) == 3
+        assert sum("column x is" in reason for reason in reasons) == 3
+        assert sum("not a readable Parquet file" in reason for reason in reasons) == 1
 
 
 def test_each_record_of_a_csv_file_whose_header_lacks_a_column_is_kept(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_each_record_of_a_csv_file_whose_header_lacks_a_column_is_kept(tmp_path:
         hub.run_once()
         assert hub.query("q").history().to_pylist() == [{"v": 7}]
         assert rows_late_rejected(hub) == (1, 0, 100)
-        kept = hub.query("no").history().to_pylist()
-        assert sorted(row["text"] for row in kept) == sorted(f"a,{n}" for n in range(100))
-        assert {row["reason"] for row in kept} == {
+        rows = hub.query("no").history().to_pylist()
+        assert sorted(row["text"] for row in rows) == sorted(f"a,{n}" for n in range(100))
+        assert {row["reason"] for row in rows} == {
             f"{folder}/1.csv: schema changed: column at is missing in the header"
         }
 

@@ -48,15 +48,15 @@ def test_a_file_that_grew_is_named_in_a_warning(hub: Hub, tmp_path: Path) -> Non
     with path.open("a") as file:
         file.write("2,y\n")
     assert rows(hub) == [1]
-    told = hub.status()["sources"]["s"]
-    assert told.startswith(f"s: '{path}' grew after it was read, and the change is not in the stream.")
-    assert "appended 'read'" in told
+    warning = hub.status()["sources"]["s"]
+    assert warning.startswith(f"s: '{path}' grew after it was read, and the change is not in the stream.")
+    assert "appended 'read'" in warning
     assert hub.status()["changed_files"] == {"s": 1}
-    assert hub.execute("SHOW STREAMS")[0].table.column("warning").to_pylist() == [told]
+    assert hub.execute("SHOW STREAMS")[0].table.column("warning").to_pylist() == [warning]
     hub.close()
     with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as again:
         assert rows(again) == [1]
-        assert again.status()["sources"] == {"s": told}
+        assert again.status()["sources"] == {"s": warning}
         path.unlink()
         again.catch_up()
         assert again.status()["sources"] == {}
@@ -175,10 +175,10 @@ def test_lines_end_where_their_last_feed_is(tmp_path: Path) -> None:
 
 
 def test_a_summary_of_an_older_version_is_read(hub: Hub) -> None:
-    """It has a file's arrival and no size: such a file is known, and never said to have changed."""
+    """It has a file's arrival and no size: such a file is known, and never reported as changed."""
     file = KnownFile(5, 10, 20)
     assert KnownFile.from_json(file.to_json()) == file
     assert KnownFile.from_json(5) == KnownFile(5)
     summary = ingest_summary.StreamSummary(0, {"a": file})
-    told: Any = summary.as_json()
-    assert told["seen"] == {"a": [5, 10, 20]}
+    content: Any = summary.as_json()
+    assert content["seen"] == {"a": [5, 10, 20]}

@@ -162,7 +162,7 @@ def test_a_stream_with_an_expression_is_written_as_it_is_read() -> None:
 def test_timestamps_are_read_from_numbers(
     hub: Hub, tmp_path: Path, using: str, unit: str, number: str, fraction: str
 ) -> None:
-    """Also in a block with fractions, quotes, blanks and cells that are no numbers; the time zone has no say."""
+    """Also in a block with fractions, quotes, blanks and cells that are no numbers; the time zone has no effect."""
     cells = [number, fraction, f'"{number}"', '"x"', '"99999999999999999999999"']
     lines = [f'{{"t": {cell}, "k": 1}}' if using == "json" else f"{cell},1" for cell in cells]
     (tmp_path / "plain").write_text(lines[0] + "\n")

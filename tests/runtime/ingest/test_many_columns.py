@@ -37,13 +37,13 @@ def _steps(folder: Path, using: str, columns: int) -> Counter[str]:
     _written(folder / "rows", using, names)
     header = ", header 'true'" if using == "csv" else ""
     declared = ", ".join(f"{name} BIGINT" for name in names)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def count(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
-            found[frame.f_code.co_name] += 1
+            counts[frame.f_code.co_name] += 1
         elif event == "c_call":
-            found[getattr(argument, "__name__", "?")] += 1
+            counts[getattr(argument, "__name__", "?")] += 1
 
     with Hub(folder / "home", LocalExecutor(), tasks=1) as hub:
         sys.setprofile(count)
@@ -57,7 +57,7 @@ def _steps(folder: Path, using: str, columns: int) -> Counter[str]:
         finally:
             sys.setprofile(None)
         assert hub.query("every").history().num_columns == columns
-    return found
+    return counts
 
 
 @pytest.mark.parametrize("using", ["csv", "json", "parquet"])

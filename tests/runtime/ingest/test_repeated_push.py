@@ -92,7 +92,7 @@ def trace_of_a_push(home: Path) -> list[str]:
 
 
 def outcome_of_a_push(hub: Hub, disk: Disk) -> str:
-    """What its error says, or how many rows it acknowledged."""
+    """Its error, or how many rows it acknowledged."""
     with on(hub, disk):
         try:
             return f"{hub.push('p', ROWS, producer='loader', sequence=7)} rows"
@@ -130,7 +130,7 @@ def test_rows_of_a_push_in_doubt_are_read_also_when_nobody_repeats_it(home: Path
 @pytest.mark.parametrize("power", [False, True])
 def test_killed_at_any_call_the_next_process_asks_and_repeats(home: Path, power: bool) -> None:
     """In a new process, also after a power cut, which may undo all that was never synced."""
-    found = set()
+    pushed = set()
     for number, fault in enumerate(kill_points(trace_of_a_push(home))):
         place, graves = again(home, f"home{number}"), home.with_name(f"graves{number}")
         graves.mkdir()
@@ -140,14 +140,14 @@ def test_killed_at_any_call_the_next_process_asks_and_repeats(home: Path, power:
         if power:
             disk.lose_power(str(place))
         with opened(place) as hub:
-            found.add(hub.pushed("p", "loader"))
+            pushed.add(hub.pushed("p", "loader"))
             hub.push("p", ROWS, producer="loader", sequence=7)
             assert total(hub) == ONCE, fault
-    assert found == {0, 7}
+    assert pushed == {0, 7}
 
 
 def test_what_the_next_process_says_is_there_survives_a_power_cut(home: Path) -> None:
-    """It was killed after the log's chunk had its name, and before the name was durable: whoever reads it makes it so."""
+    """It was killed after the log's chunk had its name, and before the name was durable: its next reader makes it so."""
     calls = trace_of_a_push(home)
     disk = BreakingDisk(broken_from=len(calls) - 1)
     with opened(home) as hub, suppress(PushFailed), on(hub, disk):
@@ -186,10 +186,10 @@ def test_a_second_driver_takes_what_the_first_has_logged_as_there(
             with pytest.raises(UserError, match="there already, with other rows"):
                 second.push("p", FIRST, producer="loader", sequence=7)
             assert total(second) == ONCE
-            with pytest.raises(PushFailed, match="another process has taken over") as told:
+            with pytest.raises(PushFailed, match="another process has taken over") as raised:
                 first.push("p", ROWS, producer="loader", sequence=8)
-            assert told.value.outcome == "absent"
-            assert isinstance(told.value.__cause__, AlreadyPublished)
+            assert raised.value.outcome == "absent"
+            assert isinstance(raised.value.__cause__, AlreadyPublished)
             assert second.push("p", ROWS, producer="loader", sequence=8) == 2
             assert total(second) == [{"n": 5, "total": 61}]
 
@@ -242,9 +242,9 @@ def test_a_loader_that_is_killed_again_and_again_loads_every_row_once(home: Path
 def test_a_call_without_a_number_gets_one_that_its_error_names(home: Path) -> None:
     with opened(home) as hub:
         disk = BreakingDisk(broken_from=len(trace_of_a_push(home)) - 1)
-        with on(hub, disk), pytest.raises(PushFailed) as told:
+        with on(hub, disk), pytest.raises(PushFailed) as raised:
             hub.push("p", ROWS)
-        again = {"producer": told.value.producer, "sequence": told.value.sequence}
+        again = {"producer": raised.value.producer, "sequence": raised.value.sequence}
         assert hub.push("p", ROWS, **again) == 2
         assert hub.push("p", ROWS, **again) == 2
         assert total(hub) == ONCE
@@ -295,14 +295,14 @@ def test_a_producer_is_forgotten_when_its_stream_says(tmp_path: Path) -> None:
 
 def test_a_number_and_its_producer_are_checked(home: Path) -> None:
     with opened(home) as hub:
-        for producer, sequence, told in (
+        for producer, sequence, message in (
             ("loader", None, "the sequence is None"),
             ("loader", -1, "the sequence is -1"),
             ("loader", True, "the sequence is True"),
             (None, 3, "the producer is None"),
             ("", 3, "the producer is ''"),
         ):
-            with pytest.raises(UserError, match=told):
+            with pytest.raises(UserError, match=message):
                 hub.push("p", ROWS, producer=producer, sequence=sequence)
         with pytest.raises(UserError, match="there is no stream 'x'"):
             hub.pushed("x", "loader")
@@ -332,7 +332,7 @@ def test_segments_that_failed_pushes_leave_are_collected(home: Path) -> None:
 
 
 def test_a_micro_batch_that_could_not_be_logged_is_logged_once(home: Path) -> None:
-    """Spark's callback hands on a record; the log fails at any call, and Spark repeats the batch."""
+    """Spark's callback pushes a record; the log fails at any call, and Spark repeats the batch."""
 
     def take(hub: Hub) -> None:
         folder = hub.path / "segments" / "p"

@@ -32,15 +32,15 @@ def hub_of(folder: Path, clock: Watch, tasks: int = 2) -> Hub:
     return Hub(folder / "home", LocalExecutor(), clock=clock, tasks=tasks)
 
 
-def told(hub: Hub, name: str) -> list[tuple[Any, ...]]:
+def emitted(hub: Hub, name: str) -> list[tuple[Any, ...]]:
     """(seconds after T0 at which the window ends, the query's columns), in order."""
     operator, query = hub.operator_and_query(name)
-    found = []
+    answers = []
     for part in result_log.epochs_of(hub.home, hub.home.latest(), operator.id):
         ends = part.table.column(AT).to_pylist()
         rows = part.table.select(query.schema.names).to_pylist()
-        found += [((end - T0) // SECOND, *row.values()) for end, row in zip(ends, rows, strict=True)]
-    return sorted(found)
+        answers += [((end - T0) // SECOND, *row.values()) for end, row in zip(ends, rows, strict=True)]
+    return sorted(answers)
 
 
 def arriving(folder: Path, clock: Watch, hub: Hub) -> None:
@@ -67,7 +67,7 @@ def test_rows_without_an_event_time_are_stamped_when_they_arrive_and_stay_so(
             f"CREATE QUERY first AS {COUNTED};"
         )
         arriving(tmp_path, clock, hub)
-        assert told(hub, "first") == WHOLE
+        assert emitted(hub, "first") == WHOLE
     clock.now += 1000 * SECOND
     with hub_of(tmp_path, clock, 3) as hub:
         assert bool(hub.home.store.list("archive/")) is (archive == "copy")
@@ -75,16 +75,16 @@ def test_rows_without_an_event_time_are_stamped_when_they_arrive_and_stay_so(
         (tmp_path / "in" / "6.csv").write_text("6\n60\n")
         hub.catch_up()
         ended = [*WHOLE, (30, 2, 55)]
-        assert told(hub, "first") == ended
+        assert emitted(hub, "first") == ended
         # What is read again has the stamps of when it came, not of when it is read; without an archive nothing is read,
         # and the window that is still open is filled from the panes of the query that was there.
-        assert told(hub, "later") == (ended[-1:] if archive == "none" else ended)
-        assert told(hub, "now_on") == []
+        assert emitted(hub, "later") == (ended[-1:] if archive == "none" else ended)
+        assert emitted(hub, "now_on") == []
         clock.now += 20 * SECOND
         (tmp_path / "in" / "7.csv").write_text("7\n")
         hub.catch_up()
-        assert told(hub, "later")[-1] == told(hub, "now_on")[-1] == told(hub, "first")[-1]
-        assert told(hub, "now_on") == [(1030, 2, 66)]
+        assert emitted(hub, "later")[-1] == emitted(hub, "now_on")[-1] == emitted(hub, "first")[-1]
+        assert emitted(hub, "now_on") == [(1030, 2, 66)]
         assert hub.status()["streams"]["s"]["late"] == 0
         assert hub.check().faults == 0
 
@@ -99,7 +99,7 @@ def test_a_query_over_a_stream_without_archive_answers_across_a_restart_what_it_
         )
         (tmp_path / "in" / "0.csv").write_text("1\n")
         hub.catch_up()
-    (tmp_path / "in" / "0.csv").unlink()  # nobody reads it again
+    (tmp_path / "in" / "0.csv").unlink()  # no epoch reads it again
     clock.now += 5 * SECOND
     with hub_of(tmp_path, clock, 1) as hub:
         (tmp_path / "in" / "1.csv").write_text("2\n")
@@ -107,7 +107,7 @@ def test_a_query_over_a_stream_without_archive_answers_across_a_restart_what_it_
         clock.now += 10 * SECOND
         (tmp_path / "in" / "2.csv").write_text("3\n")
         hub.catch_up()
-        assert told(hub, "q") == [(10, 2, 3)]
+        assert emitted(hub, "q") == [(10, 2, 3)]
 
 
 def test_a_rate_stream_gives_every_number_once_at_its_time_whatever_the_steps_and_restarts(
@@ -137,14 +137,14 @@ def test_a_rate_stream_gives_every_number_once_at_its_time_whatever_the_steps_an
     with hub_of(tmp_path, clock, 3) as hub:
         hub.catch_up()
         assert hub.status()["streams"]["ticks"]["rows"] == 7 * 35 + 1
-        assert told(hub, "q") == [
+        assert emitted(hub, "q") == [
             (end, len(values), values[0], values[-1], sum(values))
             for end, values in expected.items()
             if end <= 30
         ]
         hub.execute(f"CREATE QUERY again AS {query};")
         hub.catch_up()
-        assert told(hub, "again") == told(hub, "q")
+        assert emitted(hub, "again") == emitted(hub, "q")
 
 
 def test_a_rate_stream_of_other_columns_is_refused_when_it_is_made(tmp_path: Path) -> None:
@@ -170,9 +170,9 @@ def test_a_file_stream_that_falls_silent_goes_on_with_the_clock_also_after_a_res
         hub.catch_up()
         clock.now += 29 * SECOND
         assert hub.loop.step() is None
-        assert told(hub, "q") == []
+        assert emitted(hub, "q") == []
     clock.now += 2 * SECOND
     with hub_of(tmp_path, clock, 1) as hub:
         hub.loop.drain()
-        assert told(hub, "q") == [(10, 2, 3)]
+        assert emitted(hub, "q") == [(10, 2, 3)]
         assert hub.status()["streams"]["s"]["rows"] == 2

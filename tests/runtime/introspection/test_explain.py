@@ -1,4 +1,4 @@
-"""EXPLAIN tells what is shared with whom, what it costs, and what of that each query pays: for one, ten and ten thousand."""
+"""EXPLAIN shows what is shared with which queries, what it costs, and what of that each query pays: for one, ten and ten thousand."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def hub(tmp_path: Path):
 
 
 def push(hub: Hub, *seconds: int) -> None:
-    rows: Sequence[Row] = [{"k": "ab"[each % 2], "v": each % 50, "at": each * SECOND} for each in seconds]
+    rows: Sequence[Row] = [
+        {"k": "ab"[second % 2], "v": second % 50, "at": second * SECOND} for second in seconds
+    ]
     hub.push("s", list(rows))
     hub.loop.drain()
 
@@ -68,18 +70,20 @@ def test_what_is_shared_is_what_the_tasks_share(hub: Hub) -> None:
     hub.register("SELECT SUM(n) AS n FROM a3 [RANGE 1 HOUR SLIDE 1 HOUR]", "over")
     push(hub, *range(100))
     push(hub, *range(100, 200))
-    told = explained(hub.home)
+    report = explained(hub.home)
     line = hub.status()["last_epoch"]
-    assert {told.sharing.place_of(key) is None for key in line["work"]} == {False}
+    assert {report.sharing.place_of(key) is None for key in line["work"]} == {False}
     for key, work in line["work"].items():
-        place = told.sharing.place_of(key)
-        assert told.sharing.works[place].kind == key.split(" ")[0], work
-    (index,) = [each for each in told.sharing.works if "one index" in each.label]
-    assert set(told.queries_of(index.users)) == {
+        position = report.sharing.place_of(key)
+        assert report.sharing.works[position].kind == key.split(" ")[0], work
+    (index,) = [shared for shared in report.sharing.works if "one index" in shared.label]
+    assert set(report.queries_of(index.users)) == {
         f"{x}{n}" for x, m in (("a", 20), ("b", 2)) for n in range(m)
     }
     assert "match 20 conditions in one index, fold by k" in index.label
-    states = {each.users for each in told.sharing.works if each.kind == "state" and len(each.users) > 1}
+    states = {
+        shared.users for shared in report.sharing.works if shared.kind == "state" and len(shared.users) > 1
+    }
     assert sorted(map(len, states)) == [2, 20]
 
 
@@ -91,10 +95,10 @@ def test_what_is_read_only_together_is_nobody_elses(hub: Hub) -> None:
     hub.register("SELECT x.v FROM s x, b y, s z [ROWS 1] WHERE x.k = y.k AND y.k = z.k", "three")
     for start in (0, 20, 40):
         push(hub, *range(start, start + 20))
-    told = explained(hub.home)
-    assert {told.sharing.place_of(key) is None for key in hub.status()["last_epoch"]["work"]} == {False}
-    assert told.seen is not None
-    assert not told.seen.elsewhere
+    report = explained(hub.home)
+    assert {report.sharing.place_of(key) is None for key in hub.status()["last_epoch"]["work"]} == {False}
+    assert report.seen is not None
+    assert not report.seen.elsewhere
     assert "no more" not in hub.explain("met")
 
 
@@ -103,18 +107,20 @@ def test_costs_of_queries_add_up_to_what_was_measured(hub: Hub) -> None:
     hub.register("SELECT k, v FROM s [ROWS 3]", "rows")
     push(hub, *range(100))
     push(hub, *range(100, 300))
-    told = explained(hub.home)
-    assert told.seen is not None
-    costs = told.costs
+    report = explained(hub.home)
+    assert report.seen is not None
+    costs = report.costs
     assert len(costs) == 21
-    assert sum(each.nanoseconds for each in costs) == pytest.approx(told.seen.nanoseconds / told.seen.epochs)
-    assert [each.nanoseconds for each in costs] == sorted((each.nanoseconds for each in costs), reverse=True)
+    assert sum(cost.nanoseconds for cost in costs) == pytest.approx(
+        report.seen.nanoseconds / report.seen.epochs
+    )
+    assert [cost.nanoseconds for cost in costs] == sorted((cost.nanoseconds for cost in costs), reverse=True)
 
 
 def test_a_shared_operators_time_is_split_by_the_stated_rule() -> None:
     shares = made(BIDS, 3)
     read, *folds, state = range(len(shares.works))
-    assert [shares.works[each].kind for each in (read, *folds, state)] == [
+    assert [shares.works[position].kind for position in (read, *folds, state)] == [
         "read",
         "fold",
         "fold",
@@ -125,8 +131,8 @@ def test_a_shared_operators_time_is_split_by_the_stated_rule() -> None:
     works[read] = WorkObservation(nanoseconds=300)
     works[folds[1]] = WorkObservation(nanoseconds=50)
     works[state] = WorkObservation(nanoseconds=1000)
-    own = {"q0": OperatorObservation(state_rows=3, results=1), "q2": OperatorObservation(state_rows=10)}
-    seen = Measured(2, 1, 2, 10, works, own, [0] * len(works), {})
+    observed = {"q0": OperatorObservation(state_rows=3, results=1), "q2": OperatorObservation(state_rows=10)}
+    seen = Measured(2, 1, 2, 10, works, observed, [0] * len(works), {})
     # two epochs: a part for each, 2 + 4 rows, 2 + 0, 2 + 10, of 20
     assert attributed(shares, seen) == pytest.approx({"q0": 100 + 300, "q1": 100 + 50 + 100, "q2": 100 + 600})
 
@@ -161,18 +167,18 @@ def test_lines_of_several_epochs_add_up_and_state_is_the_last_ones() -> None:
     assert measured(shares, []) is None
 
 
-def told(count: int, *, text: str = BIDS) -> Explained:
+def explained_queries(count: int, *, text: str = BIDS) -> Explained:
     """So many queries, with figures that are made up."""
     shares = made(text, count)
     works = [WorkObservation(1000, 400, 1_000_000 * (n + 1), 0) for n in range(len(shares.works))]
-    own = {f"q{n}": OperatorObservation(1000, n % 1000, 3, n, 2) for n in range(count)}
+    observed = {f"q{n}": OperatorObservation(1000, n % 1000, 3, n, 2) for n in range(count)}
     rows = {f"q{n}": n for n in range(count)}
-    seen = Measured(2, 8, 9, 2000, works, own, [4_200_000] * len(works), rows)
+    seen = Measured(2, 8, 9, 2000, works, observed, [4_200_000] * len(works), rows)
     return Explained(shares, seen, {f"q{n}": f"n{n}" for n in range(count)}, {})
 
 
 def test_one_query_reads_like_this() -> None:
-    assert list(all_lines(told(1))) == [
+    assert list(all_lines(explained_queries(1))) == [
         "1 query over 1 stream: 1 fold, 1 state",
         "measured in epochs 8 to 9: 1,000 rows and 3 ms of work an epoch",
         "read stream bids  [1 query: n0]",
@@ -185,8 +191,8 @@ def test_one_query_reads_like_this() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 10, 300, 10_000])
-def test_any_number_of_queries_is_told_on_a_page(count: int) -> None:
-    lines = list(all_lines(told(count)))
+def test_any_number_of_queries_is_shown_on_a_page(count: int) -> None:
+    lines = list(all_lines(explained_queries(count)))
     assert len(lines) <= 80
     assert max(map(len, lines)) <= 200
     page = "\n".join(lines)
@@ -197,20 +203,22 @@ def test_any_number_of_queries_is_told_on_a_page(count: int) -> None:
 
 
 def test_many_folds_of_few_queries_are_summed_up() -> None:
-    """Queries that store other values share nothing but the reading: of 500 folds some are told, and what the rest comes to."""
-    lines = list(all_lines(told(500, text="SELECT auction + {} AS a FROM bids [ROWS 5]")))
+    """Queries that store other values share nothing but the reading: of 500 folds some are shown, and the sum of the rest."""
+    lines = list(all_lines(explained_queries(500, text="SELECT auction + {} AS a FROM bids [ROWS 5]")))
     assert len(lines) <= 60
     assert any(re.search(r"and 492 more folds of 492 queries, \d+ % of the work", line) for line in lines)
 
 
 def test_a_query_says_with_whom_it_shares_and_what_it_costs() -> None:
-    lines = list(query_lines(told(10_000), "n7"))
+    lines = list(query_lines(explained_queries(10_000), "n7"))
     assert "    read stream bids: shared with 9,999 queries: n0, n1, n2 and 9,996 more" in lines
     assert any(
         re.match(r"  cost: .* an epoch, .* of all work, number [\d,]+ of 10,000", line) for line in lines
     )
-    (own,) = [line for line in query_lines(told(1), "n0") if line.startswith("    window")]
-    assert own.endswith(": its own")
+    (line_of_window,) = [
+        line for line in query_lines(explained_queries(1), "n0") if line.startswith("    window")
+    ]
+    assert line_of_window.endswith(": its own")
 
 
 def test_explain_before_the_first_epoch_and_after_a_restart(tmp_path: Path) -> None:
@@ -232,7 +240,7 @@ def test_explain_before_the_first_epoch_and_after_a_restart(tmp_path: Path) -> N
 
 def test_pictures_of_any_number_are_small_and_whole(tmp_path: Path) -> None:
     for count in (1, 10, 10_000):
-        drawn = picture(told(count))
+        drawn = picture(explained_queries(count))
         ids = {box.id for box in drawn.boxes}
         assert len(ids) == len(drawn.boxes) <= 60
         assert {end for line in drawn.lines for end in (line.source, line.target)} == ids
@@ -272,7 +280,7 @@ def test_a_query_over_queries_is_drawn_behind_what_it_reads(hub: Hub) -> None:
     assert {box.id for box in drawn.boxes} == {e for line in drawn.lines for e in (line.source, line.target)}
 
 
-def test_who_asks_wrongly_is_told(hub: Hub, tmp_path: Path) -> None:
+def test_who_asks_wrongly_is_reported(hub: Hub, tmp_path: Path) -> None:
     hub.register(ALERT.format(3), "dear")
     with pytest.raises(UserError, match="there is no query 'deer'"):
         hub.explain("deer")
@@ -283,21 +291,21 @@ def test_who_asks_wrongly_is_told(hub: Hub, tmp_path: Path) -> None:
 
 
 def test_figures_are_short() -> None:
-    assert [time_of(each) for each in (0, 999, 1500, 1_234_000, 2.5e9)] == [
+    assert [time_of(figure) for figure in (0, 999, 1500, 1_234_000, 2.5e9)] == [
         "0 ns",
         "999 ns",
         "1.5 us",
         "1.23 ms",
         "2.5 s",
     ]
-    assert [bytes_of(each) for each in (0, 999, 1500, 12_345_678, 9.9e9)] == [
+    assert [bytes_of(figure) for figure in (0, 999, 1500, 12_345_678, 9.9e9)] == [
         "0 bytes",
         "999 bytes",
         "1.5 kB",
         "12.3 MB",
         "9.9 GB",
     ]
-    assert [percent_of(each) for each in (0, 0.0004, 0.013, 0.5, 1)] == [
+    assert [percent_of(figure) for figure in (0, 0.0004, 0.013, 0.5, 1)] == [
         "0 %",
         "<0.1 %",
         "1.3 %",

@@ -1,4 +1,4 @@
-"""Each figure that an epoch reports is right on a known input, in `hub.status()` and in `epochs.jsonl` alike."""
+"""Each figure that an epoch reports is right on a known input, in `hub.status()` and in `epochs.jsonl`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROWS = "SELECT k, v FROM s [ROWS 2]"
 
 @contextmanager
 def opened(path: Path, *, tasks: int = 1) -> Iterator[Hub]:
-    """A stream with ten seconds of slack, and a clock that stands still."""
+    """A stream with ten seconds of slack, and a clock that does not advance."""
     with Hub(path, LocalExecutor(), clock=lambda: ARRIVED, tasks=tasks) as hub:
         hub.execute(
             "CREATE STREAM s (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at SLACK INTERVAL 10 SECONDS"
@@ -48,12 +48,12 @@ def row(second: int, k: str, v: int) -> dict[str, Any]:
 
 
 def push(hub: Hub, *rows: dict[str, Any]) -> dict[str, Any]:
-    """An epoch of these rows; what it says, which is what its line says."""
+    """An epoch of these rows; its report, which is also its line in the log."""
     hub.push("s", list(rows))
     hub.loop.drain()
     (line,) = last_lines(hub.path, 1)
-    told = hub.status()["last_epoch"]
-    assert json.loads(json.dumps(told)) == line
+    status = hub.status()["last_epoch"]
+    assert json.loads(json.dumps(status)) == line
     return line
 
 
@@ -131,18 +131,21 @@ def test_work_that_is_shared_is_offered_its_rows_once(tmp_path: Path) -> None:
         line = push(hub, *(row(0, "a", n) for n in range(20)))
         work = line["work"]
         assert (work["read s"]["rows_in"], work["read s"]["rows_out"]) == (20, 20)
-        folds = {name: each for name, each in work.items() if name.startswith("fold ")}
-        assert sorted((each["rows_in"], each["rows_out"]) for each in folds.values()) == [(20, 19), (20, 20)]
+        folds = {name: counters for name, counters in work.items() if name.startswith("fold ")}
+        assert sorted((counters["rows_in"], counters["rows_out"]) for counters in folds.values()) == [
+            (20, 19),
+            (20, 20),
+        ]
         late = push(hub, row(-30, "a", 50), row(120, "a", 50))["work"]
         assert (late["read s"]["rows_in"], late["read s"]["rows_out"]) == (2, 1)
-        closing = [each for name, each in late.items() if name.startswith("state f")]
-        assert sorted(each["rows_out"] for each in closing) == [
+        closing = [counters for name, counters in late.items() if name.startswith("state f")]
+        assert sorted(counters["rows_out"] for counters in closing) == [
             2,
             19,
         ]  # those of the other query, and of the 20
 
 
-def test_states_that_had_nothing_and_keep_nothing_are_not_told() -> None:
+def test_states_that_had_nothing_and_keep_nothing_are_not_reported() -> None:
     """Of thousands of selections most: a line would name each of them in every epoch."""
     ledger = Ledger()
     for name in ("idle", "offered", "answers", "keeps"):
@@ -153,7 +156,7 @@ def test_states_that_had_nothing_and_keep_nothing_are_not_told() -> None:
 
 
 def test_time_lies_where_it_was_spent(tmp_path: Path) -> None:
-    """A condition that takes its time: its fold says so, and nobody else."""
+    """A condition that takes its time: its fold shows so, and no other figure."""
     pause = 0.05
 
     def slow(value: int) -> int:
@@ -167,16 +170,16 @@ def test_time_lies_where_it_was_spent(tmp_path: Path) -> None:
         hub.register(ROWS.replace("[ROWS 2]", "[ROWS 2] WHERE slow(v) > 0"), "slow_one")
         line = push(hub, row(0, "a", 1), row(1, "a", 2))
         seconds, work = line["seconds"], line["work"]
-        spent = {name: each["nanoseconds"] / 1e9 for name, each in work.items()}
+        spent = {name: counters["nanoseconds"] / 1e9 for name, counters in work.items()}
         slow_one = spent[f"fold {hub.catalog.require_query('slow_one').operator_id}"]
         assert slow_one >= 2 * pause
-        others = [each for name, each in spent.items() if each != slow_one]
-        assert all(each > 0 for each in others)
+        others = [seconds_spent for name, seconds_spent in spent.items() if seconds_spent != slow_one]
+        assert all(seconds_spent > 0 for seconds_spent in others)
         assert set(seconds) == {"scan", "fold", "state", "write", "execute", "publish"}
-        # Of one task each: the parts lie within the whole.
+        # Of one task each: the parts are within the whole.
         assert sum(seconds[stage] for stage in ("scan", "fold", "state", "write")) <= seconds["execute"]
         assert seconds["scan"] + seconds["fold"] >= slow_one + spent["read s"]
-        states = sum(each for name, each in spent.items() if name.startswith("state "))
+        states = sum(seconds_spent for name, seconds_spent in spent.items() if name.startswith("state "))
         assert states <= seconds["state"] + seconds["write"]
 
 
@@ -184,11 +187,11 @@ def test_the_log_is_read_from_its_end_whatever_its_last_line_is(tmp_path: Path) 
     assert last_lines(tmp_path, 3) == []
     log = tmp_path / "epochs.jsonl"
     lines = [{"kind": "failure" if n == 7 else "epoch", "epoch": n, "fill": "x" * 100_000} for n in range(40)]
-    log.write_text("".join(json.dumps(each) + "\n" for each in lines) + '{"kind": "ep')
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"kind": "ep')
     assert last_lines(tmp_path, 3) == lines[-3:]
     assert last_lines(tmp_path, 35) == [*lines[5:7], *lines[8:]]
     assert last_lines(tmp_path, 100) == [*lines[:7], *lines[8:]]
-    log.rename(tmp_path / "epochs.1.jsonl")  # the log was full: it goes on in a new one
+    log.rename(tmp_path / "epochs.1.jsonl")  # the log was full: it continues in a new one
     log.write_text(json.dumps(lines[0]) + "\n")
     assert last_lines(tmp_path, 3) == [*lines[-2:], lines[0]]
 

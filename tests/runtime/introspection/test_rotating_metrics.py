@@ -26,11 +26,11 @@ from tests.runtime.rig import Row
 
 def epoch(number: int, names: Sequence[str]) -> EpochObservation:
     """Every operator with figures of its own: its number, and that of the epoch."""
-    own = {
+    observed = {
         name: OperatorObservation(number, int(name[1:]), state_rows=7, results=number * int(name[1:]))
         for name in names
     }
-    return EpochObservation(number, "epoch", operators=own)
+    return EpochObservation(number, "epoch", operators=observed)
 
 
 def names(count: int) -> list[str]:
@@ -38,62 +38,65 @@ def names(count: int) -> list[str]:
 
 
 def results(lines: Sequence[dict[str, Any]]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for line in lines:
-        found.update({name: told["results"] for name, told in line["operators"].items()})
-    return found
+        counts.update({name: metrics["results"] for name, metrics in line["operators"].items()})
+    return counts
 
 
-def test_few_operators_are_all_told_of_in_every_line() -> None:
-    told = RotatingMetrics(4)
+def test_few_operators_are_all_in_every_line() -> None:
+    rotating = RotatingMetrics(4)
     for number in range(3):
-        assert told.line(epoch(number, names(4))) == epoch(number, names(4)).as_dict()
+        assert rotating.line(epoch(number, names(4))) == epoch(number, names(4)).as_dict()
 
 
 def test_of_many_each_has_its_turn_and_the_sums_are_what_was_measured() -> None:
-    told, count, epochs = RotatingMetrics(4), 20, 41
-    lines: list[Any] = [told.line(epoch(number, names(count))) for number in range(epochs)]
+    rotating, count, epochs = RotatingMetrics(4), 20, 41
+    lines: list[Any] = [rotating.line(epoch(number, names(count))) for number in range(epochs)]
     assert len(lines[0]["operators"]) == count  # they are new
     assert [len(line["operators"]) for line in lines[1:]] == [4] * (epochs - 1)
     assert {line["omitted_operators"] for line in lines[1:]} == {16}
-    assert {each.get("epochs", 1) for line in lines[6:] for each in line["operators"].values()} == {5}
-    for name, found in results(lines).items():  # each was told of last in the last five lines
-        last = max(place for place, line in enumerate(lines) if name in line["operators"])
+    assert {counters.get("epochs", 1) for line in lines[6:] for counters in line["operators"].values()} == {5}
+    for name, total in results(lines).items():  # each was last reported in the last five lines
+        last = max(index for index, line in enumerate(lines) if name in line["operators"])
         assert last >= epochs - lines_per_rotation(count, 4)
-        assert found == int(name[1:]) * sum(range(last + 1))
+        assert total == int(name[1:]) * sum(range(last + 1))
 
 
-def test_who_is_new_is_told_of_at_once_and_who_is_gone_when_its_turn_comes() -> None:
-    told = RotatingMetrics(2)
-    told.line(epoch(1, names(6)))
-    told.line(epoch(2, names(6)))
-    lines: list[Any] = [told.line(epoch(number, ["q3", "q4", "q5", "q7"])) for number in (3, 4, 5)]
+def test_who_is_new_is_reported_at_once_and_who_is_gone_when_its_turn_comes() -> None:
+    rotating = RotatingMetrics(2)
+    rotating.line(epoch(1, names(6)))
+    rotating.line(epoch(2, names(6)))
+    lines: list[Any] = [rotating.line(epoch(number, ["q3", "q4", "q5", "q7"])) for number in (3, 4, 5)]
     assert "q7" in lines[0]["operators"]
     gone = [line["operators"]["q2"] for line in lines if "q2" in line["operators"]]
-    assert [(each["results"], each.get("epochs", 1)) for each in gone] == [(2 * 2, 1)]
+    assert [(counters["results"], counters.get("epochs", 1)) for counters in gone] == [(2 * 2, 1)]
 
 
-def test_a_reader_sees_every_operator_as_if_each_line_told_of_all() -> None:
-    told, count = RotatingMetrics(4), 20
-    lines: list[Any] = [told.line(epoch(10, names(count))) for _ in range(30)]
-    for kept in (lines[:1], lines[:3], lines[-5:], lines[-12:]):
-        found = of_operators(kept, names(count))
-        assert len(found) == count
-        for name, (own, state_rows) in found.items():
-            assert (own.rows_in, own.results) == (10 * len(kept), 10 * int(name[1:]) * len(kept))
+def test_a_reader_sees_every_operator_as_if_each_line_had_all() -> None:
+    rotating, count = RotatingMetrics(4), 20
+    lines: list[Any] = [rotating.line(epoch(10, names(count))) for _ in range(30)]
+    for some_lines in (lines[:1], lines[:3], lines[-5:], lines[-12:]):
+        observed = of_operators(some_lines, names(count))
+        assert len(observed) == count
+        for name, (observation, state_rows) in observed.items():
+            assert (observation.rows_in, observation.results) == (
+                10 * len(some_lines),
+                10 * int(name[1:]) * len(some_lines),
+            )
             assert state_rows == 7
     assert of_operators(lines, ["q3"]).keys() == {"q3"}
 
 
 def test_an_operator_that_came_later_is_not_counted_for_epochs_before() -> None:
-    told = RotatingMetrics(2)
-    lines: list[Any] = [told.line(epoch(1, names(6))) for _ in range(4)]
-    lines += [told.line(epoch(1, [*names(6), "q9"])) for _ in range(2)]
+    rotating = RotatingMetrics(2)
+    lines: list[Any] = [rotating.line(epoch(1, names(6))) for _ in range(4)]
+    lines += [rotating.line(epoch(1, [*names(6), "q9"])) for _ in range(2)]
     assert of_operators(lines, ["q9"])["q9"][0].rows_in == 2
     assert of_operators(lines, ["q1"])["q1"][0].rows_in == 6
 
 
-def test_explain_all_attributes_all_costs_when_lines_tell_in_turn(tmp_path: Path) -> None:
+def test_explain_all_attributes_all_costs_when_lines_report_in_turn(tmp_path: Path) -> None:
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute("CREATE STREAM s (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
         alert = "SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] WHERE v > {} GROUP BY k"
@@ -101,20 +104,20 @@ def test_explain_all_attributes_all_costs_when_lines_tell_in_turn(tmp_path: Path
         hub.log_of_epochs._rotation.most = 3
         for minute in range(9):
             rows: list[Row] = [
-                {"k": "a", "v": each % 30, "at": (60 * minute + each) * SECOND} for each in range(60)
+                {"k": "a", "v": second % 30, "at": (60 * minute + second) * SECOND} for second in range(60)
             ]
             hub.push("s", rows)
             hub.loop.drain()
-        told = explained(hub.home)
-        assert told.seen is not None
-        assert len(told.costs) == 20
-        total = sum(each.nanoseconds for each in told.costs)
-        assert total == pytest.approx(told.seen.nanoseconds / told.seen.epochs)
+        report = explained(hub.home)
+        assert report.seen is not None
+        assert len(report.costs) == 20
+        total = sum(cost.nanoseconds for cost in report.costs)
+        assert total == pytest.approx(report.seen.nanoseconds / report.seen.epochs)
         line = last_lines(hub.path, 1)[0]
         assert len(line["operators"]) == 3
         status = hub.status()["last_epoch"]["operators"]
-        assert len(status) == 20  # who asks the process that runs is told of all
-        shown = {each.name: each.seen.selectivity for each in told.costs}
+        assert len(status) == 20  # the process that runs reports all
+        shown = {cost.name: cost.seen.selectivity for cost in report.costs}
         assert shown["a0"] == pytest.approx(29 / 30)
         assert shown["a19"] == pytest.approx(10 / 30)
 
@@ -122,9 +125,9 @@ def test_explain_all_attributes_all_costs_when_lines_tell_in_turn(tmp_path: Path
 def test_a_line_about_ten_thousand_queries_is_no_longer_than_one_about_a_thousand() -> None:
     lengths = []
     for count in (1000, 10_000):
-        told = RotatingMetrics()
+        rotating = RotatingMetrics()
         for number in range(2):
-            line = told.line(epoch(100 + number, names(count)))
+            line = rotating.line(epoch(100 + number, names(count)))
         lengths.append(len(json.dumps(line)))
     assert lengths[1] < 1.1 * lengths[0]
     assert lengths[1] < 250 * MOST

@@ -1,4 +1,4 @@
-"""The built-in streams say of each epoch what its receipts say, once, and nothing of the epochs that only they are the cause of."""
+"""The built-in streams have of each epoch what its receipts report, once, and nothing of the epochs that only they are the cause of."""
 
 from __future__ import annotations
 
@@ -76,18 +76,18 @@ def some_rows(rng: random.Random, second: int, count: int) -> list[dict[str, Any
     ]
 
 
-def push(hub: Hub, given: list[dict[str, Any]]) -> None:
+def push(hub: Hub, pushed: list[dict[str, Any]]) -> None:
     import pyarrow as pa
 
     table = pa.Table.from_pylist(
-        given, pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", pa.int64())])
+        pushed, pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", pa.int64())])
     )
     at = table.column("at").cast(pa.timestamp("us", tz="UTC"))
     hub.push("s", table.set_column(2, "at", at))
 
 
 def emitted(hub: Hub, name: str) -> Counter[int]:
-    """By epoch, how many rows a query has emitted: as its results say."""
+    """By epoch, how many rows a query has emitted, from its results."""
     operator, _ = hub.operator_and_query(name)
     parts = result_log.epochs_of(hub.home, hub.home.latest(), operator.id)
     return Counter({part.epoch: part.table.num_rows for part in parts})
@@ -104,19 +104,29 @@ def test_each_epoch_has_its_row_and_its_figures_are_those_of_the_receipts(seed: 
             if rng.random() < 0.7:
                 assert hub.loop.step() is not None
         hub.loop.drain()
-        told = {row["epoch"]: row for row in rows(hub, "epochs")}
+        row_of = {row["epoch"]: row for row in rows(hub, "epochs")}
         read = {
-            each.epoch: each for each in seen if each.streams.get("s") and _counts(each)[0] + _counts(each)[2]
+            observation.epoch: observation
+            for observation in seen
+            if observation.streams.get("s") and _counts(observation)[0] + _counts(observation)[2]
         }
         assert len(read) > 8
-        assert [row["epoch"] for row in rows(hub, "epochs")] == sorted(told)  # each once, in order
+        assert [row["epoch"] for row in rows(hub, "epochs")] == sorted(row_of)  # each once, in order
         results = sum((emitted(hub, name) for name in ORDINARY), Counter[int]())
-        for epoch, each in read.items():
-            row = told.pop(epoch)
-            assert (row["kind"], row["rows"], row["late"], row["rejected"]) == ("epoch", *_counts(each))
-            assert (row["seconds"], row["state_bytes"]) == (each.seconds["execute"], each.state_bytes)
-            assert (row["state_runs"], row["results"]) == (each.state_runs, results.pop(epoch, 0))
-        assert all(row["kind"] == "tick" and row["rows"] == 0 for row in told.values())  # of the registration
+        for epoch, observation in read.items():
+            row = row_of.pop(epoch)
+            assert (row["kind"], row["rows"], row["late"], row["rejected"]) == (
+                "epoch",
+                *_counts(observation),
+            )
+            assert (row["seconds"], row["state_bytes"]) == (
+                observation.seconds["execute"],
+                observation.state_bytes,
+            )
+            assert (row["state_runs"], row["results"]) == (observation.state_runs, results.pop(epoch, 0))
+        assert all(
+            row["kind"] == "tick" and row["rows"] == 0 for row in row_of.values()
+        )  # of the registration
         assert not results, "results of ordinary queries in epochs without a row"
         _assert_streams_and_queries(hub, read)
         assert faults_once_tidy(hub) == []
@@ -132,15 +142,17 @@ def _assert_streams_and_queries(hub: Hub, read: dict[int, EpochObservation]) -> 
         (row["epoch"], row["stream"]): (row["rows"], row["late"], row["rejected"])
         for row in rows(hub, "streams")
     }
-    assert by_stream == {(epoch, "s"): _counts(each) for epoch, each in read.items()}
+    assert by_stream == {(epoch, "s"): _counts(observation) for epoch, observation in read.items()}
     assert len(by_stream) == len(rows(hub, "streams"))
     changes = [row for row in rows(hub, "queries") if not row["results"] and not row["rejected"]]
     assert {row["query"] for row in changes} == {*ORDINARY, *READERS}  # they were registered
     assert {row["state"] for row in changes} == {"live"}
     for name in ORDINARY:
-        own = [row for row in rows(hub, "queries") if row["query"] == name]
-        assert Counter({row["epoch"]: row["results"] for row in own if row["results"]}) == emitted(hub, name)
-        rejected = sum(row["rejected"] for row in own)
+        of_query = [row for row in rows(hub, "queries") if row["query"] == name]
+        assert Counter({row["epoch"]: row["results"] for row in of_query if row["results"]}) == emitted(
+            hub, name
+        )
+        rejected = sum(row["rejected"] for row in of_query)
         assert rejected == hub.status()["rejected"].get(name, 0)
         assert (rejected > 0) == (name == "parts")
 
@@ -173,13 +185,13 @@ def assert_sums(hub: Hub, *queries: str) -> None:
     """No row about an epoch is lost or there twice."""
     committed = hub.status()["streams"]["s"]
     for name in ("epochs", "streams"):
-        told = [row for row in rows(hub, name) if row.get("kind") != "replay"]
-        assert len({row["epoch"] for row in told}) == len(told)
+        epochs = [row for row in rows(hub, name) if row.get("kind") != "replay"]
+        assert len({row["epoch"] for row in epochs}) == len(epochs)
         for count in ("rows", "late", "rejected"):
-            assert sum(row[count] for row in told) == committed[count], (name, count)
+            assert sum(row[count] for row in epochs) == committed[count], (name, count)
     for name in queries or ORDINARY:
-        told = [row for row in rows(hub, "queries") if row["query"] == name]
-        assert sum(row["results"] for row in told) == sum(emitted(hub, name).values()), name
+        of_query = [row for row in rows(hub, "queries") if row["query"] == name]
+        assert sum(row["results"] for row in of_query) == sum(emitted(hub, name).values()), name
     in_queries, in_epochs = (sum(row["results"] for row in rows(hub, name)) for name in ("queries", "epochs"))
     assert in_queries == in_epochs
 
@@ -224,11 +236,11 @@ def test_windows_that_are_emitted_in_epochs_of_their_own(
             push(hub, [{"k": "a", "v": 1, "at": number * 200 * SECOND}])
             before = hub.home.latest().epoch
             assert hub.loop.drain() > 8
-            told = [row for row in rows(hub, "epochs") if row["epoch"] > before]
-            assert [row["rows"] for row in told] == [1] + [0] * (len(told) - 1)
-            assert sum(row["results"] for row in told) == sum(emitted(hub, "every").values()) - sum(read)
-            assert all(row["results"] for row in told[1:])
-            read.append(sum(row["results"] for row in told))
+            later = [row for row in rows(hub, "epochs") if row["epoch"] > before]
+            assert [row["rows"] for row in later] == [1] + [0] * (len(later) - 1)
+            assert sum(row["results"] for row in later) == sum(emitted(hub, "every").values()) - sum(read)
+            assert all(row["results"] for row in later[1:])
+            read.append(sum(row["results"] for row in later))
         assert len(emitted(hub, "own")) > 4  # in parts too
         assert_sums(hub, "every")
 
@@ -323,8 +335,8 @@ def test_states_of_queries_are_rows_of_the_epoch_that_has_them(tmp_path: Path) -
             hub.loop.drain()
         hub.log({"do": "pause", "name": "counted", "reason": "it was too large"})
         hub.loop.drain()
-        told = [(row["query"], row["state"], row["failure"]) for row in rows(hub, "queries")]
-        assert [each for each in told if each[0] in ("parts", "pieces")] == [
+        states = [(row["query"], row["state"], row["failure"]) for row in rows(hub, "queries")]
+        assert [state for state in states if state[0] in ("parts", "pieces")] == [
             ("parts", "live", None),
             ("parts", "paused", None),
             ("parts", "live", None),
@@ -332,7 +344,7 @@ def test_states_of_queries_are_rows_of_the_epoch_that_has_them(tmp_path: Path) -
             ("pieces", "live", None),
             ("pieces", "dropped", None),
         ]
-        assert told[-1] == ("counted", "failed", "it was too large")
+        assert states[-1] == ("counted", "failed", "it was too large")
 
 
 def test_rows_about_many_queries_are_in_a_file_of_the_epoch(tmp_path: Path) -> None:
@@ -346,9 +358,9 @@ def test_rows_about_many_queries_are_in_a_file_of_the_epoch(tmp_path: Path) -> N
         assert (tmp_path / "home" / fact["file"]).is_file()
     with opened(tmp_path / "home") as hub:
         hub.loop.drain()
-        told = [row for row in rows(hub, "queries") if row["results"]]
-        assert sorted(row["query"] for row in told) == sorted(many)
-        assert {row["results"] for row in told} == {1}
+        about = [row for row in rows(hub, "queries") if row["results"]]
+        assert sorted(row["query"] for row in about) == sorted(many)
+        assert {row["results"] for row in about} == {1}
         assert faults_once_tidy(hub) == []
 
 
@@ -360,8 +372,8 @@ def test_a_clock_that_goes_back_makes_no_row_late(tmp_path: Path) -> None:
             now[0] = at * SECOND
             push(hub, [{"k": "a", "v": 1, "at": second * SECOND}])
             hub.loop.drain()
-        told = [int(row["at"].timestamp()) for row in rows(hub, "epochs") if row["rows"]]
-        assert told == [1000, 2000, 2000, 3000]
+        seconds = [int(row["at"].timestamp()) for row in rows(hub, "epochs") if row["rows"]]
+        assert seconds == [1000, 2000, 2000, 3000]
         assert hub.status()["streams"][EPOCHS]["late"] == 0
 
 
@@ -378,9 +390,9 @@ def test_a_stream_that_was_dropped_starts_from_scratch(tmp_path: Path) -> None:
         hub.loop.drain()
         push(hub, [{"k": "a", "v": 1, "at": 2 * SECOND}])
         hub.loop.drain()
-        told = [row["epoch"] for row in rows(hub, "epochs")]
-        assert told
-        assert before not in told
+        epochs = [row["epoch"] for row in rows(hub, "epochs")]
+        assert epochs
+        assert before not in epochs
 
 
 def test_rows_of_the_last_epoch_are_in_the_answers_of_a_run(tmp_path: Path) -> None:
@@ -461,8 +473,8 @@ def test_an_alert_on_oneself_while_the_hub_runs(tmp_path: Path) -> None:
 
 def test_what_a_query_gets_it_also_gets_with_a_budget_of_synopses_and_in_explain(tmp_path: Path) -> None:
     with Hub(tmp_path / "home", LocalExecutor(), tasks=1, synopsis_bytes=1 << 20) as hub:
-        (told,) = hub.execute("EXPLAIN SELECT epoch FROM system.epochs WHERE seconds > 1")
-        assert "system.epochs" in told.message
+        (outcome,) = hub.execute("EXPLAIN SELECT epoch FROM system.epochs WHERE seconds > 1")
+        assert "system.epochs" in outcome.message
         assert not hub.catalog.streams  # nothing reads it
         hub.execute(
             "CREATE QUERY medians AS SELECT APPROX_PERCENTILE(seconds, 0.5) AS m FROM system.epochs [RANGE 1 HOUR SLIDE 1 HOUR]"
@@ -531,9 +543,9 @@ def test_nobody_pushes_to_them(tmp_path: Path) -> None:
 def test_they_can_be_described_and_joined(tmp_path: Path) -> None:
     with opened(tmp_path / "home") as hub:
         for name, stream in DEFINITIONS.items():
-            (told,) = hub.execute(f"DESCRIBE {name}")
-            assert told.table is not None
-            assert told.table.column("column").to_pylist() == list(stream.schema.names)
+            (outcome,) = hub.execute(f"DESCRIBE {name}")
+            assert outcome.table is not None
+            assert outcome.table.column("column").to_pylist() == list(stream.schema.names)
         hub.execute(script(ORDINARY))
         hub.execute(
             "CREATE QUERY slow AS SELECT queries.query, epochs.seconds"

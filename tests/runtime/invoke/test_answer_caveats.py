@@ -1,4 +1,4 @@
-"""An answer says when it lacks rows, is of part of the past, or leaves out rows on which an expression failed."""
+"""An answer reports when it lacks rows, is of part of the archive, or leaves out rows on which an expression failed."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ KINDS = {
 }
 
 
-def told(hub: Hub, name: str) -> list:
+def invoked(hub: Hub, name: str) -> list:
     return canonical(hub.query(name).invoke().to_pylist())
 
 
 def caveats(hub: Hub, name: str) -> AnswerCaveats:
     """The same from the writer and from a process that only looks."""
-    found = AnswerCaveats.of(hub.query(name).invoke())
-    assert AnswerCaveats.of(Reader.at(hub.path).invoke(name)) == found
-    return found
+    of_writer = AnswerCaveats.of(hub.query(name).invoke())
+    assert AnswerCaveats.of(Reader.at(hub.path).invoke(name)) == of_writer
+    return of_writer
 
 
 @pytest.mark.parametrize("first", [2, 5])
@@ -65,18 +65,18 @@ def test_an_answer_without_a_remark_is_that_of_a_query_that_saw_every_row(first:
             hub.catch_up()
             for standing in hub.catalog.queries.values():
                 late = standing.definition.name
-                name = next((each for each in KINDS if late.startswith(f"late_{each}")), None)
-                found = hub.query(late).invoke()
+                name = next((kind for kind in KINDS if late.startswith(f"late_{kind}")), None)
+                answer = hub.query(late).invoke()
                 if name is None:
-                    assert found.schema.metadata is None
-                elif AnswerCaveats.of(found).complete_since != BEGINNING:
+                    assert answer.schema.metadata is None
+                elif AnswerCaveats.of(answer).complete_since != BEGINNING:
                     flagged.add(late)
                 else:
                     whole.add(late)
-                    assert told(hub, late) == told(hub, name), late
+                    assert invoked(hub, late) == invoked(hub, name), late
         for late in sorted(flagged | whole):
             caveats(hub, late)
-    names = {each.removeprefix("late_") for each in flagged}
+    names = {late_name.removeprefix("late_") for late_name in flagged}
     bound_to_lack = set(KINDS) - {"bounded", "from_then"}
     if first == 5:
         bound_to_lack -= {"tumbling", "named", "above"}  # the query came between two of their windows
@@ -95,9 +95,9 @@ def test_a_part_of_a_window_lacks_rows_for_as_long_as_it_reaches_back(tmp_path: 
         for file in FILES[3:]:
             rig.drop(file)
             hub.catch_up()
-            found = [hub.query("late").invoke(each * SECOND) for each in (2, 12)]
-            whole.append([AnswerCaveats.of(each) == AnswerCaveats() for each in found])
-            for seconds, answer in zip((2, 12), found, strict=True):
+            parts = [hub.query("late").invoke(length * SECOND) for length in (2, 12)]
+            whole.append([AnswerCaveats.of(part) == AnswerCaveats() for part in parts])
+            for seconds, answer in zip((2, 12), parts, strict=True):
                 if AnswerCaveats.of(answer) == AnswerCaveats():
                     assert answer == hub.query("first").invoke(seconds * SECOND)
         assert [True, False] in whole
@@ -124,13 +124,13 @@ def test_an_answer_of_a_query_that_still_reads_the_past_says_how_much_of_it(tmp_
                 assert f"late: {seen[-1]} % of the archive is read" in str(outcome.warning)
         assert seen == [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
         assert outcome.warning is None
-        assert told(hub, "late") == told(hub, "first")
+        assert invoked(hub, "late") == invoked(hub, "first")
 
 
 FAILING = "SELECT k, 10 / x AS part FROM s WHERE g > 0 BEGIN NOW - INTERVAL 70 SECONDS END NOW"
 
 
-def test_rows_on_which_the_select_list_fails_are_counted_and_told_with_the_answer(tmp_path: Path) -> None:
+def test_rows_on_which_the_select_list_fails_are_counted_and_shown_with_the_answer(tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
     now = max(row["at"] for file in FILES for row in file)
@@ -151,10 +151,10 @@ def test_rows_on_which_the_select_list_fails_are_counted_and_told_with_the_answe
             assert "zero" in str(outcome.warning)
         assert caveats(hub, "complete").failed == 0  # it has a reject folder of its own
         assert hub.status()["rejected"]["complete"] >= failing
-        assert told(hub, "none") == told(hub, "partial") == told(hub, "complete")
+        assert invoked(hub, "none") == invoked(hub, "partial") == invoked(hub, "complete")
 
 
-def test_a_condition_that_fails_is_told_where_nothing_is_kept_and_in_the_reject_folder_where_it_is_tested_once(
+def test_a_condition_that_fails_is_reported_where_nothing_is_kept_and_in_the_reject_folder_where_it_is_tested_once(
     tmp_path: Path,
 ) -> None:
     text = "SELECT k FROM s WHERE 10 / x > 2 BEGIN TIMESTAMP '1970-01-01' END NOW"
@@ -190,13 +190,13 @@ def test_remarks_reach_the_command_line_and_travel_in_parquet(tmp_path: Path) ->
 def test_remarks_are_read_back_as_they_were_written() -> None:
     table = pa.table({"a": [1]})
     assert AnswerCaveats().on(table) is table
-    for each in (
+    for written in (
         AnswerCaveats(5 * SECOND + 1),
         AnswerCaveats(percent=7),
         AnswerCaveats(-SECOND, 3, 2, "it failed"),
     ):
-        assert AnswerCaveats.of(each.on(table)) == each
-        assert each.on(table).equals(table)
+        assert AnswerCaveats.of(written.on(table)) == written
+        assert written.on(table).equals(table)
 
 
 LAST_TEN = (

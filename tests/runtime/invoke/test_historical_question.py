@@ -1,4 +1,4 @@
-"""Questions over the past that say the error they accept: the least is read that gives it, and the rest is refused with the reason."""
+"""Questions over the archive that name the error they accept: the least is read that gives it, and the rest is refused with the reason."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ def test_between_two_instants_other_runs_are_not_read(asked_of: tuple[Hub, pa.Ta
 
 def test_without_rows_there_is_nothing_to_read(tmp_path: Path) -> None:
     with opened(tmp_path / "home") as hub:
-        found = ask(hub, "SELECT COUNT(*) AS c, AVG(v) AS mean FROM s WITHIN 2 PERCENT").table.to_pylist()
-        assert found == [{"c": 0.0, "c_error": 0.0, "mean": None, "mean_error": None, "kept": 1.0}]
+        values = ask(hub, "SELECT COUNT(*) AS c, AVG(v) AS mean FROM s WITHIN 2 PERCENT").table.to_pylist()
+        assert values == [{"c": 0.0, "c_error": 0.0, "mean": None, "mean_error": None, "kept": 1.0}]
         assert ask(hub, "SELECT k, COUNT(*) AS c FROM s GROUP BY k WITHIN 2 PERCENT").table.num_rows == 0
 
 

@@ -1,4 +1,4 @@
-"""INVOKE of what is kept: who tests rows and who does not, what is forgotten, and the mistakes that these tests would catch."""
+"""INVOKE of what is kept: which modes test rows, what expires, and the mistakes that these tests would catch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def effort(hub: Any, name: str) -> deferred_window.Effort:
 
 
 class OneByOne(ReplaySchedule):
-    """The past is read an epoch at a time, so that every stage of it is seen."""
+    """The archive is read an epoch at a time, so that every stage of it is seen."""
 
     def chunk(self) -> Chunk:
         return Chunk(1, 1)
@@ -74,13 +74,13 @@ def test_every_answer_is_that_of_the_committed_prefix_while_queries_come_and_rea
 
 
 def blind_to_the_past(call: Invocation) -> tuple[int, int, int]:
-    """Published before both parts are there: what is not in bitmaps yet is not looked at."""
+    """Published before both parts are there: what is not in bitmaps yet is not read."""
     start, stop, bitmapped = REACH(call)
     return start, stop, stop if call.operator.materialize == "partial" else bitmapped
 
 
 def with_a_gap(call: Invocation) -> tuple[int, int, int]:
-    """The first entry after the cut-over is nobody's."""
+    """The first entry after the cut-over is read by neither."""
     start, stop, bitmapped = REACH(call)
     return start, stop, bitmapped + 1 if start <= bitmapped < stop else bitmapped
 
@@ -121,8 +121,8 @@ def test_an_index_frozen_in_a_closure_would_be_noticed(
     frozen: dict[int, Any] = {}
 
     def once(plans: index_cache.Plans[Any], members: tuple[Any, ...]) -> Any:
-        made = OF(plans, members)
-        return frozen.setdefault(id(plans), made)
+        built = OF(plans, members)
+        return frozen.setdefault(id(plans), built)
 
     monkeypatch.setattr(index_cache.Plans, "of", once)
     rig = Rig(tmp_path, ONE_FILE)
@@ -151,7 +151,7 @@ def test_averages_come_of_sums_and_counts_whatever_the_cut(tmp_path: Path) -> No
         assert [invoked(hub, mode) for mode in MODES] == [[{"mean": 3.0, "n": 4}]] * 3
 
 
-def test_an_invocation_tests_no_row_of_which_bitmaps_tell(tmp_path: Path) -> None:
+def test_an_invocation_tests_no_row_that_bitmaps_decide(tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
     with rig.hub(2, {}) as hub:
@@ -159,10 +159,10 @@ def test_an_invocation_tests_no_row_of_which_bitmaps_tell(tmp_path: Path) -> Non
             hub.execute(f"CREATE QUERY {mode} OPTIONS (materialize '{mode}') AS {TEXT}")
         hub.catch_up()
         wanted = len(invoked(hub, "partial"))
-        nothing, kept = effort(hub, "none"), effort(hub, "partial")
-        assert (kept.factors, kept.rows) == (0, wanted)
+        nothing, selection = effort(hub, "none"), effort(hub, "partial")
+        assert (selection.factors, selection.rows) == (0, wanted)
         assert (
-            0 < nothing.factors <= 2 * kept.bits
+            0 < nothing.factors <= 2 * selection.bits
         )  # both factors, of every row of the window that was not late
         assert (nothing.bits, nothing.rows) == (0, wanted)
 
@@ -197,16 +197,16 @@ def test_another_process_invokes_what_is_committed_and_a_changed_mode_answers_th
     rig.drop(*FILES)
     with rig.hub(2, {"q": TEXT}) as hub:
         hub.catch_up()
-        told = invoked(hub, "q")
-        assert told == meant(hub, "q", FILES, 0)
+        answer = invoked(hub, "q")
+        assert answer == meant(hub, "q", FILES, 0)
         assert Reader.at(rig.home).invoke("q").to_pylist() == hub.query("q").invoke().to_pylist()
         for mode in ("complete", "none", "partial"):
             hub.execute(f"ALTER QUERY q SET (materialize '{mode}')")
             hub.catch_up()
-            assert invoked(hub, "q") == told
+            assert invoked(hub, "q") == answer
         for mode in MODES:
             hub.register(TEXT, f"also_{mode}", materialize=mode)
-        assert [invoked(hub, f"also_{mode}") for mode in MODES] == [told] * 3
+        assert [invoked(hub, f"also_{mode}") for mode in MODES] == [answer] * 3
         assert "materialize partial (as the query specifies)" in hub.execute("EXPLAIN QUERY q")[0].message
 
 
@@ -242,8 +242,8 @@ def test_from_now_sees_no_row_of_before_in_any_mode(tmp_path: Path) -> None:
         assert [invoked(hub, mode) for mode in MODES[:2]] == [[], []]
         rig.drop(FILES[2])
         hub.catch_up()
-        found = [invoked(hub, mode) for mode in MODES]
-        assert found[0] == found[1] == found[2] == [{"n": len(FILES[2])}]
+        answers = [invoked(hub, mode) for mode in MODES]
+        assert answers[0] == answers[1] == answers[2] == [{"n": len(FILES[2])}]
 
 
 def test_an_answer_over_more_than_the_archive_keeps_says_from_when_it_is_whole(tmp_path: Path) -> None:
@@ -262,9 +262,9 @@ def test_an_answer_over_more_than_the_archive_keeps_says_from_when_it_is_whole(t
         assert hub.query("none").invoke().schema.metadata is None
         rig.drop(*FILES[1:])
         hub.catch_up()
-        told = [hub.query(mode).invoke() for mode in MODES[:2]]
-        assert told[0].equals(told[1])
-        since = [table.schema.metadata[b"complete_since"] for table in told]
+        tables = [hub.query(mode).invoke() for mode in MODES[:2]]
+        assert tables[0].equals(tables[1])
+        since = [table.schema.metadata[b"complete_since"] for table in tables]
         assert since[0] == since[1] > b"1970-01-01T00:00:4"
         assert all(hub.query(f"short_{mode}").invoke().schema.metadata is None for mode in MODES[:2])
 
@@ -286,7 +286,7 @@ def test_what_cannot_wait_for_the_question_is_refused_with_the_reason(
         hub.execute(f"CREATE QUERY q OPTIONS (materialize 'partial') AS {text}")
 
 
-def test_who_must_not_miss_a_change_is_told_what_to_ask_for(tmp_path: Path) -> None:
+def test_who_must_not_miss_a_change_gets_the_option_to_ask_for(tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     with rig.hub(1, {"q": TEXT}) as hub:
         for ask in (lambda: hub.sink("q", print), lambda: hub.query("q").client("me")):
@@ -301,7 +301,7 @@ def test_who_must_not_miss_a_change_is_told_what_to_ask_for(tmp_path: Path) -> N
         assert delivery.rows.num_rows
 
 
-def test_changes_are_told_again_to_whoever_looks_as_if_they_had_been_kept(tmp_path: Path) -> None:
+def test_changes_are_recomputed_for_a_reader_as_if_they_had_been_kept(tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     with rig.hub(2, {}) as hub:
         for mode in MODES:
@@ -317,7 +317,7 @@ def test_changes_are_told_again_to_whoever_looks_as_if_they_had_been_kept(tmp_pa
         assert sum(part.num_rows for part in followed) == histories[2].num_rows
 
 
-def test_changes_of_what_reads_the_times_and_places_of_rows_are_told_again_too(tmp_path: Path) -> None:
+def test_changes_of_what_reads_the_times_and_places_of_rows_are_recomputed_too(tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     text = f"SELECT FIRST(x) AS first, LAST(x) AS x, LAST(g) AS g FROM s {SINCE_20}"
     with rig.hub(2, {}) as hub:
@@ -326,12 +326,12 @@ def test_changes_of_what_reads_the_times_and_places_of_rows_are_told_again_too(t
         for file in FILES[:6]:
             rig.drop(file)
             hub.catch_up()
-        told = [hub.query(mode).history() for mode in MODES]
-        assert told[2].num_rows > 10
-        assert told[0] == told[1] == told[2]
+        histories = [hub.query(mode).history() for mode in MODES]
+        assert histories[2].num_rows > 10
+        assert histories[0] == histories[1] == histories[2]
 
 
-def test_what_a_selection_would_tell_as_its_stream_ends_is_what_one_that_keeps_all_of_its_answer_would(
+def test_what_a_selection_would_emit_as_its_stream_ends_is_what_one_that_keeps_all_of_its_answer_would(
     tmp_path: Path,
 ) -> None:
     rig = Rig(tmp_path, ONE_FILE)
@@ -346,9 +346,9 @@ def test_what_a_selection_would_tell_as_its_stream_ends_is_what_one_that_keeps_a
             rig.drop(file)
             closing = hub.run_once()
             for name in ("rows", "sums", "failing"):
-                told = [closing.get(f"{name}_{mode}") for mode in MODES]
-                assert told[0] == told[1] == told[2]
-                seen.add(name) if told[2] is not None else None
+                at_end = [closing.get(f"{name}_{mode}") for mode in MODES]
+                assert at_end[0] == at_end[1] == at_end[2]
+                seen.add(name) if at_end[2] is not None else None
                 failed = [hub.closing_rejects.get(f"{name}_{mode}") for mode in MODES]
                 assert failed[0] == failed[1] == failed[2]
         assert seen == {"rows", "sums", "failing"}

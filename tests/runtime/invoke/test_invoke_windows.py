@@ -1,4 +1,4 @@
-"""INVOKE of windows is what was told of the last one (of each partition): that of the reference, after every epoch."""
+"""INVOKE of windows is what was emitted of the last one (of each partition): that of the reference, after every epoch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHAPES = ("SELECT g, COUNT(*) AS n, MAX(x) AS top FROM s {} GROUP BY g", "SELECT
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-def test_of_the_last_window_what_was_told_is_given_also_where_it_differs_in_nothing(
+def test_of_the_last_window_what_was_emitted_is_given_also_where_it_differs_in_nothing(
     tmp_path: Path, window: str
 ) -> None:
     """Rows an epoch each: enough of them that state is merged between two windows."""
@@ -46,7 +46,9 @@ def test_of_the_last_window_what_was_told_is_given_also_where_it_differs_in_noth
             hub.catch_up()
             for name in texts if number % 2 else ():
                 query = hub.operator_and_query(name)[1]
-                history = History({"s": record([list(each) for each in files[: number + 1]], "at", 0)}, {})
+                history = History(
+                    {"s": record([list(rows_of_file) for rows_of_file in files[: number + 1]], "at", 0)}, {}
+                )
                 meant = canonical(invoke(query, history, history.punctuation(query)))
                 assert canonical(hub.query(name).invoke().to_pylist()) == meant, (name, number)
                 nothing += not meant

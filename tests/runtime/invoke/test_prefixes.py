@@ -28,7 +28,7 @@ def asked_while_running(rig: Rig, hub: Hub, names: list[str]) -> dict[str, list[
         for number, file in enumerate(FILES):
             rig.drop(file)
             if number == len(FILES) // 2:
-                hub.register(SUMS, "late")  # answers whole from the first moment, while it reads the past
+                hub.register(SUMS, "late")  # answers whole from the first moment, while it reads the archive
                 seen["late"] = []
             for name, answers in seen.items():
                 answers.append(canonical(hub.query(name).invoke().to_pylist()))
@@ -44,12 +44,12 @@ def assert_prefixes(hub: Hub, seen: dict[str, list[Any]]) -> int:
     different = 0
     for name, answers in seen.items():
         whole = [[]] + [meant(hub, name, FILES[:count], 0) for count in range(1, len(FILES) + 1)]
-        place = 0
-        for told in answers:
-            later = [at for at in range(place, len(whole)) if whole[at] == told]
-            assert later, (name, place, told)
-            different += later[0] != place
-            place = later[0]
+        length = 0
+        for prefix in answers:
+            later = [at for at in range(length, len(whole)) if whole[at] == prefix]
+            assert later, (name, length, prefix)
+            different += later[0] != length
+            length = later[0]
     return different
 
 
@@ -62,7 +62,7 @@ def test_every_answer_given_while_rows_arrive_is_that_of_a_prefix_and_prefixes_d
             hub.execute(f"CREATE QUERY rows_{mode} OPTIONS (materialize '{mode}') AS {ROWS}")
             hub.execute(f"CREATE QUERY sums_{mode} OPTIONS (materialize '{mode}') AS {SUMS}")
         hub.catch_up()
-        names = [each.definition.name for each in hub.catalog.queries.values()]
+        names = [query.definition.name for query in hub.catalog.queries.values()]
         seen = asked_while_running(rig, hub, names)
         assert assert_prefixes(hub, seen) > len(FILES)
 
@@ -70,7 +70,7 @@ def test_every_answer_given_while_rows_arrive_is_that_of_a_prefix_and_prefixes_d
 def test_an_answer_of_two_prefixes_at_once_would_be_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The effects of a newer row before all of an older one: a file is looked at before the one that came before it."""
+    """The effects of a newer row before all of an older one: a file is read before the one that came before it."""
     rig, whole = Rig(tmp_path, {"maxFilesPerTrigger": "1"}), Invocation._archive_bounds
 
     def skipping(call: Invocation) -> tuple[int, int, int]:
@@ -88,8 +88,8 @@ def test_an_answer_of_two_prefixes_at_once_would_be_noticed(
             assert_prefixes(hub, seen)
 
 
-def test_windows_that_slide_are_told_once_each_whatever_is_asked_meanwhile(tmp_path: Path) -> None:
-    """After every epoch, what was told so far is the beginning of what the reference tells of all."""
+def test_windows_that_slide_are_emitted_once_each_whatever_is_asked_meanwhile(tmp_path: Path) -> None:
+    """After every epoch, what was emitted so far is the beginning of what the reference emits of all."""
     rig = Rig(tmp_path, {"maxFilesPerTrigger": "1"})
     text = "SELECT window_end, k, COUNT(*) AS n FROM s [RANGE 6 SECONDS SLIDE 2 SECONDS] GROUP BY k"
     with rig.hub(3, {"q": text}) as hub:

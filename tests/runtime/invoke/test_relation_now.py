@@ -32,10 +32,10 @@ QUERIES = {
 }
 
 
-def expected(query: Query, taken: list[Any], slacks: tuple[int, int]) -> list[Any]:
+def expected(query: Query, drawn: list[Any], slacks: tuple[int, int]) -> list[Any]:
     streams = {
-        name: record([part for epoch in taken if (part := epoch[place])], "at", slack)
-        for place, (name, slack) in enumerate(zip("ab", slacks, strict=True))
+        name: record([part for epoch in drawn if (part := epoch[index])], "at", slack)
+        for index, (name, slack) in enumerate(zip("ab", slacks, strict=True))
     }
     history = History(streams, {"names": NAMES})
     return invoke(query, history, history.punctuation(query))

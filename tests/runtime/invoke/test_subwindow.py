@@ -40,14 +40,14 @@ def canonical(table: Any) -> list[str]:
 def check(hub: Hub) -> None:
     for name in ("slides_0", "slides_3", "relation"):
         for part in PARTS:
-            found = hub.query(name).invoke(last=f"{part} SECONDS")
-            assert canonical(found) == canonical(hub.query(f"{name}_{part}").invoke()), (name, part)
+            answer = hub.query(name).invoke(last=f"{part} SECONDS")
+            assert canonical(answer) == canonical(hub.query(f"{name}_{part}").invoke()), (name, part)
         assert canonical(hub.query(name).invoke(last="40 SECONDS")) == canonical(hub.query(name).invoke())
     for name in ("about", "about_now"):
         for part in PARTS:
             exact = {row["k"]: row["n"] for row in hub.query(f"{name}_{part}").invoke().to_pylist()}
-            (told,) = hub.execute(f"INVOKE {name} [RANGE {part} SECONDS]")
-            about = told.table.to_pylist()
+            (outcome,) = hub.execute(f"INVOKE {name} [RANGE {part} SECONDS]")
+            about = outcome.table.to_pylist()
             assert {row["k"] for row in about} == exact.keys()
             for row in about:
                 assert abs(row["n"] - exact[row["k"]]) <= row["b"] <= exact[row["k"]] / 4
@@ -70,9 +70,9 @@ def test_parts_of_windows_are_what_queries_with_these_windows_answer(tmp_path: P
             assert canonical(hub.query("slides_0").invoke(last=last)) == canonical(
                 hub.query("slides_0_8").invoke()
             )
-        told = hub.query("about").invoke(last="8 SECONDS")
+        of_last = hub.query("about").invoke(last="8 SECONDS")
         assert any(hub.query("about").history().column("b").to_pylist()), "something is approximate"
-    assert Reader.at(rig.home).invoke("about", 8 * SECOND).equals(told)
+    assert Reader.at(rig.home).invoke("about", 8 * SECOND).equals(of_last)
 
 
 def test_a_window_that_is_not_kept_is_refused_with_what_can_be_asked(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A home whose last epoch other code has published: nobody reads its plans any more."""
+"""A home whose last epoch other code has published: no process reads its plans any more."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def opened(folder: Path) -> Hub:
     return Hub(folder / "home", LocalExecutor(), tasks=1)
 
 
-def tell(hub: Hub, *seconds: int) -> None:
+def push_rows(hub: Hub, *seconds: int) -> None:
     at = pa.array([second * SECOND for second in seconds]).cast(pa.timestamp("us", tz="UTC"))
     hub.push("a", pa.table({"k": ["a"] * len(seconds), "v": pa.array(seconds, pa.int64()), "at": at}))
     hub.catch_up()
@@ -47,13 +47,13 @@ def test_it_answers_and_goes_on(tmp_path: Path) -> None:
         hub.execute("CREATE STREAM a (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
         for name, text in QUERIES.items():
             hub.register(text, name)
-        tell(hub, 1, 2, 3)
-        tell(hub, 6, 9)
+        push_rows(hub, 1, 2, 3)
+        push_rows(hub, 6, 9)
         before = answers(hub)
     spoil(tmp_path)
     with opened(tmp_path) as hub:
         assert answers(hub) == before
-        tell(hub, 10, 17)
+        push_rows(hub, 10, 17)
         assert hub.query("last").invoke().to_pylist() == [{"k": "a", "v": 10}, {"k": "a", "v": 17}]
         assert hub.query("met").invoke().to_pylist() == [{"v": 17, "w": 17}]
         assert hub.query("over").invoke().to_pylist() == [{"n": 1}]
@@ -64,7 +64,7 @@ def test_the_same_code_publishes_no_more_than_that_it_has_taken_over(tmp_path: P
     with opened(tmp_path) as hub:
         hub.execute("CREATE STREAM a (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
         hub.register(QUERIES["last"], "last")
-        tell(hub, 1)
+        push_rows(hub, 1)
         epoch = hub.home.latest().epoch
     with opened(tmp_path) as hub:
         assert hub.home.latest().epoch == epoch + 1

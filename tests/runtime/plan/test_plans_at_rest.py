@@ -1,4 +1,4 @@
-"""What of a home is code, and what is data? Plans are data with a version; users' functions and windows lie apart, and wait to be used."""
+"""Code and data of a home: plans are data with a version; users' functions and windows are separate, and wait to be used."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def opened(folder: Path) -> Hub:
     return Hub(folder / "home", LocalExecutor(), tasks=1)
 
 
-def tell(hub: Hub, *seconds: int) -> None:
+def push_rows(hub: Hub, *seconds: int) -> None:
     at = pa.array([second * SECOND for second in seconds]).cast(pa.timestamp("us", tz="UTC"))
     hub.push("a", pa.table({"k": ["a"] * len(seconds), "v": pa.array(seconds, pa.int64()), "at": at}))
     hub.catch_up()
@@ -77,9 +77,9 @@ def with_code(folder: Path) -> Hub:
 def classes_of(package: str) -> Iterator[type]:
     root = importlib.import_module(package)
     for module in pkgutil.walk_packages(root.__path__, f"{package}."):
-        for found in vars(importlib.import_module(module.name)).values():
-            if isinstance(found, type) and found.__module__ == module.name and is_dataclass(found):
-                yield found
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, type) and value.__module__ == module.name and is_dataclass(value):
+                yield value
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_every_class_that_may_be_in_a_plan_is_registered(protocol: Any, package:
     )
 
 
-def test_two_classes_of_one_name_are_told_apart_by_hand() -> None:
+def test_two_classes_of_one_name_are_distinguished_by_hand() -> None:
     another = type("Passing", (), {})
     with pytest.raises(ValueError, match="both called Passing: give one of them a name in STORED_AS"):
         classes((*codec()._classes.values(), another))
@@ -117,7 +117,7 @@ def test_two_classes_of_one_name_are_told_apart_by_hand() -> None:
 
 def test_plans_hold_no_pickles_and_users_code_lies_in_files_of_its_own(tmp_path: Path) -> None:
     with with_code(tmp_path) as hub:
-        tell(hub, 1, 2, 9)
+        push_rows(hub, 1, 2, 9)
         manifest = hub.home.latest()
         plan = load_plan(hub.home.store, manifest.plan or "")
         assert plan == hub.loop.engine.plan == epoch_planner.make_plan(hub.catalog)
@@ -133,10 +133,10 @@ def test_plans_hold_no_pickles_and_users_code_lies_in_files_of_its_own(tmp_path:
         hub.loop.engine.collect()
         assert all(path.exists() for path in files)
         plan_files.clear_caches()
-        tell(hub, 11)
+        push_rows(hub, 11)
         assert hub.query("doubled").history()["t"].to_pylist() == [2, 4, 18, 22]
         hub.drop_query("windowed")
-        tell(hub, 12)
+        push_rows(hub, 12)
         assert not faults_once_tidy(hub)
 
 
@@ -156,7 +156,7 @@ def test_code_is_loaded_when_a_query_that_uses_it_runs_and_not_before(
     monkeypatch.setattr(Code, "load", noted)
     with opened(tmp_path) as hub:
         assert loaded == []
-        tell(hub, 1)
+        push_rows(hub, 1)
         assert set(loaded) == {hub.catalog.functions["twice"].body}
         assert unused not in loaded
 
@@ -169,7 +169,7 @@ def test_code_whose_module_is_gone_fails_the_epoch_and_rejects_no_row(tmp_path: 
         hub.loop.engine.log({"do": "put_function", "function": {**entry, "body": gone}})
         hub.register("SELECT lost(v) AS t FROM a", "q")
         with pytest.raises(UserError, match=r"the function 'lost' cannot be loaded(.|\n)*importable again"):
-            tell(hub, 1)
+            push_rows(hub, 1)
         assert sum(hub.status()["rejected"].values()) == 0
 
 
@@ -191,7 +191,7 @@ def test_built_in_windows_are_in_plans_by_name(tmp_path: Path) -> None:
         hub.execute(STREAM)
         hub.register(joined, "joined")
         hub.register(cumulated, "cumulated")
-        tell(hub, 1, 2, 9)
+        push_rows(hub, 1, 2, 9)
         assert load_plan(hub.home.store, hub.home.latest().plan or "") == hub.loop.engine.plan
         said = b"".join(path.read_bytes() for path in (tmp_path / "home" / "plans").iterdir())
         assert b'"joined"' in said
@@ -220,7 +220,7 @@ def test_what_an_older_headrace_registered_is_read(tmp_path: Path) -> None:
     with opened(tmp_path) as hub:
         hub.register("SELECT thrice(v) AS t FROM a", "tripled")
         hub.register(WINDOWED, "windowed")
-        tell(hub, 1, 2, 9)
+        push_rows(hub, 1, 2, 9)
         assert hub.query("tripled").history()["t"].to_pylist() == [3, 6, 27]
         assert hub.query("windowed").history()["n"].to_pylist() == [1, 1]
         known = hub.catalog.functions["thrice"]
@@ -238,20 +238,20 @@ def rewritten(folder: Path, name: str, kind: str, **changed: Any) -> None:
 
 def test_a_plan_of_other_classes_is_made_again_when_the_home_is_opened(tmp_path: Path) -> None:
     with with_code(tmp_path) as hub:
-        tell(hub, 1)
+        push_rows(hub, 1)
         epoch, plan = hub.home.latest().epoch, hub.home.latest().plan
     assert plan is not None
     rewritten(tmp_path, plan, "plan", schema="of another version")
     with opened(tmp_path) as hub:
         assert hub.home.latest().epoch == epoch + 2  # taken over, and published with a plan that can be read
         assert plan_files.is_readable(hub.home.store, hub.home.latest().plan or "")
-        tell(hub, 3)
+        push_rows(hub, 3)
         assert hub.query("doubled").history()["t"].to_pylist() == [2, 6]
 
 
 def test_a_plan_that_this_version_cannot_read_says_whose_it_is(tmp_path: Path) -> None:
     with with_code(tmp_path) as hub:
-        tell(hub, 1)
+        push_rows(hub, 1)
         manifest, store = hub.home.latest(), hub.home.store
         segment = next(name for name in manifest.facts["plan segments"] if name.startswith("plans/"))
         operators = unseal("plan segment", 1, store.read(segment), segment)["operators"]
@@ -269,7 +269,7 @@ def test_a_plan_that_this_version_cannot_read_says_whose_it_is(tmp_path: Path) -
 
 def test_damage_is_found_and_a_home_that_is_opened_mends_it(tmp_path: Path) -> None:
     with with_code(tmp_path) as hub:
-        tell(hub, 1)
+        push_rows(hub, 1)
         manifest = hub.home.latest()
         files = [manifest.plan or "", *manifest.facts["plan segments"]]
     store = LocalStore(tmp_path / "home")
@@ -285,7 +285,7 @@ def test_damage_is_found_and_a_home_that_is_opened_mends_it(tmp_path: Path) -> N
         (tmp_path / "home" / name).write_bytes(b"damaged")
     with opened(tmp_path) as hub:
         plan_files.clear_caches()
-        tell(hub, 2)
+        push_rows(hub, 2)
         assert hub.query("doubled").history()["t"].to_pylist() == [2, 4]
 
 
@@ -344,10 +344,10 @@ home, names = Path(sys.argv[1]), json.loads(sys.argv[2])
 with Hub(home, LocalExecutor(), tasks=2) as hub:
     hub.execute("CREATE QUERY one_more AS SELECT k, x FROM s WHERE x > 1")
     hub.catch_up()
-    told = {name: hub.query(name).invoke().num_rows for name in names}
+    rows = {name: hub.query(name).invoke().num_rows for name in names}
     assert explain_all(Home.at(home))
     assert not hub.status()["failed"], hub.status()["failed"]
-print(json.dumps(told))
+print(json.dumps(rows))
 """
 
 

@@ -1,4 +1,4 @@
-"""A stored relation gets other rows while queries look up in it: those whose rows come and go would never be rid of what came."""
+"""A stored relation gets other rows while queries look up in it: those over a changelog would never retract what they inserted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BY_CHANGES = {
     "pairs": "SELECT name, x.v FROM a x [ROWS 1], a y [RANGE 1 SECOND] JOIN names ON x.k = names.k WHERE x.v = y.v",
     "semijoin": "SELECT name FROM a [ROWS 1] JOIN names ON a.k = names.k WHERE v IN (SELECT v FROM a [RANGE 1 SECOND])",
 }
-"""Queries that look up what comes and goes."""
+"""Queries that look up rows of a changelog."""
 ONCE = {
     "plain": "SELECT name, v FROM a [ROWS 1] JOIN names ON a.k = names.k",
     "inside": "SELECT name, COUNT(*) AS n FROM (SELECT name FROM a [ROWS 2] JOIN names ON a.k = names.k) t GROUP BY name",
@@ -44,7 +44,7 @@ def write(folder: Path, name: str) -> None:
     (folder / "names.csv").write_text(f"k,name\na,{name}\n")
 
 
-def tell(hub: Hub, second: int, k: str = "a") -> None:
+def push_row(hub: Hub, second: int, k: str = "a") -> None:
     at = pa.array([second * SECOND]).cast(pa.timestamp("us", tz="UTC"))
     hub.push("a", pa.table({"k": [k], "v": pa.array([second], pa.int64()), "at": at}))
     hub.catch_up()
@@ -54,8 +54,8 @@ def tell(hub: Hub, second: int, k: str = "a") -> None:
 def test_what_comes_and_goes_is_looked_up_in_one_version(tmp_path: Path, hub: Hub, name: str) -> None:
     hub.register(BY_CHANGES[name], "q")
     hub.register(ONCE["plain"], "plain")
-    tell(hub, 1)
-    tell(hub, 2)
+    push_row(hub, 1)
+    push_row(hub, 2)
     write(tmp_path, "uno")
     for statement in (
         "REFRESH RELATION names",
@@ -74,10 +74,10 @@ def test_what_comes_and_goes_is_looked_up_in_one_version(tmp_path: Path, hub: Hu
 @pytest.mark.parametrize("name", ONCE)
 def test_what_was_looked_up_as_it_was_ingested_goes_as_it_came(tmp_path: Path, hub: Hub, name: str) -> None:
     hub.register(ONCE[name], "q")
-    tell(hub, 1)
-    tell(hub, 2)
+    push_row(hub, 1)
+    push_row(hub, 2)
     write(tmp_path, "uno")
     hub.execute("REFRESH RELATION names")
     for second in range(3, 8):
-        tell(hub, second, "b")
+        push_row(hub, second, "b")
     assert not hub.query("q").invoke().num_rows

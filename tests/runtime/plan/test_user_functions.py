@@ -112,7 +112,7 @@ def test_it_is_called_where_levels_of_queries_are_asked_at_once(tmp_path: Path) 
     ],
 )
 def test_rows_that_come_and_go_are_computed_by_one_body(tmp_path: Path, text: str) -> None:
-    """A row would go as another one than it came, and what came would stay for ever."""
+    """A row would be retracted as another one than was inserted, and what was inserted would stay."""
     with prepared(tmp_path / "home") as hub:
         hub.register(text, "q")
         hub.register("SELECT triple(v) AS t FROM s [ROWS 1]", "once")

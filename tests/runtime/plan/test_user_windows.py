@@ -58,18 +58,18 @@ def prepared(path: Path, **more: Any) -> Hub:
 
 
 def test_months_are_as_long_as_they_are() -> None:
-    told = hr.test(DAYS.format("months(1)"), s=rows(0, 1, 2, 30, 31, 60, 91), months=Months)
-    assert [(each["window_end"] - each["window_start"]).days for each in told] == [31, 29, 31, 30]
-    assert [each["t"] for each in told] == [0 + 1, 2 + 30, 31 + 60, 91]
+    answer = hr.test(DAYS.format("months(1)"), s=rows(0, 1, 2, 30, 31, 60, 91), months=Months)
+    assert [(row["window_end"] - row["window_start"]).days for row in answer] == [31, 29, 31, 30]
+    assert [row["t"] for row in answer] == [0 + 1, 2 + 30, 31 + 60, 91]
     both = hr.test(DAYS.format("months(2)"), s=rows(0, 3), months=Months)
-    assert [(each["n"], each["t"]) for each in both] == [(1, 0), (2, 3), (1, 3)]
+    assert [(row["n"], row["t"]) for row in both] == [(1, 0), (2, 3), (1, 3)]
 
 
 def test_the_rows_of_a_window_need_not_follow_each_other() -> None:
     hours = [{"at": day(d) + dt.timedelta(hours=h), "v": 100 * d + h} for d in (0, 1, 2) for h in (7, 8, 9)]
     query = "SELECT window_end, v FROM s [WINDOW same_hour(3)] WHERE v >= 8"
-    told = hr.test(query, s=hours, same_hour=SameHour)
-    at_eight = [each["v"] for each in told if each["window_end"] == day(2) + dt.timedelta(hours=9)]
+    answer = hr.test(query, s=hours, same_hour=SameHour)
+    at_eight = [row["v"] for row in answer if row["window_end"] == day(2) + dt.timedelta(hours=9)]
     assert at_eight == [8, 108, 208]
 
 
@@ -89,10 +89,10 @@ def test_a_window_may_depend_on_a_column() -> None:
 
     times = [1_700_000_000_000_000 + n * 40_000_000_000 for n in range(9)]
     assert hr.check_window(Levels(), times, [[n % 2 for n in range(9)]]) == 9
-    told = hr.test(
+    answer = hr.test(
         "SELECT SUM(v) AS t FROM s [WINDOW levels() ON v % 2]", s=rows(0, 0, 1, 3, 3), levels=Levels
     )
-    assert [each["t"] for each in told] == [0, 1, 6]
+    assert [row["t"] for row in answer] == [0, 1, 6]
 
 
 def test_it_is_there_in_the_next_run_and_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_class_of_the_program_reaches_the_workers(spark: SparkSession, tmp_pat
 
 def test_another_class_does_not_take_the_place_of_one_in_use(tmp_path: Path) -> None:
     with prepared(tmp_path / "home") as hub:
-        hub.register_window("blocks", local_class(1_000_000))  # nobody uses it yet
+        hub.register_window("blocks", local_class(1_000_000))  # no query uses it yet
         hub.register(DAYS.format("blocks()"), "q")
         with pytest.raises(UserError, match="in use by the query 'q'"):
             hub.register_window("Blocks", local_class(2_000_000))
@@ -168,7 +168,7 @@ def test_a_row_on_which_it_fails_is_rejected_alone(tmp_path: Path) -> None:
         assert sum(hub.status()["rejected"].values()) == 1
 
 
-def test_explain_tells_its_class_and_what_cannot_be_said_is_refused() -> None:
+def test_explain_shows_its_class_and_what_cannot_be_rendered_is_refused() -> None:
     with pytest.raises(UserError, match="which windows of months hold no row is not known"):
         hr.test(DAYS.format("months(1)") + " EMIT EMPTY", s=rows(0), months=Months)
     with pytest.raises(UserError, match="WITH REVISIONS is not available"):
@@ -261,7 +261,7 @@ def test_the_check_finds_each_way_to_break_the_contract(kind: type[Broken], brok
         hr.check_window(kind())
 
 
-def test_a_fingerprint_tells_code_apart_and_nothing_else() -> None:
+def test_a_fingerprint_distinguishes_code_and_nothing_else() -> None:
     assert fingerprint(local_class(5)) == fingerprint(local_class(5))
     assert fingerprint(local_class(5)) != fingerprint(local_class(6))
     assert fingerprint(LeavesOut) != fingerprint(Neighbours)

@@ -18,15 +18,15 @@ from tests.runtime.progressing import (
     COUNT,
     SLIDING,
     T0,
-    Told,
+    PushedRow,
     Watch,
     described,
+    emitted,
     in_order,
     known,
     push,
     reached,
     stream,
-    told,
 )
 
 UNHURRIED = settings(
@@ -59,7 +59,7 @@ def test_the_bound_by_rows_does_not_depend_on_the_cut(
     with stream(tmp_path_factory.mktemp("cut"), f"SLACK {behind} ROWS", ()) as hub:
         start = 0
         for stop in at:
-            push(hub, *(("a", 1, each, False) for each in times[start:stop]))
+            push(hub, *(("a", 1, second, False) for second in times[start:stop]))
             start = stop
             rest = times[: max(0, stop - behind)]
             assert not rest or reached(hub) == max(rest)
@@ -77,12 +77,12 @@ def test_a_step_rounds_bounds_of_rows_down_but_leaves_promises_as_they_are(tmp_p
 def test_a_program_punctuates_after_the_rows_it_handed_in(tmp_path: Path) -> None:
     with stream(tmp_path, "PUNCTUATED EXTERNALLY") as hub:
         push(hub, ("a", 1, 5, False), ("a", 2, 95, False))
-        assert told(hub) == []
+        assert emitted(hub) == []
         hub.push("s", [{"k": "a", "x": 4, "done": False, "at": datetime.fromtimestamp(1_700_000_006, UTC)}])
         hub.execute("PUNCTUATE s AT TIMESTAMP '2023-11-14 22:13:40';")
         hub.loop.drain()
         assert reached(hub) == 20
-        assert told(hub) == [(10, "a", 2, 5)]
+        assert emitted(hub) == [(10, "a", 2, 5)]
         push(hub, ("a", 9, 19, False))
         assert known(hub).late == 1
 
@@ -93,7 +93,7 @@ def test_a_promise_of_a_program_outlives_a_kill_before_its_epoch(tmp_path: Path)
         hub.punctuate("s", datetime.fromtimestamp(1_700_000_010, UTC))
     with stream(tmp_path, "PUNCTUATED EXTERNALLY") as hub:
         hub.loop.drain()
-        assert told(hub) == [(10, "a", 1, 1)]
+        assert emitted(hub) == [(10, "a", 1, 1)]
 
 
 def test_a_program_cannot_promise_the_far_future_nor_without_a_zone(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_heartbeat_moves_a_stream_that_is_silent_and_one_that_is_not(tmp_path:
         clock.now += 23 * SECOND
         hub.loop.drain()
         assert reached(hub) == 10
-        assert told(hub) == [(10, "a", 1, 1)]
+        assert emitted(hub) == [(10, "a", 1, 1)]
         clock.now += SECOND
         assert hub.loop.step() is None, "it beats every five seconds only"
         clock.now += SECOND
@@ -133,7 +133,7 @@ def test_a_lull_drifts_with_the_clock(tmp_path: Path) -> None:
         clock.now += SECOND
         hub.loop.drain()
         assert reached(hub) == 7 - 2 + 30
-        assert told(hub) == [(10, "a", 1, 1)]
+        assert emitted(hub) == [(10, "a", 1, 1)]
 
 
 def test_windows_of_an_epoch_without_rows_hold_those_of_epochs_before(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_windows_of_an_epoch_without_rows_hold_those_of_epochs_before(tmp_path: 
         for second in (5, 300):
             hub.punctuate("s", T0 + second * SECOND)
             hub.loop.drain()
-        assert told(hub) == [(end, "a", 1, 1) for end in range(5, 105, 5)]
+        assert emitted(hub) == [(end, "a", 1, 1) for end in range(5, 105, 5)]
 
 
 # -- several sources -------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def test_a_repeated_row_counts_once_also_after_a_restart_and_keys_are_forgotten(
     with stream(tmp_path, clauses) as hub:
         push(hub, ("a", 1, 5, False), (None, 1, 5, False), ("a", 1, 6, False))
         push(hub, ("z", 1, 99, False))
-        assert told(hub) == [(10, "a", 2, 2), (10, None, 1, 1)]
+        assert emitted(hub) == [(10, "a", 2, 2), (10, None, 1, 1)]
         assert (known(hub).repeated, known(hub).rows) == (3, 4)
         assert described(hub)["keys kept"] == "1"
         assert hub.check().faults == 0
@@ -250,12 +250,12 @@ def test_a_stream_that_differs_in_progress_says_in_which_words(tmp_path: Path) -
 def counted(rows: Sequence[tuple[str, int]], within: int) -> list[bool]:
     """Row by row, as docs/semantics.md puts it."""
     kept: list[tuple[str, int]] = []
-    found = []
+    counts = []
     for key, at in rows:
         new = all(key != other or abs(at - then) > within for other, then in kept)
         kept += [(key, at)] if new else []
-        found.append(new)
-    return found
+        counts.append(new)
+    return counts
 
 
 @UNHURRIED
@@ -275,11 +275,11 @@ def test_deduplication_is_row_by_row_whatever_the_cut(
     with stream(tmp_path_factory.mktemp("once"), clauses) as hub:
         start = 0
         for stop in at:
-            push(hub, *((key, 1, each, False) for key, each in rows[start:stop]))
+            push(hub, *((key, 1, second, False) for key, second in rows[start:stop]))
             start = stop
         keep = counted(rows, within)
         assert known(hub).repeated == keep.count(False)
-        total = sum(row[2] for row in told(hub, closing=True))
+        total = sum(row[2] for row in emitted(hub, closing=True))
         assert total == keep.count(True)
 
 
@@ -289,20 +289,20 @@ def test_a_query_that_comes_late_reads_rows_once(tmp_path: Path) -> None:
         push(hub, ("a", 1, 5, False), ("b", 1, 60, False))
         hub.register(COUNT, "q0")
         hub.loop.drain()
-        assert told(hub) == [(10, "a", 1, 1)]
+        assert emitted(hub) == [(10, "a", 1, 1)]
 
 
-# -- what DESCRIBE tells ---------------------------------------------------------------------------------------------
+# -- what DESCRIBE shows ---------------------------------------------------------------------------------------------
 
 
-def test_describe_extended_tells_generator_progress_and_the_slack_that_was_needed(tmp_path: Path) -> None:
+def test_describe_extended_shows_generator_progress_and_the_slack_that_was_needed(tmp_path: Path) -> None:
     with stream(tmp_path, "SLACK INTERVAL 5 SECONDS") as hub:
         push(hub, ("a", 1, 60, False))
         push(hub, ("a", 1, 40, False))
-        found = described(hub)
-        assert found["progress"] == "SLACK 5 SECONDS"
-        assert found["punctuation"] == "2023-11-14T22:14:15Z"
-        assert (found["late rows"], found["furthest behind"], found["slack needed"]) == (
+        description = described(hub)
+        assert description["progress"] == "SLACK 5 SECONDS"
+        assert description["punctuation"] == "2023-11-14T22:14:15Z"
+        assert (description["late rows"], description["furthest behind"], description["slack needed"]) == (
             "1",
             "15 SECONDS",
             "20 SECONDS",
@@ -314,21 +314,21 @@ def test_describe_extended_tells_generator_progress_and_the_slack_that_was_neede
 GROUPWISE = "SLACK INTERVAL 1 HOUR PUNCTUATED BY done FOR (k)"
 
 
-def test_a_promise_for_a_group_closes_its_windows_alone_and_the_stream_tells_the_others(
+def test_a_promise_for_a_group_closes_its_windows_alone_and_the_stream_those_of_the_others(
     tmp_path: Path,
 ) -> None:
     with stream(tmp_path, GROUPWISE, (COUNT, SLIDING)) as hub:
         push(hub, ("a", 1, 3, False), ("b", 2, 4, False), (None, 5, 5, False))
         push(hub, ("a", 1, 12, True))
-        assert told(hub) == [(10, "a", 1, 1)]
-        assert told(hub, "q1") == [(5, "a", 1, 1), (10, "a", 1, 1)]
+        assert emitted(hub) == [(10, "a", 1, 1)]
+        assert emitted(hub, "q1") == [(5, "a", 1, 1), (10, "a", 1, 1)]
         push(hub, ("a", 7, 11, False), ("b", 1, 8, False))
         assert known(hub).late == 1, "a row of a below its promise is late, one of b is not"
         assert described(hub)["groups ahead of the stream"] == "1"
         push(hub, (None, 0, 21, True))
-        assert told(hub) == [(10, "a", 1, 1), (10, None, 1, 5)]
+        assert emitted(hub) == [(10, "a", 1, 1), (10, None, 1, 5)]
         push(hub, ("z", 0, 3700, False))
-        assert told(hub) == [
+        assert emitted(hub) == [
             (10, "a", 1, 1),
             (10, "b", 2, 3),
             (10, None, 1, 5),
@@ -338,7 +338,7 @@ def test_a_promise_for_a_group_closes_its_windows_alone_and_the_stream_tells_the
         assert described(hub)["groups ahead of the stream"] == "0", "what the stream has passed is forgotten"
 
 
-def test_a_late_registration_and_a_restart_tell_each_window_of_a_group_once(tmp_path: Path) -> None:
+def test_a_late_registration_and_a_restart_emit_each_window_of_a_group_once(tmp_path: Path) -> None:
     with stream(tmp_path, GROUPWISE) as hub:
         push(hub, ("a", 1, 3, False), ("b", 1, 3, False))
         push(hub, ("a", 1, 12, True))
@@ -347,16 +347,16 @@ def test_a_late_registration_and_a_restart_tell_each_window_of_a_group_once(tmp_
         push(hub, ("b", 1, 4, False))
         push(hub, ("a", 1, 24, True))
         first = [(10, "a", 1, 1), (20, "a", 1, 1)]
-        assert told(hub) == first
-        assert told(hub, "q1") == first
+        assert emitted(hub) == first
+        assert emitted(hub, "q1") == first
         whole = sorted([*first, (10, "b", 2, 2), (30, "a", 1, 1)], key=in_order)
-        assert told(hub, closing=True) == whole
-        assert told(hub, "q1", closing=True) == whole
+        assert emitted(hub, closing=True) == whole
+        assert emitted(hub, "q1", closing=True) == whole
 
 
 @UNHURRIED
 @given(data=st.data())
-def test_group_wise_punctuation_changes_when_windows_are_told_but_not_what(
+def test_group_wise_punctuation_changes_when_windows_are_emitted_but_not_what(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     made = data.draw(
@@ -366,9 +366,9 @@ def test_group_wise_punctuation_changes_when_windows_are_told_but_not_what(
             max_size=25,
         )
     )
-    rows: list[Told] = []
-    for place, (key, value, at) in enumerate(made):  # a promise wherever the rest of its group allows it
-        rest = [then for other, _, then in made[place + 1 :] if other == key]
+    rows: list[PushedRow] = []
+    for index, (key, value, at) in enumerate(made):  # a promise wherever the rest of its group allows it
+        rest = [then for other, _, then in made[index + 1 :] if other == key]
         rows.append((key, value, at, not rest or min(rest) >= at))
     cuts = sorted(data.draw(st.sets(st.integers(1, len(rows)), max_size=6)) | {len(rows)})
     kill = data.draw(st.integers(0, len(cuts) - 1))
@@ -382,5 +382,5 @@ def test_group_wise_punctuation_changes_when_windows_are_told_but_not_what(
                     start = stop
                 if start == len(rows):
                     assert known(hub).late == 0
-                    answers.append([told(hub, name, closing=True) for name in ("q0", "q1")])
+                    answers.append([emitted(hub, name, closing=True) for name in ("q0", "q1")])
     assert answers[0] == answers[1]

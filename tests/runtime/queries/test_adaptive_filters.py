@@ -65,8 +65,8 @@ def expected() -> tuple[list[tuple[int, str]], int]:
 
 
 def answers(hub: Hub) -> tuple[list[tuple[int, str]], int]:
-    found = hub.query("q").history().to_pylist()
-    return [(row["v"], row["t"]) for row in found], hub.status()["rejected"].get("q", 0)
+    values = hub.query("q").history().to_pylist()
+    return [(row["v"], row["t"]) for row in values], hub.status()["rejected"].get("q", 0)
 
 
 def orders(hub: Hub) -> list[tuple[int, ...]]:

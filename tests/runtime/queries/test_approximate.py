@@ -33,15 +33,15 @@ def files() -> list[list[Row]]:
 
 def check(hub: Hub) -> float:
     """All windows so far within their bounds; the largest relative error."""
-    found, true = (
+    answered, true = (
         {(row["k"], row["window_end"]): row for row in hub.query(name).history().to_pylist()}
         for name in ("about", "exactly")
     )
-    assert found.keys() == true.keys()
+    assert answered.keys() == true.keys()
     worst = 0.0
-    for place, row in found.items():
+    for key, row in answered.items():
         for name, part in (("n", 0.2), ("total", 0.5)):
-            right = true[place][name]
+            right = true[key][name]
             if right is None:
                 assert row[name] is None
                 continue
@@ -81,7 +81,7 @@ PLAIN = (
 def test_sketches_over_a_restart_are_within_their_bounds_and_the_same_as_without_one(
     tmp_path: Path, files: list[list[Row]]
 ) -> None:
-    told = []
+    runs = []
     for name, stops in (("once", (len(files),)), ("twice", (9, len(files)))):
         rig = Rig(tmp_path / name, {"maxFilesPerTrigger": "1"})
         done = 0
@@ -89,25 +89,25 @@ def test_sketches_over_a_restart_are_within_their_bounds_and_the_same_as_without
             rig.drop(*files[done:stop])
             with rig.hub(queries=None if done else {"about": SKETCHED, "exactly": PLAIN}) as hub:
                 hub.run_once()
-                found = hub.query("about").history().to_pylist()
+                rows = hub.query("about").history().to_pylist()
                 true = {
                     (row["k"], row["window_end"]): row for row in hub.query("exactly").history().to_pylist()
                 }
             done = stop
-        told.append(sorted(map(repr, found)))
-        assert {(row["k"], row["window_end"]) for row in found} == true.keys()
-        for row in found:
+        runs.append(sorted(map(repr, rows)))
+        assert {(row["k"], row["window_end"]) for row in rows} == true.keys()
+        for row in rows:
             right = true[row["k"], row["window_end"]]
             assert row["rows"] == right["rows"]
-            for each in ("d", "p", "above", "near"):
-                exact = right[each] or 0
-                assert abs((row[each] or 0) - exact) <= (row[f"{each}_bound"] or 0) + 1e-9 * abs(exact)
-    assert told[0] == told[1]
+            for column in ("d", "p", "above", "near"):
+                exact = right[column] or 0
+                assert abs((row[column] or 0) - exact) <= (row[f"{column}_bound"] or 0) + 1e-9 * abs(exact)
+    assert runs[0] == runs[1]
 
 
 def test_windows_without_panes_are_answered_exactly_with_bounds_of_0() -> None:
     start = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
-    rows = [{"at": start + dt.timedelta(seconds=place), "x": place * place % 7} for place in range(30)]
+    rows = [{"at": start + dt.timedelta(seconds=index), "x": index * index % 7} for index in range(30)]
     for window in ("[RANGE 20 SECONDS]", "[ROWS 20]"):
         (about,) = hr.test(
             "SELECT APPROX_DISTINCT(x) AS d, ERROR_BOUND(d) AS db, APPROX_TOP_K(x, 1) AS t, ERROR_BOUND(t) AS tb, "
@@ -124,24 +124,26 @@ def test_windows_without_panes_are_answered_exactly_with_bounds_of_0() -> None:
 
 def test_counts_and_sums_of_the_last_rows_are_exact_with_bounds_of_0() -> None:
     start = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
-    rows = [{"at": start + dt.timedelta(seconds=place), "x": place * place % 7} for place in range(30)]
-    (told,) = hr.test(
+    rows = [{"at": start + dt.timedelta(seconds=index), "x": index * index % 7} for index in range(30)]
+    (answer,) = hr.test(
         "SELECT APPROX_COUNT(*) WITHIN 20 PERCENT AS n, ERROR_BOUND(n) AS nb, "
         "APPROX_SUM(x) WITHIN 20 PERCENT AS s, ERROR_BOUND(s) AS sb FROM s [ROWS 20]",
         s=rows,
     )
-    assert told == {"n": 20, "nb": 0, "s": sum(row["x"] for row in rows[10:]), "sb": 0}
+    assert answer == {"n": 20, "nb": 0, "s": sum(row["x"] for row in rows[10:]), "sb": 0}
 
 
-def test_status_tells_how_much_each_synopsis_may_take_for_a_group(tmp_path: Path) -> None:
+def test_status_shows_how_much_each_synopsis_may_take_for_a_group(tmp_path: Path) -> None:
     relation = APPROXIMATE.replace(" SLIDE 1 SECOND", "").replace(" window_end,", "")
     queries = {"about": SKETCHED, "exactly": PLAIN, "counts": APPROXIMATE, "always": relation}
     with Rig(tmp_path).hub(queries=queries) as hub:
-        told = hub.status()["synopses"]
-    assert told.keys() == {"about", "counts", "always"}
-    assert told["always"]["count(*)"] == told["counts"]["count(*)"], "at every instant as over windows"
-    assert told["about"]["distinctsketch(x)"] == 2112
-    assert told["counts"]["count(*)"] == 2 * Form.within(Fraction(1, 5)).most_buckets(1_000_000)
+        synopses = hub.status()["synopses"]
+    assert synopses.keys() == {"about", "counts", "always"}
+    assert synopses["always"]["count(*)"] == synopses["counts"]["count(*)"], (
+        "at every instant as over windows"
+    )
+    assert synopses["about"]["distinctsketch(x)"] == 2112
+    assert synopses["counts"]["count(*)"] == 2 * Form.within(Fraction(1, 5)).most_buckets(1_000_000)
 
 
 KEYS: dict[str, list[Any]] = {
@@ -163,11 +165,11 @@ def test_groups_of_every_key_type_are_within_their_bounds(kind: str, seed: int) 
     start = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
     rows = [
         {
-            "at": start + dt.timedelta(seconds=place),
+            "at": start + dt.timedelta(seconds=index),
             "k": drawn.choice(KEYS[kind]),
             "x": int(drawn.paretovariate(0.7)),
         }
-        for place in range(900)
+        for index in range(900)
     ]
     over = "FROM s [RANGE 600 SECONDS SLIDE 100 SECONDS] GROUP BY k ORDER BY k"
     slow, fast = "FROM s [RANGE 600 SECONDS SLIDE 4 SECONDS] GROUP BY k ORDER BY k", "WITHIN 10 PERCENT"
@@ -186,9 +188,9 @@ def test_groups_of_every_key_type_are_within_their_bounds(kind: str, seed: int) 
     now = hr.test(f"SELECT k, APPROX_COUNT(*) {fast} AS n, ERROR_BOUND(n) AS n_bound {held}", s=rows)
     held_now = hr.test(f"SELECT k, COUNT(*) AS n {held}", s=rows)
     pairs = ((about, exact, ("m", "n")), (counted, plain, ("n",)), (now, held_now, ("n",)))
-    for told, true, names in pairs:
-        assert [repr(row["k"]) for row in told] == [repr(row["k"]) for row in true]
-        for row, right in zip(told, true, strict=True):
+    for answered, true, names in pairs:
+        assert [repr(row["k"]) for row in answered] == [repr(row["k"]) for row in true]
+        for row, right in zip(answered, true, strict=True):
             assert row.get("one") == right.get("one")
             assert all(abs(row[name] - right[name]) <= row[f"{name}_bound"] for name in names)
 
@@ -205,7 +207,7 @@ def test_a_budget_chooses_the_accuracy_of_what_says_none_and_writes_it_down(tmp_
         hub.execute("CREATE STREAM s (at TIMESTAMP, k INT, x INT) USING push TIMESTAMP BY at")
         hub.register(asked, name="asked")
         hub.register(without, name="chosen")
-        hub.register(without, name="chosen")  # said again, nothing changes
+        hub.register(without, name="chosen")  # registered again, nothing changes
         assert hub.status()["synopses"] == {
             "asked": {"distinctsketch(x)": 576},
             "chosen": {"distinctsketch(x)": 2112},

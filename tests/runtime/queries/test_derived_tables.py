@@ -1,4 +1,4 @@
-"""A SELECT in FROM is a query of its own: what it tells is the stream that the outer one reads."""
+"""A SELECT in FROM is a query of its own: what it emits is the stream that the outer one reads."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_live_late_and_after_every_restart_the_answer_is_the_reference_s(
     for number, rows in enumerate(files):
         rig.drop(rows)
         with rig.hub(queries=QUERIES if number == 0 else None, tasks=1 + number) as hub:
-            found = answers(hub, hub.run_once())
-            assert found == wanted(hub, files[: number + 1])
+            answered = answers(hub, hub.run_once())
+            assert answered == wanted(hub, files[: number + 1])
     with rig.hub() as hub:
         for name, text in QUERIES.items():
             hub.register(text, f"{name}_late")
@@ -74,9 +74,9 @@ def test_a_query_and_its_derived_table_pause_explain_and_go_together(
         hub.run_once()
         hub.execute("RESUME QUERY most")
         assert answers(hub, hub.run_once()) == wanted(hub, files)
-        (told,) = hub.execute("EXPLAIN QUERY most")
-        assert told.table is not None
-        lines = told.table.column(0).to_pylist()
+        (outcome,) = hub.execute("EXPLAIN QUERY most")
+        assert outcome.table is not None
+        lines = outcome.table.column(0).to_pylist()
         assert lines.count("query most") == 2
         with pytest.raises(UserError, match="most"):
             hub.execute("DROP STREAM s")

@@ -58,17 +58,17 @@ def test_an_own_session_in_new_york_answers_in_utc_and_its_archive_is_plain_parq
         timeout=280,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
-    told = json.loads(ran.stdout.splitlines()[-1])
-    assert told["zone"] == "EST"
-    assert told["history"] == [{"k": k, "h": at.hour, "n": 1} for k, _, at in CARS[:1]] + [
+    report = json.loads(ran.stdout.splitlines()[-1])
+    assert report["zone"] == "EST"
+    assert report["history"] == [{"k": k, "h": at.hour, "n": 1} for k, _, at in CARS[:1]] + [
         {"k": "a", "h": 2, "n": 1},
         {"k": "b", "h": 2, "n": 1},
         {"k": None, "h": 1, "n": 1},
     ]
-    by_name = sorted(told["frame"], key=repr)
-    assert by_name == sorted(told["history"], key=repr)
+    by_name = sorted(report["frame"], key=repr)
+    assert by_name == sorted(report["history"], key=repr)
     meant = [{"k": k, "v": v, "at": int(at.timestamp()) * 10**6 + at.microsecond} for k, v, at in CARS]
-    assert told["archive"] == meant
+    assert report["archive"] == meant
     runs = sorted((tmp_path / "home" / "archive" / "cars").rglob("*.parquet"))
     pandas = pd.concat(pd.read_parquet(run) for run in runs).sort_values("v")
     assert [

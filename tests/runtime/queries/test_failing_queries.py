@@ -208,8 +208,8 @@ def test_rows_that_no_kernel_can_hold_are_rejected_with_the_reason_and_the_other
             hub.register(text, name)
         hub.push("s", rows(0, 9))
         hub.catch_up()
-        found = {name: hub.query(name).invoke().num_rows for name in queries}
-        assert found == {"padded": 8, "before": 8, "often": 8, "constant": 0, "far": 1}
+        counts = {name: hub.query(name).invoke().num_rows for name in queries}
+        assert counts == {"padded": 8, "before": 8, "often": 8, "constant": 0, "far": 1}
         assert sorted(hub.status()["rejected"].values()) == [1, 1, 1, 1]
         assert set(states(hub).values()) == {"live"}
 

@@ -54,11 +54,11 @@ def test_a_row_and_a_pair_fail_once_however_they_are_cut_into_epochs(
                 hub.push(stream, table(ROWS[stream][start : start + step]))
             hub.catch_up()
         assert counted(hub) == wanted
-        (told,) = loss_report(hub.home, before, hub.home.latest(), persistent=True)
-        assert told.startswith(
+        (warning,) = loss_report(hub.home, before, hub.home.latest(), persistent=True)
+        assert warning.startswith(
             f"q: its expressions failed on {wanted} rows, for instance: division by zero; see "
         )
-        folder = Path(told.removesuffix(".").rpartition("see ")[2])
+        folder = Path(warning.removesuffix(".").rpartition("see ")[2])
         assert list(folder.iterdir())
         assert not list(loss_report(hub.home, hub.home.latest(), hub.home.latest(), persistent=True))
 

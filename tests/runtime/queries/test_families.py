@@ -65,10 +65,10 @@ REST = ("", "HAVING SUM(x) > 3", "HAVING 6 / SUM(x) > 1", "ORDER BY total DESC, 
 
 def families(hub: Hub) -> dict[str, list[str]]:
     """Operators by the family they are in."""
-    found: dict[str, list[str]] = {}
+    queries_of: dict[str, list[str]] = {}
     for operator in hub.loop.engine.plan.operators.values():
-        found.setdefault(str(operator.family_key), []).append(operator.id)
-    return found
+        queries_of.setdefault(str(operator.family_key), []).append(operator.id)
+    return queries_of
 
 
 def text(
@@ -93,7 +93,7 @@ def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
     rig = Rig(tmp_path_factory.mktemp("home"), ONE_FILE)
     shape = data.draw(st.integers(0, len(SHAPES) - 1))
     windows = st.sampled_from(data.draw(st.sampled_from(WINDOWS)))
-    made = 0
+    created = 0
     with rig.hub(2, {}):
         pass
     for file in files[:-1]:
@@ -103,8 +103,8 @@ def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
             for _ in range(data.draw(st.integers(0, 3))):
                 where, rest = data.draw(st.sampled_from(WHERE)), data.draw(st.sampled_from(REST))
                 wanted = text(shape, where, rest, data.draw(st.sampled_from(EXTENTS)), data.draw(windows))
-                hub.execute(f"CREATE QUERY m{made} AS {wanted}")
-                made += 1
+                hub.execute(f"CREATE QUERY m{created} AS {wanted}")
+                created += 1
             if present:
                 doing = data.draw(st.sampled_from(("PAUSE", "RESUME", "DROP", "nothing")))
                 if doing != "nothing":
@@ -154,7 +154,7 @@ def members_at_rest(hub: Hub) -> set[int]:
     return {number for table in tables for number in QueryRowCounts.of(table).numbers.tolist()}
 
 
-def test_a_row_that_fails_for_one_member_is_told_to_that_member_alone(tmp_path: Path) -> None:
+def test_a_row_that_fails_for_one_query_is_reported_to_that_query_alone(tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop([{"k": "a", "g": 1, "x": 0, "y": 1.0, "at": 0}, {"k": "b", "g": 1, "x": 2, "y": 1.0, "at": 0}])
     queries = {
@@ -185,16 +185,16 @@ def test_a_query_of_another_range_joins_the_family_and_is_filled_from_its_panes(
         for name in ("longer", "shorter"):
             hub.execute(f"CREATE QUERY {name} AS {texts[name]}")
         hub.catch_up()
-        assert [len(each) for each in families(hub).values()] == [3]
+        assert [len(ids) for ids in families(hub).values()] == [3]
         begun = {}
         for name in ("longer", "shorter"):
             operator = hub.operator_and_query(name)[0]
             assert hub.home.latest().operators[operator.id].backfilled_from == "the panes of before"
             begun[name] = hub.home.latest().operators[operator.id].emitted_to
         rig.drop(*files[1:])
-        for name, found in answers(hub, hub.run_once()).items():
+        for name, answered in answers(hub, hub.run_once()).items():
             whole = expected(hub.operator_and_query(name)[1], files)
-            assert found == [row for row in whole if row[0] > begun.get(name, row[0] - 1)], name
+            assert answered == [row for row in whole if row[0] > begun.get(name, row[0] - 1)], name
 
 
 @pytest.mark.parametrize(

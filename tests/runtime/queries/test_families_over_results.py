@@ -174,8 +174,8 @@ def test_readers_of_a_paused_query_wait_and_others_of_their_family_do_not(tmp_pa
                 window = "[RANGE 8 SECONDS SLIDE 4 SECONDS]"
                 above = f"SELECT b.k, SUM(b.n) AS n FROM below{number} {window} AS b GROUP BY b.k"
                 hub.execute(f"CREATE QUERY above{number} AS {above}")
-            found = {hub.operator_and_query(f"above{number}")[0].family_key for number in range(4)}
-            assert len(found) == 1
+            keys = {hub.operator_and_query(f"above{number}")[0].family_key for number in range(4)}
+            assert len(keys) == 1
             for second in range(1, 40):
                 if pauses and second in (9, 23):
                     hub.execute("PAUSE QUERY below0" if second == 9 else "RESUME QUERY below0")

@@ -84,21 +84,21 @@ def streamed(seed: int, count: int = 80) -> list[list[Row]]:
 
 
 def assert_meant(hub: Hub, files: list[list[Row]]) -> dict[str, list[Any]]:
-    found = answers(hub, hub.run_once())
+    answered = answers(hub, hub.run_once())
     for kind, name in NAMES.items():
-        assert found[name] == expected(hub.operator_and_query(name)[1], files, SLACK), kind
-        assert found[name], kind
-    return found
+        assert answered[name] == expected(hub.operator_and_query(name)[1], files, SLACK), kind
+        assert answered[name], kind
+    return answered
 
 
 def test_every_class_of_window_there_is_has_a_kind_here(tmp_path: Path) -> None:
     with home(Rig(tmp_path), 1) as hub:
         queries = [hub.operator_and_query(name)[1] for name in NAMES.values()]
         windows = [find_window(query.root) for query in queries]
-        there = {type(each.window) for each in windows if each is not None}
+        there = {type(window.window) for window in windows if window is not None}
         # What joins and relations in FROM make: tests/laws/test_several_streams.py, test_relations_joined.py.
-        made = {LastingRows, Changing}
-        assert there == {*get_args(SlidingWindow), *get_args(InstantWindow)} - made
+        derived = {LastingRows, Changing}
+        assert there == {*get_args(SlidingWindow), *get_args(InstantWindow)} - derived
         for query in queries:
             assert bind_query(render(query), hub.catalog) == query
 
@@ -115,16 +115,16 @@ def test_law_3_restarted_with_another_number_of_tasks_in_every_epoch(tmp_path: P
 
 def test_law_4_in_another_order_that_the_slack_allows(tmp_path: Path) -> None:
     rows = [dict(row, at=place * SECOND // 2) for place, row in enumerate(made_rows(2, 80))]
-    rng, told = np.random.default_rng(2), []
+    rng, answers_of = np.random.default_rng(2), []
     for number in range(2):
         order = np.argsort([row["at"] + int(rng.integers(0, SLACK)) for row in rows], kind="stable")
         files = cut([rows[place] for place in order], *range(13, 80, 13 + number))
         rig = Rig(tmp_path / str(number), ONE_FILE, SLACK)
         rig.drop(*files)
         with home(rig, 2) as hub:
-            told.append(assert_meant(hub, files))
+            answers_of.append(assert_meant(hub, files))
     for kind, name in NAMES.items():
-        assert (told[0][name] == told[1][name]) == (kind not in BY_ARRIVAL), kind
+        assert (answers_of[0][name] == answers_of[1][name]) == (kind not in BY_ARRIVAL), kind
 
 
 def test_laws_6_and_7_alone_and_registered_late_each_answers_as_among_the_others_from_the_start(
@@ -134,7 +134,7 @@ def test_laws_6_and_7_alone_and_registered_late_each_answers_as_among_the_others
     together = Rig(tmp_path / "together", ONE_FILE, SLACK)
     together.drop(*files)
     with home(together, 2) as hub:
-        found = answers(hub, hub.run_once())
+        answered = answers(hub, hub.run_once())
     for kind, text in KINDS.items():
         rig = Rig(tmp_path / NAMES[kind], ONE_FILE, SLACK)
         rig.drop(*files[:2])
@@ -142,18 +142,18 @@ def test_laws_6_and_7_alone_and_registered_late_each_answers_as_among_the_others
             hub.run_once()
             rig.drop(*files[2:])
             hub.execute(f"CREATE QUERY {NAMES[kind]} AS {text}")
-            assert answer(hub, NAMES[kind], hub.run_once()) == found[NAMES[kind]], kind
+            assert answer(hub, NAMES[kind], hub.run_once()) == answered[NAMES[kind]], kind
 
 
 def test_law_8_what_is_kept_does_not_grow_with_the_length_of_the_stream(tmp_path: Path) -> None:
     rig, epochs = Rig(tmp_path, ONE_FILE, SLACK), 48
     rig.drop(*cut(made_rows(4, 10 * epochs, disorder=2 * SECOND), *range(10, 10 * epochs, 10)))
-    kept: dict[str, list[int]] = {}
+    state_rows: dict[str, list[int]] = {}
     with home(rig, 1) as hub:
         while (seen := hub.loop.step()) is not None:
-            for operator, found in seen.operators.items():
-                kept.setdefault(operator, []).append(found.state_rows)
+            for operator, observed in seen.operators.items():
+                state_rows.setdefault(operator, []).append(observed.state_rows)
         for kind, name in NAMES.items():
-            rows = kept[hub.operator_and_query(name)[0].id]
+            rows = state_rows[hub.operator_and_query(name)[0].id]
             assert len(rows) == epochs
             assert max(rows[epochs // 2 :]) <= 1.25 * max(rows[: epochs // 2]) + 5, (kind, rows)

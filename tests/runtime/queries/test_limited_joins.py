@@ -1,4 +1,4 @@
-"""`maxJoinRows`: a join that stores at most so many rows joins a sample of keys, and says what it leaves out."""
+"""`maxJoinRows`: a join that stores at most so many rows joins a sample of keys, and reports what it leaves out."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_the_state_shrinks_when_its_runs_are_merged(hub: Hub) -> None:
 
 
 def test_a_burst_is_forgotten_a_range_later_and_no_result_is_wrong_meanwhile(hub: Hub) -> None:
-    """Shares double while rows are few, a range of a minute apart, until all keys are joined: then answers are exact again."""
+    """Shares double while rows are few, a range of a minute after each other, until all keys are joined: then answers are exact again."""
     create(hub, 500)
     hub.register(PAIRS, "exact")
     push(hub, 0, 0, rows=600)

@@ -1,4 +1,4 @@
-"""A query may read another query's results as a stream: live, over the past, and at the provisional end."""
+"""A query may read another query's results as a stream: live, over the archive, and at the provisional end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MINUTES = 6
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Hub]:
-    """A stream of six files, one a minute, each an epoch; `sums` stands over it."""
+    """A stream of six files, one a minute, each an epoch; `sums` reads it."""
     source = tmp_path / "in"
     source.mkdir()
     for minute in range(MINUTES):
@@ -69,8 +69,8 @@ def test_a_second_reader_reads_the_past_of_the_derived_stream(hub: Hub) -> None:
     assert tops(hub, "again") == EXPECTED
 
 
-def test_bounds_that_a_query_tells_are_in_the_way_only_of_who_names_them(hub: Hub) -> None:
-    """The inner query says when its windows end; so do the windows over it, and a plain name could mean either."""
+def test_bounds_that_a_query_emits_are_in_the_way_only_of_who_names_them(hub: Hub) -> None:
+    """The inner query has the ends of its windows; so do the windows over it, and a plain name could mean either."""
     hub.register(SUMS.replace("k,", "window_end, k,"), "ends")
     over = "FROM ends [RANGE TUMBLING 2 MINUTES]"
     hub.register(f"SELECT MAX(n) AS top, COUNT(*) AS sums, window.end AS e {over}", "tops")
@@ -86,7 +86,7 @@ def test_bounds_that_a_query_tells_are_in_the_way_only_of_who_names_them(hub: Hu
 
 
 def test_a_query_that_is_read_neither_changes_nor_goes(hub: Hub) -> None:
-    """Its readers' windows stand on its results."""
+    """Its readers' windows are over its results."""
     hub.register(TOPS, "tops")
     with pytest.raises(UserError, match="read by tops"):
         hub.execute("DROP QUERY sums")
@@ -96,7 +96,7 @@ def test_a_query_that_is_read_neither_changes_nor_goes(hub: Hub) -> None:
 
 @pytest.mark.parametrize("change", ["ALTER QUERY sums AS", "CREATE OR REPLACE QUERY sums AS"])
 def test_a_query_cannot_read_itself(hub: Hub, change: str) -> None:
-    """While the new text is bound the old one still stands under the name; the hub ran out of stack."""
+    """While the new text is bound the old one still has the name; the hub ran out of stack."""
     for source in ("SUMS", "(SELECT n FROM sums) AS t"):
         with pytest.raises(UserError, match="'sums' cannot read itself") as refused:
             hub.execute(f"{change} SELECT n FROM {source} WHERE n > 1")
@@ -105,7 +105,7 @@ def test_a_query_cannot_read_itself(hub: Hub, change: str) -> None:
     assert tops(hub, "tops") == EXPECTED
 
 
-def test_streams_that_end_for_good_tell_what_they_would_tell_if_they_ended_here(tmp_path: Path) -> None:
+def test_streams_that_end_for_good_emit_what_they_would_emit_if_they_ended_here(tmp_path: Path) -> None:
     """A query over another one, or over pairs of two streams, ends after what it reads."""
     start = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
     with open_hub(tmp_path / "home", local=True) as hub:
@@ -118,7 +118,7 @@ def test_streams_that_end_for_good_tell_what_they_would_tell_if_they_ended_here(
             CREATE QUERY joined AS SELECT x.k, COUNT(*) AS n
               FROM a [RANGE TUMBLING 10 SECONDS] x, b [RANGE TUMBLING 10 SECONDS] y WHERE x.k = y.k GROUP BY x.k;"""
         )
-        rows = [{"k": each % 2, "at": start + dt.timedelta(seconds=3 * each)} for each in range(30)]
+        rows = [{"k": number % 2, "at": start + dt.timedelta(seconds=3 * number)} for number in range(30)]
         hub.push("a", rows)
         hub.push("b", rows[:-1])
         hub.loop.drain()
@@ -184,13 +184,13 @@ FEW = [
 def test_no_result_of_windows_that_end_at_rows_is_late_for_a_reader_that_follows_them(
     tmp_path: Path, window: str
 ) -> None:
-    """An epoch a row and no slack: a window that ends at the punctuation is told after it, and its time is before it."""
+    """An epoch a row and no slack: a window that ends at the punctuation is emitted after it, and its time is before it."""
     queries = {
         "ended": f"SELECT k, v, window_end AS e FROM s {window}",
         "plain": "SELECT k, v, e FROM ended",
         "outer": "SELECT window_end, k, COUNT(*) AS n, SUM(v) AS t FROM ended [RANGE TUMBLING 20 SECONDS] GROUP BY k",
     }
-    told = {}
+    emitted = {}
     for late in (False, True):
         with open_hub(tmp_path / f"{late}", local=True) as hub:
             hub.execute("CREATE STREAM s (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
@@ -206,10 +206,10 @@ def test_no_result_of_windows_that_end_at_rows_is_late_for_a_reader_that_follows
             for name in queries:
                 rows = hub.query(name).history().to_pylist()
                 rows += closing[name].to_pylist() if name in closing else []
-                told[name, late] = sorted(map(repr, rows))
-    assert told["plain", False] == told["ended", False] == told["plain", True]
-    assert told["outer", False] == told["outer", True]
-    assert len(told["outer", False]) > 3
+                emitted[name, late] = sorted(map(repr, rows))
+    assert emitted["plain", False] == emitted["ended", False] == emitted["plain", True]
+    assert emitted["outer", False] == emitted["outer", True]
+    assert len(emitted["outer", False]) > 3
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -223,7 +223,7 @@ def test_windows_of_delta_that_the_end_of_the_stream_ends_reach_the_queries_over
         "plain": "SELECT k, v, e FROM held",
         "outer": "SELECT k, SUM(v) AS v FROM held [RANGE TUMBLING 20 SECONDS] GROUP BY k",
     }
-    told = {}
+    emitted = {}
     for size in (1, 4, 9):
         with open_hub(tmp_path / f"{size}", local=True) as hub:
             hub.execute(
@@ -241,16 +241,16 @@ def test_windows_of_delta_that_the_end_of_the_stream_ends_reach_the_queries_over
                 hub.finish(seal=True)
             closing = {} if sealed else hub.run_once()
             for name in queries:
-                found = hub.query(name).history().to_pylist()
-                found += closing[name].to_pylist() if name in closing else []
-                told[name, size] = sorted(map(repr, found))
-    assert told["plain", 1] == told["held", 1]
-    assert len(told["outer", 1]) == len(told["held", 1]) == 6
+                all_rows = hub.query(name).history().to_pylist()
+                all_rows += closing[name].to_pylist() if name in closing else []
+                emitted[name, size] = sorted(map(repr, all_rows))
+    assert emitted["plain", 1] == emitted["held", 1]
+    assert len(emitted["outer", 1]) == len(emitted["held", 1]) == 6
     for name in queries:
-        assert told[name, 1] == told[name, 4] == told[name, 9]
+        assert emitted[name, 1] == emitted[name, 4] == emitted[name, 9]
 
 
-def test_a_variance_of_integers_that_did_not_change_is_not_told_as_a_change(tmp_path: Path) -> None:
+def test_a_variance_of_integers_that_did_not_change_is_not_emitted_as_a_change(tmp_path: Path) -> None:
     """The same hundred values in every window, cut into epochs and tasks in another way each time."""
     with open_hub(tmp_path, local=True) as hub:
         hub.execute("CREATE STREAM s (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
@@ -265,10 +265,10 @@ def test_a_variance_of_integers_that_did_not_change_is_not_told_as_a_change(tmp_
             for start in range(0, 100, 7 + 13 * window):
                 hub.push("s", rows[start : start + 7 + 13 * window])
                 hub.run_once()
-        told = hub.query("changes").history().to_pylist()
+        changes = hub.query("changes").history().to_pylist()
     exact = [Fraction(v) for v in values]
     mean = sum(exact) / 100
     spread = sum((v - mean) ** 2 for v in exact)
-    assert [(row["x"], row["y"]) for row in told] == [
+    assert [(row["x"], row["y"]) for row in changes] == [
         (pytest.approx(float(spread / 99), rel=1e-15), pytest.approx(float(spread / 100) ** 0.5, rel=1e-15))
     ]

@@ -37,24 +37,24 @@ def hub(tmp_path: Path) -> Hub:
         return hub
 
 
-def told(tables: Iterable[pa.Table]) -> list[dict[str, Any]]:
-    return [each for table in tables for each in table.to_pylist()]
+def rows_of(tables: Iterable[pa.Table]) -> list[dict[str, Any]]:
+    return [row for table in tables for row in table.to_pylist()]
 
 
-def tell(hub: Hub, *rows: dict[str, Any]) -> None:
+def push_rows(hub: Hub, *rows: dict[str, Any]) -> None:
     hub.push("s", pa.Table.from_pylist(list(rows)))
     hub.catch_up()
 
 
 def test_it_is_read_by_name_and_answers_the_same_after_it_was_opened_again(tmp_path: Path, hub: Hub) -> None:
     with opened(tmp_path) as again:
-        tell(again, row("a", 1), row("b", 2), row("b", 3))
+        push_rows(again, row("a", 1), row("b", 2), row("b", 3))
         assert again.query("over").invoke().to_pylist() == [{"n": 1, "c": 1}, {"n": 2, "c": 1}]
         again.register("SELECT MAX(n) AS top FROM counts", "later")
         again.catch_up()
         assert again.query("later").invoke().to_pylist() == [{"top": 2}]
     with opened(tmp_path) as again:
-        tell(again, row("b", 4))
+        push_rows(again, row("b", 4))
         assert again.query("over").invoke().to_pylist() == [{"n": 3, "c": 1}]
         assert again.query("later").invoke().to_pylist() == [{"top": 3}]
 
@@ -85,10 +85,10 @@ def test_a_select_in_from_with_the_alias_of_a_query_does_not_read_that(tmp_path:
 def test_its_reader_goes_on_while_it_is_paused(tmp_path: Path, hub: Hub) -> None:
     with opened(tmp_path) as again:
         again.execute("PAUSE QUERY counts")
-        tell(again, row("a", 1))
+        push_rows(again, row("a", 1))
         assert again.query("over").invoke().to_pylist() == [{"n": 1, "c": 1}]
         again.execute("RESUME QUERY counts; PAUSE QUERY over")
-        tell(again, row("a", 2))
+        push_rows(again, row("a", 2))
         assert again.query("counts").invoke().to_pylist() == [{"k": "a", "n": 2}]
         assert again.query("over").invoke().to_pylist() == [{"n": 1, "c": 1}]
         again.execute("RESUME QUERY over")
@@ -98,7 +98,7 @@ def test_its_reader_goes_on_while_it_is_paused(tmp_path: Path, hub: Hub) -> None
 
 def test_a_dropped_reader_leaves_nothing_and_the_query_may_go(tmp_path: Path, hub: Hub) -> None:
     with opened(tmp_path) as again:
-        tell(again, row("a", 1))
+        push_rows(again, row("a", 1))
         again.execute("DROP QUERY over")
         again.catch_up()
         plan = again.loop.engine.plan
@@ -116,7 +116,7 @@ def test_a_query_is_not_altered_so_that_it_reads_itself(tmp_path: Path, hub: Hub
 
 def test_explain_says_whose_relation_is_read(tmp_path: Path, hub: Hub) -> None:
     with opened(tmp_path) as again:
-        tell(again, row("a", 1))
+        push_rows(again, row("a", 1))
         again.register(
             "SELECT x.k, y.k AS other FROM s x [ROWS 2], s y [RANGE 1 MINUTE] WHERE x.k = y.k", "met"
         )
@@ -143,7 +143,7 @@ def test_explain_says_whose_relation_is_read(tmp_path: Path, hub: Hub) -> None:
 def test_a_column_that_is_called_as_ours_are_is_refused(
     tmp_path: Path, hub: Hub, text: str, name: str
 ) -> None:
-    """Such a column was none of the answer's: equal rows were told apart by the others alone."""
+    """Such a column was none of the answer's: equal rows were distinguished by the others alone."""
     with opened(tmp_path) as again:
         with pytest.raises(UserError, match=f"names that begin with __ are reserved\n.* AS {name}\\."):
             again.register(text, "odd")
@@ -151,13 +151,13 @@ def test_a_column_that_is_called_as_ours_are_is_refused(
             again.execute(f"CREATE QUERY odd AS {text}")
 
 
-def test_followers_sinks_and_clients_are_told_all_and_miss_nothing_of_it(tmp_path: Path, hub: Hub) -> None:
-    """What the levels below told each other is forgotten meanwhile: that is no loss of theirs."""
+def test_followers_sinks_and_clients_get_all_and_miss_nothing_of_it(tmp_path: Path, hub: Hub) -> None:
+    """What the levels below emitted to each other expires meanwhile: that is no loss of theirs."""
     followed, sunk = list[Any](), list[Any]()
     with opened(tmp_path) as again:
         again.register("SELECT ISTREAM(n, c) FROM over", "new")
         again.sink("new", lambda _, table: sunk.extend(table.to_pylist()))
-        reading = Thread(target=lambda: followed.extend(told(again.query("over").follow(since=0))))
+        reading = Thread(target=lambda: followed.extend(rows_of(again.query("over").follow(since=0))))
         with again.running():
             reading.start()
             for second in range(1, 25):
@@ -171,6 +171,6 @@ def test_followers_sinks_and_clients_are_told_all_and_miss_nothing_of_it(tmp_pat
         assert followed == again.query("over").history().to_pylist()
         assert len(followed) > 8
         assert sunk == again.query("new").history().to_pylist()
-        given = list(again.query("over").client("phone").pending())
-        assert [each.missed for each in given] == [0] * len(given)
-        assert [each for delivery in given for each in delivery.rows.to_pylist()] == followed
+        deliveries = list(again.query("over").client("phone").pending())
+        assert [pending.missed for pending in deliveries] == [0] * len(deliveries)
+        assert [row for delivery in deliveries for row in delivery.rows.to_pylist()] == followed

@@ -1,4 +1,4 @@
-"""WITH REVISIONS end to end: late files change windows that had been told, live, over the past and after a kill."""
+"""WITH REVISIONS end to end: late files change windows that had been emitted, live, over the archive and after a kill."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def test_what_stands_at_the_end_is_the_reference_s_answer_over_all_rows(
     rig: Rig, files: list[list[Row]]
 ) -> None:
     with rig.hub(queries=QUERIES) as hub:
-        found = answers(hub, hub.run_once())
+        answered = answers(hub, hub.run_once())
         for name in QUERIES:
-            assert found[name] == expected(meaning(hub, name), files), name
+            assert answered[name] == expected(meaning(hub, name), files), name
         assert hub.status()["streams"]["s"]["late"] > 0
 
 
@@ -67,13 +67,13 @@ def test_a_follower_gets_each_change_once_in_the_epoch_of_its_late_row(
     with rig.hub(queries=QUERIES) as hub:
         hub.run_once()
         for name in ("sums", "near", "marks"):
-            told = hub.query(name).history().to_pylist()
+            changelog = hub.query(name).history().to_pylist()
             query = meaning(hub, name)
             history = History({"s": record(files, "at")}, {"names": NAMES})
-            assert Counter(_key(row["__change"], row, query) for row in told) == Counter(
+            assert Counter(_key(row["__change"], row, query) for row in changelog) == Counter(
                 _key(sign, row, query) for _, _, sign, row in revisions(query, history)
             ), name
-            assert any(row["__change"] < 0 for row in told), name
+            assert any(row["__change"] < 0 for row in changelog), name
 
 
 def _key(sign: int, row: Row, query: Query) -> tuple[object, ...]:
@@ -90,7 +90,7 @@ def test_registered_late_the_same_stands_as_registered_first(rig: Rig) -> None:
             assert again[f"{name}_late"] == first[name] == again[name], name
 
 
-def test_a_home_opened_again_after_every_file_revises_what_it_told_before(
+def test_a_home_opened_again_after_every_file_revises_what_it_emitted_before(
     tmp_path: Path, files: list[list[Row]]
 ) -> None:
     rig = Rig(tmp_path, LATE)
@@ -98,8 +98,8 @@ def test_a_home_opened_again_after_every_file_revises_what_it_told_before(
         rig.drop(rows)
         with rig.hub(queries=QUERIES if number == 0 else None, tasks=1 + number % 3) as hub:
             closing = hub.run_once()
-            found = answers(hub, closing)
-            assert {name: found[name] for name in QUERIES} == {
+            answered = answers(hub, closing)
+            assert {name: answered[name] for name in QUERIES} == {
                 name: expected(meaning(hub, name), files[: number + 1]) for name in QUERIES
             }
 
@@ -114,11 +114,11 @@ def test_invoke_and_output_show_what_stands(tmp_path: Path) -> None:
     with rig.hub(queries={"q": text}) as hub:
         hub.run_once()
         assert hub.query("q").invoke().to_pylist() == [{"total": 6}]
-        told = hub.query("q").history().to_pylist()
-        assert [(row["__change"], row["total"]) for row in told] == [(-1, 1), (1, 1), (1, 6)]
+        changelog = hub.query("q").history().to_pylist()
+        assert [(row["__change"], row["total"]) for row in changelog] == [(-1, 1), (1, 1), (1, 6)]
 
 
-def test_a_late_row_joins_two_sessions_that_had_been_told(tmp_path: Path) -> None:
+def test_a_late_row_joins_two_sessions_that_had_been_emitted(tmp_path: Path) -> None:
     def row(at: int) -> Row:
         return {"k": "a", "g": 1, "x": at, "y": 0.0, "at": at * SECOND}
 
@@ -127,8 +127,9 @@ def test_a_late_row_joins_two_sessions_that_had_been_told(tmp_path: Path) -> Non
     rig.drop([row(1), row(6), row(20)], [row(4)], [row(23), row(40)])
     with rig.hub(queries={"q": text}) as hub:
         hub.run_once()
-        told = Counter(
-            (each["__change"], each["n"], each["total"]) for each in hub.query("q").history().to_pylist()
+        changelog = Counter(
+            (change["__change"], change["n"], change["total"])
+            for change in hub.query("q").history().to_pylist()
         )
-        assert told == Counter([(1, 1, 1), (1, 1, 6), (-1, 1, 1), (-1, 1, 6), (1, 3, 11), (1, 2, 43)])
+        assert changelog == Counter([(1, 1, 1), (1, 1, 6), (-1, 1, 1), (-1, 1, 6), (1, 3, 11), (1, 2, 43)])
         assert hub.query("q").invoke().to_pylist() == [{"n": 2, "total": 43}]

@@ -1,4 +1,4 @@
-"""`x IN (SELECT …)` over what changes, from the text of a query to what it tells."""
+"""`x IN (SELECT …)` over what changes, from the text of a query to what it emits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def rows(*values: tuple[str | None, int, float]) -> list[dict[str, Any]]:
     return [{"k": k, "v": v, "at": datetime.fromtimestamp(at, UTC)} for k, v, at in values]
 
 
-def test_a_row_is_told_when_it_begins_to_qualify() -> None:
-    found = hr.test(
+def test_a_row_is_emitted_when_it_begins_to_qualify() -> None:
+    answer = hr.test(
         "SELECT k, v FROM s WHERE k IN (SELECT k FROM t [ROWS 10000])"
         " AND k IN (SELECT k FROM t [RANGE 5 MINUTES] GROUP BY k HAVING COUNT(*) > 3)",
         s=rows(("a", 1, 1), ("b", 2, 2), (None, 3, 3), ("a", 4, 500)),
         t=rows(*(("a", 0, second) for second in (2, 3, 4, 5)), ("b", 0, 5), (None, 0, 5)),
     )
-    assert found == [{"k": "a", "v": 1}]
+    assert answer == [{"k": "a", "v": 1}]
 
 
 def test_whole_rows_are_compared_place_by_place() -> None:
@@ -38,21 +38,21 @@ def test_whole_rows_are_compared_place_by_place() -> None:
 
 
 def test_rows_come_again_with_what_they_meet() -> None:
-    found = hr.test(
+    answer = hr.test(
         "SELECT v FROM s WHERE k IN (SELECT k FROM t [ROWS 1])",
         s=rows(("a", 1, 1), ("b", 2, 1)),
         t=rows(("a", 0, 2), ("b", 0, 3), ("a", 0, 4)),
     )
-    assert found == [{"v": 1}, {"v": 2}, {"v": 1}]
+    assert answer == [{"v": 1}, {"v": 2}, {"v": 1}]
 
 
 def test_numbers_in_strings_meet_once_and_what_is_no_number_is_rejected() -> None:
-    found = hr.test(
+    answer = hr.test(
         "SELECT v FROM s WHERE v IN (SELECT k FROM t [RANGE UNBOUNDED])",
         s=rows(("a", 1, 3)),
         t=rows(("1", 0, 1), ("01", 0, 2), ("one", 0, 2)),
     )
-    assert found == [{"v": 1}]
+    assert answer == [{"v": 1}]
 
 
 SCRIPT = """
@@ -74,6 +74,6 @@ def test_queries_that_are_looked_into_are_read_and_kept(tmp_path: Path) -> None:
             hub.execute("DROP STREAM s")
         with pytest.raises(UserError, match="cannot read itself"):
             hub.execute("ALTER QUERY chosen AS SELECT k FROM s WHERE k IN (SELECT k FROM chosen)")
-        (told,) = hub.execute("EXPLAIN QUERY chosen")
-        assert told.table is not None
+        (outcome,) = hub.execute("EXPLAIN QUERY chosen")
+        assert outcome.table is not None
         hub.execute("DROP QUERY chosen; DROP QUERY busy; DROP STREAM s")

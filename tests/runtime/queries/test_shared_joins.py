@@ -118,8 +118,10 @@ def test_queries_from_now_or_without_an_archive_or_sharing_have_their_own_join(h
     )
     hub.register(pairs().replace("a x", "forgotten x"), "no")
     hub.register(pairs(v=3).replace("a x", "forgotten x"), "archive")
-    own = {name: hub.operator_and_query(name)[0].id for name in ("now", "alone", "no", "archive")}
-    assert {name: reads(hub, name) for name in own} == {name: f"{id_}.inner" for name, id_ in own.items()}
+    operator_ids = {name: hub.operator_and_query(name)[0].id for name in ("now", "alone", "no", "archive")}
+    assert {name: reads(hub, name) for name in operator_ids} == {
+        name: f"{id_}.inner" for name, id_ in operator_ids.items()
+    }
 
 
 def test_a_query_that_comes_late_reads_the_matches_that_are_there(hub: Hub) -> None:
@@ -279,8 +281,8 @@ def test_windows_on_both_sides_of_a_size_class_share_the_wider_join(hub: Hub) ->
     hub.catch_up()
     assert {reads(hub, f"q{number}") for number in range(1, 5)} == {reads(hub, "q1")}
     assert len(joins(hub)) == 3
-    found = [[(row[0], row[2]) for row in inserted(hub, f"q{number}")] for number in range(5)]
-    assert found == [[(1, 5)], [(1, 5)], [], [(1, 5)], [(1, 5), (1, 6), (2, 7), (3, 8)]]
+    joined = [[(row[0], row[2]) for row in inserted(hub, f"q{number}")] for number in range(5)]
+    assert joined == [[(1, 5)], [(1, 5)], [], [(1, 5)], [(1, 5), (1, 6), (2, 7), (3, 8)]]
 
 
 COUNTS = (

@@ -33,11 +33,11 @@ FILES = cut(made_rows(13, 80), *range(10, 80, 10))
 
 def folded_with(hub: Hub, name: str) -> set[str]:
     """Whose rows are folded together with those of a query."""
-    found = [hub.operator_and_query(each)[0] for each in [*ALIKE, *OTHERS]]
+    operators = [hub.operator_and_query(query)[0] for query in [*ALIKE, *OTHERS]]
     (together,) = [
-        {each.query for each in members}
-        for _, members in groups(found)
-        if name in {each.query for each in members}
+        {operator.query for operator in members}
+        for _, members in groups(operators)
+        if name in {operator.query for operator in members}
     ]
     return together
 
@@ -45,17 +45,17 @@ def folded_with(hub: Hub, name: str) -> set[str]:
 def test_answers_stay_whoever_shares_and_whenever_that_changes(tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     names = [*ALIKE, *OTHERS]
-    for place, file in enumerate(FILES):
+    for index, file in enumerate(FILES):
         rig.drop(file)
-        with rig.hub(1 + place % 3, None if place else ALIKE | OTHERS) as hub:
+        with rig.hub(1 + index % 3, None if index else ALIKE | OTHERS) as hub:
             hub.catch_up()
-            hub.execute(f"ALTER QUERY {names[place % len(names)]} SET (sharing 'off')")
-            if place > 2:
-                hub.execute(f"ALTER QUERY {names[(place - 3) % len(names)]} SET (sharing 'on')")
+            hub.execute(f"ALTER QUERY {names[index % len(names)]} SET (sharing 'off')")
+            if index > 2:
+                hub.execute(f"ALTER QUERY {names[(index - 3) % len(names)]} SET (sharing 'on')")
             hub.loop.step()
     with rig.hub(2) as hub:
         assert {name for name in names if not hub.catalog.require_query(name).definition.sharing} == {
-            names[place % len(names)] for place in range(len(FILES) - 3, len(FILES))
+            names[index % len(names)] for index in range(len(FILES) - 3, len(FILES))
         }
         for name, rows in answers(hub, hub.run_once()).items():
             assert rows == expected(hub.operator_and_query(name)[1], FILES), name
@@ -78,9 +78,9 @@ def test_a_query_without_sharing_folds_and_keeps_by_itself_and_the_others_go_on_
         alone = hub.operator_and_query("q1")[0]
         assert (folded_with(hub, "q1"), state_name(alone)) == ({"q1"}, alone.id)
         assert {hub.operator_and_query(name)[0].family_key for name in ALIKE if name != "q1"} == {family}
-        told = hub.execute("EXPLAIN QUERY q1")[0].message
-        assert "shares its panes with no query (sharing 'off')" in told
-        assert "its own" in told
+        message = hub.execute("EXPLAIN QUERY q1")[0].message
+        assert "shares its panes with no query (sharing 'off')" in message
+        assert "its own" in message
         hub.execute("ALTER QUERY q1 SET (sharing 'on')")
         assert folded_with(hub, "q1") >= set(ALIKE)
         assert hub.operator_and_query("q1")[0].family_key == family

@@ -35,11 +35,11 @@ BEGIN = 1_700_000_002
 def readings(seed: int, rounds: int) -> list[Row]:
     """One reading of every series a round of two seconds, some of them missing."""
     rng = np.random.default_rng(seed)
-    found: list[Row] = []
+    rows: list[Row] = []
     for step in range(rounds):
         values = rng.integers(-40, 40, SERIES) / 4
         missing = rng.random(SERIES) < 0.1
-        found += [
+        rows += [
             {
                 "k": "a",
                 "g": int(values[one] * 2) % 5,
@@ -49,7 +49,7 @@ def readings(seed: int, rounds: int) -> list[Row]:
             }
             for one in range(SERIES)
         ]
-    return found
+    return rows
 
 
 def _span(hub: Hub) -> list[tuple[int, int]]:
@@ -84,12 +84,12 @@ def test_every_statistic_of_every_series_is_as_the_reference_has_it_after_a_rest
             hub.catch_up()
             if number + 1 < len(files):
                 continue
-            found = answers(hub, hub.run_once())
+            answered = answers(hub, hub.run_once())
             assert _span(hub) == sorted(
                 (row["x"], row["at"]) for row in rows if BEGIN <= row["at"] // SECOND <= BEGIN + 4
             )
             for name in QUERIES:
                 query = hub.operator_and_query(name)[1]
-                told = expected(query, files)
-                assert len(found[name]) == len(told) > 3 * SERIES
-                assert comparable(found[name]) == comparable(told), name
+                meant = expected(query, files)
+                assert len(answered[name]) == len(meant) > 3 * SERIES
+                assert comparable(answered[name]) == comparable(meant), name

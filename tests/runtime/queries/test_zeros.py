@@ -28,21 +28,21 @@ ROWS = [
 )
 def test_zeros_of_both_signs_tie_in_an_order(order: str, keys: str) -> None:
     """The expected orders are those that Spark gives for the same rows in batch."""
-    found = hr.test(f"SELECT k, v FROM s [RANGE TUMBLING 1 MINUTE] {order}", s=ROWS)
-    assert "".join(row["k"] for row in found) == keys
+    answer = hr.test(f"SELECT k, v FROM s [RANGE TUMBLING 1 MINUTE] {order}", s=ROWS)
+    assert "".join(row["k"] for row in answer) == keys
 
 
 def test_rows_that_differ_in_the_sign_of_a_zero_alone_stand_in_one_way() -> None:
     for rows in itertools.permutations(ROWS[:3]):
         again = [{**row, "at": START} for row in rows]
-        found = hr.test("SELECT v FROM s [RANGE TUMBLING 1 MINUTE] ORDER BY v LIMIT 2", s=again)
-        assert [str(row["v"]) for row in found] == ["-0.0", "0.0"]
+        answer = hr.test("SELECT v FROM s [RANGE TUMBLING 1 MINUTE] ORDER BY v LIMIT 2", s=again)
+        assert [str(row["v"]) for row in answer] == ["-0.0", "0.0"]
 
 
 @pytest.mark.parametrize("window", ["[RANGE TUMBLING 1 MINUTE]", "[RANGE 1 MINUTE]", "[ROWS 2 SLIDE 2]"])
 def test_the_extremes_of_zeros_do_not_depend_on_their_order(window: str) -> None:
-    told = set()
+    answers = set()
     for rows in (ROWS[:2], [{**ROWS[0], "v": 0.0}, {**ROWS[1], "v": -0.0}]):
-        found = hr.test(f"SELECT MIN(v) AS low, MAX(v) AS top FROM s {window}", s=rows)
-        told.add(str(found[-1]))
-    assert told == {"{'low': 0.0, 'top': 0.0}"}
+        answer = hr.test(f"SELECT MIN(v) AS low, MAX(v) AS top FROM s {window}", s=rows)
+        answers.add(str(answer[-1]))
+    assert answers == {"{'low': 0.0, 'top': 0.0}"}

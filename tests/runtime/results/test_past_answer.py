@@ -30,7 +30,9 @@ def hub(tmp_path: Path):
 
 
 def push(hub: Hub, *seconds: int) -> None:
-    hub.push("s", [{"k": "abc"[each % 3], "v": (7 * each) % 11, "at": each * SECOND} for each in seconds])
+    hub.push(
+        "s", [{"k": "abc"[second % 3], "v": (7 * second) % 11, "at": second * SECOND} for second in seconds]
+    )
     hub.loop.drain()
 
 

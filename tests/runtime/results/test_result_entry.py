@@ -1,4 +1,4 @@
-"""What an entry of the results list says of its queries is the same however many there are, and small."""
+"""What an entry of the results list holds of its queries is the same however many there are, and small."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ facts = st.tuples(st.integers(0, 2**40), instants, instants)
 
 
 @given(st.dictionaries(names, facts, max_size=90), st.lists(names, max_size=5))
-def test_an_entry_says_of_every_query_what_it_was_told(
+def test_an_entry_says_of_every_query_what_it_was_given(
     queries: dict[str, tuple[int, int, int]], others: list[str]
 ) -> None:
     entry = json.loads(json.dumps({"name": "r", **as_entry(queries)}))
@@ -40,7 +40,7 @@ def test_an_entry_says_of_every_query_what_it_was_told(
     assert brief == entry or files
     result_entry._opened.clear()
     read = answered(brief, files.__getitem__)
-    assert {name: tuple(found) for name, found in read.items()} == queries
+    assert {name: tuple(results) for name, results in read.items()} == queries
     assert len(read) == len(queries)
     for name in others:
         assert (name in read) == (name in queries)

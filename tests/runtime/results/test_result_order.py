@@ -28,7 +28,7 @@ def test_rows_stand_by_instant_then_the_querys_order_then_columns(rows, descendi
     """Also where the keys span more than one whole number holds, and when there is nothing or one row."""
     if narrow:  # keys that fit into one number together
         rows = [(at % 1000, key % 1000, value) for at, key, value in rows]
-    at, key, value = ([row[place] for row in rows] for place in range(3))
+    at, key, value = ([row[index] for row in rows] for index in range(3))
     columns = {"key": key, "value": value, AT: at, f"{HIDDEN}0": key}
     table = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
     sort = [SortKey(Column("key", BIGINT), descending, nulls_first=not descending)]
@@ -53,7 +53,7 @@ def test_results_of_several_tasks_are_ordered_block_by_block_as_in_one_go(parts,
 
 
 @given(st.lists(rows, min_size=1, max_size=4), st.integers(1, 6), st.none() | small)
-def test_a_history_is_told_in_parts_in_the_order_of_all(parts, piece, since):
+def test_a_history_is_returned_in_parts_in_the_order_of_all(parts, piece, since):
     """Parts by instant come in pieces, others in one; tables share no instant."""
     schema = pa.schema([("key", pa.int64()), ("value", pa.int64()), (AT, pa.int64())])
     read = []
@@ -63,8 +63,10 @@ def test_a_history_is_told_in_parts_in_the_order_of_all(parts, piece, since):
         size = piece if at == sorted(at) else len(at)
         read.append(Part(min(at), lambda table=table, size=size: iter(table.to_batches(size))))
     expected = sorted(row for part in parts for row in part if since is None or row[0] >= since)
-    told = [list(zip(*table.to_pydict().values(), strict=True)) for table in in_parts(read, [], NAMES, since)]
-    assert [row for rows in told for row in rows] == [row[1:] for row in expected]
+    chunks = [
+        list(zip(*table.to_pydict().values(), strict=True)) for table in in_parts(read, [], NAMES, since)
+    ]
+    assert [row for rows in chunks for row in rows] == [row[1:] for row in expected]
     stretch = [table.column(AT).to_pylist() for table in instant_batches(read, piece)]
     assert all(max(before) < min(after) for before, after in pairwise(stretch))
     assert sum(map(len, stretch)) == sum(map(len, parts))
@@ -72,7 +74,7 @@ def test_a_history_is_told_in_parts_in_the_order_of_all(parts, piece, since):
 
 def test_a_long_history_is_read_piece_by_piece():
     """Of two parts no more is in memory than a piece of each, however long they are."""
-    read, told = [0, 0], 0
+    read, returned = [0, 0], 0
 
     def part(number):
         for first in range(0, 100_000, 1000):
@@ -80,20 +82,20 @@ def test_a_long_history_is_read_piece_by_piece():
             at = range(first, first + 1000)
             yield pa.record_batch([pa.array(at, pa.int64()), pa.array(at, pa.int64())], names=["key", AT])
 
-    for stretch in instant_batches([Part(0, lambda: part(0)), Part(0, lambda: part(1))], 1000):
-        told += stretch.num_rows
-        assert sum(read) - told <= 4000
-    assert told == 200_000
+    for chunk in instant_batches([Part(0, lambda: part(0)), Part(0, lambda: part(1))], 1000):
+        returned += chunk.num_rows
+        assert sum(read) - returned <= 4000
+    assert returned == 200_000
 
 
-def test_many_small_parts_and_many_rows_of_one_instant_are_told_whole():
-    """Nothing is looked at again for each of them."""
+def test_many_small_parts_and_many_rows_of_one_instant_are_returned_whole():
+    """Nothing is read again for each of them."""
     small = [
         pa.table({"key": pa.array([at], pa.int64()), AT: pa.array([at], pa.int64())}) for at in range(3000)
     ]
     one = pa.table({"key": pa.array(range(5000), pa.int64()), AT: pa.array([7] * 5000, pa.int64())})
     parts = [Part.of(table) for table in small] + [Part(7, lambda: iter(one.to_batches(10)))]
-    told = list(instant_batches(parts, 100))
-    at = [each for table in told for each in table.column(AT).to_pylist()]
+    tables = list(instant_batches(parts, 100))
+    at = [row for table in tables for row in table.column(AT).to_pylist()]
     assert sorted(at) == sorted([*range(3000), *[7] * 5000])
-    assert all(max(a.column(AT).to_pylist()) < min(b.column(AT).to_pylist()) for a, b in pairwise(told))
+    assert all(max(a.column(AT).to_pylist()) < min(b.column(AT).to_pylist()) for a, b in pairwise(tables))

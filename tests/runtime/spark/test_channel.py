@@ -29,12 +29,12 @@ def pair(one: bytes = b"secret", other: bytes = b"secret") -> tuple[Channel, Cha
         return accepted, called[0]
 
 
-def exchange(own: Channel, frames: list[bytes], awaited: int) -> list[Frame]:
+def exchange(sender: Channel, frames: list[bytes], awaited: int) -> list[Frame]:
     for number, data in enumerate(frames):
-        own.send(7, number, data)
+        sender.send(7, number, data)
     received: list[Frame] = []
-    while len(received) < awaited or own.is_sending:
-        received += [frame for _, frame in transfer([own], 20)]
+    while len(received) < awaited or sender.is_sending:
+        received += [frame for _, frame in transfer([sender], 20)]
     return received
 
 

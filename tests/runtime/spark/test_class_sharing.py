@@ -69,8 +69,8 @@ def test_an_installation_for_all_users_shares_nothing_and_an_environment_within_
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     assert sharing.cache_folder() == tmp_path / "var" / "cache" / "headrace"
     monkeypatch.setattr(sys, "prefix", sys.base_prefix)
-    found = sharing.class_sharing(find_java(), tmp_path)
-    assert (found.options(), found.make()) == ((), False)
+    shared = sharing.class_sharing(find_java(), tmp_path)
+    assert (shared.options(), shared.make()) == ((), False)
 
 
 def test_an_archive_belongs_to_one_java_and_to_jars_of_a_size_and_time(
@@ -104,14 +104,14 @@ def test_an_archive_is_made_once_and_replaces_only_the_oldest(
     for number in range(4):
         (cache / f"spark-{number}.jsa").touch()
         os.utime(cache / f"spark-{number}.jsa", (number, number))
-    found = sharing.class_sharing(find_java(), tmp_path)
-    assert not found.make(), "there is no list"
-    found.list.write_text("java/lang/Object")
-    assert found.make()
-    assert not found.list.exists()
+    shared = sharing.class_sharing(find_java(), tmp_path)
+    assert not shared.make(), "there is no list"
+    shared.list.write_text("java/lang/Object")
+    assert shared.make()
+    assert not shared.list.exists()
     assert sorted(file.name for file in cache.glob("*.jsa")) == ["spark-2.jsa", "spark-3.jsa"]
-    found.list.write_text("java/lang/Object")
-    assert not found.make(), "another one is making it"
+    shared.list.write_text("java/lang/Object")
+    assert not shared.make(), "another one is making it"
     assert len(started) == 1
 
 

@@ -1,4 +1,4 @@
-"""A query whose kernel fails in Spark's Python workers: it alone is suspended, and it catches up once the kernel is mended."""
+"""A query whose kernel fails in Spark's Python workers: it alone is suspended, and it catches up once the kernel is repaired."""
 
 from __future__ import annotations
 

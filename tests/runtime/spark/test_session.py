@@ -84,8 +84,8 @@ def test_workers_are_forked_with_the_pipeline_imported(spark: SparkSession) -> N
             {"headrace.runtime.tasks.scan.scan_task", "pyarrow.parquet", "numpy"} <= sys.modules.keys(),
         )
 
-    found = spark.sparkContext.parallelize(range(2), 2).mapPartitions(loaded).collect()
-    assert found == [("headrace.runtime.spark.worker_daemon", True)] * 2
+    modules = spark.sparkContext.parallelize(range(2), 2).mapPartitions(loaded).collect()
+    assert modules == [("headrace.runtime.spark.worker_daemon", True)] * 2
 
 
 def test_what_tasks_put_off_importing_is_imported_before_workers_are_forked() -> None:

@@ -1,4 +1,4 @@
-"""Spark's own streaming sources feed streams: frames handed in by a program, and sources named in CREATE STREAM."""
+"""Spark's own streaming sources feed streams: frames pushed by a program, and sources named in CREATE STREAM."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def written(spark: SparkSession, folder: Path, first: int, last: int) -> None:
 
 def counts(hub: Hub, name: str) -> dict[int, int]:
     """Rows per key in the committed windows."""
-    found: dict[int, int] = {}
+    totals: dict[int, int] = {}
     for row in hub.query(name).history().to_pylist():
-        found[row["k"]] = found.get(row["k"], 0) + row["n"]
-    return found
+        totals[row["k"]] = totals.get(row["k"], 0) + row["n"]
+    return totals
 
 
 QUERY = "SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k"
@@ -72,7 +72,7 @@ def test_a_spark_source_can_be_named(hub: Hub, spark: SparkSession, tmp_path: Pa
 
 
 def test_a_source_spark_does_not_have_is_refused_at_create(hub: Hub) -> None:
-    """No kafka connector ships with Spark: the message says what to do."""
+    """No kafka connector ships with Spark: the message has the remedy."""
     with pytest.raises(UserError, match="Spark cannot open the source 'kafka'") as refused:
         hub.execute("CREATE STREAM s (value BINARY) USING kafka OPTIONS (subscribe 'bids')")
     assert "class path" in str(refused.value)
@@ -116,8 +116,8 @@ def until(fulfilled: Callable[[], bool]) -> None:
 
 def counting_reads(file: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def seen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with Path(file).open("a") as told:
-            told.write("read\n")
+        with Path(file).open("a") as counter:
+            counter.write("read\n")
         yield from batches
 
     return seen
@@ -226,15 +226,15 @@ def test_a_call_passes_the_checks_of_the_statement(hub: Hub, spark: SparkSession
 
 
 def test_a_home_whose_dataframe_is_not_there_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    """In status, in SHOW STREAMS, and as a warning when the epochs begin; not once it was handed in."""
+    """In status, in SHOW STREAMS, and as a warning when the epochs begin; not once it was pushed."""
     frame = spark.readStream.format("rate").load()
     with open_hub(tmp_path / "home", spark=spark) as hub:
         hub.create_stream("s", frame, timestamp="timestamp")
         assert hub.status()["sources"] == {}
     with open_hub(tmp_path / "home", spark=spark) as hub:
-        (told,) = hub.execute("SHOW STREAMS")[0].table.column("warning").to_pylist()
-        assert "hub.create_stream('s', frame, …) again" in told
-        assert hub.status()["sources"] == {"s": told}
+        (warning,) = hub.execute("SHOW STREAMS")[0].table.column("warning").to_pylist()
+        assert "hub.create_stream('s', frame, …) again" in warning
+        assert hub.status()["sources"] == {"s": warning}
         with pytest.warns(RuntimeWarning, match="its DataFrame is not there"):
             hub.catch_up()
         hub.create_stream("s", frame, timestamp="timestamp")
@@ -255,7 +255,7 @@ def test_spark_recognises_a_batch_that_is_interrupted_without_overflowing_its_st
         pattern.findFirstIn(whole)
     assert streaming_source.is_interruption(RuntimeError(whole))
     assert not streaming_source.is_interruption(RuntimeError("the disk is full"))
-    told = streaming_source.BatchInterrupted()
-    told.__suppress_context__ = True
-    reported = "".join(traceback.format_exception(told))
+    interrupted = streaming_source.BatchInterrupted()
+    interrupted.__suppress_context__ = True
+    reported = "".join(traceback.format_exception(interrupted))
     assert pattern.findFirstIn(reported).isDefined()

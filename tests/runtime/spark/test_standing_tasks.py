@@ -48,17 +48,17 @@ def two_tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def threads() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name.startswith("headrace-standing")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("headrace-standing")]
 
 
 def executor(
     spark: SparkSession, task: type[StandingTask] = StandingTask, **settings: float
 ) -> SparkExecutor:
-    made = SparkExecutor(GivenSession(spark), standing="always")
-    made.standing.task = task
+    spark_executor = SparkExecutor(GivenSession(spark), standing="always")
+    spark_executor.standing.task = task
     for name, value in settings.items():
-        setattr(made.standing, name, value)
-    return made
+        setattr(spark_executor.standing, name, value)
+    return spark_executor
 
 
 def harmed(where: str, harm: Callable[[StandingTask], None]) -> type[StandingTask]:
@@ -112,9 +112,11 @@ def stopped(_: StandingTask) -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def assert_answers(rig: Rig, made: SparkExecutor, failures: int, queries: dict[str, str] = FEW) -> None:
+def assert_answers(
+    rig: Rig, spark_executor: SparkExecutor, failures: int, queries: dict[str, str] = FEW
+) -> None:
     """All files give the reference's answers, after so many failed attempts; the home is without faults."""
-    with Hub(rig.home, made, tasks=3, retries=Retries((0.01,) * 4)) as hub:
+    with Hub(rig.home, spark_executor, tasks=3, retries=Retries((0.01,) * 4)) as hub:
         hub.execute(rig.script(queries))
         assert_as_the_reference(hub, FILES)
         assert hub.status()["failures"]["count"] == failures
@@ -130,11 +132,11 @@ def test_any_cut_into_epochs_has_the_answers_of_the_reference(
 ) -> None:
     rig, files = Rig(tmp_path, ONE_FILE), cut(ROWS, *places)
     rig.drop(*files)
-    made = executor(spark)
-    with Hub(rig.home, made, tasks=3) as hub:
+    spark_executor = executor(spark)
+    with Hub(rig.home, spark_executor, tasks=3) as hub:
         hub.execute(rig.script(QUERIES | SEVERAL))
         assert_as_the_reference(hub, files)
-        assert made.standing.epochs > len(files)
+        assert spark_executor.standing.epochs > len(files)
 
 
 def test_few_rows_have_one_state_task(
@@ -142,13 +144,17 @@ def test_few_rows_have_one_state_task(
 ) -> None:
     rig, files = Rig(tmp_path, ONE_FILE), cut(ROWS, 30)
     monkeypatch.setattr(SparkExecutor, "few_rows", 1000)  # estimated by bytes
-    made, many = executor(spark), SparkExecutor.few_rows + 1
-    with Hub(rig.home, made, tasks=3) as hub:
+    spark_executor, many = executor(spark), SparkExecutor.few_rows + 1
+    with Hub(rig.home, spark_executor, tasks=3) as hub:
         hub.execute(rig.script(FEW))
         rig.drop(files[0])
         hub.run_once()
-        assert made.state_tasks(3, many, levels=0) == 2, "as many as standing tasks"
-        assert made.state_tasks(3, many, levels=1) == made.state_tasks(3, many - 1, levels=0) == 1
+        assert spark_executor.state_tasks(3, many, levels=0) == 2, "as many as standing tasks"
+        assert (
+            spark_executor.state_tasks(3, many, levels=1)
+            == spark_executor.state_tasks(3, many - 1, levels=0)
+            == 1
+        )
         rig.drop(files[1])
         hub.run_once()
         newest = hub.home.latest().state[-1]
@@ -163,8 +169,8 @@ def test_a_home_goes_on_at_other_numbers_of_tasks_and_with_jobs_between(
     files = cut(ROWS, *range(10, 60, 10))
     for number, file in enumerate(files):
         rig.drop(file)
-        made = SparkExecutor(GivenSession(spark), standing="never" if number % 3 == 2 else "always")
-        with Hub(rig.home, made, tasks=1 + number % 4) as hub:
+        spark_executor = SparkExecutor(GivenSession(spark), standing="never" if number % 3 == 2 else "always")
+        with Hub(rig.home, spark_executor, tasks=1 + number % 4) as hub:
             hub.execute(rig.script(QUERIES) if number == 0 else "")
             hub.catch_up()
     with Hub(rig.home, executor(spark), tasks=2) as hub:
@@ -293,9 +299,9 @@ def test_a_task_that_never_joins_leaves_epochs_to_jobs(
 
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(FILES[0], FILES[1], FILES[2])
-    made = executor(spark, Absent)
-    assert_answers(rig, made, failures=0, queries={"some": QUERIES["some"]})
-    assert made.standing.epochs == 0
+    spark_executor = executor(spark, Absent)
+    assert_answers(rig, spark_executor, failures=0, queries={"some": QUERIES["some"]})
+    assert spark_executor.standing.epochs == 0
 
 
 def test_a_process_that_does_not_know_the_secret_is_turned_away(
@@ -324,9 +330,9 @@ def test_a_process_that_does_not_know_the_secret_is_turned_away(
     monkeypatch.setattr(standing_job.socket, "create_server", listen)
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
-    made = executor(spark)
-    assert_answers(rig, made, failures=0)
-    assert made.standing.epochs >= len(FILES)
+    spark_executor = executor(spark)
+    assert_answers(rig, spark_executor, failures=0)
+    assert spark_executor.standing.epochs >= len(FILES)
     for reader in readers:
         reader.join(20)
     assert len(b"".join(answers)) == 64 * len(readers)  # a nonce and a proof, no message
@@ -340,18 +346,18 @@ def test_a_users_mistake_found_in_a_task_keeps_its_type_and_the_tasks_stay(
 ) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(FILES[0])
-    made = executor(spark)
-    with Hub(rig.home, made, tasks=3) as hub:
+    spark_executor = executor(spark)
+    with Hub(rig.home, spark_executor, tasks=3) as hub:
         hub.execute(rig.script(FEW))
         hub.catch_up()
-        job, epochs = made.standing._job, made.standing.epochs
+        job, epochs = spark_executor.standing._job, spark_executor.standing.epochs
         rig.drop(FILES[1])
         hub.loop.engine.intake.listen(hub.loop.engine.plan.streams.values(), thorough=True)
         (rig.source / "000001.parquet").unlink()
         with pytest.raises(SourceChanged, match="found that it is gone"):
             hub.catch_up()
-        assert made.standing._job is job
-        assert made.standing.epochs == epochs
+        assert spark_executor.standing._job is job
+        assert spark_executor.standing.epochs == epochs
         assert job is not None
         assert job.is_ready
 
@@ -378,9 +384,9 @@ def test_an_error_that_is_not_headraces_is_tried_again_by_a_job(
 
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
-    made = executor(spark, Failing)
-    assert_answers(rig, made, failures=0)
-    assert made.standing.epochs == 0
+    spark_executor = executor(spark, Failing)
+    assert_answers(rig, spark_executor, failures=0)
+    assert spark_executor.standing.epochs == 0
 
 
 # -- cores --------------------------------------------------------------------------------------------------------------
@@ -403,17 +409,17 @@ def test_idle_tasks_give_their_cores_back_and_come_again(
     monkeypatch.setattr(standing_job, "_PATIENCE", 1000)
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(FILES[0])
-    made = executor(spark, idle_seconds=0.3)
-    with Hub(rig.home, made, tasks=3) as hub:
+    spark_executor = executor(spark, idle_seconds=0.3)
+    with Hub(rig.home, spark_executor, tasks=3) as hub:
         hub.execute(rig.script(FEW))
         hub.catch_up()
-        first = made.standing._job
+        first = spark_executor.standing._job
         assert active_jobs(spark) == 1
         waited(lambda: active_jobs(spark) == 0)
         assert spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitions(list).count() == 2
         rig.drop(*FILES[1:])
         assert_as_the_reference(hub, FILES)
-        assert made.standing._job is not first
+        assert spark_executor.standing._job is not first
         assert hub.status()["failures"]["count"] == 0
     assert active_jobs(spark) == 0
 
@@ -438,8 +444,8 @@ def test_a_task_that_dies_between_epochs_costs_no_attempt(spark: SparkSession, t
 
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(FILES[0])
-    made = executor(spark, harmed("scan", note))
-    with Hub(rig.home, made, tasks=3, retries=Retries(())) as hub:
+    spark_executor = executor(spark, harmed("scan", note))
+    with Hub(rig.home, spark_executor, tasks=3, retries=Retries(())) as hub:
         hub.execute(rig.script(FEW))
         hub.catch_up()
         os.kill(int(mark.read_text()), signal.SIGKILL)
@@ -453,23 +459,23 @@ def test_a_large_epoch_takes_the_cores_and_small_frequent_ones_get_tasks_again(
 ) -> None:
     monkeypatch.setattr(standing_tasks, "tasks_for", TASKS_FOR)
     rig = Rig(tmp_path, ONE_FILE)
-    made = SparkExecutor(GivenSession(spark))
-    with Hub(rig.home, made, tasks=3) as hub:
+    spark_executor = SparkExecutor(GivenSession(spark))
+    with Hub(rig.home, spark_executor, tasks=3) as hub:
         hub.execute(rig.script({"some": QUERIES["some"]}))
         for number in range(8):
             rig.drop(ROWS[number : number + 1])
             hub.catch_up()
-            if made.standing._job is not None:
-                made.standing._job.wait()
-        epochs, job = made.standing.epochs, made.standing._job
+            if spark_executor.standing._job is not None:
+                spark_executor.standing._job.wait()
+        epochs, job = spark_executor.standing.epochs, spark_executor.standing._job
         assert epochs > 0
         assert spark.sparkContext.parallelize(range(4), 2).count() == 4  # a core is left
         assert job is not None
         monkeypatch.setattr(pace, "SMALL_ROWS", 0)
         rig.drop(ROWS[8:9])
         hub.catch_up()
-        assert made.standing.epochs == epochs
-        assert made.standing._job is None
+        assert spark_executor.standing.epochs == epochs
+        assert spark_executor.standing._job is None
         assert job.is_over
         assert_as_the_reference(hub, [[row] for row in ROWS[:9]])
 
@@ -477,8 +483,8 @@ def test_a_large_epoch_takes_the_cores_and_small_frequent_ones_get_tasks_again(
 def test_all_levels_of_a_small_epoch_run_at_once_in_one_of_the_tasks(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    made, second = executor(spark), 0
-    with Hub(tmp_path / "home", made, tasks=3) as hub:
+    spark_executor, second = executor(spark), 0
+    with Hub(tmp_path / "home", spark_executor, tasks=3) as hub:
         hub.execute(
             "CREATE STREAM s (x BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at;"
             "CREATE QUERY low AS SELECT x, at FROM s WHERE x > 0;"
@@ -490,10 +496,10 @@ def test_all_levels_of_a_small_epoch_run_at_once_in_one_of_the_tasks(
             """Push three rows of the next second; the number of executions that they took."""
             nonlocal second
             second += 1
-            before = made.standing.epochs
+            before = spark_executor.standing.epochs
             hub.push("s", [{"x": x, "at": f"2024-01-01T00:00:{second:02}Z"} for x in (1, 2, 3)])
             assert hub.loop.drain() == 1
-            return made.standing.epochs - before
+            return spark_executor.standing.epochs - before
 
         executions = [epoch() for _ in range(9)]
         assert executions[3:] == [1] * 6
@@ -506,9 +512,9 @@ def test_a_session_without_a_core_to_spare_runs_jobs(
     monkeypatch.setattr(standing_tasks, "tasks_for", lambda *_: 0)
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
-    made = executor(spark)
-    assert_answers(rig, made, failures=0)
-    assert made.standing.epochs == 0
+    spark_executor = executor(spark)
+    assert_answers(rig, spark_executor, failures=0)
+    assert spark_executor.standing.epochs == 0
 
 
 @pytest.mark.parametrize("slots", range(1, 12))
@@ -525,8 +531,8 @@ def test_all_hubs_together_leave_a_core(slots: int, states: int) -> None:
 def test_ctrl_c_in_the_middle_of_an_epoch_ends_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
     rig, mark = Rig(tmp_path, ONE_FILE), tmp_path / "slow"
     rig.drop(*FILES)
-    made = executor(spark, harmed("advance", once(mark, lambda _: time.sleep(3))))
-    with Hub(rig.home, made, tasks=3) as hub:
+    spark_executor = executor(spark, harmed("advance", once(mark, lambda _: time.sleep(3))))
+    with Hub(rig.home, spark_executor, tasks=3) as hub:
         hub.execute(rig.script(FEW))
 
         def press() -> None:
@@ -538,17 +544,17 @@ def test_ctrl_c_in_the_middle_of_an_epoch_ends_the_tasks(spark: SparkSession, tm
         with pytest.raises(KeyboardInterrupt):
             hub.catch_up()
         pressing.join()
-        assert made.standing._job is not None
-        assert made.standing._job.is_over
+        assert spark_executor.standing._job is not None
+        assert spark_executor.standing._job.is_over
         assert_as_the_reference(hub, FILES)
 
 
 def test_a_session_can_do_without_and_a_wrong_setting_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
-    made = SparkExecutor(GivenSession(spark), standing="never")
-    assert_answers(rig, made, failures=0)
-    assert made.standing.epochs == 0
+    spark_executor = SparkExecutor(GivenSession(spark), standing="never")
+    assert_answers(rig, spark_executor, failures=0)
+    assert spark_executor.standing.epochs == 0
     with pytest.raises(UserError, match=r"standingTasks is 'sometimes'.*\n?.*auto, never, always"):
         SparkExecutor(GivenSession(spark), standing="sometimes")  # type: ignore[arg-type]
 
@@ -556,8 +562,8 @@ def test_a_session_can_do_without_and_a_wrong_setting_is_refused(spark: SparkSes
 def test_an_epoch_whose_task_dies_every_time_fails_with_a_reason(spark: SparkSession, tmp_path: Path) -> None:
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
-    made = executor(spark, harmed("scan", killed))
-    with Hub(rig.home, made, tasks=3, retries=Retries(())) as hub:
+    spark_executor = executor(spark, harmed("scan", killed))
+    with Hub(rig.home, spark_executor, tasks=3, retries=Retries(())) as hub:
         hub.execute(rig.script(FEW))
         epoch = hub.home.latest().epoch
         with pytest.raises(EpochFailed, match=r"a standing task was lost .*\n.*Nothing of the epoch counts"):

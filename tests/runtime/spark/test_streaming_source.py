@@ -66,7 +66,7 @@ def test_each_micro_batch_is_one_segment_and_repetitions_are_known_by_their_batc
     assert [record.batch for record in again] == [0, 1, 2]
     assert [record.uri for record in again[:2]] == [record.uri for record in first]
 
-    # Spark forgets that the last batch was done, as after a crash before its commit: the segment is found, not doubled.
+    # Spark loses that the last batch was done, as after a crash before its commit: the segment is found, not doubled.
     (checkpoint / "commits" / "2").unlink()
     (checkpoint / "commits" / ".2.crc").unlink(missing_ok=True)
     repeated = run()
@@ -108,9 +108,9 @@ def test_well_formed_files_read_as_spark_reads_them(spark, tmp_path: Path, using
         for row in spark.read.schema(ddl).option("header", "true").format(using).load(str(out)).collect()
     ]
     options = {"header": "true"} if using == "csv" else {}
-    found, reasons = everything(stream(out, using, **options))
+    parsed, reasons = everything(stream(out, using, **options))
     assert reasons == []
-    assert [repr({**row, "at": row["at"].timestamp()}) for row in found] == [
+    assert [repr({**row, "at": row["at"].timestamp()}) for row in parsed] == [
         repr({**row, "at": row["at"].timestamp()}) for row in expected
     ]
 
@@ -131,8 +131,8 @@ NOTATIONS = {
 
 
 def test_cells_mean_what_they_mean_to_spark(spark, tmp_path: Path) -> None:
-    """Two differences are meant: a time without a day is no moment here (Spark takes today), and a zone may be as far
-    as 23:59 from Greenwich (in Spark 18:00).
+    """Two differences are meant: a time without a day is no moment here (Spark takes today), and a zone may be up
+    to 23:59 from Greenwich (in Spark 18:00).
     """
     from pyspark.sql import functions as f
 

@@ -48,8 +48,8 @@ def test_a_mistake_leaves_none_of_the_definitions(hub: Hub, between: str, mistak
 def test_definitions_of_a_script_are_one_append_and_in_order(hub: Hub, tmp_path: Path) -> None:
     relation = tmp_path / "r.csv"
     relation.write_text("k\n1\n")
-    made = f"CREATE RELATION r (k INT) USING csv OPTIONS (path '{relation}', header 'true');"
-    outcomes = hub.execute_or_refuse(STREAM + made + A + B + "DROP QUERY b; PAUSE QUERY a")
+    relation_made = f"CREATE RELATION r (k INT) USING csv OPTIONS (path '{relation}', header 'true');"
+    outcomes = hub.execute_or_refuse(STREAM + relation_made + A + B + "DROP QUERY b; PAUSE QUERY a")
     assert [outcome.kind for outcome in outcomes] == ["create"] * 4 + ["drop", "pause"]
     assert names(hub) == ["a", "r", "s"]
     assert len(list(hub.home.query_log.chunks(0))) == 1

@@ -1,4 +1,4 @@
-"""Windows that change while the stream runs: what they are filled from, what they answer, and what they say of it (PAT-5, PAT-6)."""
+"""Windows that change while the stream runs: what they are filled from, what they answer, and what they report of it (PAT-5, PAT-6)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def disordered(seed: int, count: int) -> list[Row]:
 
 
 def place(hub: Hub, name: str) -> OperatorProgress:
-    """Where a query stands, in the manifest."""
+    """The progress of a query, in the manifest."""
     return hub.home.latest().operator(hub.catalog.require_query(name).operator_id)
 
 
@@ -54,9 +54,9 @@ def punctuation(hub: Hub) -> int:
 
 def kinds(hub: Hub) -> list[str]:
     """What epochs are from now on."""
-    found: list[str] = []
-    hub.on_epoch(lambda seen: found.append(seen.kind))
-    return found
+    seen_kinds: list[str] = []
+    hub.on_epoch(lambda seen: seen_kinds.append(seen.kind))
+    return seen_kinds
 
 
 def after(rows: list[Any], instant: int) -> list[Any]:
@@ -64,7 +64,7 @@ def after(rows: list[Any], instant: int) -> list[Any]:
     return comparable(row for row in rows if row[0] > instant)
 
 
-def told(hub: Hub) -> dict[str, list[Any]]:
+def all_answers(hub: Hub) -> dict[str, list[Any]]:
     """All answers as if the stream ended, to be compared."""
     return {name: comparable(rows) for name, rows in answers(hub, hub.run_once()).items()}
 
@@ -88,7 +88,7 @@ def test_a_window_that_was_changed_answers_as_if_it_had_been_so_from_the_start(
                 changed_at = punctuation(hub)
                 hub.execute(f"ALTER QUERY q SET WINDOW {old if same else new}")
                 if data.draw(st.booleans()):
-                    break  # the home is opened anew before the change has come into force
+                    break  # the home is opened again before the change has come into force
             rig.drop(file)
         else:
             number = len(files)
@@ -96,10 +96,10 @@ def test_a_window_that_was_changed_answers_as_if_it_had_been_so_from_the_start(
         for file in files[number:]:
             rig.drop(file)
             hub.catch_up()
-        found = told(hub)
-        whole = {name: expected(hub.operator_and_query(name)[1], files, SLACK) for name in found}
-        assert found["q"] == after(whole["q"], changed_at)
-        assert found["other"] == comparable(whole["other"])
+        answered = all_answers(hub)
+        whole = {name: expected(hub.operator_and_query(name)[1], files, SLACK) for name in answered}
+        assert answered["q"] == after(whole["q"], changed_at)
+        assert answered["other"] == comparable(whole["other"])
         assert faults_once_tidy(hub) == []
 
 
@@ -120,8 +120,8 @@ def test_a_shorter_window_is_filled_from_the_panes_of_the_longer_one_and_nothing
         plan = hub.execute("EXPLAIN QUERY q")[0].message
         assert "filled from the panes of q when its window was set" in plan
         rig.drop(files[1])
-        found = told(hub)["q"]
-        assert found == after(expected(hub.operator_and_query("q")[1], files, SLACK), changed_at)
+        answered = all_answers(hub)["q"]
+        assert answered == after(expected(hub.operator_and_query("q")[1], files, SLACK), changed_at)
         assert "replay" not in seen
 
 
@@ -142,10 +142,10 @@ def test_a_window_is_filled_from_panes_of_another_query_by_more_keys(tmp_path: P
             assert place(hub, name).backfilled_from == "the panes of wide"
             assert place(hub, name).complete_since == BEGINNING
         rig.drop(files[1])
-        found = told(hub)
+        answered = all_answers(hub)
         for name in ("inserted", "q"):
             whole = expected(hub.operator_and_query(name)[1], files, SLACK)
-            assert found[name] == after(whole, changed_at)
+            assert answered[name] == after(whole, changed_at)
 
 
 def test_a_window_that_panes_cannot_fill_is_filled_from_the_archive(tmp_path: Path) -> None:
@@ -159,10 +159,10 @@ def test_a_window_that_panes_cannot_fill_is_filled_from_the_archive(tmp_path: Pa
         hub.catch_up()
         assert seen == ["replay"]
         assert place(hub, "q").backfilled_from == "the archive"
-        assert place(hub, "q").since == 1  # the first file lies before all that is needed
+        assert place(hub, "q").since == 1  # the first file is before all that is needed
         rig.drop(files[2])
-        found = told(hub)["q"]
-        assert found == after(expected(hub.operator_and_query("q")[1], files, SLACK), changed_at)
+        answered = all_answers(hub)["q"]
+        assert answered == after(expected(hub.operator_and_query("q")[1], files, SLACK), changed_at)
 
 
 def test_twice_the_window_from_panes_alone_starts_half_complete_and_says_since_when(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_twice_the_window_from_panes_alone_starts_half_complete_and_says_since_w
         hub.catch_up()
         since = place(hub, "q").complete_since
         end = (changed_at // (3 * SECOND) + 1) * 3 * SECOND
-        assert since == end - 12 * SECOND  # half of the first window that is told
+        assert since == end - 12 * SECOND  # half of the first window that is emitted
         listed = hub.execute("SHOW QUERIES")[0].table.to_pylist()[0]
         assert listed["complete_since"] is not None
         assert f"complete since {listed['complete_since']}: windows that start earlier lack rows" in (
@@ -185,9 +185,9 @@ def test_twice_the_window_from_panes_alone_starts_half_complete_and_says_since_w
         described = hub.execute("DESCRIBE EXTENDED q")[0].table.to_pylist()
         assert {"property": "complete since", "value": listed["complete_since"]} in described
         rig.drop(files[1])
-        found = told(hub)["q"]
+        answered = all_answers(hub)["q"]
         seen = [[row for row in file if row["at"] >= since] for file in files]
-        assert found == after(expected(hub.operator_and_query("q")[1], seen, SLACK), changed_at)
+        assert answered == after(expected(hub.operator_and_query("q")[1], seen, SLACK), changed_at)
 
 
 def test_without_panes_and_archive_a_window_starts_with_what_comes(tmp_path: Path) -> None:
@@ -204,8 +204,8 @@ def test_without_panes_and_archive_a_window_starts_with_what_comes(tmp_path: Pat
         assert place(hub, "q").backfilled_from == "nothing"
         assert place(hub, "q").complete_since == max(row["at"] for row in files[0]) + 1
         rig.drop(files[1])
-        found = told(hub)["q"]
-        assert found == after(expected(hub.operator_and_query("q")[1], [[], files[1]], SLACK), changed_at)
+        answered = all_answers(hub)["q"]
+        assert answered == after(expected(hub.operator_and_query("q")[1], [[], files[1]], SLACK), changed_at)
 
 
 def test_a_filter_keeps_panes_from_being_shared_unless_it_is_the_same(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_other_windows_are_refused_with_what_to_do(
 
 
 def test_what_a_donor_lacks_the_query_filled_from_it_lacks_too(tmp_path: Path) -> None:
-    """The donor came after the first rows; of its panes none says so."""
+    """The source query was registered after the first rows; of its panes none shows so."""
     files = cut(disordered(11, 200), 120, 123)
     rig = Rig(tmp_path, UNKEPT, SLACK)
     with rig.hub(2, {"first": "SELECT COUNT(*) AS n FROM s [RANGE 1 SECOND SLIDE 1 SECOND]"}) as hub:
@@ -303,15 +303,15 @@ def test_what_a_donor_lacks_the_query_filled_from_it_lacks_too(tmp_path: Path) -
         rig.drop(files[1])
         hub.catch_up()
         lacks = place(hub, "donor").complete_since
-        assert punctuation(hub) - 6 * SECOND < lacks  # in every window that is still to be told
+        assert punctuation(hub) - 6 * SECOND < lacks  # in every window that is still to be emitted
         hub.execute(f"CREATE QUERY q AS {TEXT.format(window=WINDOWS[1], where='')}")
         hub.catch_up()
         assert place(hub, "q").backfilled_from == "the panes of donor"
         assert place(hub, "q").complete_since == lacks
         rig.drop(files[2])
         whole = lacks + 6 * SECOND  # windows that end then or later begin with the bound or after it
-        found = [row for row in told(hub)["q"] if row[0] >= whole]
-        assert found == after(expected(hub.operator_and_query("q")[1], files, SLACK), whole - 1)
+        answered = [row for row in all_answers(hub)["q"] if row[0] >= whole]
+        assert answered == after(expected(hub.operator_and_query("q")[1], files, SLACK), whole - 1)
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_what_a_donor_lacks_the_query_filled_from_it_lacks_too(tmp_path: Path) -
 def test_panes_are_taken_only_from_a_query_that_has_come_as_far_as_the_stream(
     behind: dict[str, Any], tmp_path: Path
 ) -> None:
-    """One that still reads the past, has windows left to tell, or is ahead for some groups: each is refused alone."""
+    """One that still reads the archive, has windows left to emit, or is ahead for some groups: each is refused alone."""
     rig = Rig(tmp_path, UNKEPT, SLACK)
     with rig.hub(2, {"donor": TEXT.format(window=WINDOWS[0], where="")}) as hub:
         rig.drop(disordered(12, 60))

@@ -29,13 +29,13 @@ def hub(tmp_path: Path):
 
 
 def shown(hub: Hub, rest: str = "") -> list[str]:
-    (told,) = hub.execute(f"SHOW QUERIES {rest}")
-    return told.table.column("name").to_pylist()
+    (outcome,) = hub.execute(f"SHOW QUERIES {rest}")
+    return outcome.table.column("name").to_pylist()
 
 
 def labels(hub: Hub, name: str) -> tuple[str | None, str | None]:
-    (told,) = hub.execute(f"SHOW QUERIES LIKE '{name}'")
-    (row,) = told.table.to_pylist()
+    (outcome,) = hub.execute(f"SHOW QUERIES LIKE '{name}'")
+    (row,) = outcome.table.to_pylist()
     return row["owner"], row["tags"]
 
 
@@ -62,10 +62,10 @@ def test_labels_are_given_changed_taken_away_and_survive_a_restart(tmp_path: Pat
         hub.register(COUNT, "b", owner="ben", tags=["day"])
         hub.register_many({"c": COUNT, "d": COUNT}, tags=["day", "Alerts"])
         operator = hub.catalog.require_query("a").operator_id
-        (told,) = hub.execute("ALTER QUERY a SET (tags 'night', owner '')")
-        assert told.message == "query a has no owner and is tagged night"
+        (outcome,) = hub.execute("ALTER QUERY a SET (tags 'night', owner '')")
+        assert outcome.message == "query a has no owner and is tagged night"
         hub.execute("ALTER QUERY b SET (tags '')")
-        assert hub.catalog.require_query("a").operator_id == operator  # nothing of it is made anew
+        assert hub.catalog.require_query("a").operator_id == operator  # nothing of it is made again
     with open_hub(home, local=True) as hub:
         assert labels(hub, "a") == (None, "night")
         assert labels(hub, "b") == ("ben", None)
@@ -123,19 +123,19 @@ def test_queries_are_chosen(many: Hub, rest: str, names: list[str]) -> None:
 def test_many_are_paused_resumed_and_dropped_as_one_change(many: Hub) -> None:
     many.loop.drain()
     before = many.home.query_log.length
-    (told,) = many.execute("PAUSE QUERIES WHERE tag = 'alerts'")
-    assert told.message == "5 queries paused: day0, day1, day2 and 2 more"
+    (outcome,) = many.execute("PAUSE QUERIES WHERE tag = 'alerts'")
+    assert outcome.message == "5 queries paused: day0, day1, day2 and 2 more"
     assert shown(many, "WHERE state = 'paused'") == ["day0", "day1", "day2", "night0", "night1"]
-    (told,) = many.execute("PAUSE QUERIES LIKE '%'")
-    assert told.message == "1 query paused: plain"
-    (told,) = many.execute("RESUME QUERIES WHERE owner = 'ben'")
-    assert told.message == "2 queries resumed, to catch up first: night0, night1"
+    (outcome,) = many.execute("PAUSE QUERIES LIKE '%'")
+    assert outcome.message == "1 query paused: plain"
+    (outcome,) = many.execute("RESUME QUERIES WHERE owner = 'ben'")
+    assert outcome.message == "2 queries resumed, to catch up first: night0, night1"
     assert shown(many, "WHERE state <> 'paused'") == ["night0", "night1"]
-    (told,) = many.execute("DROP QUERIES WHERE state = 'paused' AND owner = 'ana'")
-    assert told.message == "3 queries dropped: day0, day1, day2"
+    (outcome,) = many.execute("DROP QUERIES WHERE state = 'paused' AND owner = 'ana'")
+    assert outcome.message == "3 queries dropped: day0, day1, day2"
     assert shown(many) == ["night0", "night1", "plain"]
-    (told,) = many.execute("DROP QUERIES LIKE 'day%'")
-    assert told.message == "no query dropped"
+    (outcome,) = many.execute("DROP QUERIES LIKE 'day%'")
+    assert outcome.message == "no query dropped"
     assert many.home.query_log.length - before <= 5 + 1 + 2 + 3
     many.loop.drain()
     assert set(many.loop.engine.plan.operators) == {q.operator_id for q in many.catalog.queries.values()}
@@ -177,12 +177,12 @@ def test_a_log_is_folded_the_same_entry_by_entry_and_together() -> None:
 
 
 def test_a_script_finds_what_it_has_just_registered(hub: Hub) -> None:
-    told = hub.execute(
+    outcomes = hub.execute(
         f"""CREATE QUERY a OPTIONS (tags 'x') AS {COUNT}; CREATE QUERY b AS {COUNT};
         PAUSE QUERY b; PAUSE QUERIES WHERE tag = 'x'; ALTER QUERY b SET (tags 'x', owner 'ana');
         RESUME QUERIES WHERE owner = 'ana'; DROP QUERIES WHERE state = 'paused'; CREATE QUERY c AS {COUNT};"""
     )
-    assert [each.message for each in told[3:7]] == [
+    assert [outcome.message for outcome in outcomes[3:7]] == [
         "1 query paused: a",
         "query b belongs to ana and is tagged x",
         "1 query resumed, to catch up first: b",

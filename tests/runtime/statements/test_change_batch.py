@@ -40,14 +40,14 @@ CHANGES: dict[str, Callable[[int], str]] = {
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How often what walks over queries is called, or does its work for one of them."""
-    found: dict[str, int] = {}
+    calls: dict[str, int] = {}
 
     def count(module: object, name: str) -> None:
         function = getattr(module, name)
 
-        def counting(*given: object, **named: object) -> object:
-            found[name] = found.get(name, 0) + 1
-            return function(*given, **named)
+        def counting(*arguments: object, **named: object) -> object:
+            calls[name] = calls.get(name, 0) + 1
+            return function(*arguments, **named)
 
         monkeypatch.setattr(module, name, counting)
 
@@ -60,7 +60,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         (show, "users_of"),
     ):
         count(module, name)
-    return found
+    return calls
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -129,7 +129,7 @@ def test_readers_and_then_what_they_read_go_in_one_script(tmp_path: Path, work: 
         )
         assert not hub.catalog.queries
         assert work.get("users_of", 0) == 0
-        assert work["plan_after"] == 2  # once when it had to be known that nobody reads m0 any more
+        assert work["plan_after"] == 2  # once when it had to be known that no query reads m0 any more
         assert hub.loop.engine.plan == epoch_planner.make_plan(hub.catalog)
 
 
@@ -141,7 +141,7 @@ def test_changes_of_one_script_count_for_each_other(tmp_path: Path) -> None:
             "ALTER QUERY m1 SET (retain '1 HOUR'); ALTER QUERY m1 RENAME TO m0; DROP QUERY m2; RESUME QUERY other;"
         )
         queries = hub.catalog.queries
-        assert {name: each.definition.text[:8] for name, each in queries.items()} == {
+        assert {name: query.definition.text[:8] for name, query in queries.items()} == {
             "other": "SELECT x",
             "m0": "SELECT k",
         }
@@ -182,8 +182,8 @@ def test_what_stays_answers_as_if_nothing_else_had_come_and_gone(tmp_path: Path)
         hub.catch_up()
         hub.execute("".join(f"RESUME QUERY m{n};" for n in range(30, 50)))
         hub.catch_up()
-        found = answers(hub, {})
-        assert len(found) == 4 + 29
-        for name, answer in found.items():
+        answered = answers(hub, {})
+        assert len(answered) == 4 + 29
+        for name, answer in answered.items():
             query = hub.operator_and_query(name)[1]
             assert answer == expected(query, [rows[:40], rows[40:80], rows[80:]]), name

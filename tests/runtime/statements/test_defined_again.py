@@ -1,4 +1,4 @@
-"""What becomes of queries and of the past when a script is run again, a relation is read again, a stream made again or replaced."""
+"""Queries and archives when a script is run again, a relation is read again, a stream made again or replaced."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def test_a_relation_read_again_counts_for_rows_that_come_after(tmp_path: Path) -
         hub.catch_up()
         hub.execute(f"CREATE QUERY late AS {text}")
         closing = hub.run_once()
-        found = {row["name"]: row["n"] for _, row in answer(hub, "first", closing)}
+        counts = {row["name"]: row["n"] for _, row in answer(hub, "first", closing)}
         ones = [sum(row["g"] == 1 for row in file) for file in files]
-        assert found["one"] == found["uno"] == ones[0]
-        assert found["new"] == ones[1]
+        assert counts["one"] == counts["uno"] == ones[0]
+        assert counts["new"] == ones[1]
         assert answer(hub, "late", closing) == answer(hub, "first", closing)
 
 
@@ -134,7 +134,7 @@ def test_a_replaced_stream_or_relation_may_not_take_columns_away_from_queries(tm
 def test_issue_18_a_replaced_stream_is_one_change_and_starts_from_scratch(
     tmp_path: Path, reopened: bool
 ) -> None:
-    """Also one without rows, whose progress nothing but its creation tells from the new one's."""
+    """Also one without rows, whose progress differs from the new one's by its creation alone."""
     rig = Rig(tmp_path, ONE_FILE)
     with rig.hub(1, {}) as hub:
         hub.execute("CREATE STREAM p (v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")

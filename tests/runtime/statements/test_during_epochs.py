@@ -113,7 +113,7 @@ def test_the_thread_begins_no_epoch_while_a_change_wants_the_lock(hub: Hub, held
 
 
 def test_a_new_query_wakes_a_thread_that_has_nothing_to_do(tmp_path: Path) -> None:
-    """It was about to wait when the query came, and had looked at the log before."""
+    """It was about to wait when the query came, and had read the log before."""
     with opened(tmp_path) as hub, ThreadPoolExecutor(1) as pool:
         hub.execute(STREAM + FIRST)
         with hub.running():

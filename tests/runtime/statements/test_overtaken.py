@@ -98,9 +98,9 @@ def test_a_driver_that_sleeps_until_another_has_taken_over_logs_nothing(rig: Rig
         another_writes(hub, DROP)
 
     before_it_is_published(hub, take_over)
-    with pytest.raises(AlreadyPublished, match="another process has taken over") as told:
+    with pytest.raises(AlreadyPublished, match="another process has taken over") as raised:
         hub.execute("DROP QUERY a")
-    assert told.value.outcome == "absent"
+    assert raised.value.outcome == "absent"
     assert log_of(rig) == [*before, "drop"]
 
 
@@ -119,12 +119,12 @@ def test_ctrl_c_in_a_sync_and_the_statement_again(rig: Rig, hub: Hub) -> None:
 def test_an_append_whose_outcome_is_unknown_says_so_until_the_disk_answers(rig: Rig, hub: Hub) -> None:
     disk = FaultyDisk(trouble=Trouble(5, 5, lasting=True))
     hub.home.store._disk = disk
-    with pytest.raises(StoreError, match="Whether it is there is not known yet") as told:
+    with pytest.raises(StoreError, match="Whether it is there is not known yet") as raised:
         hub.execute("DROP QUERY a")
-    assert told.value.outcome == "unknown"
-    with pytest.raises(StoreError, match="Nothing of it is there") as told:
+    assert raised.value.outcome == "unknown"
+    with pytest.raises(StoreError, match="Nothing of it is there") as raised:
         hub.execute("DROP QUERY b")
-    assert told.value.outcome == "absent"
+    assert raised.value.outcome == "absent"
     assert hub.catalog.query("a") is not None
     disk.trouble = None
     hub.execute("DROP QUERY b")

@@ -124,9 +124,9 @@ def test_what_a_script_says_means_the_same_as_its_text_alone(tmp_path: Path) -> 
     with Rig(tmp_path).hub(1, {}) as hub:
         bound_queries._bound.clear()
         hub.execute(";\n".join(f"CREATE QUERY q_{name} AS {text}" for name, text in texts.items()))
-        found = {name: bound_queries.bind_text(hub.catalog, text) for name, text in texts.items()}
+        bound = {name: bound_queries.bind_text(hub.catalog, text) for name, text in texts.items()}
         bound_queries._bound.clear()
-        assert found == {name: bound_queries.bind_text(hub.catalog, text) for name, text in texts.items()}
+        assert bound == {name: bound_queries.bind_text(hub.catalog, text) for name, text in texts.items()}
 
 
 def test_a_query_is_bound_again_when_what_it_names_is_another(tmp_path: Path) -> None:
@@ -167,14 +167,14 @@ def test_many_are_registered_from_a_program_all_or_none(tmp_path: Path) -> None:
             hub.register_many({**texts, "wrong": "SELECT nowhere FROM s"})
         assert not hub.catalog.queries
         before = len(list((rig.home / "querylog").iterdir()))
-        found = hub.register_many(texts, from_now=True)
-        assert [each.name for each in found] == list(texts)
+        handles = hub.register_many(texts, from_now=True)
+        assert [handle.name for handle in handles] == list(texts)
         assert all(query.definition.from_now for query in hub.catalog.queries.values())
         assert len(list((rig.home / "querylog").iterdir())) == before + 1
         hub.register("SELECT k FROM m1", "after")
 
 
-def test_a_registration_is_told_only_once_it_is_durable(tmp_path: Path) -> None:
+def test_a_registration_is_reported_only_once_it_is_durable(tmp_path: Path) -> None:
     with Rig(tmp_path).hub(1, {}) as hub:
         script = (
             queries(range(5))
@@ -182,14 +182,14 @@ def test_a_registration_is_told_only_once_it_is_durable(tmp_path: Path) -> None:
             + queries(range(5, 7))
             + "CREATE QUERY bad AS SELECT nowhere FROM s"
         )
-        told = 0
+        registered = 0
         outcomes = hub.execute_each(parse_script(script), script, lambda _: True)
         for outcome in islice(outcomes, 8):
-            told += outcome.kind == "create"
-            assert hub.home.query_log.length >= 1 + told  # the first entry is the stream's
+            registered += outcome.kind == "create"
+            assert hub.home.query_log.length >= 1 + registered  # the first entry is the stream's
         with pytest.raises(UserError, match="nowhere"):
             next(outcomes)
-        assert told == 7
+        assert registered == 7
         stopped = parse_script(queries(range(7, 9)) + "SHOW QUERIES;" + queries(range(9, 11)))
         assert len(list(hub.execute_each(stopped, "", lambda _: False))) == 2
         assert sorted(hub.catalog.queries) == sorted(f"m{n}" for n in range(9))
@@ -212,8 +212,8 @@ def test_one_more_among_many_is_live_in_the_next_epoch(tmp_path: Path) -> None:
         hub.register("SELECT k, x FROM s", "rows", from_now=True)
         rig.drop(files[3])
         assert hub.loop.step() is not None
-        told = hub.query("rows").history()
-        assert told["x"].to_pylist() == [row["x"] for row in files[3]]
+        history = hub.query("rows").history()
+        assert history["x"].to_pylist() == [row["x"] for row in files[3]]
         assert hub.query("windows").history().num_rows
         assert sum(hub.query("windows").history()["n"].to_pylist()) <= len(files[3]) < came
 

@@ -1,4 +1,4 @@
-"""Shedding as a user meets it: said of a query, turned on and off of a stream while it runs, and told wherever streams are told of."""
+"""Shedding as a user meets it: declared of a query, turned on and off of a stream while it runs, and shown wherever streams are."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def partial_column(hub: Hub, *windows: int) -> None:
         hub.catch_up()
 
 
-def told(hub: Hub, name: str) -> list[dict[str, Any]]:
+def emitted(hub: Hub, name: str) -> list[dict[str, Any]]:
     return hub.query(name).history().to_pylist()
 
 
@@ -65,17 +65,17 @@ def test_a_window_says_how_much_of_it_was_looked_at_and_how_wrong_it_may_be(hub:
     partial_column(hub, 1)
     hub.execute("ALTER STREAM s SET (keep '1')")
     partial_column(hub, 2, 3)
-    whole, part, again = told(hub, "q")
-    for each in (whole, again):
-        assert (each["n"], each["total"], each["kept"]) == (A_WINDOW, sum(r["v"] for r in rows(0)), 1)
-        assert each["n_error"] == each["total_error"] == each["top_error"] == 0
+    whole, part, again = emitted(hub, "q")
+    for window in (whole, again):
+        assert (window["n"], window["total"], window["kept"]) == (A_WINDOW, sum(r["v"] for r in rows(0)), 1)
+        assert window["n_error"] == window["total_error"] == window["top_error"] == 0
     assert part["kept"] == 0.25
     assert abs(part["n"] - A_WINDOW) <= 2 * part["n_error"] < A_WINDOW
     assert (part["top"], part["top_error"]) == (9, None)
-    assert [row["n"] for row in told(hub, "exact")] == [A_WINDOW] * 3
+    assert [row["n"] for row in emitted(hub, "exact")] == [A_WINDOW] * 3
 
 
-def test_streams_tell_what_they_keep_and_what_was_shed(hub: Hub) -> None:
+def test_streams_show_what_they_keep_and_what_was_shed(hub: Hub) -> None:
     partial_column(hub, 0)
     hub.execute("alter stream S set (KEEP = 0.5)")
     partial_column(hub, 1, 2)
@@ -91,8 +91,8 @@ def test_streams_tell_what_they_keep_and_what_was_shed(hub: Hub) -> None:
     assert properties["shed rows"] == str(seen["shed"])
     lines = [json.loads(line) for line in (hub.path / "epochs.jsonl").read_text().splitlines()]
     streams = [line["streams"]["s"] for line in lines if line["kind"] == "epoch"]
-    assert [each["keep"] for each in streams] == [1, 0.5, 0.5]
-    assert sum(each["shed"] for each in streams) == seen["shed"]
+    assert [stream["keep"] for stream in streams] == [1, 0.5, 0.5]
+    assert sum(stream["shed"] for stream in streams) == seen["shed"]
     (plan,) = hub.execute("EXPLAIN QUERY q")
     assert "maybe fewer than there are (WITH SHEDDING)" in plan.message
     assert "WITH SHEDDING" not in hub.execute("EXPLAIN QUERY exact")[0].message
@@ -103,7 +103,7 @@ def test_nothing_is_shed_of_a_stream_without_such_queries(tmp_path: Path) -> Non
         hub.execute(STREAM.format(" OPTIONS (keep '0.1')") + f"CREATE QUERY exact AS {COUNTED};")
         partial_column(hub, 0, 1)
         assert hub.status()["streams"]["s"]["shed"] == 0
-        assert [row["n"] for row in told(hub, "exact")] == [A_WINDOW]
+        assert [row["n"] for row in emitted(hub, "exact")] == [A_WINDOW]
 
 
 def test_a_share_outlives_the_process_and_a_script_that_is_run_again(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_share_outlives_the_process_and_a_script_that_is_run_again(tmp_path: P
         assert hub.execute(script)[0].message == "stream s is there already"
         assert hub.catalog.sample_rate_of("s") == 0.25
         partial_column(hub, 0, 1)
-        assert told(hub, "q")[0]["kept"] == 0.25
+        assert emitted(hub, "q")[0]["kept"] == 0.25
         hub.execute("DROP QUERY q; DROP STREAM s;" + STREAM.format(""))
         assert hub.catalog.sample_rate_of("s") == 1
 
@@ -126,7 +126,7 @@ def test_a_change_of_the_share_changes_no_operator(hub: Hub) -> None:
     before = hub.loop.engine.plan
     hub.execute("ALTER STREAM s SET (keep '0.5')")
     after = hub.loop.engine.plan
-    assert all(after.operators[name] is each for name, each in before.operators.items())
+    assert all(after.operators[name] is operator for name, operator in before.operators.items())
     assert after.sample_rate_of("s") == 0.5
     position = hub.catalog.position
     hub.execute("ALTER STREAM s SET (keep '0.50')")
@@ -136,8 +136,8 @@ def test_a_change_of_the_share_changes_no_operator(hub: Hub) -> None:
 def test_late_rows_that_a_query_with_revisions_takes_in_are_lost_to_one_with_shedding(hub: Hub) -> None:
     hub.execute(f"DROP QUERY exact; CREATE QUERY mended AS {COUNTED} WITH REVISIONS")
     partial_column(hub, 1, 0)
-    told = list(loss_report(hub.home, Manifest(0, 0), hub.home.latest(), persistent=True))
-    assert any("but of queries WITH REVISIONS" in each for each in told), told
+    lines = list(loss_report(hub.home, Manifest(0, 0), hub.home.latest(), persistent=True))
+    assert any("but of queries WITH REVISIONS" in line for line in lines), lines
 
 
 def test_there_must_be_such_a_stream(hub: Hub) -> None:
@@ -151,7 +151,7 @@ def test_a_late_query_is_shown_what_the_first_one_was(hub: Hub) -> None:
         partial_column(hub, window)
     hub.execute(f"CREATE QUERY late AS {COUNTED} WITH SHEDDING")
     hub.catch_up()
-    assert told(hub, "late") == told(hub, "q")
+    assert emitted(hub, "late") == emitted(hub, "q")
     assert hub.status()["streams"]["s"]["rows"] == 5 * A_WINDOW
 
 
@@ -161,16 +161,16 @@ def test_estimates_are_read_as_columns_by_other_queries_also_in_from(hub: Hub) -
     inner = "SELECT COUNT(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] WITH SHEDDING"
     hub.execute(f"CREATE QUERY nested AS SELECT n, kept FROM ({inner}) WHERE n_error > 0")
     partial_column(hub, 0, 1)
-    (estimate,) = told(hub, "q")
-    assert [(row["n"], row["n_error"]) for row in told(hub, "surely")] == [
+    (estimate,) = emitted(hub, "q")
+    assert [(row["n"], row["n_error"]) for row in emitted(hub, "surely")] == [
         (estimate["n"], estimate["n_error"])
     ]
-    assert [(row["n"], row["kept"]) for row in told(hub, "nested")] == [(estimate["n"], 0.5)]
+    assert [(row["n"], row["kept"]) for row in emitted(hub, "nested")] == [(estimate["n"], 0.5)]
 
 
 def test_panes_of_kept_rows_fill_no_window_of_all_rows_and_none_of_all_rows_one_of_kept(hub: Hub) -> None:
     plan = hub.loop.engine.plan
-    by_name = {each.query: each for each in plan.operators.values()}
+    by_name = {operator.query: operator for operator in plan.operators.values()}
     shed, exact = by_name["q"], by_name["exact"]
     assert isinstance(shed, PaneAggregate)
     assert isinstance(exact, PaneAggregate)
@@ -189,8 +189,8 @@ def test_a_window_may_be_changed_while_rows_are_shed(hub: Hub) -> None:
         f"CREATE QUERY wide AS {COUNTED.replace('TUMBLING 10 SECONDS', '20 SECONDS SLIDE 10 SECONDS')} WITH SHEDDING"
     )
     hub.catch_up()
-    latest = told(hub, "wide")[-1]
-    assert told(hub, "q")[-1] == latest
+    latest = emitted(hub, "wide")[-1]
+    assert emitted(hub, "q")[-1] == latest
     assert latest["kept"] == 0.5
 
 
@@ -222,9 +222,9 @@ def test_on_spark_shedding_is_turned_on_and_off_while_the_archive_stays_whole(
             partial_column(hub, window)
         hub.execute(f"CREATE QUERY late AS {COUNTED} WITH SHEDDING")
         hub.catch_up()
-        assert [round(row["kept"], 9) for row in told(hub, "q")] == [1, 0.25, 0.25, 1]
-        assert told(hub, "late") == told(hub, "q")
-        assert [row["n"] for row in told(hub, "exact")] == [A_WINDOW] * 4
+        assert [round(row["kept"], 9) for row in emitted(hub, "q")] == [1, 0.25, 0.25, 1]
+        assert emitted(hub, "late") == emitted(hub, "q")
+        assert [row["n"] for row in emitted(hub, "exact")] == [A_WINDOW] * 4
         pushed = sorted((row["k"], row["v"]) for window in range(5) for row in rows(window))
         archived = hub.archive("s").toPandas()
         assert sorted(zip(archived["k"], archived["v"], strict=True)) == pushed

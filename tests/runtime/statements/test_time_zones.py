@@ -23,7 +23,7 @@ def answer(hub: Hub, name: str) -> list[dict[str, Any]]:
 
 
 def push(hub: Hub, *moments: dt.datetime) -> None:
-    hub.push("s", [{"k": place, "at": moment} for place, moment in enumerate(moments)])
+    hub.push("s", [{"k": index, "at": moment} for index, moment in enumerate(moments)])
     hub.loop.drain()
 
 
@@ -60,9 +60,9 @@ def test_a_day_is_a_calendar_s_where_clocks_are_moved(tmp_path: Path) -> None:
             f"{STREAM} {BERLIN} CREATE QUERY moved AS SELECT at + INTERVAL 1 DAY AS t, at - INTERVAL 24 HOURS AS u FROM s;"
         )
         push(hub, dt.datetime(2024, 3, 30, 11, tzinfo=dt.UTC))
-        (found,) = answer(hub, "moved")
-        assert found["t"] == dt.datetime(2024, 3, 31, 10, tzinfo=dt.UTC), "noon, an hour sooner"
-        assert found["u"] == dt.datetime(2024, 3, 29, 11, tzinfo=dt.UTC)
+        (row,) = answer(hub, "moved")
+        assert row["t"] == dt.datetime(2024, 3, 31, 10, tzinfo=dt.UTC), "noon, an hour sooner"
+        assert row["u"] == dt.datetime(2024, 3, 29, 11, tzinfo=dt.UTC)
 
 
 def test_the_zone_of_a_query_outlives_the_process_and_another_session(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_the_zone_of_a_query_outlives_the_process_and_another_session(tmp_path: 
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])
-def test_texts_without_a_zone_tell_what_the_clocks_of_the_stream_s_zone_show(
+def test_texts_without_a_zone_mean_what_the_clocks_of_the_stream_s_zone_show(
     tmp_path: Path, form: str
 ) -> None:
     times = [
@@ -92,9 +92,9 @@ def test_texts_without_a_zone_tell_what_the_clocks_of_the_stream_s_zone_show(
         "2024-10-27 02:30:00.25",
     ]
     if form == "csv":
-        text = "k,at\n" + "".join(f"{k},{each}\n" for k, each in enumerate(times))
+        text = "k,at\n" + "".join(f"{k},{time_text}\n" for k, time_text in enumerate(times))
     else:
-        text = "".join(f'{{"k": {k}, "at": "{each}"}}\n' for k, each in enumerate(times))
+        text = "".join(f'{{"k": {k}, "at": "{time_text}"}}\n' for k, time_text in enumerate(times))
     (tmp_path / "rows").write_text(text, encoding="utf-8")
     options = f"(path '{tmp_path}/rows'" + (", header 'true')" if form == "csv" else ")")
     stream = f"(k INT, at TIMESTAMP) USING {form} OPTIONS {options} TIMESTAMP BY at SLACK INTERVAL 1 DAY;"
@@ -136,17 +136,17 @@ def test_a_promise_of_the_rows_is_read_by_the_clocks_of_the_stream(tmp_path: Pat
         assert [row["n"] for row in hub.query("q").history().to_pylist()] == [1]
 
 
-def test_a_zone_that_does_not_exist_is_told_where_it_stands(tmp_path: Path) -> None:
+def test_a_zone_that_does_not_exist_is_reported_where_it_is(tmp_path: Path) -> None:
     with open_hub(tmp_path / "home", local=True) as hub:
         for text in (
             "SET TIME ZONE 'Mars/Olympus'",
             "CREATE STREAM z (k INT) USING csv OPTIONS (path '/tmp', timeZone 'Mars/Olympus')",
             "CREATE QUERY z OPTIONS (timeZone 'Mars/Olympus') AS SELECT 1 AS one FROM s",
         ):
-            with pytest.raises(UserError, match="there is no time zone 'Mars/Olympus'") as told:
+            with pytest.raises(UserError, match="there is no time zone 'Mars/Olympus'") as raised:
                 hub.execute(text)
-            assert told.value.span is not None
-            assert text[told.value.span.start :].startswith("'Mars")
+            assert raised.value.span is not None
+            assert text[raised.value.span.start :].startswith("'Mars")
 
 
 def test_a_query_can_be_given_another_zone(tmp_path: Path) -> None:

@@ -150,13 +150,13 @@ def test_no_name_leads_out_of_the_home(hub: Hub, tmp_path: Path, name: str) -> N
     hub.push(name, [{"a": 1}])
     hub.catch_up()
     assert hub.query("q").history().column("a").to_pylist() == [1]
-    assert [each.name for each in tmp_path.iterdir()] == ["home"]
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
     (folder,) = (hub.path / "segments").iterdir()
     assert list((hub.path / "archive").iterdir()) == [hub.path / "archive" / folder.name]
 
 
 def test_text_that_is_not_in_its_encoding_is_a_reject(hub: Hub, tmp_path: Path) -> None:
-    """UTF-16 without the mark that says which byte comes first stopped the loop."""
+    """UTF-16 without a byte order mark stopped the loop."""
     (tmp_path / "rows.csv").write_text("1\n2\n3\n")
     hub.execute(
         f"CREATE STREAM s (a INT) USING csv OPTIONS (path '{tmp_path}/rows.csv', encoding 'UTF-16');"
@@ -171,13 +171,13 @@ def test_a_registration_s_values_are_those_that_a_statement_could_give(hub: Hub)
     """Before, an owner that is a number was logged, and a text of tags became a tag a letter."""
     hub.execute("CREATE STREAM s (a INT) USING push")
     select: Any = "SELECT a FROM s"
-    for given, said in (
+    for keywords, said in (
         ({"owner": 5}, "the owner is 5"),
         ({"tags": "night"}, "the tags are 'night'"),
         ({"tags": [5]}, "the tags are"),
     ):
         with pytest.raises(UserError, match=said):
-            hub.register(select, "q", **given)
+            hub.register(select, "q", **keywords)
     for text, name in ((5, "q"), (select, 5)):
         with pytest.raises(UserError, match="a query is a name and a SELECT"):
             hub.register(text, name)

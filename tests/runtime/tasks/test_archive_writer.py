@@ -20,7 +20,7 @@ from headrace.store.files.filesystem import LocalStore
 
 
 class Noting(LocalStore):
-    """What is asked of it beside writing, in order."""
+    """What is asked of it besides writing, in order."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)

@@ -1,4 +1,4 @@
-"""A query with very many windows to tell tells them over several epochs: the same ones, and nobody else waits for it."""
+"""A query with very many windows to emit emits them over several epochs: the same ones, and no other query waits for it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ LIVE = [name for name in MANY if name != "named"]
 
 def rows_with_gaps(seed: int, count: int = 60) -> list[dict[str, object]]:
     rows = made_rows(seed, count)
-    for place, row in enumerate(rows):
-        row["at"] += (place // 20) * 80 * SECOND
+    for index, row in enumerate(rows):
+        row["at"] += (index // 20) * 80 * SECOND
     return rows
 
 
 @pytest.mark.parametrize(("tasks", "cap"), [(1, EmissionCap(60, 25)), (3, EmissionCap(25, 40))])
-def test_answers_told_in_parts_are_the_reference_s(tmp_path: Path, monkeypatch, tasks, cap) -> None:
+def test_answers_emitted_in_parts_are_the_reference_s(tmp_path: Path, monkeypatch, tasks, cap) -> None:
     monkeypatch.setattr(emission_limits, "EMISSION_CAP", cap)
     rows = rows_with_gaps(3)
     files = cut(rows, 9, 31, 40)
@@ -44,14 +44,14 @@ def test_answers_told_in_parts_are_the_reference_s(tmp_path: Path, monkeypatch, 
     with rig.hub(tasks, MANY) as hub:
         hub.on_epoch(lambda seen: kinds.append(seen.kind))
         closing = hub.run_once()
-        found = answers(hub, closing)
+        answered = answers(hub, closing)
         for name in MANY:
-            assert found[name] == expected(hub.operator_and_query(name)[1], files), name
+            assert answered[name] == expected(hub.operator_and_query(name)[1], files), name
         assert kinds.count("tick") > 5
         assert not faults_once_tidy(hub)
 
 
-def test_a_home_left_in_the_middle_goes_on_telling_and_late_queries_agree(
+def test_a_home_left_in_the_middle_continues_emitting_and_late_queries_agree(
     tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(emission_limits, "EMISSION_CAP", EmissionCap(40, 30))
@@ -69,14 +69,14 @@ def test_a_home_left_in_the_middle_goes_on_telling_and_late_queries_agree(
         for name, text in MANY.items():
             if name not in early and name != "named":
                 hub.register(text, name)
-        found = answers(hub, hub.run_once())
-        for name in found:
-            assert found[name] == expected(hub.operator_and_query(name)[1], files), name
+        answered = answers(hub, hub.run_once())
+        for name in answered:
+            assert answered[name] == expected(hub.operator_and_query(name)[1], files), name
 
 
-def test_a_seal_tells_everything(tmp_path: Path, monkeypatch) -> None:
+def test_a_seal_emits_everything(tmp_path: Path, monkeypatch) -> None:
     files = cut(rows_with_gaps(5), 30)
-    told = []
+    runs = []
     for cap in (EmissionCap(), EmissionCap(30, 40)):
         monkeypatch.setattr(emission_limits, "EMISSION_CAP", cap)
         rig = Rig(tmp_path / str(cap.rows), ONE_FILE)
@@ -84,12 +84,12 @@ def test_a_seal_tells_everything(tmp_path: Path, monkeypatch) -> None:
         with rig.hub(2, MANY) as hub:
             hub.run_once(seal=True)
             assert not hub.loop.engine.has_emission_backlog()
-            told.append(answers(hub))
-    assert told[0] == told[1]
+            runs.append(answers(hub))
+    assert runs[0] == runs[1]
 
 
 def test_windows_over_half_a_century_hold_up_nobody(tmp_path: Path) -> None:
-    """A row of 1970 and one of 2024, told every second between: 1.7 thousand million windows, each at its time."""
+    """A row of 1970 and one of 2024, emitted every second between: 1.7 thousand million windows, each at its time."""
     row = {"k": "a", "g": 1, "x": 1, "y": 1.0}
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop([{**row, "at": 0}], [{**row, "at": 1_704_067_200 * SECOND}])
@@ -122,7 +122,7 @@ def states(hub: Hub) -> dict[str, str]:
     return dict(zip(table["name"].to_pylist(), table["state"].to_pylist(), strict=True))
 
 
-def test_a_provisional_end_is_told_in_parts_too(tmp_path: Path, monkeypatch) -> None:
+def test_a_provisional_end_is_emitted_in_parts_too(tmp_path: Path, monkeypatch) -> None:
     files = cut(rows_with_gaps(6), 30)
     asked = {name: MANY[name] for name in ("slide", "fine", "each", "whole", "tumble", "went", "distinct")}
     rig = Rig(tmp_path, ONE_FILE)

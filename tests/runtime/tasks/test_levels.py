@@ -123,10 +123,10 @@ def driven(folder: Path, executor: Counting, tasks: int) -> list[Any]:
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_levels_in_one_execution_are_as_in_rounds(tmp_path: Path, tasks: int) -> None:
     at_once, in_rounds = Counting(), Counting(rounds=True)
-    found = driven(tmp_path / "once", at_once, tasks)
+    run = driven(tmp_path / "once", at_once, tasks)
     expected = driven(tmp_path / "rounds", in_rounds, tasks)
     assert all(expected[-2].values()), [name for name, rows in expected[-2].items() if not rows]
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(run, expected, strict=True):
         assert one == other
     assert at_once.executions < in_rounds.executions / 2
 
@@ -200,10 +200,10 @@ def test_runs_of_another_number_of_tasks_are_divided_once_it_stays(
 ) -> None:
     monkeypatch.setattr(rounds, "_SETTLED", 3)
     executor = Changing()
-    found = driven(tmp_path / "changing", executor, 3)[-2]
+    answered = driven(tmp_path / "changing", executor, 3)[-2]
     expected = driven(tmp_path / "same", Counting(), 1)[-2]
     for name in QUERIES.keys() - {"last", "each"}:  # which count rows of one instant: tasks order them
-        assert sorted(map(str, found[name])) == sorted(map(str, expected[name])), name
+        assert sorted(map(str, answered[name])) == sorted(map(str, expected[name])), name
     with Hub(tmp_path / "changing", executor, tasks=3) as hub:
         rng, second = np.random.default_rng(3), 100
 

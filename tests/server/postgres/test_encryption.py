@@ -43,7 +43,7 @@ def test_a_client_checks_the_certificate_and_reads(hub: Served, files: tuple[Pat
 
 
 @needs_psql
-def test_psql_encrypts_without_being_told_to(hub: Served) -> None:
+def test_psql_encrypts_without_being_asked(hub: Served) -> None:
     assert PSQL is not None
     done = subprocess.run([PSQL, address(hub), "-c", "\\conninfo"], capture_output=True, text=True)
     assert "SSL connection" in done.stdout, done
@@ -66,7 +66,7 @@ def test_without_encryption_no_password_is_asked_for(hub: Served) -> None:
 
 
 def test_what_comes_in_clear_before_the_encryption_is_not_taken_for_what_the_client_says(hub: Served) -> None:
-    """Someone between the two could send statements ahead of the client's (CVE-2021-23214)."""
+    """A program between the two could send statements ahead of the client's (CVE-2021-23214)."""
     with socket.create_connection(("127.0.0.1", hub.postgres), timeout=30) as connection:
         connection.sendall(SSL_REQUEST + startup(user="me"))
         found = Raw(connection).receive()

@@ -1,4 +1,4 @@
-"""Python programs over psycopg, and what stands on it: SQLAlchemy and pandas."""
+"""Python programs over psycopg, and libraries on top of it: SQLAlchemy and pandas."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_a_cursor_of_a_query_that_is_dropped_says_so(hub: Served) -> None:
             connection.execute("FETCH c")
 
 
-# -- what stands on it -----------------------------------------------------------------------------------------------
+# -- libraries on top ------------------------------------------------------------------------------------------------
 
 
 def test_sqlalchemy_lists_tables_and_columns_and_pandas_reads_them(hub: Served) -> None:

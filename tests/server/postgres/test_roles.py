@@ -19,7 +19,7 @@ ROWS = '{"k":"a","v":1,"at":"2024-01-01T00:00:01Z"}\n'
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A hub with a stream, a query of each of two owners, and one of nobody."""
+    """A hub with a stream, a query of each of two owners, and one without an owner."""
     home = tmp_path_factory.mktemp("roles") / "home"
     with served(home, "--postgres-port", "0", "--max-rows", "5", auth=True) as hub:
         queries = "".join(

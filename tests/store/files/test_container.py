@@ -59,8 +59,8 @@ def test_what_is_packed_comes_back(given_tables: dict[str, pa.Table], checksums:
     assert container.header == header
     assert list(container.sections()) == list(given_tables)
     for name, table in given_tables.items():
-        found = container.table(name)
-        assert found.equals(table, check_metadata=True)
+        unpacked = container.table(name)
+        assert unpacked.equals(table, check_metadata=True)
         assert container.schema(name).equals(table.schema, check_metadata=True)
         assert container.sections()[name].rows == table.num_rows
         assert container.sections()[name].stats == {"rows": table.num_rows}
@@ -98,12 +98,12 @@ def test_many_small_chunks_become_one_and_equal_schemas_are_written_once() -> No
 def test_a_container_cut_out_at_an_odd_place_is_read_aligned() -> None:
     table = pa.table({"x": np.arange(100)})
     body = pa.py_buffer(b"abc" + pack({"a": table})).slice(3)
-    found = Container.open(body).table("a")
-    assert found.equals(table)
-    assert found["x"].chunk(0).to_numpy().flags.aligned
+    unpacked = Container.open(body).table("a")
+    assert unpacked.equals(table)
+    assert unpacked["x"].chunk(0).to_numpy().flags.aligned
 
 
-def test_a_section_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_a_section_that_is_not_there_is_reported_with_those_that_are() -> None:
     with pytest.raises(StoreError, match="no section 'c' in received bytes; there is: a, b"):
         Container.open(pack({"a": pa.table({"x": [1]}), "b": pa.table({"x": [1]})})).table("c")
 
@@ -120,18 +120,18 @@ def test_no_damaged_byte_and_no_cut_goes_unnoticed(data: st.DataObject) -> None:
     if data.draw(st.booleans()):
         damaged = packed[: data.draw(st.integers(0, len(packed) - 1))]
     else:
-        place = data.draw(st.integers(0, len(packed) - 1))
-        changed = packed[place] ^ data.draw(st.integers(1, 255))
-        damaged = packed[:place] + bytes([changed]) + packed[place + 1 :]
+        at = data.draw(st.integers(0, len(packed) - 1))
+        changed = packed[at] ^ data.draw(st.integers(1, 255))
+        damaged = packed[:at] + bytes([changed]) + packed[at + 1 :]
     try:
         container = Container.open(damaged, "the-file")
         container.verify()
     except StoreError as error:
-        told = str(error)
+        message = str(error)
     else:
         assert container.tables() == tables  # only padding was hit
         return
-    assert "the-file" in told
+    assert "the-file" in message
 
 
 def test_a_newer_format_asks_for_the_program_that_wrote_it() -> None:
@@ -141,7 +141,7 @@ def test_a_newer_format_asks_for_the_program_that_wrote_it() -> None:
         Container.open(bytes(packed))
 
 
-def test_an_index_that_points_outside_is_told() -> None:
+def test_an_index_that_points_outside_is_reported() -> None:
     container = Container.open(pack({"a": pa.table({"x": [1]})}), "f")
     cut = Container(container._buffer.slice(0, 70), container._index, "f")
     with pytest.raises(CorruptStore, match=r"container 'f' is damaged: bytes .* outside"):
@@ -182,7 +182,7 @@ def test_a_compressed_section_is_read_in_the_pieces_it_was_written_in():
     assert container.table("long").equals(long)
 
 
-def test_a_damaged_piece_is_told_as_damage():
+def test_a_damaged_piece_is_reported_as_damage():
     long = pa.table({"n": pa.array(range(100_000), pa.int64())})
     data = bytearray(b"".join(parts({"long": long}, compressed=True, piece=30_000)))
     data[len(data) // 2 - 64 : len(data) // 2 + 64] = bytes(128)
@@ -214,9 +214,9 @@ def test_columns_that_are_one_memory_are_written_once_and_are_one_again() -> Non
         assert len(written) < len(alone) + 2000, "two of four columns are written"
         container = Container.open(written)
         container.verify()
-        for found in (container.table("t"), pa.Table.from_batches(container.batches("t")())):
-            assert found.equals(table)
-            addresses = {found.column(name).chunk(0).buffers()[1].address for name in ("a", "c", "d")}
+        for unpacked in (container.table("t"), pa.Table.from_batches(container.batches("t")())):
+            assert unpacked.equals(table)
+            addresses = {unpacked.column(name).chunk(0).buffers()[1].address for name in ("a", "c", "d")}
             assert len(addresses) == 1
 
 
@@ -224,30 +224,30 @@ def test_columns_of_equal_numbers_that_are_not_one_memory_stay_apart() -> None:
     """Also such as share a buffer but not the place in it."""
     whole = pa.array(np.arange(80_000))
     table = pa.table({"a": whole[:40_000], "b": whole[40_000:], "c": pa.array(np.arange(40_000))})
-    found = Container.open(pack({"t": table})).table("t")
-    assert found.equals(table)
-    assert len({found.column(name).chunk(0).buffers()[1].address for name in "abc"}) == 3
+    unpacked = Container.open(pack({"t": table})).table("t")
+    assert unpacked.equals(table)
+    assert len({unpacked.column(name).chunk(0).buffers()[1].address for name in "abc"}) == 3
 
 
 @pytest.mark.parametrize("options", [{"compressed": True, "piece": 1000}, {}])
-def test_damage_to_columns_that_are_one_memory_is_told_as_damage(options: dict[str, Any]) -> None:
-    """Read piece by piece or whole, without a look at checksums first: a byte of the messages before the numbers is wrong."""
+def test_damage_to_columns_that_are_one_memory_is_reported_as_damage(options: dict[str, Any]) -> None:
+    """Read piece by piece or whole, without checking checksums first: a byte of the messages before the numbers is wrong."""
     counts = pa.array(np.random.default_rng(1).integers(0, 1 << 20, 20_000))
     odd = pa.array(np.arange(20_000), mask=np.arange(20_000) % 3 == 0)
     table = pa.table({"a": counts, "b": counts.view(pa.timestamp("us", tz="UTC")), "c": odd, "d": odd})
     written = b"".join(parts({"t": table}, **options))
-    told = 0
-    for place in range(64, 1200):
-        damaged = written[:place] + bytes([written[place] ^ 0x11]) + written[place + 1 :]
+    detected = 0
+    for index in range(64, 1200):
+        damaged = written[:index] + bytes([written[index] ^ 0x11]) + written[index + 1 :]
         container = Container.open(damaged)
         for read in (container.table, lambda name, held=container: [*held.batches(name)()]):
             try:
                 read("t")
             except CorruptStore:
-                told += 1
+                detected += 1
             except MemoryError:  # so many bytes are not to be had
                 pass
-    assert told > 100
+    assert detected > 100
 
 
 @pytest.mark.parametrize("version", [1, 2])

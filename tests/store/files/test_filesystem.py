@@ -53,7 +53,7 @@ def test_many_parts_and_an_empty_file_are_written_whole(store: LocalStore) -> No
     assert store.map("empty").size == 0
 
 
-def test_a_missing_file_is_told_by_name(store: LocalStore) -> None:
+def test_a_missing_file_is_reported_by_name(store: LocalStore) -> None:
     for look in (store.read, store.map):
         with pytest.raises(MissingFile, match="there is no file 'state/none'"):
             look("state/none")
@@ -144,8 +144,10 @@ def test_of_threads_that_publish_the_same_names_each_name_has_one_winner(store: 
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(n for each in won for n in each) == list(range(NAMES))
-    assert all(store.read(f"manifests/{n}") == f"{me}".encode() for me, each in enumerate(won) for n in each)
+    assert sorted(n for numbers in won for n in numbers) == list(range(NAMES))
+    assert all(
+        store.read(f"manifests/{n}") == f"{me}".encode() for me, numbers in enumerate(won) for n in numbers
+    )
     assert store.list(unfinished=True) == []
 
 
@@ -172,7 +174,7 @@ def test_of_two_processes_that_publish_the_same_names_each_name_has_one_winner(s
         racer.stdin.flush()
     won = [[int(n) for n in racer.communicate()[0].split()] for racer in racers]
     assert sorted(won[0] + won[1]) == list(range(NAMES))
-    assert all(store.read(f"m/{n}") == f"{me}".encode() for me, each in enumerate(won) for n in each)
+    assert all(store.read(f"m/{n}") == f"{me}".encode() for me, numbers in enumerate(won) for n in numbers)
 
 
 def test_a_file_that_is_set_aside_is_as_it_was(store: LocalStore) -> None:

@@ -15,7 +15,7 @@ from headrace.errors import HomeInUse, StoreError
 from headrace.store.files.lock import HomeLock
 
 
-def test_a_second_writer_is_told_who_is_the_first(tmp_path: Path) -> None:
+def test_a_second_writer_learns_who_is_the_first(tmp_path: Path) -> None:
     with (
         HomeLock(tmp_path / "home"),
         pytest.raises(
@@ -49,13 +49,13 @@ def test_a_killed_writer_holds_nothing(tmp_path: Path) -> None:
         pass
 
 
-def test_a_home_that_cannot_be_a_folder_is_told(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_a_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match=r"cannot open the home .*file: File exists"):
         HomeLock(tmp_path / "file").acquire()
 
 
-def test_a_lock_that_cannot_be_written_is_told_and_let_go(
+def test_a_lock_that_cannot_be_written_is_reported_and_let_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:

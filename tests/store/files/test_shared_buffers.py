@@ -16,9 +16,9 @@ def test_rows_are_chosen_from_columns_in_pieces_with_nulls_and_dictionaries() ->
     assert shared_buffers_of(table) == [[2, 0], [3, 0]]
     mask = pa.array([True, False, True, True, False])
     for rows, chosen in ((table, mask), (table.slice(1, 3), mask[1:4]), (table.slice(0, 0), mask[:0])):
-        found = filtered(rows, chosen)
-        found.validate(full=True)
-        assert found.equals(rows.filter(chosen))
+        picked = filtered(rows, chosen)
+        picked.validate(full=True)
+        assert picked.equals(rows.filter(chosen))
 
 
 def test_the_same_numbers_with_other_nulls_or_at_another_place_are_another_column() -> None:
@@ -31,4 +31,4 @@ def test_the_same_numbers_with_other_nulls_or_at_another_place_are_another_colum
     narrow = pa.Array.from_buffers(pa.int32(), 3, [None, values])
     truths = pa.Array.from_buffers(pa.bool_(), 3, [None, values])
     every = [*columns, moved, narrow, truths, truths]
-    assert shared_buffers_of(pa.table(every, names=[f"c{place}" for place in range(len(every))])) == []
+    assert shared_buffers_of(pa.table(every, names=[f"c{index}" for index in range(len(every))])) == []

@@ -108,14 +108,14 @@ def values() -> st.SearchStrategy[Any]:
 
 @given(values())
 def test_what_is_written_comes_back(value: object) -> None:
-    found = through(value)
-    assert found == value
-    assert type(found) is type(value)
-    assert CODEC.encode(found) == CODEC.encode(value)
+    decoded = through(value)
+    assert decoded == value
+    assert type(decoded) is type(value)
+    assert CODEC.encode(decoded) == CODEC.encode(value)
 
 
 def test_values_that_are_equal_in_python_and_are_not_the_same_stay_apart() -> None:
-    """`repr` tells what equality does not."""
+    """`repr` shows what equality does not."""
     value = (1, True, 1.0, Decimal(1), Decimal("1.00"), Fraction(1), 0.0, -0.0, float("inf"), "1", b"1", None)
     assert repr(through(value)) == repr(value)
     assert repr(through(float("nan"))) == "nan"
@@ -124,9 +124,9 @@ def test_values_that_are_equal_in_python_and_are_not_the_same_stay_apart() -> No
 
 def test_equal_parts_are_written_once_and_come_back_as_one_object() -> None:
     many = tuple(Line((Point(1, "a"), Point(2, "b")), {"n": n}) for n in range(1000))
-    found = through(many)
-    assert found == many
-    assert len({id(each.points) for each in found}) == 1
+    decoded = through(many)
+    assert decoded == many
+    assert len({id(part.points) for part in decoded}) == 1
     rows = CODEC.encode(many).body["rows"]
     assert len(rows) < 3 * len(many) + 10
 
@@ -207,9 +207,9 @@ def test_bytes_that_lie_apart_are_named_by_their_content() -> None:
     encoded = CODEC.encode(value)
     assert encoded.apart == {Kept(b"some code").digest: b"some code"}
     assert "some code" not in json.dumps(encoded.body)
-    found = CODEC.decode(encoded.body, encoded.apart.__getitem__)
-    assert found == value
-    assert type(found.x) is Kept
+    decoded = CODEC.decode(encoded.body, encoded.apart.__getitem__)
+    assert decoded == value
+    assert type(decoded.x) is Kept
     with pytest.raises(CorruptStore, match="are damaged"):
         CODEC.decode(encoded.body, lambda _: b"other code")
     with pytest.raises(CorruptStore):
@@ -225,7 +225,7 @@ def test_the_schema_is_another_one_when_a_class_or_a_field_is() -> None:
     turned = dict(reversed(CLASSES.items()))
     assert Codec(turned).schema == CODEC.schema
     others = [{**CLASSES, "Point": Wider}, {**CLASSES, "Point": Turned}, {"Point": Point}]
-    digests = {CODEC.schema, *(Codec(each).schema for each in others)}
+    digests = {CODEC.schema, *(Codec(other).schema for other in others)}
     assert len(digests) == 4
 
 
@@ -233,8 +233,8 @@ def test_expressions_as_deep_as_can_be_written_go_through() -> None:
     value: Any = 1
     for _ in range(300):
         value = Point((value, 2))
-    found = through(copy.copy(value))
+    decoded = through(copy.copy(value))
     for _ in range(300):
-        (found, two), _ = found.x, found.y
+        (decoded, two), _ = decoded.x, decoded.y
         assert two == 2
-    assert found == 1
+    assert decoded == 1

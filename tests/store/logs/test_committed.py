@@ -40,7 +40,7 @@ def test_operators_at_one_position_share_a_record() -> None:
     alike = {f"q{number}": {"closed": 5, "replayed": 1, "since": 0} for number in range(3)}
     apart = {"q9": {"closed": 6, "replayed": 1, "since": 0}}
     operators = operators_from_json({**alike, **apart})
-    assert len({id(each) for each in operators.values()}) == 2
+    assert len({id(operator) for operator in operators.values()}) == 2
     written = operators_to_json(operators)
     assert written == {**alike, **apart}
     assert written["q0"] is written["q2"]

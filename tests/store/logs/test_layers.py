@@ -62,12 +62,12 @@ def test_records_at_rest_are_in_a_file_of_their_own_and_come_back_with_it(tmp_pa
         operators=manifest.operators.changed({"q3": OperatorProgress(2, 1)}, ["q4"]),
     )
     log.publish(later)
-    found = ManifestLog(store).latest()
-    assert found is not None
-    assert dict(found.operators) == dict(later.operators)
-    assert "q4" not in found.operators
-    assert (found.operator("q3").emitted_to, found.operator("q5").emitted_to) == (2, 7)
-    assert found.operator("q5").since == 5
+    latest = ManifestLog(store).latest()
+    assert latest is not None
+    assert dict(latest.operators) == dict(later.operators)
+    assert "q4" not in latest.operators
+    assert (latest.operator("q3").emitted_to, latest.operator("q5").emitted_to) == (2, 7)
+    assert latest.operator("q5").since == 5
 
 
 def test_a_manifest_does_not_grow_with_what_is_at_rest() -> None:

@@ -80,24 +80,28 @@ def test_a_takeover_copies_the_latest_and_stops_every_earlier_driver(tmp_path: P
     old = ManifestLog(store)
     mine = replace(old.takeover(), epoch=1, ingest=7, facts={"rows": 3})
     old.publish(mine)
-    taken = ManifestLog(store).takeover()
-    assert taken == replace(mine, epoch=2, incarnation=2, kind="takeover")
+    takeover = ManifestLog(store).takeover()
+    assert takeover == replace(mine, epoch=2, incarnation=2, kind="takeover")
     with pytest.raises(
         AlreadyPublished, match=r"manifests/000000000002.json.* another writer .*start it again"
     ):
         old.publish(replace(mine, epoch=2))
-    assert old.latest() == taken
+    assert old.latest() == takeover
 
 
 def test_drivers_that_take_over_at_once_get_different_incarnations(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    taken: list[Manifest] = []
-    threads = [threading.Thread(target=lambda: taken.append(ManifestLog(store).takeover())) for _ in range(6)]
+    takeovers: list[Manifest] = []
+    threads = [
+        threading.Thread(target=lambda: takeovers.append(ManifestLog(store).takeover())) for _ in range(6)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted((each.epoch, each.incarnation) for each in taken) == [(n, n + 1) for n in range(6)]
+    assert sorted((manifest.epoch, manifest.incarnation) for manifest in takeovers) == [
+        (n, n + 1) for n in range(6)
+    ]
 
 
 def test_an_epoch_cannot_be_left_out(tmp_path: Path) -> None:
@@ -180,22 +184,22 @@ def test_a_driver_that_slept_until_its_number_was_dropped_does_not_commit_into_t
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (lambda data: data[:-1], "manifests/000000000002.json' is damaged"),
         (lambda data: data.replace(b'"epoch":2', b'"epoch":3'), "is damaged: checksum"),
         (lambda _: Manifest(epoch=9, incarnation=1).encode(), "is of epoch 9"),
     ],
 )
-def test_a_damaged_manifest_is_told_by_name(damage, told: str, tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_reported_by_name(damage, message: str, tmp_path: Path) -> None:
     grown(LocalStore(tmp_path), 2)
     path = tmp_path / "manifests" / "000000000002.json"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(CorruptStore, match=told):
+    with pytest.raises(CorruptStore, match=message):
         ManifestLog(LocalStore(tmp_path)).latest()
 
 
-def test_a_manifest_with_other_fields_is_told() -> None:
+def test_a_manifest_with_other_fields_is_reported() -> None:
     from headrace.store.files.envelope import seal
 
     with pytest.raises(CorruptStore, match="'m' does not hold what a manifest holds: 'streams'"):

@@ -40,7 +40,7 @@ def test_the_list_is_python_s_own_list(steps: list[tuple[str, float]], start: fl
     segments, value, model, first = Segments(), RadixList(), [], 0
     for what, amount in steps:
         if what == "append":
-            new = [{"n": len(model) + place} for place in range(int(amount))]
+            new = [{"n": len(model) + position} for position in range(int(amount))]
             model += new
             value = value.append(new, segments.write)
         else:
@@ -99,7 +99,7 @@ def test_reading_the_end_opens_few_segments() -> None:
     assert len(opened) <= 3
 
 
-def test_a_segment_of_another_shape_is_told_by_name() -> None:
+def test_a_segment_of_another_shape_is_reported_by_name() -> None:
     segments = Segments()
     value = RadixList().append(range(FANOUT), segments.write)
     segments.files["segment-0"] = seal("list segment", 1, {"height": 0, "of": [1]})

@@ -42,8 +42,8 @@ def keep_a_log(store: LocalStore, batches: list[list[object]], data: st.DataObje
     names = log.drop_before(dropped)
     assert [store.exists(name) for name in names] == [False] * len(names)
     assert log.start <= dropped
-    for each in (log, RecordLog(store, "ingest")):
-        assert list(each.read(max(dropped, start))) == list(enumerate(model))[max(dropped, start) :]
+    for one_log in (log, RecordLog(store, "ingest")):
+        assert list(one_log.read(max(dropped, start))) == list(enumerate(model))[max(dropped, start) :]
     assert RecordLog(store, "ingest").append(["more"]) == len(model)
 
 
@@ -88,7 +88,7 @@ def test_a_writer_that_slept_until_its_chunk_was_dropped_does_not_fill_the_hole(
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (
             lambda path: path.write_bytes(path.read_bytes()[:-5]),
@@ -110,12 +110,12 @@ def test_a_writer_that_slept_until_its_chunk_was_dropped_does_not_fill_the_hole(
         (Path.unlink, "the log querylog/ has a gap: 'querylog/000000000001.json' is missing"),
     ],
 )
-def test_a_damaged_chunk_is_told_by_name(damage, told: str, tmp_path: Path) -> None:
+def test_a_damaged_chunk_is_reported_by_name(damage, message: str, tmp_path: Path) -> None:
     log = RecordLog(LocalStore(tmp_path), "querylog")
     for record in "abcd":
         log.append([record])
     damage(tmp_path / "querylog" / "000000000001.json")
-    with pytest.raises(CorruptStore, match=told):
+    with pytest.raises(CorruptStore, match=message):
         list(log.read())
 
 
@@ -179,13 +179,13 @@ def test_an_append_that_fails_says_what_it_has_left_and_is_there_once_when_repea
         assert log.append(["a"], "one") == 0
         assert disk.trace[:6] == list(CALLS)
     else:
-        with pytest.raises(StoreError) as told:
+        with pytest.raises(StoreError) as raised:
             log.append(["a"], "one")
-        assert told.value.outcome == outcome
+        assert raised.value.outcome == outcome
         assert log.length == (outcome == "unknown")
     disk.trouble = None
     if outcome is None:
-        # The object went on; one that was never answered would not have.
+        # The object continued; one that was never answered would not have.
         log = RecordLog(LocalStore(tmp_path, disk), "querylog")
         log._next, log._end = 0, 0
     assert log.append(["a"], "one") == 0
@@ -201,9 +201,9 @@ def test_after_an_append_of_unknown_outcome_another_one_is_refused_until_the_log
     log = RecordLog(LocalStore(tmp_path, disk), "querylog")
     with pytest.raises(KeyboardInterrupt):
         log.append(["a"])
-    with pytest.raises(AlreadyPublished) as told:
+    with pytest.raises(AlreadyPublished) as raised:
         log.append(["a"])
-    assert told.value.outcome == "absent"
+    assert raised.value.outcome == "absent"
     fresh = RecordLog(LocalStore(tmp_path, disk), "querylog")
     fresh.settle()
     assert disk.trace[-2:] == ["fsync_file", "fsync_folder"]

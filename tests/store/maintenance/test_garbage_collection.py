@@ -195,10 +195,10 @@ def test_every_name_anywhere_in_a_value_is_found(value: object) -> None:
     import json
 
     text = json.dumps(value)
-    found = set(names_in(value, "/home/x"))
-    assert ("state/a" in found) == ('"state/a"' in text)
-    assert ("results/b" in found) == ('"/home/x/results/b"' in text)
-    assert found <= {"state/a", "results/b"}
+    names = set(names_in(value, "/home/x"))
+    assert ("state/a" in names) == ('"state/a"' in text)
+    assert ("results/b" in names) == ('"/home/x/results/b"' in text)
+    assert names <= {"state/a", "results/b"}
 
 
 def test_a_run_that_is_deleted_stays_readable_for_who_has_it_mapped(store: LocalStore) -> None:

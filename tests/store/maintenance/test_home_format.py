@@ -1,4 +1,4 @@
-"""A home says which format it has; one that this program does not read is refused before anything is changed."""
+"""A home has the number of its format; one that this program does not read is refused before anything is changed."""
 
 from __future__ import annotations
 

@@ -68,14 +68,14 @@ def test_an_empty_home_has_no_findings(tmp_path: Path) -> None:
     assert found(tmp_path) == []
 
 
-def flip(path: Path, place: int = -40) -> None:
+def flip(path: Path, index: int = -40) -> None:
     data = bytearray(path.read_bytes())
-    data[place] ^= 1
+    data[index] ^= 1
     path.write_bytes(data)
 
 
 @pytest.mark.parametrize(
-    ("damage", "name", "told"),
+    ("damage", "name", "message"),
     [
         (lambda home: flip(home / "state/run", 400), "state/run", "checksum"),
         (
@@ -117,13 +117,13 @@ def flip(path: Path, place: int = -40) -> None:
         (lambda home: flip(home / "pins/reader.json"), "pins/", "is damaged"),
     ],
 )
-def test_damage_is_found_and_named(damage, name: str, told: str, home: Path) -> None:
+def test_damage_is_found_and_named(damage, name: str, message: str, home: Path) -> None:
     import re
 
     damage(home)
     matching = [
         finding for finding in found(home)
-        if finding[0] == "fault" and finding[1] == name and re.search(told, finding[2])
+        if finding[0] == "fault" and finding[1] == name and re.search(message, finding[2])
     ]  # fmt: skip
     assert matching, found(home)
 
@@ -131,16 +131,19 @@ def test_damage_is_found_and_named(damage, name: str, told: str, home: Path) -> 
 def test_epochs_that_go_backwards_are_found(home: Path) -> None:
     log = ManifestLog(LocalStore(home))
     log.publish(replace(log.latest(), epoch=2, incarnation=0, ingest=1))
-    told = [finding[2] for finding in found(home)]
-    assert told == ["incarnation went back from 1 at epoch 1 to 0", "ingest went back from 3 at epoch 1 to 1"]
+    messages = [finding[2] for finding in found(home)]
+    assert messages == [
+        "incarnation went back from 1 at epoch 1 to 0",
+        "ingest went back from 3 at epoch 1 to 1",
+    ]
 
 
 def test_an_orphan_is_a_note_while_it_is_young_and_a_fault_when_it_is_old(home: Path) -> None:
     store = LocalStore(home)
     store.write_once("results/orphan", [b"abc"])
-    ((severity, name, told),) = found(home)
+    ((severity, name, message),) = found(home)
     assert (severity, name) == ("note", "results/orphan")
-    assert "3 bytes" in told
+    assert "3 bytes" in message
     ((old),) = check_home(store, now=FOREVER, grace=HOUR)
     assert (old.severity, old.name) == ("fault", "results/orphan")
     assert "should have been collected" in old.message

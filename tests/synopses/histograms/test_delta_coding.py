@@ -17,8 +17,8 @@ def test_times_survive_being_coded(keys: list[list[int]], gap: int) -> None:
     bases = np.array([(key[0] if key else 7) - 2**59 + gap for key in newest_first], np.int64)
     coded = encode(bases, offsets, times)
     for start in range(len(keys) + 1):
-        found_offsets, found = decode(bases[start:], coded[start:])
-        assert found.tolist() == times[offsets[start] :].tolist()
+        found_offsets, decoded = decode(bases[start:], coded[start:])
+        assert decoded.tolist() == times[offsets[start] :].tolist()
         assert (found_offsets == offsets[start:] - offsets[start]).all()
 
 

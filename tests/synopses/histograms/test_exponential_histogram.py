@@ -120,7 +120,7 @@ def test_the_canonical_form_is_valid_and_the_only_one(k: int) -> None:
 
 
 def test_the_worked_example_is_for_two_buckets_of_a_size_at_most() -> None:
-    """32 16 8 8 4 4 2 1 1, then a one, then two: as in the text, which says k/2 = 2; it holds for k/2 = 1."""
+    """32 16 8 8 4 4 2 1 1, then a one, then two: as in the text, which has k/2 = 2; it holds for k/2 = 1."""
     slow = OneByOne(2, ones_up_to=2, others_up_to=2)
     slow.buckets = [(0, size) for size in (1, 1, 2, 4, 4, 8, 8, 16, 32)]
     slow.insert(1)
@@ -136,15 +136,15 @@ def test_the_worked_example_is_for_two_buckets_of_a_size_at_most() -> None:
 
 def worst(slow: OneByOne, values: Ints, window: int) -> float:
     """The largest relative error at any instant."""
-    found = 0.0
+    error = 0.0
     for now in range(1, len(values) + 1):
         if values[now - 1]:
             slow.insert(now - 1)
         slow.expire(now - window)
         true = held(values, now, window)
         if true:
-            found = max(found, abs(slow.estimate(now - window) - true) / true)
-    return found
+            error = max(error, abs(slow.estimate(now - window) - true) / true)
+    return error
 
 
 @pytest.mark.parametrize(

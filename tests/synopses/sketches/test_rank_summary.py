@@ -1,4 +1,4 @@
-"""What lies below a value, in a few points: within its bound for any order of batches and merges, and in little."""
+"""What is below a value, in a few points: within its bound for any order of batches and merges, and in little."""
 
 from __future__ import annotations
 
@@ -49,34 +49,34 @@ def test_what_lies_below_a_value_is_known_within_the_error_after_any_merges(orde
     random = np.random.default_rng(seed)
     values = ORDERS[order](random, 1500)
     error = Fraction(1, int(random.integers(3, 60)))
-    found = decode([folded(Ranking(error), values, None, random)])
-    assert found.totals.tolist() == [len(values)]
+    decoded = decode([folded(Ranking(error), values, None, random)])
+    assert decoded.totals.tolist() == [len(values)]
     for limit in [*random.choice(values, 40), values.min() - 1, values.max() + 1, values.mean()]:
         for strictly in (False, True):
-            low, high = found.upto(np.array([limit]), strictly=strictly)
+            low, high = decoded.upto(np.array([limit]), strictly=strictly)
             true = ((values < limit) if strictly else (values <= limit)).sum()
             assert low[0] <= true <= high[0]
             assert high[0] - low[0] <= 2 * (len(values) * error.numerator // error.denominator)
     for share in (0.0, 0.01, 0.5, 0.99, 1.0):
-        value, bound = found.quantile(share)
+        value, bound = decoded.quantile(share)
         assert abs(value[0] - np.percentile(values, 100 * share)) <= bound[0] * (1 + 1e-9) + 1e-9 * abs(
             value[0]
         )
         place = (len(values) - 1) * share
         assert (values < value[0]).sum() <= place + 2 * error * len(values) + 1
         assert (values <= value[0]).sum() >= place - error * len(values)
-    assert len(found.values) <= 6 / error + 4, "some points for each part of the error"
+    assert len(decoded.values) <= 6 / error + 4, "some points for each part of the error"
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_weights_count_as_much_as_they_weigh(seed: int) -> None:
     random = np.random.default_rng(seed)
     values, weights = random.normal(size=800), random.lognormal(0, 3, 800)
-    found = decode([folded(Ranking(Fraction(1, 20)), values, weights, random)])
+    decoded = decode([folded(Ranking(Fraction(1, 20)), values, weights, random)])
     total = weights.sum()
-    assert found.totals[0] == pytest.approx(total)
+    assert decoded.totals[0] == pytest.approx(total)
     for limit in random.choice(values, 30):
-        low, high = found.upto(np.array([limit]))
+        low, high = decoded.upto(np.array([limit]))
         true = weights[values <= limit].sum()
         assert low[0] <= true * (1 + 1e-9)
         assert high[0] >= true * (1 - 1e-9)
@@ -106,8 +106,8 @@ def test_few_rows_are_counted_exactly_and_nan_is_above_every_number(
 
 
 def test_one_key_does_not_round_another_s_weights() -> None:
-    found = Ranks.of(np.array([0, 1, 1]), np.array([1.0, 1.0, 2.0]), np.array([1e20, 0.25, 0.5]), 2)
-    low, _ = found.upto(np.array([1.0, 1.0]))
+    ranks = Ranks.of(np.array([0, 1, 1]), np.array([1.0, 1.0, 2.0]), np.array([1e20, 0.25, 0.5]), 2)
+    low, _ = ranks.upto(np.array([1.0, 1.0]))
     assert low.tolist() == [1e20, 0.25]
 
 
@@ -118,8 +118,8 @@ def test_counts_of_ones_by_time_keep_their_error_on_the_adversaries_of_other_syn
     values = np.flatnonzero(bits).astype(float)
     if not len(values):
         return
-    found = decode([folded(Ranking(Fraction(1, 10)), values, None, np.random.default_rng(2))])
+    decoded = decode([folded(Ranking(Fraction(1, 10)), values, None, np.random.default_rng(2))])
     for limit in range(0, 2000, 97):
-        low, high = found.upto(np.array([float(limit)]))
+        low, high = decoded.upto(np.array([float(limit)]))
         assert low[0] <= (values <= limit).sum() <= high[0]
         assert high[0] - low[0] <= 2 * (len(values) // 10)

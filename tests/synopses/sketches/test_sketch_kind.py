@@ -1,4 +1,4 @@
-"""Every synopsis that lies in panes: the same bytes from the same rows, nothing changes nothing, and bounds that hold once merged."""
+"""Every synopsis that is stored in panes: the same bytes from the same rows, nothing changes nothing, and bounds that hold once merged."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_as_a_partial_nothing_is_neutral_and_running_combinations_are_reductions
     assert partial.combine(partial.identity((12,)), (made,))[0].tolist() == made.tolist()
     running = partial.accumulate((made.reshape(4, 3),))[0]
     for column in range(3):
-        assert told(name, running[-1, column]) == pytest.approx(
-            told(name, partial.reduce((made.reshape(4, 3)[:, column],), np.zeros(4, np.int64), 1)[0][0]),
+        assert estimate(name, running[-1, column]) == pytest.approx(
+            estimate(name, partial.reduce((made.reshape(4, 3)[:, column],), np.zeros(4, np.int64), 1)[0][0]),
             rel=0.06,
         )
     lone = partial.reduce((made,), np.arange(12), 12)[0]
@@ -68,7 +68,7 @@ def test_as_a_partial_nothing_is_neutral_and_running_combinations_are_reductions
     assert partial.reduce((made,), np.zeros(12, np.int64) + 1, 3)[0][[0, 2]].tolist() == [b"", b""]
 
 
-def told(name: str, blob: bytes) -> Any:
+def estimate(name: str, blob: bytes) -> Any:
     """One number of a synopsis."""
     cell = empty(1)
     cell[0] = blob
@@ -153,8 +153,8 @@ def test_the_error_of_a_norm_falls_with_the_root_of_the_registers() -> None:
     spread = []
     for registers in (25, 400):
         sketches = [StableSketch(registers, 2.0, seed) for seed in range(60)]
-        found = [s.estimates(s.made(codes, counts, np.zeros(300, np.int64), 1))[0][0] for s in sketches]
-        spread.append(np.std(found) / true)
-        within = np.mean(np.abs(np.array(found) - true) <= true * 3.5 / np.sqrt(registers))
+        estimates = [s.estimates(s.made(codes, counts, np.zeros(300, np.int64), 1))[0][0] for s in sketches]
+        spread.append(np.std(estimates) / true)
+        within = np.mean(np.abs(np.array(estimates) - true) <= true * 3.5 / np.sqrt(registers))
         assert within >= 0.95, "three standard errors"
     assert 0.15 < spread[1] / spread[0] < 0.4, "a quarter, for sixteen times as many"

@@ -1,4 +1,4 @@
-"""The interface of algorithms that order filters: profiler and re-optimizer in one, which also says which filters the executor
+"""The interface of algorithms that order filters: profiler and re-optimizer in one, which also selects which filters the executor
 evaluates on a profiled row besides those that the order evaluates anyway; and that choice for A-Greedy, Sweep, Independent and
 LocalSwaps; and the order that is in force in the tasks of an epoch.
 """

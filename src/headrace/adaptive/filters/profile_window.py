@@ -69,7 +69,7 @@ class ProfileWindow:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Drop all rows."""
         self.held = nothing(self.filters)
 
     def add(self, profile: DropProfile) -> tuple[Bools, Bools]:

@@ -1,6 +1,6 @@
 """Replay of a recorded trace of drops: the executor of filters without data, and the costs of running an algorithm on it.
 
-A trace says of each row which filters drop it. Costs are counted in evaluations, weighted by each filter's cost: those of the
+A trace has for each row which filters drop it. Costs are counted in evaluations, weighted by each filter's cost: those of the
 plan, and those that only profiling asked for. The series by chunk shows convergence and the speed of adaptation.
 """
 

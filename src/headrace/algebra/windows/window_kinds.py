@@ -30,11 +30,11 @@ def instance(name: str, body: Code | None, arguments: tuple[Hashable, ...]) -> U
     """
     kind = BUILT_IN[name] if body is None else body.load(f"the window '{name}'")
     try:
-        made: UserWindow = kind(*arguments)
+        window: UserWindow = kind(*arguments)
     except UserError:
         raise
     except Exception as error:  # noqa: BLE001 whatever a user's constructor raises
         raise UserError(
             f"the window '{name}' does not take ({', '.join(map(repr, arguments))}): {error}"
         ) from None
-    return made
+    return window

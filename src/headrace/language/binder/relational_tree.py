@@ -48,9 +48,9 @@ def tree(
         if kind == "inner":
             available = frozenset(node.schema.names) | frozenset(source.scan.schema.names)
             columns = frozenset(source.scan.schema.names)
-            taken = _taken(pending, sources, available, columns)
-            pending = [factor for factor in pending if factor not in taken]
-            condition = joined("and", taken) if taken else None  # noqa: PLW2901
+            applicable = _applicable(pending, sources, available, columns)
+            pending = [factor for factor in pending if factor not in applicable]
+            condition = joined("and", applicable) if applicable else None  # noqa: PLW2901
         node = Join(node, source.scan, kind, condition)
     node = subquery_binder.over(node)
     pending += of_windows
@@ -64,8 +64,8 @@ def _with_streams(node: Node, sources: From, pending: list[Expression]) -> tuple
     """
     if sources.keeps_rows:
         written = [source.on for source in sources.others if source.kind == "inner" and source.on is not None]
-        own = [factor for on in written for factor in conjuncts(on)]
-        pending = [factor for factor in pending if factor not in own]
+        factors = [factor for on in written for factor in conjuncts(on)]
+        pending = [factor for factor in pending if factor not in factors]
     for index, other in enumerate(sources.others):
         assert other.window is not None
         right = Windowed(other.scan, other.alias, other.window)
@@ -88,12 +88,12 @@ def _paired(
 ) -> tuple[Node, list[Expression]]:
     """The pairs with another source that satisfy the conditions over both, and the conditions that are left."""
     columns = frozenset(right.schema.names)
-    taken = _taken(pending, sources, frozenset(node.schema.names) | columns, columns)
-    rest = [factor for factor in pending if factor not in taken]
-    return Join(node, right, "inner", joined("and", taken) if taken else None), rest
+    applicable = _applicable(pending, sources, frozenset(node.schema.names) | columns, columns)
+    rest = [factor for factor in pending if factor not in applicable]
+    return Join(node, right, "inner", joined("and", applicable) if applicable else None), rest
 
 
-def _taken(
+def _applicable(
     pending: list[Expression], sources: From, available: frozenset[str], columns: frozenset[str]
 ) -> list[Expression]:
     """The conditions of a join: those of ON, and equalities of WHERE over its inputs."""

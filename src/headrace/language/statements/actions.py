@@ -37,22 +37,22 @@ def then_clauses(cursor: Cursor) -> tuple[tuple[ActionDefinition, ...], tuple[Sp
     actions: list[ActionDefinition] = []
     places: list[Span] = []
     while cursor.accept("THEN"):
-        place = cursor.token.span
+        span = cursor.token.span
         if cursor.accept("CALL"):
-            place = cursor.token.span
+            span = cursor.token.span
             action = _action(cursor, "call", _address(cursor, "a URL in quotes after CALL", _check_url))
         elif cursor.accept("NOTIFY"):
-            place = cursor.token.span
+            span = cursor.token.span
             action = _action(cursor, "notify", _address(cursor, "'mailto:…' after NOTIFY", _check_mail))
         elif cursor.accept("WRITE", "TO"):
-            place = cursor.token.span
+            span = cursor.token.span
             action = _writing(cursor)
         else:
             raise cursor.expected("CALL, WRITE TO or NOTIFY after THEN")
         if action in actions:
-            raise cursor.error("this action is there twice", place, "Leave one of them out.")
+            raise cursor.error("this action is there twice", span, "Leave one of them out.")
         actions.append(action)
-        places.append(place)
+        places.append(span)
     return tuple(actions), tuple(places)
 
 
@@ -130,14 +130,14 @@ def _action(cursor: Cursor, kind: _Kind, target: str) -> ActionDefinition:
                 (did_you_mean(name, names.values()) if names else None) or has,
             )
         _check_value(cursor, name.lower(), value, at)
-    given = {name.lower(): value for name, value in options.items()}
-    if kind == "notify" and not {"server", "sender"} <= given.keys():
+    settings = {name.lower(): value for name, value in options.items()}
+    if kind == "notify" and not {"server", "sender"} <= settings.keys():
         raise cursor.error(
             "NOTIFY needs a mail server and a sender",
             cursor.since(start) if options else cursor.before.span,
             "WITH (server 'smtp://mail.example.org:587', sender 'headrace@example.org').",
         )
-    return ActionDefinition(kind, target, tuple(sorted(given.items())))
+    return ActionDefinition(kind, target, tuple(sorted(settings.items())))
 
 
 def _check_value(cursor: Cursor, name: str, value: str, at: Span) -> None:

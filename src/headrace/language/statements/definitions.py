@@ -94,7 +94,7 @@ def stream_of(cursor: Cursor, name: str, schema: Schema, using: str) -> StreamDe
         DAY if ahead is None else interval_option(cursor, "maxAhead", ahead, clauses.places["maxahead"]),
         "copy" if archive is None else _archive(cursor, archive, clauses.places["archive"]),
         None if retain is None else interval_option(cursor, "retain", retain, clauses.places["retain"]),
-        clauses.progress.found,
+        clauses.progress.declared,
         clauses.progress.deduplicate,
         1 if blocks is None else _blocks(cursor, blocks, archive, clauses.places["blocks"]),
         1.0 if keep is None else sample_rate_option(cursor, keep, clauses.places["keep"]),
@@ -211,7 +211,7 @@ def _clauses(cursor: Cursor, schema: Schema) -> _Clauses:
         elif progress_clause(cursor, schema, clauses.progress):
             continue
         elif cursor.accept("SLACK"):
-            once(cursor, clauses.slack is None and clauses.progress.found.behind is None, "SLACK", start)
+            once(cursor, clauses.slack is None and clauses.progress.declared.behind is None, "SLACK", start)
             clauses.slack = length_after(cursor, "SLACK", smallest=0)
         elif cursor.accept("PUNCTUATED"):
             cursor.expect("BY", purpose=" or EXTERNALLY after PUNCTUATED")
@@ -259,16 +259,16 @@ def _blocks(cursor: Cursor, text: str, archive: str | None, at: Span) -> int:
 def _reduction(cursor: Cursor, text: str, blocks: str | None, at: Span) -> tuple[tuple[Duration, float], ...]:
     """`uniform(0.75)` or `age(7 DAYS 0.5, 30 DAYS 0.9)`: from which age on the archive drops which share of its rows."""
     remedy = "Write reduce 'uniform(0.75)' or reduce 'age(7 DAYS 0.5, 30 DAYS 0.9)'."
-    found = _REDUCTION.fullmatch(text.strip())
-    if found is None:
+    match = _REDUCTION.fullmatch(text.strip())
+    if match is None:
         raise cursor.error(f"'{text}' is no reduction of the archive", at, remedy)
     steps = []
-    for part in found[2].split(","):
+    for part in match[2].split(","):
         age, _, share = part.strip().rpartition(" ")
         if not _DECIMAL.fullmatch(share) or not 0 < float(share) < 1:
             raise cursor.error(f"reduce drops a share between 0 and 1, not '{share}'", at, remedy)
-        if bool(age) != (found[1].lower() == "age"):
-            raise cursor.error(f"'{part.strip()}' is no step of {found[1].lower()}", at, remedy)
+        if bool(age) != (match[1].lower() == "age"):
+            raise cursor.error(f"'{part.strip()}' is no step of {match[1].lower()}", at, remedy)
         steps.append((interval_option(cursor, "reduce", age, at) if age else 0, float(share)))
     if steps != sorted(set(steps)) or [share for _, share in steps] != sorted({share for _, share in steps}):
         raise cursor.error("older rows are reduced further: ages and shares must ascend", at, remedy)

@@ -32,30 +32,30 @@ _NAMING: Final = (STRING, TINYINT, SMALLINT, INT, BIGINT, BOOLEAN, DATE)
 class ProgressClauses:
     """The clauses read so far, each once; `at` is the place of the last one that others may contradict."""
 
-    found: Progressing = field(default_factory=Progressing)
+    declared: Progressing = field(default_factory=Progressing)
     deduplicate: Deduplication | None = None
     at: Span | None = None
 
     def add(self, at: Span | None = None, **clause: Any) -> None:
         """Add a clause, by its fields in `Progressing`."""
-        self.found, self.at = replace(self.found, **clause), at or self.at
+        self.declared, self.at = replace(self.declared, **clause), at or self.at
 
     def accept_groups(self, cursor: Cursor, schema: Schema, condition: Expr, start: Span) -> bool:
         """Pass `FOR (columns)` after the condition of PUNCTUATED BY, if it is there."""
         if not cursor.accept("FOR"):
             return False
-        once(cursor, not self.found.groups, "PUNCTUATED BY … FOR or PATTERNS", start)
+        once(cursor, not self.declared.groups, "PUNCTUATED BY … FOR or PATTERNS", start)
         text = cursor.text[condition.span.start : condition.span.end]
         self.add(groups=_columns(cursor, schema, "FOR"), group_condition=text)
         return True
 
     def check(self, cursor: Cursor, using: str, punctuated: bool, archive: str | None) -> None:
         """Refuse clauses that contradict each other or the source."""
-        at, column = self.at or cursor.before.span, self.found.pattern_column
-        if self.found.external and punctuated:
+        at, column = self.at or cursor.before.span, self.declared.pattern_column
+        if self.declared.external and punctuated:
             remedy = "PUNCTUATE is accepted together with PUNCTUATED BY: leave PUNCTUATED EXTERNALLY out."
             raise cursor.error("a stream is PUNCTUATED BY its rows or EXTERNALLY, not both", at, remedy)
-        if self.found.folder and using not in FILES:
+        if self.declared.folder and using not in FILES:
             remedy = "PROGRESS PER (column) takes the source's name from the rows."
             raise cursor.error(f"USING {using} reads no folders for PROGRESS PER FOLDER", at, remedy)
         if column is not None and archive is not None and archive.lower() != "copy":
@@ -68,37 +68,37 @@ class ProgressClauses:
 
 def progress_clause(cursor: Cursor, schema: Schema, clauses: ProgressClauses) -> bool:
     """Pass one clause of progress; False without one."""
-    start, found = cursor.token.span, clauses.found
+    start, declared = cursor.token.span, clauses.declared
     if (
         cursor.at_word("SLACK")
         and cursor.ahead().kind == "number"
         and cursor.ahead(2).upper in ("ROW", "ROWS")
     ):
         cursor.advance()
-        once(cursor, found.behind is None, "SLACK", start)
+        once(cursor, declared.behind is None, "SLACK", start)
         clauses.add(behind=_rows_behind(cursor))
     elif cursor.accept("PUNCTUATED", "EXTERNALLY"):
-        once(cursor, not found.external, "PUNCTUATED EXTERNALLY", start)
+        once(cursor, not declared.external, "PUNCTUATED EXTERNALLY", start)
         clauses.add(start, external=True)
     elif cursor.at_word("PUNCTUATED", "BY", "PATTERNS") and cursor.ahead(3).upper in ("OF", "IN"):
         for _ in range(3):
             cursor.advance()
-        once(cursor, not found.groups, "PUNCTUATED BY … FOR or PATTERNS", start)
+        once(cursor, not declared.groups, "PUNCTUATED BY … FOR or PATTERNS", start)
         column = _pattern_column(cursor, schema) if cursor.accept("IN") else None
         cursor.expect("OF", purpose=" and the columns that patterns apply to")
         groups = _columns(cursor, schema, "PATTERNS OF")
         clauses.add(start, pattern_column=column, groups=groups, patterns=True)
     elif cursor.accept("PROGRESS", "PER"):
-        once(cursor, not (found.per or found.folder), "PROGRESS PER", start)
+        once(cursor, not (declared.per or declared.folder), "PROGRESS PER", start)
         clauses.add(start, **_sources(cursor, schema))
     elif cursor.accept("PROGRESS", "STEP"):
-        once(cursor, found.step is None, "PROGRESS STEP", start)
+        once(cursor, declared.step is None, "PROGRESS STEP", start)
         clauses.add(step=length_after(cursor, "PROGRESS STEP"))
     elif cursor.at_word("PROGRESS"):
         cursor.advance()
         raise cursor.expected("PER or STEP after PROGRESS")
     elif cursor.accept("HEARTBEAT"):
-        once(cursor, found.heartbeat is None, "HEARTBEAT", start)
+        once(cursor, declared.heartbeat is None, "HEARTBEAT", start)
         cursor.expect("EVERY", purpose=" after HEARTBEAT")
         every = length_after(cursor, "HEARTBEAT EVERY")
         cursor.expect("DELAY", purpose=" and how long a row takes at most")
@@ -136,17 +136,17 @@ def _pattern_column(cursor: Cursor, schema: Schema) -> str:
 
 
 def _sources(cursor: Cursor, schema: Schema) -> dict[str, Any]:
-    found: dict[str, Any] = (
+    fields: dict[str, Any] = (
         {"folder": True}
         if cursor.accept("FOLDER")
         else {"per": _columns(cursor, schema, "PROGRESS PER", remedy=", or write PROGRESS PER FOLDER")}
     )
     if cursor.accept("EXPECT"):
         at = cursor.token.span
-        found["expected"] = cursor.whole_number("how many sources there are after EXPECT")
-        if found["expected"] < 1:
+        fields["expected"] = cursor.whole_number("how many sources there are after EXPECT")
+        if fields["expected"] < 1:
             raise cursor.error("EXPECT at least one source", at)
-    return found
+    return fields
 
 
 def _columns(

@@ -55,13 +55,13 @@ class _Keyword:
 
 
 def stream_from_keywords(
-    name: str, schema: Schema, using: str, given: Mapping[str, Any], zone: str
+    name: str, schema: Schema, using: str, keywords: Mapping[str, Any], zone: str
 ) -> StreamDefinition:
     """The stream that CREATE STREAM with these clauses defines in a session of that zone.
 
     Raises `UserError` for an unknown keyword, a value that does not fit it, and columns no stream may have.
     """
-    for keyword in given:
+    for keyword in keywords:
         if keyword not in _KEYWORDS:
             raise UserError(
                 f"stream '{name}': create_stream has no keyword '{keyword}'",
@@ -71,7 +71,7 @@ def stream_from_keywords(
     clauses: list[str] = []
     options: list[str] = []
     for keyword, rule in _KEYWORDS.items():
-        value = given.get(keyword)
+        value = keywords.get(keyword)
         if value is None:
             continue
         written = rule.written(value, schema)

@@ -247,14 +247,17 @@ def _as_partials(layout: Layout, tables: Sequence[pa.Table]) -> Sequence[pa.Tabl
 
 def reduce_answer(layout: Layout, answer: Answer, codes: Ints, count: int) -> Answer:
     """Combine the cells of equal codes."""
-    made: dict[int, Cells] = {}
+    reduced: dict[int, Cells] = {}
     with np.errstate(all="ignore"):
         for partial_column in layout.partial_columns:
             held = answer.cells[partial_column]
-            if id(held) not in made:
-                made[id(held)] = partial_column.partial.reduce(held, codes, count)
+            if id(held) not in reduced:
+                reduced[id(held)] = partial_column.partial.reduce(held, codes, count)
     return Answer(
-        {partial_column: made[id(answer.cells[partial_column])] for partial_column in layout.partial_columns},
+        {
+            partial_column: reduced[id(answer.cells[partial_column])]
+            for partial_column in layout.partial_columns
+        },
         answer.dictionaries,
     )
 
@@ -266,25 +269,25 @@ def answer_onto(layout: Layout, answer: Answer, codes: Ints, onto: Answer) -> An
         for partial_column in layout.partial_columns
     }
     uses = Counter(start for _, start in set(keys.values()))
-    made: dict[tuple[int, int], Cells] = {}
+    reduced: dict[tuple[int, int], Cells] = {}
     with np.errstate(all="ignore"):
         for partial_column, key in keys.items():
-            if key not in made:
+            if key not in reduced:
                 start = onto.cells[partial_column]
                 if uses[key[1]] > 1:  # counts of all rows are the same cells
                     start = tuple(part.copy() for part in start)
-                made[key] = reduce_onto(partial_column.partial, answer.cells[partial_column], codes, start)
-    return Answer({partial_column: made[key] for partial_column, key in keys.items()})
+                reduced[key] = reduce_onto(partial_column.partial, answer.cells[partial_column], codes, start)
+    return Answer({partial_column: reduced[key] for partial_column, key in keys.items()})
 
 
 def select(answer: Answer, rows: np.ndarray | slice) -> Answer:
     """Some of the cells."""
-    taken: dict[int, Cells] = {}
+    selected: dict[int, Cells] = {}
     for cells in answer.cells.values():  # counts of all rows are the same cells
-        if id(cells) not in taken:
-            taken[id(cells)] = tuple(part[rows] for part in cells)
+        if id(cells) not in selected:
+            selected[id(cells)] = tuple(part[rows] for part in cells)
     return Answer(
-        {partial_column: taken[id(cells)] for partial_column, cells in answer.cells.items()},
+        {partial_column: selected[id(cells)] for partial_column, cells in answer.cells.items()},
         answer.dictionaries,
     )
 
@@ -336,8 +339,8 @@ def _merged(layout: Layout, rows: Gathered, pairs: Pairs, answer: Answer) -> pa.
     slots = np.zeros(count, np.int16)
     slots[codes] = rows.slots
     keys = rows.groups.keys
-    taken = keys if codes is rows.groups.codes else [picked(key, groups) for key in keys]
-    return layout.table(blocks, taken, slots, answer)
+    group_keys = keys if codes is rows.groups.codes else [picked(key, groups) for key in keys]
+    return layout.table(blocks, group_keys, slots, answer)
 
 
 def fresh_slots(keys: Sequence[pa.Array], count: int, routed_to: int | None) -> np.ndarray:

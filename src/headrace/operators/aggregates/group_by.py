@@ -112,8 +112,10 @@ def fold(
         codes, count, pair_blocks, group_index, sizes = by_block_and_group(blocks, groups)
         live = groups.live if codes is groups.codes else None
         answer = lift(layout.partial_columns, arguments, codes, count, sizes, live)
-        taken = [picked(key, group_index) for key in groups.keys]
-        folded.append(layout.table(pair_blocks, taken, fresh_slots(taken[: len(keys)], count, slot), answer))
+        group_keys = [picked(key, group_index) for key in groups.keys]
+        folded.append(
+            layout.table(pair_blocks, group_keys, fresh_slots(group_keys[: len(keys)], count, slot), answer)
+        )
     return folded
 
 

@@ -144,10 +144,12 @@ class GroupHistograms:
             _histograms(layout, whole, measure, last, keys).since(low - block_key(0, 0))
             for measure in layout.measures
         ]
-        taken = whole.take(pa.array(exact))
-        values = tuple(ints(taken, f"n{measure}") for measure in layout.measures)
+        exact_rows = whole.take(pa.array(exact))
+        values = tuple(ints(exact_rows, f"n{measure}") for measure in layout.measures)
         panes = keys[exact] - block_key(0, 0)
-        return GroupHistograms(layout, groups, slots, tuple(read), groups.codes[exact], panes, values, taken)
+        return GroupHistograms(
+            layout, groups, slots, tuple(read), groups.codes[exact], panes, values, exact_rows
+        )
 
     @property
     def is_empty(self) -> bool:

@@ -25,8 +25,8 @@ def settles(instants: Ints, punctuation: Instant) -> Instant:
 
 def first_settles(ascending: Ints, punctuation: Instant) -> Instant:
     """The same, of instants in order."""
-    place = int(np.searchsorted(ascending, punctuation))
-    return FOREVER if place == len(ascending) else min(int(ascending[place]) + 1, FOREVER)
+    index = int(np.searchsorted(ascending, punctuation))
+    return FOREVER if index == len(ascending) else min(int(ascending[index]) + 1, FOREVER)
 
 
 def waiting_settle(runs: Sequence[Sections], section: str, instants: str, punctuation: Instant) -> Instant:

@@ -201,8 +201,8 @@ def _combine(encoded: list[tuple[Ints, pa.Array]], rows: int) -> Groups:
     varying = [index for index, size in enumerate(sizes) if size != 1]
     if len(varying) == 1:  # such as the keys of one query, whose number is the first of them
         codes, one = encoded[varying[0]][0], np.zeros(sizes[varying[0]], np.int64)
-        each = (values if len(values) != 1 else values.take(pa.array(one)) for _, values in encoded)
-        return Groups(codes, sizes[varying[0]], tuple(each))
+        columns = (values if len(values) != 1 else values.take(pa.array(one)) for _, values in encoded)
+        return Groups(codes, sizes[varying[0]], tuple(columns))
     span = 1
     for size in sizes:
         span *= max(size, 1)

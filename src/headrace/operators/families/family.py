@@ -67,8 +67,8 @@ _joined: Final[MadeOnce[Any]] = MadeOnce(4096)
 
 def joined(queries: Sequence[Operator], join: Callable[[], _Joined]) -> _Joined:
     """What `join` makes of these queries, once for the same objects."""
-    made: _Joined = _joined.of(tuple(queries), join)
-    return made
+    family: _Joined = _joined.of(tuple(queries), join)
+    return family
 
 
 def family_name(shape: object) -> str:

@@ -56,12 +56,12 @@ def emit_by_query(cohort: Cohort, numbers: Ints, emit: Callable[[Finish, Ints], 
         if plan.is_row_by_row and not bad:
             tables |= {int(np.searchsorted(cohort.numbers, number)): part for number, part in by_query(table)}
             continue
-        for place in places:
-            own = rows[numbers[rows] == cohort.numbers[place]]
-            tables[place], rejected[place] = emit(plan, own) if len(own) else (None, ())
+        for index in places:
+            of_query = rows[numbers[rows] == cohort.numbers[index]]
+            tables[index], rejected[index] = emit(plan, of_query) if len(of_query) else (None, ())
     return {
-        query.id: Step({}, tables.get(place), rejected.get(place, ()))
-        for place, query in enumerate(cohort.queries)
+        query.id: Step({}, tables.get(index), rejected.get(index, ()))
+        for index, query in enumerate(cohort.queries)
     }
 
 

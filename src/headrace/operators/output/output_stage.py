@@ -101,9 +101,9 @@ def finish(
 def without_repeats(table: pa.Table, first: pa.Array, plan: Finish) -> pa.Table:
     """The rows of DISTINCT at the given places, with the value shown for equal ones: 0.0 for -0.0."""
     rows = table.take(first)
-    for place, column in enumerate(plan.columns):
-        if pa.types.is_floating(rows.field(place).type):
-            rows = rows.set_column(place, column.name, normalise(flat(rows.column(place))))
+    for index, column in enumerate(plan.columns):
+        if pa.types.is_floating(rows.field(index).type):
+            rows = rows.set_column(index, column.name, normalise(flat(rows.column(index))))
     return rows
 
 

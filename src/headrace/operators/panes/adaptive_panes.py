@@ -186,8 +186,8 @@ def fold_adaptively(
     codes, count, pair_blocks, group_index, sizes = by_block_and_group(blocks, groups)
     counted = codes is groups.codes
     answer = lift(layout.partial_columns, arguments, codes, count, sizes, groups.live if counted else None)
-    taken = groups.keys if counted else [picked(key, group_index) for key in groups.keys]
-    slots = fresh_slots(taken, count, slot)
+    group_keys = groups.keys if counted else [picked(key, group_index) for key in groups.keys]
+    slots = fresh_slots(group_keys, count, slot)
     eager, sparse_pairs = _parted(
         answer.cells[layout.partial_columns[0]][0], groups.large if counted else None, row_layout_limit
     )
@@ -202,14 +202,14 @@ def fold_adaptively(
         columns = [
             pa.array(pair_blocks[sparse_pairs]),
             pa.array(slots[sparse_pairs]),
-            *(picked(key, sparse_pairs) for key in taken),
+            *(picked(key, sparse_pairs) for key in group_keys),
             *read,
         ]
         rows = pa.table(columns, schema=layout.row_schema())
         # of the other groups only the partial is stored
         answer, pair_blocks, slots = select(answer, eager), pair_blocks[eager], slots[eager]
-        taken = [picked(key, eager) for key in taken]
-    partials = layout.table(pair_blocks, taken, slots, answer)
+        group_keys = [picked(key, eager) for key in group_keys]
+    partials = layout.table(pair_blocks, group_keys, slots, answer)
     others = fold(grouped, blocks, values, slot, beside=True) if len(layouts) > 1 else []
     return Folded([partials, *others], rows, count, sparse_groups)
 

@@ -33,10 +33,15 @@ def into_blocks(layout: Layout, late: Sequence[pa.Table], before: int, top: int)
     panes = rows.blocks - block_key(0, 0)
     added: list[pa.Table] = []
     for level in range(1, top + 1):
-        made = np.flatnonzero(panes >> level < before >> level)
-        if not len(made):
+        in_built_blocks = np.flatnonzero(panes >> level < before >> level)
+        if not len(in_built_blocks):
             break
-        blocks = (panes[made] >> level) + block_key(level, 0)
-        picked = Gathered(blocks, rows.slots[made], rows.groups.of_rows(made), select(rows.answer, made))
+        blocks = (panes[in_built_blocks] >> level) + block_key(level, 0)
+        picked = Gathered(
+            blocks,
+            rows.slots[in_built_blocks],
+            rows.groups.of_rows(in_built_blocks),
+            select(rows.answer, in_built_blocks),
+        )
         added.append(merge_gathered(layout, picked))
     return added

@@ -83,15 +83,15 @@ class PaneStore:
         # A pane that is its own window is emitted now and not stored.
         whole = self.panes.per_window == 1 and newly_closed
         fresh = [merge(layout, newly_closed)] if whole else self._merged(layout, newly_closed)
-        made = self._with_blocks(layout, fresh, sealed, max(before, since), edge)
-        live = self.live(made, settled_at(advance.punctuation, self.revisions))
+        sealed_now = self._with_blocks(layout, fresh, sealed, max(before, since), edge)
+        live = self.live(sealed_now, settled_at(advance.punctuation, self.revisions))
 
         def ended() -> list[pa.Table]:
             if not expired and before >= since:
                 return []
             return self._with_blocks(layout, self._merged(layout, expired), sealed, before, since)
 
-        closed_panes = ClosedPanes([*sealed, *made], expired, ended)
+        closed_panes = ClosedPanes([*sealed, *sealed_now], expired, ended)
         return Sealed(still_open, closed_panes, _sections(layout, store, still_open, live))
 
     def _expired_below(self, punctuation: Instant) -> int:
@@ -109,8 +109,8 @@ class PaneStore:
         late_panes = between(fresh, block_key(0, LOWEST), block_key(0, before))
         late = into_blocks(layout, late_panes, before, self.top)
         blocks = parents(layout, [*sealed, *late], fresh, (start, stop), self.top, self.row_layout_limit)
-        made = [table for table in (*fresh, *blocks) if table.num_rows]
-        return [merge(layout, [*made, *late])] if late else made
+        tables = [table for table in (*fresh, *blocks) if table.num_rows]
+        return [merge(layout, [*tables, *late])] if late else tables
 
     def _merged(self, layout: Layout, tables: Sequence[pa.Table]) -> list[pa.Table]:
         """One row per block and group; sparse groups may stay rows."""
@@ -152,13 +152,15 @@ class PaneStore:
 
     def _of_each(self, lengths: WindowLengths, live: Sequence[pa.Table], settled: Instant) -> list[pa.Table]:
         """The rows that a window of their own query may hold."""
-        window, own = self.panes.last_closed(settled) + 1, []
+        window, picked_tables = self.panes.last_closed(settled) + 1, []
         for table in live:
             needed = lengths.still_needed(
                 ints(table, FIRST_KEY), *levels_and_blocks(ints(table, KEY)), window
             )
-            own += [table] if needed.all() else [table.filter(pa.array(needed))] if needed.any() else []
-        return own
+            picked_tables += (
+                [table] if needed.all() else [table.filter(pa.array(needed))] if needed.any() else []
+            )
+        return picked_tables
 
     def _horizon(self, settled: Instant) -> int | None:
         """The first pane of the first window that ends after `settled`; None for landmark windows."""

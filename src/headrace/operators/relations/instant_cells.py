@@ -52,9 +52,9 @@ def arrived(
         fresh = state.pop(name, layout.schema().empty_table())
         settled = [*older, fresh.filter(pa.array(ints(fresh, KEY) < span.limit))]
         waiting = fresh.filter(pa.array(ints(fresh, KEY) >= span.limit))
-        made = [_without_expiry(merge(layout, settled)), waiting]
-        if sum(table.num_rows for table in made):
-            state[name] = merge(layout, made)
+        tables = [_without_expiry(merge(layout, settled)), waiting]
+        if sum(table.num_rows for table in tables):
+            state[name] = merge(layout, tables)
     return state
 
 

@@ -119,7 +119,7 @@ class IntervalBlocks:
         self, sections: Sequence[Sections], cells: Sequence[pa.Table], span: Span
     ) -> dict[str, pa.Table]:
         """The blocks of each level that end in a span, without those of which a part has expired by its end."""
-        made: dict[str, pa.Table] = {}
+        new_blocks: dict[str, pa.Table] = {}
         below, lengths = list(cells), self.extents.values
         oldest = _before(span.limit, lengths)
         for level, name in enumerate(self.names):
@@ -130,9 +130,9 @@ class IntervalBlocks:
             stop = np.where(self._is_useful(level), span.limit // width, first)
             ended = within(below, first * width, stop * width, self.extents)
             if ended:
-                made[name] = self._summed(ended, width)
-            below = [*_of(sections, name), *([made[name]] if name in made else [])]
-        return made
+                new_blocks[name] = self._summed(ended, width)
+            below = [*_of(sections, name), *([new_blocks[name]] if name in new_blocks else [])]
+        return new_blocks
 
     def next_end(self, cells: Sequence[pa.Table], punctuation: Instant) -> Instant:
         """When the first block ends that has a cell and is not complete; `cells` in order of instants."""

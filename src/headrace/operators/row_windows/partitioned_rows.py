@@ -200,16 +200,16 @@ class PartitionedRows:
             if not bad:
                 tables.append(table)
                 continue
-            for place in sharers:
-                own = _of(all_chunks, places, [place])
-                table, rejected[place] = finished(plan, self.bounds_prefix, ends, shown, own)
+            for index in sharers:
+                of_query = _of(all_chunks, places, [index])
+                table, rejected[index] = finished(plan, self.bounds_prefix, ends, shown, of_query)
                 tables.append(table)
         results = self._with_last(ends, pa.concat_tables(tables), runs, state)
         owners = pa.array(places[ints(results, WINDOW)])
         by_place = dict(by_query(results.append_column(QUERY_NUMBER, owners)))
         return {
-            query.id: Step({}, by_place.get(place), rejected.get(place, ()))
-            for place, query in enumerate(cohort.queries)
+            query.id: Step({}, by_place.get(index), rejected.get(index, ()))
+            for index, query in enumerate(cohort.queries)
         }
 
     def _with_last(
@@ -231,8 +231,8 @@ def _of(chunks: Sequence[Chunk], places: Ints, chosen: Sequence[int]) -> Iterato
     for windows, columns, failed in chunks:
         rows = np.flatnonzero(np.isin(places[windows], chosen))
         picked = pa.array(rows)
-        taken = {name: flat(column).take(picked) for name, column in columns.items()}
-        yield windows[rows], taken, None if failed is None else failed[rows]
+        picked_columns = {name: flat(column).take(picked) for name, column in columns.items()}
+        yield windows[rows], picked_columns, None if failed is None else failed[rows]
 
 
 class OverPartitions(RowFamilyOperator, RowOperator):

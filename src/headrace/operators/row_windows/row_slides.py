@@ -95,8 +95,8 @@ class RowSlides(OverPartitions):
         state, ranked = together.ranked(runs, deltas, advance)
         steps = {query.id: Step() for query in cohort.queries}
         if ranked is not None:
-            for place, results, rejected in _answers(together, ranked, cohort):
-                steps[cohort.queries[place].id] = Step({}, results, rejected)
+            for index, results, rejected in _answers(together, ranked, cohort):
+                steps[cohort.queries[index].id] = Step({}, results, rejected)
         return FamilyStep(state, steps)
 
     def ranked(
@@ -247,15 +247,15 @@ def _answers(
     series = _series(operator, ranked)
     chunks = list(_windows(operator, ranked, series))
     for plan, places in plans_of([plan_of(query) for query in cohort.queries]):
-        own = [_of_queries(chunk, cohort.numbers[places]) for chunk in chunks]
-        results, rejected = _finished(operator, ranked, series, own, with_number(plan))
+        picked_chunks = [_of_queries(chunk, cohort.numbers[places]) for chunk in chunks]
+        results, rejected = _finished(operator, ranked, series, picked_chunks, with_number(plan))
         if not rejected:
             for number, table in by_query(results):
                 yield int(np.searchsorted(cohort.numbers, number)), table, ()
             continue
-        for place in places:
-            own = [_of_queries(chunk, cohort.numbers[[place]]) for chunk in chunks]
-            yield place, *_finished(operator, ranked, series, own, plan)
+        for index in places:
+            picked_chunks = [_of_queries(chunk, cohort.numbers[[index]]) for chunk in chunks]
+            yield index, *_finished(operator, ranked, series, picked_chunks, plan)
 
 
 def _of_queries(chunk: Chunk, numbers: Ints) -> Chunk:

@@ -97,7 +97,7 @@ def prepare(step: Membership, table: pa.Table) -> Candidates:
         numbers = np.flatnonzero(rows)
         picked = pa.array(numbers)
         index = build([key.take(picked) for key in by], len(numbers))
-        failed = {place: reasons[row] for place, row in enumerate(numbers.tolist()) if row in reasons}
+        failed = {position: reasons[row] for position, row in enumerate(numbers.tolist()) if row in reasons}
         return _Rows(table.take(picked), index, failed)
 
     valued = under(keep & ~no_value, [*keys, values]) if step.tested_value is not None else under(keep, keys)

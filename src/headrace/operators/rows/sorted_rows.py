@@ -69,11 +69,11 @@ class Sorted:
 
 def pieces(tables: Sequence[pa.Table], range_: Duration | None) -> tuple[Sorted, ...]:
     """Tables in order of (hash, time), to be searched one by one; small ones are one, as a search costs more than their rows."""
-    found = [table for table in tables if table.num_rows]
-    small = [table for table in found if table.num_rows <= _SMALL]
+    nonempty = [table for table in tables if table.num_rows]
+    small = [table for table in nonempty if table.num_rows <= _SMALL]
     if len(small) > 1 and all(table.schema.equals(small[0].schema) for table in small):
-        found = [*(table for table in found if table.num_rows > _SMALL), in_order(small)]
-    return tuple(Sorted.of(table, range_) for table in found)
+        nonempty = [*(table for table in nonempty if table.num_rows > _SMALL), in_order(small)]
+    return tuple(Sorted.of(table, range_) for table in nonempty)
 
 
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:
@@ -94,8 +94,8 @@ def _order(hash_: Ints, at: Ints) -> Ints:
     packed = ((hashed >> bits) << bits) | np.arange(rows)
     packed.sort()
     order = packed & ((1 << bits) - 1)
-    found = hashed[order]
-    if (found[1:] < found[:-1]).any():
+    ordered = hashed[order]
+    if (ordered[1:] < ordered[:-1]).any():
         order = np.argsort(hashed, kind="stable")
     return order if by_time is None else by_time[order]
 

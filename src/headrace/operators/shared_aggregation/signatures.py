@@ -74,15 +74,15 @@ def fold(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part]:
     step = max(1, _CELLS // max(fold_input.count, 1))
     for low in range(0, len(slots), step):  # the queries of each signature get its cells
         entries, queries = np.nonzero(row_signatures.selected[:, low : low + step][signature])
-        into, made = compact(queries * fold_input.count + cell[entries], step * fold_input.count)
+        into, occupied = compact(queries * fold_input.count + cell[entries], step * fold_input.count)
         with np.errstate(all="ignore"):
             cells = {
                 partial_column: partial_column.partial.reduce(
-                    tuple(part[entries] for part in folded[partial_column]), into, len(made)
+                    tuple(part[entries] for part in folded[partial_column]), into, len(occupied)
                 )
                 for partial_column in fold_input.partial_columns
             }
-        query, code = np.divmod(made, fold_input.count)
+        query, code = np.divmod(occupied, fold_input.count)
         yield slots[low + query], code, cells
     yield from fold_patched(batch, number, fold_input)
 

@@ -79,15 +79,15 @@ class _Wanted:
 
     def rows_of(self, tables: Sequence[pa.Table]) -> tuple[list[pa.Table], Ints]:
         """The rows of sorted tables that windows are made of, once for each window, and the window of each."""
-        found: list[tuple[pa.Table, Ints]] = []
+        wanted: list[tuple[pa.Table, Ints]] = []
         parts: list[tuple[Ints, Ints]] = []
         for table in tables:
             keys = ints(table, KEY)
             rows, block = self._at_keys(keys)
             if len(rows):
-                found.append((table, rows))
+                wanted.append((table, rows))
                 parts.append((block, self._lengths_of(table, rows)))
-        if not found:
+        if not wanted:
             return [], np.empty(0, np.int64)
         block, length = (np.concatenate(column) for column in zip(*parts, strict=True))
         code = block * (int(self.length_of_query.max()) + 1) + length
@@ -95,11 +95,11 @@ class _Wanted:
         copies = stop - first
         source = np.repeat(np.arange(len(code)), copies)
         triple = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies - first, copies)
-        edges = np.searchsorted(source, np.cumsum([0, *(len(rows) for _, rows in found)]))
+        edges = np.searchsorted(source, np.cumsum([0, *(len(rows) for _, rows in wanted)]))
         picked_tables, start = [], 0
-        for index, (table, rows) in enumerate(found):
-            own = rows[source[edges[index] : edges[index + 1]] - start]
-            picked_tables += [table.take(pa.array(own))] if len(own) else []
+        for index, (table, rows) in enumerate(wanted):
+            rows_of_table = rows[source[edges[index] : edges[index + 1]] - start]
+            picked_tables += [table.take(pa.array(rows_of_table))] if len(rows_of_table) else []
             start += len(rows)
         return picked_tables, self.windows[triple]
 

@@ -32,8 +32,8 @@ def rolling(layout: Layout, rows: Gathered, panes: Ints, starts: Ints, length: i
             flat = partial_column.partial.reduce(
                 rows.answer.cells[partial_column], codes, intervals * length * count
             )
-            made = _differences if partial_column.partial.subtracts else _windows
-            windows = made(partial_column.partial, flat, starts, length, count)
+            answer_of = _differences if partial_column.partial.subtracts else _windows
+            windows = answer_of(partial_column.partial, flat, starts, length, count)
             cells[partial_column] = tuple(part.reshape(-1) for part in windows)
     return Answer(cells, rows.answer.dictionaries)
 

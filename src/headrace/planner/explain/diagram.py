@@ -135,11 +135,11 @@ class _Drawing:
         """The box of each piece of work: its own, or that of the rest of its column."""
         places = {position for operator in self.operators for position in self.graph.sharing.places[operator]}
         boxes: dict[int, str] = {}
-        taken: dict[int, int] = {}
+        boxes_in: dict[int, int] = {}
         for position in self.graph.by_weight(places):
             column = self._column(position)
-            taken[column] = taken.get(column, 0) + 1
-            many = taken[column] > _MOST[self.graph.sharing.works[position].kind]
+            boxes_in[column] = boxes_in.get(column, 0) + 1
+            many = boxes_in[column] > _MOST[self.graph.sharing.works[position].kind]
             boxes[position] = f"more{column}" if many else f"work{position}"
         return boxes
 
@@ -242,16 +242,16 @@ class _Drawing:
         works = self.graph.sharing.works
         for operator, owner in self.operators.items():
             read, fold, state = (self._position(operator, kind) for kind in ("read", "fold", "state"))
-            offered, own = self.graph.measured(fold), self.graph.of_operator(operator)
+            offered, counts = self.graph.measured(fold), self.graph.of_operator(operator)
             rows_in = offered.rows_in / len(works[fold].users) if offered is not None else 0.0
             yield self.drawn[read], self.drawn[fold], rows_in
-            yield self.drawn[fold], self.drawn[state], own.delta_rows
+            yield self.drawn[fold], self.drawn[state], counts.delta_rows
             if "." not in operator:
-                yield self.drawn[state], self.queries[owner], own.results
+                yield self.drawn[state], self.queries[owner], counts.results
             maker = self.graph.makers.get(works[read].stream)
             if maker in self.operators:
-                made = self.drawn[self._position(str(maker), "state")]
-                source = made if "." in str(maker) else self.queries[self.operators[str(maker)]]
+                maker_box = self.drawn[self._position(str(maker), "state")]
+                source = maker_box if "." in str(maker) else self.queries[self.operators[str(maker)]]
                 rows = self.graph.of_operator(str(maker)).results / len(works[read].users)
                 yield source, self.drawn[read], rows
 

@@ -19,21 +19,22 @@ def as_json(drawn: Picture) -> dict[str, Any]:
     placed = placed_boxes(drawn)
     return {
         "caption": drawn.caption,
-        "width": max((each.x + WIDTH for each in placed.values()), default=WIDTH) + MARGIN,
-        "height": max((each.y + each.height for each in placed.values()), default=MARGIN) + MARGIN,
+        "width": max((placed_box.x + WIDTH for placed_box in placed.values()), default=WIDTH) + MARGIN,
+        "height": max((placed_box.y + placed_box.height for placed_box in placed.values()), default=MARGIN)
+        + MARGIN,
         "boxes": [
             {
-                "name": each.box.name,
-                "kind": each.box.kind,
-                "title": each.title,
-                "lines": each.box.lines,
-                "share": each.box.share,
-                "x": each.x,
-                "y": each.y,
+                "name": placed_box.box.name,
+                "kind": placed_box.box.kind,
+                "title": placed_box.title,
+                "lines": placed_box.box.lines,
+                "share": placed_box.box.share,
+                "x": placed_box.x,
+                "y": placed_box.y,
                 "width": WIDTH,
-                "height": each.height,
+                "height": placed_box.height,
             }
-            for each in placed.values()
+            for placed_box in placed.values()
         ],
         "lines": [
             {
@@ -60,8 +61,8 @@ def content_of(graph: Explained, box: Box, most: int) -> BoxContent:
     """The content of a box, with at most so many pieces of work."""
     works = graph.sharing.works
     names = set(box.queries)
-    for place in box.places:
-        names.update(graph.queries_of(works[place].users))
+    for index in box.places:
+        names.update(graph.queries_of(works[index].users))
     return BoxContent(
         box.title,
         tuple(_described(graph, box.places[:most])),
@@ -70,6 +71,6 @@ def content_of(graph: Explained, box: Box, most: int) -> BoxContent:
 
 
 def _described(graph: Explained, places: tuple[int, ...]) -> Iterator[str]:
-    for place in places:
-        measured = "; ".join(measures(graph, place))
-        yield f"{graph.sharing.works[place].label}{': ' if measured else ''}{measured}"
+    for index in places:
+        measured = "; ".join(measures(graph, index))
+        yield f"{graph.sharing.works[index].label}{': ' if measured else ''}{measured}"

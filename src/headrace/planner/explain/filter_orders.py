@@ -57,9 +57,9 @@ def order_lines(
     yield f"conjunction {terms.name} of {len(terms.terms)} terms, in an order that adapts (A-Greedy):"
     past = periods(history)
     sampled = next((period for period in reversed(past) if period.seen.sampled), None)
-    for place, index in enumerate(next_order, 1):
+    for rank, index in enumerate(next_order, 1):
         figures = f": {sampled.figures(index)}" if sampled is not None else ""
-        yield f"  {place}. term {index + 1}{figures}: {terms.terms[index].display()}"
+        yield f"  {rank}. term {index + 1}{figures}: {terms.terms[index].display()}"
     if not past:
         yield "  nothing was observed yet: the order is a guess"
         return

@@ -123,7 +123,9 @@ class Explained:
         """Of a join: how often a side's rows were looked up, and how many of them were compared."""
         operators = {} if self.seen is None else self.seen.operators
         observed = [operators.get(user, NOTHING) for user in work.users]
-        return sum(each.probes for each in observed), sum(each.candidates for each in observed)
+        return sum(operator.probes for operator in observed), sum(
+            operator.candidates for operator in observed
+        )
 
 
 def count(number: int, one: str, many: str) -> str:

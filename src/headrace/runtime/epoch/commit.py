@@ -228,11 +228,11 @@ def each_by_itself(manifest: Manifest) -> Manifest:
         for name, record in manifest.streams.items()
         if record.producer
     }
-    own = {
+    independent = {
         name: replace(progress, follows="") for name, progress in operators.items() if progress is not None
     }
     return replace(
-        manifest, streams=manifest.streams.changed(streams), operators=manifest.operators.changed(own)
+        manifest, streams=manifest.streams.changed(streams), operators=manifest.operators.changed(independent)
     )
 
 

@@ -183,11 +183,11 @@ class Engine:
         # An entry that cannot be planned must not get into the log: the home could not be opened.
         after = before.apply_all(entries)
         refuse_if_idle(before, after, entries)
-        made = plan_after(self.logged.plan, before, after, entries)
+        replanned = plan_after(self.logged.plan, before, after, entries)
         if not self._logged(entries, append):
             return False
         if home.catalog.position == after.position:  # else `replan` makes the plan
-            self.logged, self._logged_to = self.logged.then(made), after.position
+            self.logged, self._logged_to = self.logged.then(replanned), after.position
         return True
 
     def _logged(self, entries: Sequence[Mapping[str, Any]], append: str) -> bool:
@@ -235,15 +235,15 @@ class Engine:
             catalog = self.rounds.catalog = self.home.catalog
             if catalog.position == self._planned:
                 return
-            made = self.logged if catalog.position == self._logged_to else Replanned(make_plan(catalog))
-            self.logged, self._logged_to = Replanned(made.plan, frozenset()), catalog.position
+            replanned = self.logged if catalog.position == self._logged_to else Replanned(make_plan(catalog))
+            self.logged, self._logged_to = Replanned(replanned.plan, frozenset()), catalog.position
         self.unread.clear()
-        self._is_saved = self._is_saved and made.plan is self.plan
-        self.plan = self.rounds.plan = made.plan
+        self._is_saved = self._is_saved and replanned.plan is self.plan
+        self.plan = self.rounds.plan = replanned.plan
         self._planned = catalog.position
         self.manifest = commit.without_dropped_streams(self.manifest, self.plan, self.home)
         progress, operators = self.manifest.operators, self.plan.planned
-        changed = progress.keys() ^ operators.keys() if made.changed is None else made.changed
+        changed = progress.keys() ^ operators.keys() if replanned.changed is None else replanned.changed
         added = sorted(name for name in changed if name in operators and name not in progress)
         dropped = [name for name in changed if name in progress and name not in operators]
         initial_progress = self.backfill_planner.progress_of_new(
@@ -351,7 +351,7 @@ class Engine:
         """
         due = FOREVER
         splits: list[tuple[Split, int]] = []
-        taken: dict[str, tuple[int, ...]] = {}
+        ordinals: dict[str, tuple[int, ...]] = {}
         sources = index_of(self.plan).sources
         for definition in sources:
             name = definition.name
@@ -362,8 +362,8 @@ class Engine:
                 splits += [
                     (Split(name, record.ordinal, record=record.record), record.weight) for record in chosen
                 ]
-                taken[name] = tuple(record.ordinal for record in chosen)
-        min_punctuations = clock_punctuations(self.intake, sources, self.manifest, taken, self.clock())
+                ordinals[name] = tuple(record.ordinal for record in chosen)
+        min_punctuations = clock_punctuations(self.intake, sources, self.manifest, ordinals, self.clock())
         min_punctuations = {
             name: at for name, at in min_punctuations.items() if at > self.manifest.stream(name).punctuation
         }
@@ -383,7 +383,7 @@ class Engine:
             self.rounds.participants(self.manifest),
             punctuations=self._emission_backlog(),
             min_punctuations=min_punctuations,
-            taken=taken,
+            taken=ordinals,
         )
 
     def _has_unheard_promises(self) -> bool:

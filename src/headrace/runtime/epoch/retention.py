@@ -150,8 +150,8 @@ class RetentionPass:
                 break
             if class_of(entry) != retention_class:
                 continue
-            made = answered(entry, self.store.read)
-            if any(self._is_needed(query, facts, index) for query, facts in made.items()):
+            facts_of = answered(entry, self.store.read)
+            if any(self._is_needed(query, facts, index) for query, facts in facts_of.items()):
                 first, self.oldest_epochs[retention_class] = index, entry["epoch"]
                 break
             walk.add(entry, self.plan, self.store.read)

@@ -88,13 +88,13 @@ def state_messages(
 ) -> list[StateMessage]:
     """One message for each of `tasks` state tasks; with `whole` it has the progress of every stream."""
     plan, manifest = orders.plan, orders.manifest
-    own = own_progress(manifest, plan)
-    emitted_to = {name: emitted for name, emitted in own.operators.items() if name in work.operators}
+    all_progress = own_progress(manifest, plan)
+    emitted_to = {name: emitted for name, emitted in all_progress.operators.items() if name in work.operators}
     for name in work.operators.named - emitted_to.keys():
         progress = manifest.operator(name)
         assert progress is not None
         emitted_to[name] = progress.emitted_to
-    resting = {name: emitted for name, emitted in own.operators.items() if name not in emitted_to}
+    resting = {name: emitted for name, emitted in all_progress.operators.items() if name not in emitted_to}
     for name in work.operators.absent - resting.keys():
         if (left_out := orders.began.find_operator(name)) is not None:
             resting[name] = left_out.emitted_to

@@ -55,22 +55,22 @@ def prospect(pipeline: Pipeline, graph: Explained, definition: QueryDefinition) 
     """
     before, plan = pipeline.catalog, pipeline.plan
     query = bind_text(before, definition.text, definition.zone)
-    made = streams_made_by(before, query)
-    catalog = before.apply_all(made)
+    streams = streams_made_by(before, query)
+    catalog = before.apply_all(streams)
     refuse_unreadable(definition.name, query)
     require_few_windows(definition, query)
     require_limited_join(definition, query)
     chosen, _ = CatalogChanges(pipeline).with_join(catalog, definition, query)
-    entries = [*made, registration(replace(chosen, name=_NAME))]
+    entries = [*streams, registration(replace(chosen, name=_NAME))]
     after = before.apply_all(entries)
     planned = plan_after(plan, before, after, entries).plan
     new = [name for name in planned.operators if name not in plan.operators]
     shares, owners = sharing_of(planned, after), owners_of(planned, after)
-    places = dict.fromkeys(place for name in new for place in shares.places[name])
+    places = dict.fromkeys(index for name in new for index in shares.places[name])
     return Prospect(
         query.schema,
         tuple(line for name in new for line in explain(planned.operators[name]).split("\n")),
-        tuple(_work(graph, shares.works[place], owners) for place in places),
+        tuple(_work(graph, shares.works[index], owners) for index in places),
     )
 
 
@@ -87,17 +87,17 @@ def _estimate(graph: Explained, work: WorkItem, others: list[str]) -> float | No
         return None
     if others:
         works = graph.sharing.works
-        place = next(place for place in graph.sharing.places[others[0]] if works[place].kind == work.kind)
-        return seen.works[place].nanoseconds / seen.epochs / (len(works[place].users) + 1)
+        index = next(index for index in graph.sharing.places[others[0]] if works[index].kind == work.kind)
+        return seen.works[index].nanoseconds / seen.epochs / (len(works[index].users) + 1)
     alike = [
-        seen.works[place].nanoseconds / seen.epochs
-        for place in _measured_alike(graph.sharing, work)
-        if seen.works[place].nanoseconds
+        seen.works[index].nanoseconds / seen.epochs
+        for index in _measured_alike(graph.sharing, work)
+        if seen.works[index].nanoseconds
     ]
     return median(alike) if alike else None
 
 
 def _measured_alike(sharing: Sharing, work: WorkItem) -> Iterator[int]:
-    for place, other in enumerate(sharing.works):
+    for index, other in enumerate(sharing.works):
         if other.kind == work.kind and other.stream == work.stream:
-            yield place
+            yield index

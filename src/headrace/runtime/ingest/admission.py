@@ -57,27 +57,27 @@ class Admission:
         if not waiting:
             return []
         files, most = files_per_epoch(stream), min(self.bytes, bytes_per_epoch(stream) or self.bytes)
-        taken: list[Pending] = []
+        admitted: list[Pending] = []
         rows = size = 0
         opened: set[str] = set()
         for record in waiting:
             uri = str(record.record.get("uri", record.ordinal))
             over = rows + (record.rows or 0) > self.rows or size + record.bytes > most
-            if taken and (over or (files is not None and uri not in opened and len(opened) >= files)):
+            if admitted and (over or (files is not None and uri not in opened and len(opened) >= files)):
                 break
-            taken.append(record)
+            admitted.append(record)
             opened.add(uri)
             rows, size = rows + (record.rows or 0), size + record.bytes
-        return taken
+        return admitted
 
 
-def gathered_at(stream: StreamDefinition, waiting: Sequence[Pending], taken: Sequence[Pending]) -> Instant:
-    """When the rows `taken` have waited for others as long as `latency` allows.
+def gathered_at(stream: StreamDefinition, waiting: Sequence[Pending], admitted: Sequence[Pending]) -> Instant:
+    """When the rows `admitted` have waited for others as long as `latency` allows.
 
     At once where more rows wait than one epoch takes.
     """
-    is_full = len(taken) < len(waiting)
-    return BEGINNING if is_full else int(taken[0].record.get("arrival", BEGINNING)) + stream.latency
+    is_full = len(admitted) < len(waiting)
+    return BEGINNING if is_full else int(admitted[0].record.get("arrival", BEGINNING)) + stream.latency
 
 
 def packed(splits: Sequence[tuple[Split, int]], tasks: int) -> list[tuple[Split, ...]]:

@@ -70,13 +70,13 @@ class LevelInput:
         for position, entry in self.home.list_of(self.manifest, "results").iterate(
             self.home.store.read, first
         ):
-            made = answered(entry, self.home.store.read)
-            for operator in made:
+            results = answered(entry, self.home.store.read)
+            for operator in results:
                 stream = self.index.results_of.get(operator)
                 if stream is None or (stream.name in waiting and not self._follows(stream.name)):
                     continue
                 if self.index.clock_of(stream.name).level == level and position >= self._next(stream.name):
-                    pending = derived_input.pending(stream, position, entry, made[operator][0])
+                    pending = derived_input.pending(stream, position, entry, results[operator][0])
                     waiting.setdefault(stream.name, []).append(pending)
         return waiting
 

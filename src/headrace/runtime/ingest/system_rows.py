@@ -29,9 +29,9 @@ def has_rows(work: EpochWork, index: PlanIndex, *, changes: bool) -> bool:
     """
     if not index.system_streams_read:
         return False
-    own = index.system_streams
+    system_streams = index.system_streams
     inputs = {*work.taken, *work.min_punctuations, *(split.stream for split, _ in work.splits)}
-    if changes or not inputs <= own:
+    if changes or not inputs <= system_streams:
         return True
     emitting = () if work.operators.followers else work.operators.named
     streams = {index.plan.operators[name].stream for name in emitting if name in index.plan.operators}
@@ -88,38 +88,38 @@ class Measured:
 
     def of_queries(self) -> list[Row]:
         """The rows of `system.queries`: of the queries with results or failures, and of those that a statement has changed."""
-        own = {name: seen for name, seen in self.seen.operators.items() if self._is_of_query(name)}
+        observed = {name: seen for name, seen in self.seen.operators.items() if self._is_of_query(name)}
         state_rows, failed = Counter[str](), Counter[str]()
         for name, seen in self.seen.operators.items():
             state_rows[owner_of(name)] += seen.state_rows
         for name, count in self.failed.items():
             failed[owner_of(name)] += count
         rows: list[Row] = []
-        for name, query in self._named(own, failed).items():
+        for name, query in self._named(observed, failed).items():
             id_ = None if query is None else query.operator_id
-            seen = own.get(id_ or "", OperatorObservation())
+            seen = observed.get(id_ or "", OperatorObservation())
             counts = seen.rows_in, seen.rows_kept, seen.results, failed[id_ or ""], state_rows[id_ or ""]
             failure = None if query is None else query.definition.failure
             rows.append((self.at, self.seen.epoch, name, _state(query), *counts, failure))
         return rows
 
     def _named(
-        self, own: Mapping[str, OperatorObservation], failed: Mapping[str, int]
+        self, observed: Mapping[str, OperatorObservation], failed: Mapping[str, int]
     ) -> dict[str, CatalogQuery | None]:
         """The queries that have rows, by name; None for one that was dropped."""
         of_queries = (entry.get("query", entry) for entry in self.entries if is_of_query(entry))
         changed = {name for entry in of_queries for name in (entry["name"], entry.get("to", entry["name"]))}
-        active = {name for name, seen in own.items() if seen.results}
+        active = {name for name, seen in observed.items() if seen.results}
         active |= {name for name, count in failed.items() if count and self._is_of_query(name)}
-        found: dict[str, CatalogQuery | None] = {
+        named: dict[str, CatalogQuery | None] = {
             query.definition.name: query
             for query in self.catalog.queries.values()
             if query.operator_id in active
         }
         for name in changed:
             query = self.catalog.query(name)
-            found[name if query is None else query.definition.name] = query
-        return dict(sorted(found.items()))
+            named[name if query is None else query.definition.name] = query
+        return dict(sorted(named.items()))
 
     def _inputs(self) -> list[str]:
         """The streams of the observation that are input, without built-in ones."""

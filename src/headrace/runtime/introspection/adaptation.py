@@ -29,25 +29,29 @@ def explain_adaptive(home: Home, name: str) -> str:
     standing, manifest = home.catalog.require_query(name), home.latest()
     is_newest = manifest.plan and manifest.querylog == home.catalog.position
     plan = plan_in_force(home, manifest) if is_newest else make_plan(home.catalog)
-    own = [
+    operators = [
         operator
         for operator_id, operator in plan.operators.items()
         if derived_streams.owner_of(operator_id) == standing.operator_id
     ]
-    conjunctions = {terms.name: terms for operator in own for terms in _conjunctions(operator.row_steps)}
+    conjunctions = {
+        terms.name: terms for operator in operators for terms in _conjunctions(operator.row_steps)
+    }
     if not conjunctions:
         return (
             f"nothing in {name} adapts: an order matters to two or more conditions of WHERE, one of them costly "
             "(a Python function, a regular expression, IN over a relation)"
         )
     orders, history = filter_orders(manifest), _history(home)
-    shown = {found for found in conjunctions if found in orders} or conjunctions.keys()
+    shown = {condition for condition in conjunctions if condition in orders} or conjunctions.keys()
     lines = [
         line
-        for found, terms in conjunctions.items()
-        if found in shown
+        for condition, terms in conjunctions.items()
+        if condition in shown
         for line in order_lines(
-            terms, history.get(found, []), orders[found].order if found in orders else terms.guessed_order
+            terms,
+            history.get(condition, []),
+            orders[condition].order if condition in orders else terms.guessed_order,
         )
     ]
     return "\n".join(lines)

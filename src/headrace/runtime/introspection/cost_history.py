@@ -30,28 +30,28 @@ class CostPoint:
 
 def cost_history(home: Home, graph: Explained, query: str, epochs: int) -> list[CostPoint]:
     """The newest epochs in which the query was measured, oldest first; fewer than asked for where thousands share its work."""
-    own = frozenset(operator for operator, owner in graph.owners.items() if owner == query)
-    places = {place for operator in own for place in graph.sharing.places[operator]}
-    users = sum(len(graph.sharing.works[place].users) for place in places)
+    of_query = frozenset(operator for operator, owner in graph.owners.items() if owner == query)
+    places = {index for operator in of_query for index in graph.sharing.places[operator]}
+    users = sum(len(graph.sharing.works[index].users) for index in places)
     lines = last_lines(Path(home.store.root), min(epochs, max(1, _MOST_PARTS // max(1, users))))
     return [
         CostPoint(
             line["epoch"],
-            sum(_attributed(graph, line, own, places)),
+            sum(_attributed(graph, line, of_query, places)),
             seen.rows_in,
             seen.rows_kept,
             seen.results,
             seen.state_rows,
         )
         for line in lines
-        if "work" in line and own & line["operators"].keys()
-        for seen in (_measured(line["operators"], own),)
+        if "work" in line and of_query & line["operators"].keys()
+        for seen in (_measured(line["operators"], of_query),)
     ]
 
 
-def _measured(operators: Mapping[str, Mapping[str, int]], own: frozenset[str]) -> OperatorObservation:
+def _measured(operators: Mapping[str, Mapping[str, int]], of_query: frozenset[str]) -> OperatorObservation:
     total = OperatorObservation()
-    for name in own & operators.keys():
+    for name in of_query & operators.keys():
         total = total.plus(
             OperatorObservation(**{field: operators[name].get(field, 0) for field in total.__slots__})
         )
@@ -59,17 +59,17 @@ def _measured(operators: Mapping[str, Mapping[str, int]], own: frozenset[str]) -
 
 
 def _attributed(
-    graph: Explained, line: Mapping[str, Any], own: frozenset[str], places: set[int]
+    graph: Explained, line: Mapping[str, Any], of_query: frozenset[str], places: set[int]
 ) -> Iterator[float]:
     """The query's part of each piece of its work: the rule of `cost_attribution`, in one epoch."""
     for key, counters in line["work"].items():
-        place = graph.sharing.place_of(key)
-        if place in places:
-            work, operators = graph.sharing.works[place], line["operators"]
+        index = graph.sharing.place_of(key)
+        if index in places:
+            work, operators = graph.sharing.works[index], line["operators"]
             parts = {user: _parts(work.kind, operators.get(user, {})) for user in work.users}
-            yield counters["nanoseconds"] * sum(parts.get(user, 0) for user in own) / sum(parts.values())
+            yield counters["nanoseconds"] * sum(parts.get(user, 0) for user in of_query) / sum(parts.values())
 
 
 def _parts(kind: str, seen: Mapping[str, int]) -> int:
-    own = {"read": (), "fold": ("delta_rows",), "state": ("state_rows", "results")}[kind]
-    return 1 + sum(seen.get(measure, 0) for measure in own)
+    measures = {"read": (), "fold": ("delta_rows",), "state": ("state_rows", "results")}[kind]
+    return 1 + sum(seen.get(measure, 0) for measure in measures)

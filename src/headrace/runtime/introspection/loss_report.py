@@ -27,12 +27,12 @@ def loss_report(home: Home, before: Manifest, after: Manifest, *, persistent: bo
 
     Counted between two manifests. `persistent` False: the home is deleted with the run, so the reasons are shown instead of a path.
     """
-    taken = _taken_in(home, after)
+    in_revisions = _taken_in(home, after)
     for stream in home.catalog.streams.values():
         then, now = before.stream(stream.name), after.stream(stream.name)
         late = now.late - then.late
-        if late > 0 and taken.get(stream.name) != _WHOLLY:
-            message = f"{stream.name}: {_rows(late)} came late and {_is(late)} in no answer{taken.get(stream.name, '')}"
+        if late > 0 and in_revisions.get(stream.name) != _WHOLLY:
+            message = f"{stream.name}: {_rows(late)} came late and {_is(late)} in no answer{in_revisions.get(stream.name, '')}"
             if then.punctuation == FOREVER:
                 yield f"{message}; the stream was ended for good with --seal."
             elif stream.punctuated_by is not None:
@@ -85,7 +85,7 @@ def _taken_in(home: Home, after: Manifest) -> dict[str, str]:
             if planned.operator.stream == stream and planned.channel in ("rows", "kept")
         ]
         revising = [planned.revisions for planned in readers if planned.revisions is not None]
-        if revising and len(revising) == len(readers) and all(each.within is None for each in revising):
+        if revising and len(revising) == len(readers) and all(reader.within is None for reader in revising):
             answered[stream] = _WHOLLY
         elif revising:
             answered[stream] = " but of queries WITH REVISIONS"

@@ -146,8 +146,8 @@ def clocks_of(streams: Mapping[str, StreamDefinition], planned: Mapping[str, Pla
     """The clocks of the streams that these operators read."""
 
     def read_by(operator: str) -> str | None:
-        found = planned.get(operator)
-        return None if found is None else found.operator.stream
+        upstream = planned.get(operator)
+        return None if upstream is None else upstream.operator.stream
 
     return Clocks(streams, read_by)
 

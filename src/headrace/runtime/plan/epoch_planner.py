@@ -123,9 +123,9 @@ def plan_after(
     if not dropped and not added:
         return Replanned(plan, frozenset())
     remaining = _without_queries(plan, dropped)
-    made = _with_queries(remaining, after, added.values())
-    operators_added = islice(made.planned, len(remaining.planned), None)
-    return Replanned(made, frozenset((*dropped, *operators_added)))
+    planned = _with_queries(remaining, after, added.values())
+    operators_added = islice(planned.planned, len(remaining.planned), None)
+    return Replanned(planned, frozenset((*dropped, *operators_added)))
 
 
 def _changed_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, None]:

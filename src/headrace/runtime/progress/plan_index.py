@@ -110,12 +110,12 @@ class PlanIndex:
     @cached_property
     def joins(self) -> Mapping[str, str]:
         """Graph of joins → the shared join of that graph; empty if there are only joins of single queries."""
-        found: dict[str, str] = {}
+        signatures: dict[str, str] = {}
         for operator in self.plan.operators.values():
             if operator.join_signature:
                 shared = operator.id if derived_streams.is_shared_join(operator.id) else ""
-                found[operator.join_signature] = shared or found.get(operator.join_signature, "")
-        return found
+                signatures[operator.join_signature] = shared or signatures.get(operator.join_signature, "")
+        return signatures
 
     @cached_property
     def join_aggregates(self) -> Mapping[str, Sequence[str]]:
@@ -156,8 +156,8 @@ class PlanIndex:
 
     def is_made(self, stream: str) -> bool:
         """Whether a stream is the results of a query, or a union."""
-        made = (derived_streams.USING, union_streams.USING)
-        return stream in self.plan.streams and self.plan.streams[stream].using in made
+        derived = (derived_streams.USING, union_streams.USING)
+        return stream in self.plan.streams and self.plan.streams[stream].using in derived
 
     @cached_property
     def _drivers(self) -> tuple[dict[str, int], dict[object, int]]:
@@ -193,16 +193,16 @@ class PlanIndex:
 
     def downstream(self, operators: Iterable[str]) -> set[str]:
         """The streams, and unions with them, whose progress depends on that of these operators' results."""
-        found: set[str] = set()
+        names: set[str] = set()
         waiting = [stream.name for id_ in operators if (stream := self.results_of.get(id_)) is not None]
         while waiting:
             name = waiting.pop()
-            if name not in found:
-                found.add(name)
+            if name not in names:
+                names.add(name)
                 waiting += [union for union, _, _ in self.unions_with.get(name, ())]
                 readers = (self.results_of.get(reader.id) for reader in self.readers.get(name, ()))
                 waiting += [stream.name for stream in readers if stream is not None]
-        return found
+        return names
 
     def following(self, record: CommittedStream, stream: StreamDefinition) -> CommittedStream:
         """The record of an internal stream whose progress is that of its inputs, or of its producer."""

@@ -63,11 +63,11 @@ class ClassSharing:
         _remove_old(folder)
         listed = self.archive.with_suffix(f".{os.getpid()}.classes")
         shutil.move(self.list, listed)
-        made = listed.with_suffix(".unfinished")
+        unfinished = listed.with_suffix(".unfinished")
         jars = os.pathsep.join(map(str, spark_jars()))
         subprocess.Popen(
             ["/bin/sh", "-c", _MAKE, "sh", str(self.java.executable), "-cp", jars],
-            env={**os.environ, "LIST": str(listed), "MADE": str(made), "ARCHIVE": str(self.archive)},
+            env={**os.environ, "LIST": str(listed), "MADE": str(unfinished), "ARCHIVE": str(self.archive)},
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

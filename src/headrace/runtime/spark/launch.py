@@ -155,12 +155,12 @@ def _nursery(settings: Mapping[str, str], variables: dict[str, str], scratch: Pa
     if (folder := settings.get(_SOCKETS)) is None:
         return None
     path = Path(folder, "nursery")
-    given = {
+    of_nursery = {
         name.removeprefix(_OF_WORKERS): value
         for name, value in settings.items()
         if name.startswith(_OF_WORKERS)
     }
-    started = Nursery(path, {**variables, **given}, scratch / "spark.out")
+    started = Nursery(path, {**variables, **of_nursery}, scratch / "spark.out")
     variables[NURSERY] = str(path)
     return started
 
@@ -232,9 +232,9 @@ def _socket_folder(scratch: Path, folders: ExitStack) -> Path | None:
         return below
     for parent in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes a folder only this user can enter
         if _short_enough(Path(parent) / f"{_SOCKET_PREFIX}12345678") and os.access(parent, os.W_OK):
-            made = Path(tempfile.mkdtemp(prefix=_SOCKET_PREFIX, dir=parent))
-            folders.callback(shutil.rmtree, made, ignore_errors=True)
-            return made
+            folder = Path(tempfile.mkdtemp(prefix=_SOCKET_PREFIX, dir=parent))
+            folders.callback(shutil.rmtree, folder, ignore_errors=True)
+            return folder
     return None
 
 

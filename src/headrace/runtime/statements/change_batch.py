@@ -236,16 +236,16 @@ class CatalogChanges:
         if not signature:
             return ""
         index = index_of(self._pipeline.plan)
-        found = covering(signature, {**index.joins, **self._joins})
-        if found is not None and found[1]:
-            return found[1]
+        joined = covering(signature, {**index.joins, **self._joins})
+        if joined is not None and joined[1]:
+            return joined[1]
         without_pairs = len(index.join_aggregates.get(signature, ())) + self._without_pairs[signature]
         if alone.join_signature and without_pairs < _MOST_WITHOUT_PAIRS:
             self._without_pairs[signature] += 1
             return ""
-        if found is None:
+        if joined is None:
             return ""
-        return shared_join_of(f"{catalog.position} {definition.name}", found[0])
+        return shared_join_of(f"{catalog.position} {definition.name}", joined[0])
 
     def flush(self) -> None:
         """Log the changes that wait."""

@@ -228,14 +228,14 @@ class Statements:
         """The catalog with the changes that wait."""
         return self._changes.catalog
 
-    def create_stream(self, name: str, schema: Schema, using: str, given: Mapping[str, Any]) -> Outcome:
+    def create_stream(self, name: str, schema: Schema, using: str, keywords: Mapping[str, Any]) -> Outcome:
         """CREATE STREAM by keywords of a Python call, see `StreamOptions`; its rows come from the program.
 
         Raises `UserError` as the statement does.
         """
         with self._one_script:
             self._changes.find_out()
-            definition = stream_from_keywords(name, schema, using, given, self._zone)
+            definition = stream_from_keywords(name, schema, using, keywords, self._zone)
             return self._put_stream(definition, replacing=False, is_frame=True)
 
     def _create_stream(self, statement: stmt.CreateStream) -> Outcome:
@@ -336,14 +336,14 @@ class Statements:
     ) -> None:
         """Bind and lower, since a query that cannot run is refused now; then log it, unless it equals `existing`."""
         query = bind_text(self._catalog, definition.text, definition.zone)
-        catalog = self._catalog.apply_all(made := streams_made_by(self._catalog, query))
+        catalog = self._catalog.apply_all(streams := streams_made_by(self._catalog, query))
         refuse_unreadable(definition.name, query)
         require_few_windows(definition, query)
         require_limited_join(definition, query)
         chosen, operator = self._changes.with_join(catalog, definition, query)
         self._action_rules.require(catalog, definition, query, operator, places)
         if definition != existing:
-            self._changes.log(*made, registration(chosen), query=query)
+            self._changes.log(*streams, registration(chosen), query=query)
 
     def _alter(self, statement: stmt.AlterQuery) -> Outcome:
         existing = self._catalog.require_query(statement.name)

@@ -37,7 +37,7 @@ def plan_again(pipeline: Pipeline) -> None:
     whole = [
         query
         for query in former
-        if all(_is_archived(catalog, engine.manifest, each) for each in affected[query.operator_id])
+        if all(_is_archived(catalog, engine.manifest, input_) for input_ in affected[query.operator_id])
     ]
     rest = [query for query in former if query not in whole and not query.definition.paused]
     if not whole and not rest:
@@ -73,9 +73,9 @@ def registered_again(catalog: Catalog, queries: Sequence[CatalogQuery]) -> list[
 def with_readers(catalog: Catalog, queries: Iterable[CatalogQuery]) -> list[CatalogQuery]:
     """Queries and all that read their results, also through others, in the order of the catalog."""
     names = {query.definition.name.lower() for query in queries}
-    found = set[str]()
-    while names - found:
-        found |= names
+    reached = set[str]()
+    while names - reached:
+        reached |= names
         names |= {
             name for name, query in catalog.queries.items() if names_read(bound(catalog, query)) & names
         }

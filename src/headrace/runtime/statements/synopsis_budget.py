@@ -44,14 +44,14 @@ def affordable(catalog: Catalog, definition: QueryDefinition, limit: int | None)
     if limit is None or not _needs(catalog, definition):
         return definition
     others = (query for query in catalog.queries.values() if query is not existing)
-    taken = sum(sum(operator_of(catalog, query).synopsis_bytes.values()) for query in others)
+    spent = sum(sum(operator_of(catalog, query).synopsis_bytes.values()) for query in others)
     for text in texts:
         candidate = replace(definition, text=text)
         needed = _needs(catalog, candidate)
-        if taken + needed <= limit:
+        if spent + needed <= limit:
             return candidate
     raise UserError(
-        f"the synopses of this query take up to {needed:,} bytes a group; of {limit:,} there are {max(limit - taken, 0):,} left",
+        f"the synopses of this query take up to {needed:,} bytes a group; of {limit:,} there are {max(limit - spent, 0):,} left",
         remedy="Allow a greater error by WITHIN p PERCENT, drop a query with synopses, or open the home with more synopsis_bytes.",
     )
 

@@ -106,7 +106,7 @@ class NumberedFiles:
         """
         listed = self.listed()
         stop = listed[-1] + 1 - KEPT if listed else 0
-        names = [self.name(each) for each in listed if each < min(number, stop)]
+        names = [self.name(below) for below in listed if below < min(number, stop)]
         return tuple(name for name in names if self._store.delete(name, durable=name == names[-1]))
 
     def _superseded(self, number: int) -> StoreError:

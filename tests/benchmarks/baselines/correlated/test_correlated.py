@@ -27,8 +27,8 @@ def above_mean(x: Doubles, y: Doubles) -> Doubles:
     return np.array([y[: p + 1][x[: p + 1] > means[p]].sum() for p in range(len(x))])
 
 
-def rmse(found: Doubles, exact: Doubles) -> float:
-    return float(np.sqrt(np.mean((found - exact) ** 2)))
+def rmse(answers: Doubles, exact: Doubles) -> float:
+    return float(np.sqrt(np.mean((answers - exact) ** 2)))
 
 
 @pytest.mark.parametrize("data", ["USAGE", "ZIPF", "MULTIFRAC"])
@@ -37,8 +37,8 @@ def test_counts_near_the_minimum_stay_below_the_published_error(method: str, dat
     errors = []
     for seed in range(5):
         x = GENERATORS[data](ROWS, np.random.default_rng(seed))
-        found = followed(NearMinimum.empty(1, FACTORS[data], 10, STRATEGIES[method]), x)
-        errors.append(rmse(found, near_minimum(x, np.ones(ROWS), FACTORS[data])))
+        received = followed(NearMinimum.empty(1, FACTORS[data], 10, STRATEGIES[method]), x)
+        errors.append(rmse(received, near_minimum(x, np.ones(ROWS), FACTORS[data])))
     assert np.mean(errors) < 8
 
 
@@ -48,8 +48,8 @@ def test_counts_above_the_mean_stay_below_the_published_error(method: str, data:
     errors = []
     for seed in range(3):
         x = GENERATORS[data](ROWS, np.random.default_rng(seed))
-        found = followed(AboveMean.empty(1, 10, STRATEGIES[method]), x)
-        errors.append(rmse(found, above_mean(x, np.ones(ROWS))))
+        received = followed(AboveMean.empty(1, 10, STRATEGIES[method]), x)
+        errors.append(rmse(received, above_mean(x, np.ones(ROWS))))
     assert np.mean(errors) < 30
 
 
@@ -58,8 +58,8 @@ def test_sums_and_the_maximum_are_answered_too() -> None:
     x, y = random.uniform(1, 100, ROWS), random.uniform(0, 10, ROWS)
     most = np.maximum.accumulate(x)
     exact = np.array([y[: p + 1][x[: p + 1] > 0.9 * most[p]].sum() for p in range(ROWS)])
-    found = followed(NearMinimum.empty(1, 0.9), -x, y)
-    assert rmse(found, exact) < 0.02 * exact[-1]
+    received = followed(NearMinimum.empty(1, 0.9), -x, y)
+    assert rmse(received, exact) < 0.02 * exact[-1]
     assert rmse(followed(AboveMean.empty(1), x, y), above_mean(x, y)) < 0.02 * y.sum()
 
 
@@ -96,8 +96,8 @@ def test_batches_do_not_show(method: str, seed: int, cuts: list[int], falls: boo
     ):
         whole, parts = make(), make()
         expected = followed(whole, x, y)
-        found = [followed(parts, x[low:high], y[low:high]) for low, high in itertools.pairwise(bounds)]
-        assert np.allclose(np.concatenate(found), expected, rtol=1e-6, atol=1e-6)
+        answers = [followed(parts, x[low:high], y[low:high]) for low, high in itertools.pairwise(bounds)]
+        assert np.allclose(np.concatenate(answers), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_the_cut_bucket_gives_a_lower_and_an_upper_bound() -> None:
@@ -152,16 +152,16 @@ def test_upkeep_merges_the_lightest_neighbours_and_cuts_the_heaviest_bucket() ->
 
 def spread_by_loops(start: FocusedHistograms, bounds: Doubles, *, printed: bool) -> Doubles:
     """Wholesale, by the text's two loops over old buckets j and new ones k; printed, they pass a bucket that still reaches on."""
-    found, old, weights = np.zeros(len(bounds) - 1), start.bounds[0], start.weights[0]
+    spread, old, weights = np.zeros(len(bounds) - 1), start.bounds[0], start.weights[0]
     j = k = 0
-    while j < len(weights) and k < len(found):
+    while j < len(weights) and k < len(spread):
         overlap = min(old[j + 1], bounds[k + 1]) - max(old[j], bounds[k])
         if overlap > 0:
-            found[k] += weights[j] * overlap / (old[j + 1] - old[j])
+            spread[k] += weights[j] * overlap / (old[j + 1] - old[j])
         ends = bounds[k + 1] <= old[j + 1]
         k += ends
         j += (not ends) or printed
-    return found
+    return spread
 
 
 def test_loops_that_pass_a_straddling_bucket_lose_weight() -> None:

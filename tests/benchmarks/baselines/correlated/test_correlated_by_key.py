@@ -111,12 +111,12 @@ def test_each_key_is_answered_as_by_the_plain_way_of_one_key(
     many, one = KINDS[kind]
     keys, x, y = stream
     together = many(7, STRATEGIES[method])
-    found = np.concatenate([together.follow(keys[p], x[p], y[p]) for p in parts(len(keys), at)])
+    answers = np.concatenate([together.follow(keys[p], x[p], y[p]) for p in parts(len(keys), at)])
     for key in range(7):
         mine = keys == key
         plain = (one(STRATEGIES[method]).add(x[mine], weights) for weights in roundings(y[mine]))
-        assert any(found[mine] == pytest.approx(answer, rel=1e-6, abs=1e-5) for answer in plain)
-        last = found[mine][-1] if mine.any() else 0
+        assert any(answers[mine] == pytest.approx(answer, rel=1e-6, abs=1e-5) for answer in plain)
+        last = answers[mine][-1] if mine.any() else 0
         assert together.answer()[key] == pytest.approx(last, rel=1e-6, abs=1e-5)
 
 
@@ -231,22 +231,22 @@ def test_the_last_rows_of_each_key_are_those_a_queue_would_hold(
     stream: tuple[Ints, Doubles, Doubles], at: list[float], window: int
 ) -> None:
     keys, x, y = stream
-    kept = RecentRows.empty(7, window)
+    recent = RecentRows.empty(7, window)
     queues: list[deque[tuple[float, float]]] = [deque() for _ in range(7)]
     for part in parts(len(keys), at):
         rows = RowsByKey.of(keys[part])
-        passing = Passing(kept, rows, np.column_stack([x[part], y[part]])[rows.order])
+        passing = Passing(recent, rows, np.column_stack([x[part], y[part]])[rows.order])
         gone = np.empty((len(rows.order), 2))
         gone[rows.order] = passing.leaving()
         for key, row, left in zip(keys[part], zip(x[part], y[part], strict=True), gone, strict=True):
             leaves = queues[key].popleft() if len(queues[key]) == window else (0, 0)
             queues[key].append(row)
             assert tuple(left) == leaves
-        held, begins = passing.windows(rows.present, kept.seen[rows.present] + rows.sizes)
-        kept.keep(rows, passing.values)
+        held, begins = passing.windows(rows.present, recent.seen[rows.present] + rows.sizes)
+        recent.keep(rows, passing.values)
         for key, low, high in zip(rows.present, begins[:-1], begins[1:], strict=True):
             assert [tuple(row) for row in held[low:high]] == list(queues[key])
-        assert len(kept.values) <= 3 * sum(min(max(2 * len(queue), 4), window) for queue in queues)
+        assert len(recent.values) <= 3 * sum(min(max(2 * len(queue), 4), window) for queue in queues)
 
 
 @given(streams, cuts, st.integers(1, 60), st.booleans())
@@ -279,9 +279,9 @@ def test_what_runs_along_a_key_is_added_one_row_after_the_other(sizes: list[int]
     random = np.random.default_rng(seed)
     offsets = np.r_[0, np.cumsum(sizes, dtype=np.int64)].astype(np.int64)
     values, seeds = random.normal(0, 1e6, offsets[-1]), random.normal(0, 1, len(sizes))
-    found = running(np.add, values, offsets, seeds)
+    totals = running(np.add, values, offsets, seeds)
     for number, (low, high) in enumerate(itertools.pairwise(offsets.tolist())):
-        assert found[low:high].tolist() == list(itertools.accumulate([seeds[number], *values[low:high]]))[1:]
+        assert totals[low:high].tolist() == list(itertools.accumulate([seeds[number], *values[low:high]]))[1:]
 
 
 @given(st.lists(st.integers(0, 5), max_size=60), st.integers(1, 9))

@@ -20,24 +20,24 @@ MINIMA = {
 
 
 def windows(x: Doubles) -> list[Doubles]:
-    return [x[max(place - WINDOW + 1, 0) : place + 1] for place in range(len(x))]
+    return [x[max(index - WINDOW + 1, 0) : index + 1] for index in range(len(x))]
 
 
-def rmse(found: Doubles, exact: Doubles) -> float:
+def rmse(answers: Doubles, exact: Doubles) -> float:
     """Over w positions at a time and on: the text's own range has w + 1 (R22)."""
-    return float(np.sqrt(np.mean((found - exact)[WINDOW:] ** 2)))
+    return float(np.sqrt(np.mean((answers - exact)[WINDOW:] ** 2)))
 
 
 def by_equi_depth(x: Doubles, limits: Doubles, buckets: int = 10) -> Doubles:
-    """A histogram of the window itself, anew at each position."""
-    found = []
+    """A histogram of the window itself, computed again at each position."""
+    answers = []
     for held, limit in zip(windows(x), limits, strict=True):
         bounds = np.quantile(held, np.linspace(0, 1, buckets + 1))
-        place = np.clip(np.searchsorted(bounds, held, side="right") - 1, 0, buckets - 1)
-        total = np.r_[0.0, np.cumsum(np.bincount(place, minlength=buckets))]
+        bucket = np.clip(np.searchsorted(bounds, held, side="right") - 1, 0, buckets - 1)
+        total = np.r_[0.0, np.cumsum(np.bincount(bucket, minlength=buckets))]
         last = np.r_[bounds[1:] > bounds[:-1], True]
-        found.append(float(np.interp(limit, bounds[last], total[last])))
-    return np.array(found)
+        answers.append(float(np.interp(limit, bounds[last], total[last])))
+    return np.array(answers)
 
 
 @pytest.mark.parametrize("data", MINIMA)
@@ -50,9 +50,9 @@ def test_counts_near_the_minimum_are_no_worse_than_by_equi_depth(data: str) -> N
         exact = np.array([(held < limit).sum() for held, limit in zip(windows(x), limits, strict=True)])
         errors.setdefault("equi-depth", []).append(rmse(by_equi_depth(x, limits), exact))
         for name, strategy in STRATEGIES.items():
-            found = followed(SlidingNearMinimum.empty(1, factor, WINDOW, strategy=strategy), x)
-            errors.setdefault(name, []).append(rmse(found, exact))
-    means = {name: np.mean(each) for name, each in errors.items()}
+            received = followed(SlidingNearMinimum.empty(1, factor, WINDOW, strategy=strategy), x)
+            errors.setdefault(name, []).append(rmse(received, exact))
+    means = {name: np.mean(of_method) for name, of_method in errors.items()}
     assert means["piecemeal uniform"] <= means["equi-depth"], means
     assert means["piecemeal uniform"] <= 1.05 * means["wholesale uniform"], means
 
@@ -100,5 +100,5 @@ def test_the_weights_of_a_window_add_up_to_its_rows() -> None:
 def test_counts_near_the_maximum_are_those_of_negated_values_near_their_minimum() -> None:
     x = np.random.default_rng(5).uniform(1, 100, ROWS)
     exact = np.array([(held > 0.8 * held.max()).sum() for held in windows(x)])
-    found = followed(SlidingNearMinimum.empty(1, 0.8, WINDOW), -x)
-    assert rmse(found, exact) < 0.05 * exact[WINDOW:].mean()
+    received = followed(SlidingNearMinimum.empty(1, 0.8, WINDOW), -x)
+    assert rmse(received, exact) < 0.05 * exact[WINDOW:].mean()

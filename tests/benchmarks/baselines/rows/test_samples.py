@@ -60,8 +60,8 @@ def test_a_sample_of_keys_holds_all_their_rows_whatever_the_cut(
     assert len(inside) == min(size, len(set(drawn)))
 
 
-def test_a_sample_of_keys_tells_about_how_many_there_are() -> None:
+def test_a_sample_of_keys_estimates_how_many_there_are() -> None:
     codes = hashes(pa.array(np.arange(20_000)))
-    found = [KeySample.empty(400, seed).absorb(codes).number() for seed in range(20)]
-    assert abs(np.mean(found) / 20_000 - 1) < 0.05
-    assert np.std(found) / 20_000 < 0.1
+    estimates = [KeySample.empty(400, seed).absorb(codes).number() for seed in range(20)]
+    assert abs(np.mean(estimates) / 20_000 - 1) < 0.05
+    assert np.std(estimates) / 20_000 < 0.1

@@ -1,4 +1,4 @@
-"""The least of any window, exactly, from a short list; distinct values of any window from times in bitmaps; tables that forget."""
+"""The least of any window, exactly, from a short list; distinct values of any window from times in bitmaps; tables whose rows expire."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def test_the_least_value_of_every_window_is_exact_for_any_cut_into_batches(
     keys = np.array([key for key, _, _ in rows], np.int64)
     times = np.cumsum([step for _, step, _ in rows]).astype(np.int64)
     values = np.array([value for _, _, value in rows], float)
-    found = Extremes.empty(3)
+    extremes = Extremes.empty(3)
     for part in np.split(np.arange(len(rows)), sorted(min(cut, len(rows)) for cut in cuts)):
-        found = found.absorb(keys[part], times[part], values[part])
+        extremes = extremes.absorb(keys[part], times[part], values[part])
         if not len(part):
             continue
         upto, now = part[-1] + 1, int(times[part[-1]])
-        found = found.since(now - length + 1)
+        extremes = extremes.since(now - length + 1)
         for size in range(1, length + 1):
-            told = found.least(now - size + 1)
+            least = extremes.least(now - size + 1)
             for key in range(3):
                 held = values[:upto][(keys[:upto] == key) & (times[:upto] > now - size)]
-                assert np.isnan(told[key]) if not len(held) else told[key] == held.min()
+                assert np.isnan(least[key]) if not len(held) else least[key] == held.min()
 
 
 def test_in_random_order_about_ln_n_values_are_kept_and_in_rising_order_all() -> None:
@@ -54,19 +54,19 @@ def test_in_random_order_about_ln_n_values_are_kept_and_in_rising_order_all() ->
 @pytest.mark.parametrize("cuts", [[], [1], [2, 3], [1, 2, 3, 4]])
 def test_of_equal_values_the_newest_alone_is_kept(cuts: list[int]) -> None:
     """An older one expires first, so it can never be the only least; a constant column would otherwise all be kept."""
-    found, values = Extremes.empty(1), np.array([2.0, 1.0, 1.0, 3.0, 1.0])
+    extremes, values = Extremes.empty(1), np.array([2.0, 1.0, 1.0, 3.0, 1.0])
     for part in np.split(np.arange(5), cuts):
-        found = found.absorb(np.zeros(len(part), np.int64), part, values[part])
-    assert (found.times.tolist(), found.values.tolist()) == ([4], [1.0])
+        extremes = extremes.absorb(np.zeros(len(part), np.int64), part, values[part])
+    assert (extremes.times.tolist(), extremes.values.tolist()) == ([4], [1.0])
 
 
 def test_a_window_of_distinct_values_holds_those_that_came_at_its_first_instant() -> None:
     """As the least value of a window: both begin with `start`."""
     zeros, values = np.zeros(500, np.int64), hashes(pa.array(np.arange(500)))
-    found = DistinctWindow.empty(1, 64).absorb(zeros, values, np.full(500, 10))
-    assert found.estimate(10).tolist() == found.estimate(9).tolist()
-    assert found.estimate(10)[0] > 250
-    assert found.estimate(11).tolist() == [0]
+    distinct = DistinctWindow.empty(1, 64).absorb(zeros, values, np.full(500, 10))
+    assert distinct.estimate(10).tolist() == distinct.estimate(9).tolist()
+    assert distinct.estimate(10)[0] > 250
+    assert distinct.estimate(11).tolist() == [0]
 
 
 @pytest.mark.parametrize("bitmaps", [16, 64, 256])
@@ -75,15 +75,15 @@ def test_distinct_values_of_any_window_are_off_by_about_the_root_of_the_bitmaps(
     for seed in range(12):
         random = np.random.default_rng(seed)
         values, times = random.integers(0, 30_000, 20_000), np.sort(random.integers(0, 1000, 20_000))
-        found = DistinctWindow.empty(2, bitmaps)
+        distinct = DistinctWindow.empty(2, bitmaps)
         salted = hashes(pa.array(values + 1_000_000 * seed))
         for part in np.array_split(random.permutation(20_000), 3):
-            found = found.absorb(np.zeros(len(part), np.int64), salted[part], times[part])
+            distinct = distinct.absorb(np.zeros(len(part), np.int64), salted[part], times[part])
         for start in (0, 300, 700):
             true = len(np.unique(values[times >= start]))
-            errors.append(found.estimate(start)[0] / true - 1)
-        assert found.estimate(1001).tolist() == [0, 0]
-        assert found.estimate(0)[1] == 0
+            errors.append(distinct.estimate(start)[0] / true - 1)
+        assert distinct.estimate(1001).tolist() == [0, 0]
+        assert distinct.estimate(0)[1] == 0
     spread = float(np.sqrt(np.mean(np.square(errors))))
     assert 0.4 / np.sqrt(bitmaps) < spread < 1.2 / np.sqrt(bitmaps)
 
@@ -126,10 +126,10 @@ def test_every_counter_of_a_table_and_its_averages_stay_within_their_bounds(fami
             true_sum, true_count = np.zeros((3, 4)), np.zeros((3, 4))
             np.add.at(true_sum, (keys[held], cells[held]), numbers[held])
             np.add.at(true_count, (keys[held], cells[held]), 1)
-            found = sums.estimate(start), counts.estimate(start)
-            for (value, bound), true in zip(found, (true_sum, true_count), strict=True):
+            estimates = sums.estimate(start), counts.estimate(start)
+            for (value, bound), true in zip(estimates, (true_sum, true_count), strict=True):
                 assert (np.abs(value - true) <= bound).all()
                 assert (bound <= true / 10).all()
-            mean, off = averages(*found)
-            some = (true_count > 0) & (found[1][0] > 0)
+            mean, off = averages(*estimates)
+            some = (true_count > 0) & (estimates[1][0] > 0)
             assert (np.abs(mean - true_sum / np.maximum(true_count, 1))[some] <= off[some] + 1e-9).all()

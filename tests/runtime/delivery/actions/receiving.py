@@ -84,7 +84,7 @@ def hook(answers: list[Any] | None = None, before: Callable[[int], None] = lambd
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *_: Any) -> None:

@@ -89,7 +89,7 @@ def test_a_folder_gets_a_file_for_each_epoch(tmp_path: Path) -> None:
 
 
 def test_rows_that_a_stream_no_longer_takes_are_dead_letters(tmp_path: Path) -> None:
-    """Another program may have used the producer's number: rows that are not taken are kept, and the rest goes on."""
+    """Another program may have used the producer's number: rows that are not taken are kept, and the rest continues."""
     with running(tmp_path, OTHER, CHAIN) as hub:
         (action,) = hub.catalog.query("q").definition.actions
         hub.push("t", [{"k": "x", "v": 0}], producer=f"action-{action.id}", sequence=1 << 40)

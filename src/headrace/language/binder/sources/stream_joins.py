@@ -69,12 +69,12 @@ def check_together(select: Select, streams: Sequence[BoundSource]) -> None:
 
 def is_of_now(streams: Sequence[BoundSource]) -> bool:
     """Whether joined streams have rows only at the times of rows of one under `[NOW]`."""
-    padding = [place for place, source in enumerate(streams) if source.kind in ("right", "full")]
+    padding = [index for index, source in enumerate(streams) if source.kind in ("right", "full")]
     return any(
         source.window == TimeRange(0)
-        and (place == 0 or source.kind in ("inner", "right"))
-        and place >= max(padding, default=0)
-        for place, source in enumerate(streams)
+        and (index == 0 or source.kind in ("inner", "right"))
+        and index >= max(padding, default=0)
+        for index, source in enumerate(streams)
     )
 
 

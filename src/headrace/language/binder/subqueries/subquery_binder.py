@@ -200,8 +200,8 @@ class SubqueryBinder:
 
     def _alias(self) -> str:
         """An unused name for the inner relation: FROM or another subquery may read it too."""
-        taken = {source.alias.lower() for source in self.scope.sources} | self.named
-        alias = next(f"in{index}" for index in range(len(taken) + 1) if f"in{index}" not in taken)
+        names = {source.alias.lower() for source in self.scope.sources} | self.named
+        alias = next(f"in{index}" for index in range(len(names) + 1) if f"in{index}" not in names)
         self.named.add(alias)
         return alias
 

@@ -63,7 +63,7 @@ def width(part: Part) -> int:
 
 
 def blocks_of(
-    part: Part, made: Sequence[Words], at: Sequence[Ints], rows: int, into: Words | None = None
+    part: Part, tables: Sequence[Words], at: Sequence[Ints], rows: int, into: Words | None = None
 ) -> Iterator[Words]:
     """Bitmaps of boxes, (rows, words), for consecutive runs of rows that fit the cache; `at` as in `by_column`.
 
@@ -75,15 +75,15 @@ def blocks_of(
     for low in range(0, rows, step):
         high = min(rows, low + step)
         bits = np.empty((high - low, words), np.uint64) if into is None else into[low:high]
-        if not made:
+        if not tables:
             bits[:] = _all_boxes(part)
-        elif len(made) == 1:
-            bits[:] = _table_rows(made[0], at[0][low:high], held)
+        elif len(tables) == 1:
+            bits[:] = _table_rows(tables[0], at[0][low:high], held)
         else:  # only the last AND writes to memory that may be strided
-            accepted = _table_rows(made[0], at[0][low:high], held)
-            for table, here in zip(made[1:-1], at[1:-1], strict=True):
+            accepted = _table_rows(tables[0], at[0][low:high], held)
+            for table, here in zip(tables[1:-1], at[1:-1], strict=True):
                 np.bitwise_and(accepted, _table_rows(table, here[low:high], spare), out=accepted)
-            np.bitwise_and(accepted, _table_rows(made[-1], at[-1][low:high], spare), out=bits)
+            np.bitwise_and(accepted, _table_rows(tables[-1], at[-1][low:high], spare), out=bits)
         yield bits
 
 

@@ -100,10 +100,10 @@ def _case_errors(
         if condition.errors is not None:
             errors = both(errors, condition.errors.within(undecided))
             undecided = undecided & ~condition.errors.mask
-        taken = truth(condition.value, rows) & undecided
+        applies = truth(condition.value, rows) & undecided
         if value.errors is not None:
-            errors = both(errors, value.errors.within(taken))
-        undecided = undecided & ~taken
+            errors = both(errors, value.errors.within(applies))
+        undecided = undecided & ~applies
     if otherwise.errors is not None:
         errors = both(errors, otherwise.errors.within(undecided))
     return errors

@@ -73,12 +73,12 @@ def program(expression: Expression) -> tuple[Node, ...]:
 
 
 def _compiled(expression: Expression) -> tuple[Node, ...]:
-    made: dict[int, Node] = {}
+    compiled: dict[int, Node] = {}
     for part in reversed(list(walk(expression))):
-        if id(part) not in made:
-            made[id(part)] = _node(part, tuple(made[id(child)] for child in children(part)))
+        if id(part) not in compiled:
+            compiled[id(part)] = _node(part, tuple(compiled[id(child)] for child in children(part)))
     order: dict[Node, None] = {}
-    pending = [(made[id(expression)], False)]
+    pending = [(compiled[id(expression)], False)]
     while pending:
         node, ready = pending.pop()
         if ready:

@@ -74,13 +74,15 @@ class Lookup:
         wanted, is_value = hashes(values), valid(values)
         at = np.searchsorted(keys, wanted)
         at[at == len(keys)] = 0
-        found: Bools = keys[at] == wanted
+        is_listed: Bools = keys[at] == wanted
         if is_value is not None:
-            found &= is_value
+            is_listed &= is_value
         if self._may_collide:
-            rows = np.flatnonzero(found)
-            found[rows] = _flags(pc.equal(values.take(pa.array(rows)), constants.take(pa.array(at[rows]))))
-        return found
+            rows = np.flatnonzero(is_listed)
+            is_listed[rows] = _flags(
+                pc.equal(values.take(pa.array(rows)), constants.take(pa.array(at[rows])))
+            )
+        return is_listed
 
 
 def _flags(values: pa.Array) -> Bools:

@@ -57,14 +57,14 @@ def _within_capacity(values: Iterable[Any]) -> list[Any]:
 
     Raises `OverflowError` once they are more text than a batch may have.
     """
-    made, characters = [], 0
+    fitting, characters = [], 0
     for value in values:
         if isinstance(value, str):
             characters += len(value)
             if characters > 8 * _LONGEST:
                 raise OverflowError(f"the texts of one batch have more than {8 * _LONGEST:,} characters")
-        made.append(value)
-    return made
+        fitting.append(value)
+    return fitting
 
 
 def _fitting(characters: int) -> int:

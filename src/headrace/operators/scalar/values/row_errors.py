@@ -22,9 +22,9 @@ class Errors:
         """The first reason of each failed row."""
         return _Reasons(self)
 
-    def within(self, taken: Bools) -> Errors | None:
-        """The errors on the rows in `taken`; None if there are none."""
-        mask = self.mask & taken
+    def within(self, rows: Bools) -> Errors | None:
+        """The errors on the rows in `rows`; None if there are none."""
+        mask = self.mask & rows
         return Errors(mask, self.parts) if mask.any() else None
 
     @staticmethod

@@ -176,7 +176,7 @@ class Dispatcher:
     async def _deliver_news(self) -> None:
         """Begin the delivery of each outbox that has something to deliver."""
         try:
-            outboxes, found, end = await asyncio.to_thread(self._find_news)
+            outboxes, newest, end = await asyncio.to_thread(self._find_news)
         except (
             HeadraceError,
             OSError,
@@ -185,7 +185,7 @@ class Dispatcher:
             return
         for outbox in outboxes:
             name, is_idle = outbox.action.id, outbox.action.id not in self._tasks
-            if found.get(outbox.operator, -1) < outbox.position:
+            if newest.get(outbox.operator, -1) < outbox.position:
                 outbox.position = max(outbox.position, end) if is_idle else outbox.position
                 continue
             self._again.add(name)
@@ -204,16 +204,16 @@ class Dispatcher:
             start, self._read_to = self._read_to, home.list_of(manifest, "results").length
             end, outboxes = self._read_to, list(self._outboxes.values())
         try:
-            found: dict[str, int] = {}
+            newest: dict[str, int] = {}
             operators = {outbox.operator for outbox in outboxes}
             for index, entry in retained_entries(home, manifest, start):
                 results = answered(entry, home.store.read)
-                found |= {operator: index for operator in operators if operator in results}
+                newest |= {operator: index for operator in operators if operator in results}
         except (HeadraceError, OSError):
             with self._lock:
                 self._read_to = min(self._read_to, start)
             raise
-        return outboxes, found, end
+        return outboxes, newest, end
 
     async def _drive(self, outbox: Outbox) -> None:
         """Deliver what is due of an outbox, with waits after failures; at the end of the hub without."""

@@ -117,8 +117,8 @@ def mail_of(message: Message, to: str, sender: str) -> EmailMessage:
     """The mail of a message; its Message-ID is the key, so a repeated one is recognised by mail programs."""
     url = urlsplit(to)
     rows = message.rows.num_rows
-    given = parse_qs(url.query).get("subject", [""])[0]
-    subject = given or f"{message.query}: {rows:,} row{'' if rows == 1 else 's'}"
+    chosen = parse_qs(url.query).get("subject", [""])[0]
+    subject = chosen or f"{message.query}: {rows:,} row{'' if rows == 1 else 's'}"
     mail = EmailMessage()
     mail["Subject"] = " ".join(subject.split())
     mail["From"] = sender

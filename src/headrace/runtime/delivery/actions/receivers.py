@@ -54,10 +54,10 @@ class Receivers:
         Raises `Undelivered` for a host that may not be reached, and for one without an address.
         """
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise Undelivered(f"{host} has no address: {error.strerror or error}") from None
-        addresses = [str(entry[4][0]) for entry in found]
+        addresses = [str(entry[4][0]) for entry in entries]
         for address in addresses:
             if self.admits(host, address):
                 return address

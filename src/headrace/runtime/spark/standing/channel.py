@@ -64,15 +64,17 @@ class Channel:
         return Channel._authenticated(connection, secret, b"listener", b"caller")
 
     @staticmethod
-    def _authenticated(connection: socket.socket, secret: bytes, own: bytes, other: bytes) -> Channel:
+    def _authenticated(
+        connection: socket.socket, secret: bytes, this_side: bytes, other_side: bytes
+    ) -> Channel:
         """Both ends prove that they know the secret, each over both nonces and its own role."""
         try:
             connection.settimeout(_HANDSHAKE_SECONDS)
             nonce = os.urandom(_NONCE_BYTES)
             connection.sendall(nonce)
             challenge = _exactly(connection, _NONCE_BYTES)
-            connection.sendall(hmac.digest(secret, own + nonce + challenge, "sha256"))
-            expected = hmac.digest(secret, other + challenge + nonce, "sha256")
+            connection.sendall(hmac.digest(secret, this_side + nonce + challenge, "sha256"))
+            expected = hmac.digest(secret, other_side + challenge + nonce, "sha256")
             _require_proof(_exactly(connection, len(expected)), expected)
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

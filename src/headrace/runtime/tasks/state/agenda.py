@@ -215,18 +215,18 @@ def visits(
     that are due; without an agenda all.
     """
     message, index = progress.message, progress.index
-    own = {state_name(index.plan.operators[name]) for name in message.emitted_to}
+    due = {state_name(index.plan.operators[name]) for name in message.emitted_to}
     if not message.followers:
-        states = own
+        states = due
     elif agenda is None:
         states = set(index.by_state)
     else:
         named = message.punctuation.keys() | message.isolated
-        own |= {state_name(index.plan.operators[name]) for name in named}
-        own |= {state_name(reader) for name in message.moved for reader in index.readers.get(name, ())}
+        due |= {state_name(index.plan.operators[name]) for name in named}
+        due |= {state_name(reader) for name in message.moved for reader in index.readers.get(name, ())}
         fed = {name for name, parts in deltas.items() if any(map(_has_rows, parts))}
         agenda.feed(fed, message.epoch)
-        states = fed | (own & _states_in(runs) if own else own)
+        states = fed | (due & _states_in(runs) if due else due)
         clocks = (clock for clock in agenda.heaps if clock.level == message.level)
         states.update(agenda.due({clock: progress.punctuation_of(clock) for clock in clocks}))
     visited = {}

@@ -68,8 +68,8 @@ def due_for_review(runs: Sequence[RunRef], epoch: int) -> list[tuple[str, ...]]:
         if age > FAN_IN and age & (age - 1) == 0:
             next_run = next((later for later in runs[index + 1 :] if later.level >= run.level), None)
             pair = (run,) if next_run is None else (run, next_run)
-            if sum(each.bytes for each in pair) > _LEFT_TO_MERGING:
-                reviews.append(tuple(each.name for each in pair))
+            if sum(merged.bytes for merged in pair) > _LEFT_TO_MERGING:
+                reviews.append(tuple(merged.name for merged in pair))
     return reviews
 
 
@@ -108,10 +108,10 @@ def before_merge(owners: Owners, sections: Mapping[str, Sequence[pa.Table]]) -> 
     """The sections of a state, rearranged by its owners before they are merged one by one."""
     ready: dict[str, list[pa.Table]] = {}
     for owner, advance in owners:
-        own = sections
+        rows_of = sections
         if len(owners) > 1:  # each by its own windows and progress
-            own = {name: owner.own_rows(tables) for name, tables in sections.items()}
-        for name, tables in owner.before_merge(own, advance).items():
+            rows_of = {name: owner.own_rows(tables) for name, tables in sections.items()}
+        for name, tables in owner.before_merge(rows_of, advance).items():
             ready.setdefault(name, []).extend(tables)
     return ready
 

@@ -64,8 +64,8 @@ def _past_many_windows(
         if id(advance) not in is_long:
             is_long[id(advance)] = span(windows, advance, EMISSION_CAP) is not None
         if is_long[id(advance)]:
-            own = operator.emission_windows or windows
-            alike.setdefault((advance, (own.per_window or 0).bit_length()), []).append(operator)
+            emission_windows = operator.emission_windows or windows
+            alike.setdefault((advance, (emission_windows.per_window or 0).bit_length()), []).append(operator)
     return alike
 
 

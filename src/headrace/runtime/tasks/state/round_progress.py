@@ -81,9 +81,9 @@ class RoundProgress:
 
     def emitted_to(self, operator: Operator) -> Instant:
         """The instant up to which an operator has emitted."""
-        for own in (self.message.emitted_to, self.message.resting):
-            if operator.id in own:
-                return own[operator.id]
+        for emitted in (self.message.emitted_to, self.message.resting):
+            if operator.id in emitted:
+                return emitted[operator.id]
         return self.before.punctuation(operator.stream)
 
     def punctuation(self, stream: str) -> Instant:
@@ -100,8 +100,8 @@ class RoundProgress:
         message, stream = self.message, operator.stream
         punctuation = message.punctuation.get(operator.id)
         provisional = message.provisionally_emitted_to.get(operator.id)
-        own = message.emitted_to.get(operator.id, message.resting.get(operator.id))
-        key = (self._driver_of(stream), own, punctuation, provisional)
+        emitted = message.emitted_to.get(operator.id, message.resting.get(operator.id))
+        key = (self._driver_of(stream), emitted, punctuation, provisional)
         advance = self._advances.get(key)
         if advance is None:
             emitted_to = self.emitted_to(operator)

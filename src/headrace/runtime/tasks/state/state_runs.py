@@ -105,11 +105,11 @@ def rows_of_cohort(
     sections: Sections, counts: Mapping[str, QueryRowCounts], cohort: Cohort
 ) -> tuple[Sections, Ints]:
     """The rows of a cohort's queries, without sections that have none, and how many each query has."""
-    own = {name: cohort.only(table, counts[name]) for name, table in sections.items()}
+    of_cohort = {name: cohort.only(table, counts[name]) for name, table in sections.items()}
     rows = sum(
         (of_section.among(cohort.numbers) for of_section in counts.values()), np.zeros_like(cohort.numbers)
     )
-    return {name: table for name, table in own.items() if table.num_rows}, rows
+    return {name: table for name, table in of_cohort.items() if table.num_rows}, rows
 
 
 def with_families(run: TaskRun, operators: Mapping[str, Operator]) -> TaskRun:

@@ -192,7 +192,7 @@ class StateTask:
 
     def _advance_family(self, name: str, queries: Sequence[Operator]) -> None:
         """Run the queries of one family, those with the same advance together."""
-        made: dict[str, list[pa.Table]] = {}
+        new_sections: dict[str, list[pa.Table]] = {}
         for cohort, advance in cohorts(queries, {query.id: self.round.advance(query) for query in queries}):
             stored = [run.of_cohort(name, cohort) for run in self._runs if name in run.states]
             runs = [sections for sections, _ in stored]
@@ -204,14 +204,14 @@ class StateTask:
             family_step = cohort.advance(runs, deltas, advance)
             self._schedule(cohort.queries, [*runs, family_step.state], advance)
             for section, table in family_step.state.items():
-                made.setdefault(section, []).append(table)
+                new_sections.setdefault(section, []).append(table)
                 rows += QueryRowCounts.of(table).among(cohort.numbers)
             self._ledger[name].rows_in += sum(table.num_rows for delta in deltas for table in delta.values())
             for query, state_rows in zip(cohort.queries, rows.tolist(), strict=True):
                 self._ledger[name].rows_out += self._collect(
                     query.id, family_step.steps[query.id], state_rows
                 )
-        for section, tables in made.items():
+        for section, tables in new_sections.items():
             key = f"{name}/{section}"
             self._state[key] = gathered([self._state[key], *tables] if key in self._state else tables)
 

@@ -1,6 +1,6 @@
-"""What does order cost a join whose sources are apart in time? Experiments E11 and E12: joins of unions, by plans of operators.
+"""The cost of order in a join whose sources lag behind each other: experiments E11 and E12, joins of unions, by plans of operators.
 
-Li, Window Queries over Data Streams (2008), figures 8-9 and 8-10. Both plans are run: Meld and a join that takes punctuation, told each
+Li, Window Queries over Data Streams (2008), figures 8-9 and 8-10. Both plans are run: Meld and a join that takes punctuation, emitted each
 second; and Merge and the same join, which learn progress with every step. Rows held are counts, the same on every machine, and both
 plans find the same pairs.
 """
@@ -35,16 +35,16 @@ class Source:
     late: float
 
     def flows(self, seconds: int, every: int) -> list[Flow]:
-        """What comes in each step, with a punctuation each `every` milliseconds, until all has come."""
+        """The rows of each step, with a punctuation each `every` milliseconds, until all has come."""
         late = int(self.late * _MILLIS)
         ends = np.arange(_STEP, (seconds + 110) * _MILLIS + 1, _STEP)
         cuts = [0, *np.searchsorted(self.at, ends - late).tolist()]
         key = self.at * 7919 % _KEYS
-        flows, told = list[Flow](), -1
+        flows, reached_before = list[Flow](), -1
         for (low, high), end in zip(pairwise(cuts), ends.tolist(), strict=True):
             reached = (end - late) // every * every
-            bound = reached if reached > max(told, 0) else None
-            told = max(told, reached)
+            bound = reached if reached > max(reached_before, 0) else None
+            reached_before = max(reached_before, reached)
             flows.append(Flow(Rows(self.at[low:high], key[low:high], key[low:high]), bound))
         return flows
 
