@@ -29,7 +29,7 @@ _MILLIS, _STEP, _KEYS = 1000, 250, 4000
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Rows in order that come `late` seconds after their time; keys are numbers of rows, so that each pair is known."""
+    """Rows in order that come `late` seconds after their time; keys follow from event times, the same in each run."""
 
     at: Ints
     late: float
