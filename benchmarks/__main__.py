@@ -28,13 +28,17 @@ from benchmarks.suite.instants import instants
 from benchmarks.suite.invoke import invoke
 from benchmarks.suite.join_core import join_core
 from benchmarks.suite.join_orders import join_orders
-from benchmarks.suite.joins import joins, late_joins, skewed_joins
+from benchmarks.suite.joins import joins
+from benchmarks.suite.joins_costs import joins_costs
+from benchmarks.suite.joins_trees import joins_trees
+from benchmarks.suite.joins_unions import late_joins, skewed_joins
 from benchmarks.suite.latency import latency
 from benchmarks.suite.many_ranges import many_ranges
 from benchmarks.suite.memory import memory
 from benchmarks.suite.overload import overload
 from benchmarks.suite.past import past
 from benchmarks.suite.psoup import figure_7, figure_9
+from benchmarks.suite.psoup_joins import figure_8, figure_11
 from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuation
 from benchmarks.suite.queries import queries
 from benchmarks.suite.query_index import query_index
@@ -70,6 +74,8 @@ SUITE = {
     "join-core": join_core,
     "joins": joins,
     "stream-joins": stream_joins,
+    "joins-trees": joins_trees,
+    "joins-costs": joins_costs,
     "skewed-joins": skewed_joins,
     "late-joins": late_joins,
     "skew": skew,
@@ -84,6 +90,8 @@ SUITE = {
     "past": past,
     "psoup": figure_7,
     "psoup-rate": figure_9,
+    "psoup-joins": figure_8,
+    "composites": figure_11,
     "depth": depth,
     "epoch": epoch,
     "latency": latency,

@@ -53,6 +53,11 @@ class OperatorObservation:
     probes: int = 0
     candidates: int = 0
     """Of a join: combinations of rows looked up in a side's state, and the rows there compared with them."""
+    joinable: int = 0
+    missing: float = 0.0
+    variance: float = 0.0
+    """Of a join with a limit of rows: stored rows that may still be joined; an estimate of the combinations of keys that are
+    not in its sample, and its variance."""
 
     def plus(self, other: OperatorObservation) -> OperatorObservation:
         """The sum of two tasks' measurements."""
@@ -70,9 +75,12 @@ class OperatorObservation:
             self.held + other.held,
             self.probes + other.probes,
             self.candidates + other.candidates,
+            self.joinable + other.joinable,
+            self.missing + other.missing,
+            self.variance + other.variance,
         )
 
-    def __reduce__(self) -> tuple[type, tuple[int, ...]]:
+    def __reduce__(self) -> tuple[type, tuple[float, ...]]:
         """A tuple: thousands travel from every task, and named fields, pickled one by one, would be most of the bytes."""
         return OperatorObservation, (
             self.rows_in,
@@ -88,6 +96,9 @@ class OperatorObservation:
             self.held,
             self.probes,
             self.candidates,
+            self.joinable,
+            self.missing,
+            self.variance,
         )
 
     @property
@@ -368,8 +379,10 @@ class EpochObservation:
 def _measures(seen: OperatorObservation | WorkObservation | StreamObservation) -> dict[str, Any]:
     """The fields by name, those of joins where there is one; `asdict` is too slow for thousands."""
     measures = {measure: getattr(seen, measure) for measure in seen.__slots__}
-    if not measures.get("probes", 1):
-        del measures["probes"], measures["candidates"]
+    for of_joins in (("probes", "candidates"), ("joinable", "missing", "variance")):
+        if not measures.get(of_joins[0], 1):
+            for measure in of_joins:
+                del measures[measure]
     return measures
 
 

@@ -39,6 +39,7 @@ _LATER: Final = {
         "zone",
         "sharing",
         "max_windows_per_row",
+        "max_join_rows",
         "join",
         "join_sizes",
         "actions",

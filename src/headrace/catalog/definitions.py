@@ -216,7 +216,8 @@ class QueryDefinition:
     window was changed, and it emits windows that end after the change. `materialize`: what is stored of its answer between two
     INVOKEs; None leaves it to the planner. `zone`: the time zone of its times and dates. `sharing`: whether its panes
     are stored and aggregated together with those of equal queries. `max_windows_per_row`: how many windows
-    may hold one row; None is the limit of all queries. `actions`: what is done with the rows that it emits.
+    may hold one row; None is the limit of all queries. `max_join_rows`: how many rows its join stores, beyond which it joins a sample
+    of keys; None has no limit. `actions`: what is done with the rows that it emits.
     """
 
     name: str
@@ -234,6 +235,7 @@ class QueryDefinition:
     actions: tuple[ActionDefinition, ...] = ()
     failure: str | None = None
     """The reason, if it was suspended after it failed: it is paused until it is resumed."""
+    max_join_rows: int | None = None
     join: str = ""
     """The shared join whose combinations it reads, chosen when it was registered; empty if it has its own."""
     join_sizes: tuple[int, ...] = ()

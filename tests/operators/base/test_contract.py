@@ -196,6 +196,9 @@ ITS_OWN = {
         "state_label",
         "makes_pairs",
         "joined_sides",
+        "heeds_key_promises",
+        "most_rows",
+        "longest_stored",
     ),
 }
 """What an operator around another one does not take over: it stores more, so it takes part in nothing by itself."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from headrace.algebra.query import SortKey
     from headrace.algebra.windows.context import Context
     from headrace.operators.families.cohort import Cohort
+    from headrace.operators.joins.key_promises import KeyPromises
+    from headrace.operators.joins.key_sample import KeySampleCounts
     from headrace.operators.on_demand.selection import Selection
     from headrace.operators.output.output_stage import Finish
     from headrace.operators.panes.emission_limit import EmissionCap
@@ -54,6 +56,8 @@ class Advance:
     maximum event time seen. `final`: answer as if the stream ended here. `input_punctuations`: of a union, the punctuation
     of each input, whose minimum is `punctuation`; empty if only that is known. `provisionally_emitted_to`: where windows
     after `emitted_to` were already emitted without a trace in the state, as for a provisional end that is emitted in parts.
+    `key_promises`: of a join, by input, its punctuation of single keys. `key_shares`: of a join whose rows are limited, the shares of
+    keys that it joins, and of which it stores rows.
     """
 
     emitted_to: Instant
@@ -62,6 +66,8 @@ class Advance:
     final: bool = False
     input_punctuations: tuple[Instant, ...] = ()
     provisionally_emitted_to: Instant | None = None
+    key_promises: Mapping[int, KeyPromises] = field(default_factory=dict, hash=False)
+    key_shares: tuple[float, float] = (1.0, 1.0)
 
     @property
     def emission_start(self) -> Instant:
@@ -128,6 +134,7 @@ class Step:
     """Windows that were emitted before and that `results` revises because of a late row."""
     emitted_counts: EmittedCounts = NOTHING_EMITTED
     probe_counts: ProbeCounts = NO_PROBES
+    key_sample: KeySampleCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +263,21 @@ class BaseOperator(StateOwner):
     @property
     def counts_arrivals(self) -> bool:
         """Whether rows count in the order in which epochs bring them: a backfill must not read a part of an epoch."""
+        return False
+
+    @property
+    def most_rows(self) -> int | None:
+        """The limit of its stored rows, beyond which it joins a sample of keys; None: there is none."""
+        return None
+
+    @property
+    def longest_stored(self) -> Duration | None:
+        """How long it may store a row, of those with a limit; None: without end."""
+        return None
+
+    @property
+    def heeds_key_promises(self) -> bool:
+        """Whether it removes rows by promises for single keys of its inputs."""
         return False
 
     @property

@@ -108,7 +108,9 @@ class ConstrainedJoin(WindowJoin):
                 keep &= there | ~closed
         return table if keep.all() else table.filter(pa.array(keep))
 
-    def emitted(self, found: Combinations, stems: Mapping[int, Stem]) -> tuple[pa.Table, Rejected | None]:
+    def emitted(
+        self, found: Combinations, stems: Mapping[int, Stem]
+    ) -> tuple[pa.Table, Rejected | None, Combinations]:
         """The combinations that no reference excludes; the others are rejected."""
         failures: list[Rejected] = []
         for reference in self.references:
@@ -118,13 +120,13 @@ class ConstrainedJoin(WindowJoin):
             )
             beyond = child > parent + reference.within
             if beyond.any():
-                excluded, _ = WindowJoin.emitted(self, found.where(beyond), stems)
+                excluded, *_ = WindowJoin.emitted(self, found.where(beyond), stems)
                 reasons = (f"the pair breaks CONSTRAINT {reference.clause}",) * excluded.num_rows
                 failures.append(failed_pairs(ints(excluded, AT), reasons))
                 found = found.where(~beyond)
-        table, failed = WindowJoin.emitted(self, found, stems)
+        table, failed, met = WindowJoin.emitted(self, found, stems)
         failures += [] if failed is None else [failed]
-        return table, reduce(_both, failures) if failures else None
+        return table, reduce(_both, failures) if failures else None, met
 
     def _broken(self, arrived: Sequence[KeyRows], stored: Sequence[Sequence[pa.Table]]) -> Iterator[Rejected]:
         """New rows that break a promise of their stream's key, if rows before them that show it are stored."""

@@ -160,6 +160,14 @@ class JoinOperator(BaseOperator):
         """The graph of the join, if it may be shared."""
         return self.spec.signature
 
+    def with_most_rows(self, most: int | None) -> JoinOperator:  # noqa: ARG002
+        """The join that stores about so many rows, and beyond that joins a sample of keys, if it can; None: all rows."""
+        return self
+
+    def heeding_key_promises(self) -> JoinOperator:
+        """The join that removes rows by promises for single keys, if it can."""
+        return self
+
     def scanner(self, relations: Mapping[str, pa.Table]) -> JoinScanner:  # noqa: ARG002
         """Stores the rows of all sides, with the hashes of their keys."""
         return JoinScanner(self)

@@ -14,6 +14,7 @@ from headrace.runtime.messages.task_messages import Origin, RunRef, ScanMessage,
 from headrace.runtime.plan.adaptive.filter_orders import filter_orders
 from headrace.runtime.plan.adaptive.join_caches import join_caches
 from headrace.runtime.plan.adaptive.join_orders import join_orders
+from headrace.runtime.plan.adaptive.key_samples import key_shares
 from headrace.runtime.plan.adaptive.overload_control import chosen_shares
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
@@ -129,6 +130,7 @@ def state_messages(
             execution=orders.execution,
             after=orders.after,
             upper=upper,
+            key_shares=key_shares(manifest),
             rewrites=rewrites,
             join_orders=chosen,
             join_caches=caches,

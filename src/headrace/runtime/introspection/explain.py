@@ -31,6 +31,7 @@ from headrace.runtime.introspection.rotating_metrics import lines_per_rotation, 
 from headrace.runtime.introspection.time_class import time_class_of
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan import derived_streams
+from headrace.runtime.plan.adaptive.key_samples import samples_by_query
 from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.epoch_planner import levels, make_plan
 from headrace.runtime.plan.union_streams import NOW_OF, USING, inputs_of
@@ -110,7 +111,9 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     stated = (
         () if query.quality is None else quality_lines(query.quality, standing.operator_id, home.latest())
     )
-    return "\n".join([*plans, *filled, *actions, *stated, *query_lines(graph, registered)])
+    sample = samples_by_query(manifest).get(standing.operator_id)
+    left_out = [] if sample is None else [sample.sentence]
+    return "\n".join([*plans, *filled, *left_out, *actions, *stated, *query_lines(graph, registered)])
 
 
 def _owner(plan: EpochPlan, names: Mapping[str, str], operator: str) -> str:

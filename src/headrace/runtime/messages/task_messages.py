@@ -204,6 +204,8 @@ class StateMessage(Message):
     """This execution, and the one before it whose receipts count: see `Agenda`."""
     upper: UpperLevels | None = None
     """None: a round of the epoch has one level."""
+    key_shares: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Join → the shares of keys that it joins and stores, by the manifest before the epoch; joins of all keys are left out."""
     rewrites: bool = False
     """Whether runs that have slots of several tasks are divided: not while the number of tasks changes back and forth."""
     join_orders: Mapping[str, OrderInForce] = field(default_factory=dict)

@@ -215,7 +215,9 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
             if joins_streams(query):
                 query, join_stages = _decomposed(catalog_query, query, operator_id, streams)
                 nodes = walk(query.root)
-                _add_joins(join_stages, planned, streams, catalog_query)
+                is_whole = operator_id == catalog_query.operator_id
+                most_rows = catalog_query.definition.max_join_rows if is_whole else None
+                _add_joins(join_stages, planned, streams, catalog_query, most_rows)
             streams |= {
                 node.name: union_streams.union_of(node, streams)
                 for node in nodes
@@ -275,19 +277,21 @@ def _add_joins(
     planned: dict[str, PlannedOperator],
     streams: dict[str, StreamDefinition],
     catalog_query: CatalogQuery,
+    most_rows: int | None,
 ) -> None:
-    """Add joins that are not planned yet, with the streams that they read and make."""
+    """Add joins that are not planned yet, with the streams that they read and make; each stores about `most_rows` rows."""
     for join_stage in reversed(join_stages):
         if join_stage.operator.id not in planned:
             streams |= derived_streams.of_pairs(join_stage, streams)
-            join = _planned_join(join_stage, streams, catalog_query)
+            join = _planned_join(join_stage, streams, catalog_query, most_rows)
             planned[join.operator.id] = join
 
 
 def _own_join(catalog_query: CatalogQuery, join_stages: Sequence[JoinStage]) -> WindowJoin | None:
     """The join whose pairs a query alone reads, if one operator makes them; earlier versions had stored the pairs."""
-    is_shared = catalog_query.definition.join or catalog_query.layout < OF_SIDES
-    return None if is_shared else unconstrained(only_window_join(join_stages))
+    definition = catalog_query.definition
+    stores_pairs = definition.join or catalog_query.layout < OF_SIDES or definition.max_join_rows is not None
+    return None if stores_pairs else unconstrained(only_window_join(join_stages))
 
 
 def _with_readers_together(
@@ -312,10 +316,16 @@ def _with_readers_together(
 
 
 def _planned_join(
-    join_stage: JoinStage, streams: Mapping[str, StreamDefinition], catalog_query: CatalogQuery
+    join_stage: JoinStage,
+    streams: Mapping[str, StreamDefinition],
+    catalog_query: CatalogQuery,
+    most_rows: int | None,
 ) -> PlannedOperator:
     retain = streams[derived_streams.name_of(join_stage.operator.id)].retain
-    operator = join_stage.operator.in_family() if catalog_query.definition.sharing else join_stage.operator
+    join = join_stage.operator.with_most_rows(most_rows)
+    if any(streams[name].progress.groups for name, _ in join_stage.union.inputs):
+        join = join.heeding_key_promises()
+    operator = join.in_family() if catalog_query.definition.sharing else join
     return PlannedOperator(operator, retention=None if retain is None else Retention(retain))
 
 

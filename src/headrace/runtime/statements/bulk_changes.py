@@ -70,6 +70,9 @@ def settings_report(settings: QuerySettings) -> str:
         )
     if "max_windows_per_row" in settings:
         parts.append(f"may have {settings['max_windows_per_row']:,} windows to a row")
+    if "max_join_rows" in settings:
+        most = settings["max_join_rows"]
+        parts.append(f"joins {'all rows' if most is None else f'a sample of keys beyond {most:,} rows'}")
     return " and ".join(parts)
 
 

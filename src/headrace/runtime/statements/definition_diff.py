@@ -35,6 +35,7 @@ _WORDS: Mapping[str, str] = {
     "zone": "timeZone",
     "using": "USING",
     "max_windows_per_row": "maxWindowsPerRow",
+    "max_join_rows": "maxJoinRows",
     "actions": "THEN",
 }
 _LENGTHS = frozenset({"slack", "idle_timeout", "max_ahead", "retain"})

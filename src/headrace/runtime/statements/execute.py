@@ -48,11 +48,11 @@ from headrace.runtime.statements.outcome import Outcome, moved
 from headrace.runtime.statements.query_choice import chosen
 from headrace.runtime.statements.show import show, users_of
 from headrace.runtime.statements.synopsis_budget import affordable
-from headrace.runtime.statements.window_limits import require_few_windows
+from headrace.runtime.statements.window_limits import require_few_windows, require_limited_join
 from headrace.schema import Schema
 from headrace.time import render_instant
 
-_MAKES_STATE: Final = ("materialize", "zone", "sharing")
+_MAKES_STATE: Final = ("materialize", "zone", "sharing", "max_join_rows")
 """Settings that define how an answer is computed and stored; the others do not change state."""
 _LONG_SCRIPT: Final = 1 << 16
 """Characters."""
@@ -341,6 +341,7 @@ class Statements:
         catalog = self._catalog.apply_all(streams := streams_made_by(self._catalog, query))
         refuse_unreadable(definition.name, query)
         require_few_windows(definition, query)
+        require_limited_join(definition, query)
         chosen, operator = self._changes.with_join(catalog, definition, query)
         self._action_rules.require(catalog, definition, query, operator, places)
         if definition != existing:

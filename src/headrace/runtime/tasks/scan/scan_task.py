@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from headrace.archive.blocks import seed_of
 from headrace.archive.runs import RunWriter
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import ALL, PUNCTUATION

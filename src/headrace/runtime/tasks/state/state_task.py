@@ -280,7 +280,9 @@ class StateTask:
         counted = (state_rows, results, sum(rows.rows for rows in step.rejected), step.open_windows)
         emitted, probed = step.emitted_counts, step.probe_counts
         counts = (0, 0, emitted.pairs, emitted.rows, probed.probes, probed.candidates)
-        seen = OperatorObservation(0, 0, 0, *counted, *counts)  # nothing was scanned here
+        seen = OperatorObservation(
+            0, 0, 0, *counted, *counts, *(step.key_sample or ())
+        )  # nothing was scanned here
         self._seen[operator] = self._seen[operator].plus(seen) if operator in self._seen else seen
         return results
 
