@@ -1,7 +1,7 @@
 """Plans of a join of several streams by one key as trees: an MJoin is one node, an XJoin has two children everywhere, and in between are
 trees of MJoins. Each node but the root stores its results, as the streams are stored, and emits the changes of every step.
 
-SteMs and their search are those of Headrace's operator (`operators/joins/stems.py`), so that plans differ only in what they store and search.
+SteMs and their search are those of Headrace's operator (`operators/joins/probing/stems.py`), so that plans differ only in what they store and search.
 Sources: Viglas, Naughton, Burger 2003 (MJoin); Urhan, Franklin 2000 (XJoin); Babu 2005, chapter 5 (the spectrum between them).
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.joins.stems import Probing, Stem
+from headrace.operators.joins.probing.stems import Probing, Stem
 from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import END, HASH, Sorted, in_order, key_hashes
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.joins import window_join
-from headrace.operators.joins.stems import Combinations
-from headrace.operators.joins.two_phases import Probing
+from headrace.operators.joins.probing.stems import Combinations
+from headrace.operators.joins.probing.two_phases import Probing
 from headrace.operators.rows.sorted_rows import Sorted
 
 

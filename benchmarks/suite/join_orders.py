@@ -34,7 +34,7 @@ from headrace.adaptive.filters.order_cost import Order
 from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.observation import ProbeObservation
 from headrace.operators.joins import two_phases
-from headrace.operators.joins.probe_profiles import ProbeProfiles
+from headrace.operators.joins.probing.probe_profiles import ProbeProfiles
 from headrace.runtime.epoch import task_orders
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub

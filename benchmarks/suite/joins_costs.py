@@ -4,7 +4,7 @@ Two streams of 64 keys, rates from 1:1 to 256:1, windows of two and of twenty se
 counted are comparisons, look-ups of buckets (four comparisons each) and rows moved. Memory: a quarter of what both windows need, divided
 in nine ways; a window of 16 rows sometimes has more, so that a little more than its mean is better still. All figures are counts, the same on every machine. Kang, Naughton, Viglas, Evaluating window joins over unbounded streams (2003).
 Headrace stores sorted runs and has neither method: it looks up each row by bisection, or walks through a run where the
-new rows are many, for each run and direction (`operators/joins/stems.py`).
+new rows are many, for each run and direction (`operators/joins/probing/stems.py`).
 """
 
 from __future__ import annotations

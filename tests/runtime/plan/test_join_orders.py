@@ -9,7 +9,7 @@ import pytest
 
 from headrace.adaptive.filters.ordering import UNSETTLED_SHARE
 from headrace.observation import ProbeObservation
-from headrace.operators.joins.probe_profiles import name_of_side
+from headrace.operators.joins.probing.probe_profiles import name_of_side
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.task_messages import StateReceipt
 from headrace.runtime.plan.adaptive import recorded_orders

@@ -80,7 +80,7 @@ def expected(epochs: range = range(EPOCHS - 1)) -> list[tuple[int, ...]]:
 def _whole_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row is sampled, and a window is as long as an epoch."""
     for module in (
-        "operators.joins.two_phases",
+        "operators.joins.probing.two_phases",
         "runtime.plan.adaptive.join_orders",
         "adaptive.filters.settled_order",
     ):

@@ -20,16 +20,16 @@ from headrace.errors import Span, did_you_mean
 from headrace.language.binder.expressions.expression_binder import bind_condition
 from headrace.language.parser.expressions import expression
 from headrace.language.parser.type_names import column_type
-from headrace.language.statements.constraint_clauses import constraint
-from headrace.language.statements.event_time import event_time
-from headrace.language.statements.options import checked_zone, interval_option, option_list, taken
-from headrace.language.statements.progress_clauses import (
+from headrace.language.statements.clauses.constraint_clauses import constraint
+from headrace.language.statements.clauses.event_time import event_time
+from headrace.language.statements.clauses.progress_clauses import (
     FILES,
     ProgressClauses,
     length_after,
     once,
     progress_clause,
 )
+from headrace.language.statements.options import checked_zone, interval_option, option_list, taken
 from headrace.language.syntax.ast import Expr
 from headrace.language.syntax.cursor import Cursor
 from headrace.schema import OURS, Field, Schema

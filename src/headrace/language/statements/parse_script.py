@@ -16,8 +16,8 @@ from headrace.language.parser.expressions import expression
 from headrace.language.parser.query import select
 from headrace.language.parser.subqueries import at_select
 from headrace.language.parser.windows import bracket, part_of_window
-from headrace.language.statements.accepted_error import accepted_error
 from headrace.language.statements.actions import then_clauses
+from headrace.language.statements.clauses.accepted_error import accepted_error
 from headrace.language.statements.definitions import relation, stream, stream_options
 from headrace.language.statements.options import checked_zone
 from headrace.language.statements.query_filter import selection

@@ -43,7 +43,6 @@ QUERY_NUMBER: Final = "__member"
 Sections: TypeAlias = Mapping[str, pa.Table]
 """State tables by section name; every row carries its slot in the column `__slot`."""
 
-
 Windows: TypeAlias = tuple[range, ...]
 """Window numbers, as disjoint ranges in ascending order."""
 
@@ -56,8 +55,7 @@ class Advance:
     maximum event time seen. `final`: answer as if the stream ended here. `input_punctuations`: of a union, the punctuation
     of each input, whose minimum is `punctuation`; empty if only that is known. `provisionally_emitted_to`: where windows
     after `emitted_to` were already emitted without a trace in the state, as for a provisional end that is emitted in parts.
-    `key_promises`: of a join, by input, its punctuation of single keys. `key_shares`: of a join whose rows are limited, the shares of
-    keys that it joins, and of which it stores rows.
+    `key_promises`: of a join, by input, its punctuation of single keys. `key_shares`: the shares of keys that a limited join joins and stores.
     """
 
     emitted_to: Instant

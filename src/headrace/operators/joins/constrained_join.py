@@ -24,7 +24,7 @@ from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import AT, Advance, Sections, Step
 from headrace.operators.joins.caches.caching import Caching
 from headrace.operators.joins.join_side import failed_pairs
-from headrace.operators.joins.stems import Combinations, Stem
+from headrace.operators.joins.probing.stems import Combinations, Stem
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import HASH

@@ -45,9 +45,9 @@ from headrace.operators.joins.join_side import (
 )
 from headrace.operators.joins.key_promises import least_bound, storing_keys
 from headrace.operators.joins.key_sample import in_sample, sample_counts
-from headrace.operators.joins.probe_profiles import in_force, name_of_side
-from headrace.operators.joins.stems import Combinations, Stem
-from headrace.operators.joins.two_phases import Probing
+from headrace.operators.joins.probing.probe_profiles import in_force, name_of_side
+from headrace.operators.joins.probing.stems import Combinations, Stem
+from headrace.operators.joins.probing.two_phases import Probing
 from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import END, HASH, Sorted, pieces
 from headrace.time import FOREVER, Duration, Instant

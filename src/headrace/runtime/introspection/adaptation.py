@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from headrace.observation import CacheObservation, FilterObservation, ProbeObservation
 from headrace.operators.base.operator import Operator
-from headrace.operators.joins.probe_profiles import name_of_side
+from headrace.operators.joins.probing.probe_profiles import name_of_side
 from headrace.operators.rows.filter_terms import Terms
 from headrace.operators.rows.row_pipeline import RowStep, conjunctions_of
 from headrace.planner.explain.filter_orders import order_lines

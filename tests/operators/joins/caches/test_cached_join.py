@@ -20,7 +20,7 @@ from headrace.operators.base.batch import Batch
 from headrace.operators.joins.caches import cached_join, caching
 from headrace.operators.joins.caches.caching import Caching, JoinMemory
 from headrace.operators.joins.caches.subjoin_cache import Entries
-from headrace.operators.joins.stems import Stem
+from headrace.operators.joins.probing.stems import Stem
 from headrace.operators.joins.window_join import Grid
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE
 from headrace.time import BEGINNING

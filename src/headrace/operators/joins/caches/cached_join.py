@@ -30,8 +30,8 @@ from headrace.operators.joins.caches.caching import Caching, JoinMemory, Sides
 from headrace.operators.joins.caches.resident_rows import merged_tail
 from headrace.operators.joins.caches.subjoin_cache import Entries, SubjoinCache, rows_of
 from headrace.operators.joins.join_side import JoinSpec, passing
-from headrace.operators.joins.stems import Combinations, Stem
-from headrace.operators.joins.two_phases import HoldTogether, Probing
+from headrace.operators.joins.probing.stems import Combinations, Stem
+from headrace.operators.joins.probing.two_phases import HoldTogether, Probing
 from headrace.operators.rows.sorted_rows import Sorted
 from headrace.operators.scalar.evaluation.failing import can_fail
 from headrace.time import BEGINNING, FOREVER

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.adaptive.caches.key_directory import PAGE, KeyDirectory
 from headrace.operators.base.group_codes import Ints
-from headrace.operators.joins.stems import Combinations, Stem
+from headrace.operators.joins.probing.stems import Combinations, Stem
 from headrace.operators.rows.sorted_rows import Sorted
 from headrace.time import Duration, Instant
 

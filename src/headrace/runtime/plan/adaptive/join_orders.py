@@ -13,7 +13,7 @@ import numpy as np
 from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce
 from headrace.adaptive.filters.settled_order import Drops
 from headrace.observation import ProbeObservation
-from headrace.operators.joins.probe_profiles import ProbeProfiles, join_of
+from headrace.operators.joins.probing.probe_profiles import ProbeProfiles, join_of
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.task_messages import StateReceipt
 from headrace.runtime.plan.adaptive.recorded_orders import MOST, RecordedOrders, recorded

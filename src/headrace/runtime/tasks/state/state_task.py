@@ -22,7 +22,7 @@ from headrace.operators.families.cohort import cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.scan_output import gathered
 from headrace.operators.joins.caches.caching import Caching, caching
-from headrace.operators.joins.probe_profiles import probing
+from headrace.operators.joins.probing.probe_profiles import probing
 from headrace.operators.on_demand.selection import arrived
 from headrace.operators.on_demand.shared_selections import BITS
 from headrace.operators.scalar.evaluation.user_functions import registered

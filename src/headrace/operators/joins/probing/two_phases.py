@@ -22,7 +22,7 @@ from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce, dr
 from headrace.adaptive.joins.output_order import fewest_first
 from headrace.observation import ProbeObservation
 from headrace.operators.base.group_codes import Ints
-from headrace.operators.joins.stems import Bounds, Combinations, Found, Stem
+from headrace.operators.joins.probing.stems import Bounds, Combinations, Found, Stem
 from headrace.operators.rows.sorted_rows import Sorted
 
 SAMPLED: Final = 1024

@@ -11,7 +11,7 @@ from typing import Literal as Choice
 
 from headrace.catalog.definitions import StreamConstraint
 from headrace.errors import did_you_mean
-from headrace.language.statements.progress_clauses import length_after
+from headrace.language.statements.clauses.progress_clauses import length_after
 from headrace.language.syntax.cursor import Cursor
 from headrace.schema import Schema
 
