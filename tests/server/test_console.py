@@ -164,7 +164,7 @@ def test_a_line_of_the_network_has_a_history(hub: Served, browser: Browser) -> N
     path = f"/v1/network/line?source={quote('read s')}&target={quote(target)}"
     before = sum(point["rows"] for point in hub.get(path)["epochs"])
     browser.until_text(f"{before:,.0f} rows in the last", ".panel")
-    push(hub, 17, 18)
+    push(hub, 32, 32)
     browser.until_text(f"{before + 2:,.0f} rows in the last", ".panel")
     browser.click("Close")
     browser.driver.execute_script(
