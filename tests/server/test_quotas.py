@@ -83,6 +83,18 @@ def test_a_suspended_query_is_not_suspended_again_nor_another_for_its_state(hub:
     assert failure(hub, "large") is not None
 
 
+def test_state_of_paused_queries_suspends_no_other(hub: Hub) -> None:
+    quotas = Quotas(state_bytes=1)
+    used = usage(hub, quotas)
+    push(hub, 2000)
+    quotas.state_bytes = used.by_owner()["ana"].state_bytes
+    hub.execute(
+        "PAUSE QUERY large; RESUME QUERY large; PAUSE QUERY small; ALTER QUERY small SET (owner 'ana')"
+    )
+    used.check()
+    assert failure(hub, "large") is None
+
+
 def test_state_that_owners_share_counts_in_equal_parts(hub: Hub) -> None:
     for owner in ("ana", "ben", "chris"):
         hub.register(
