@@ -83,6 +83,35 @@ def test_a_suspended_query_is_not_suspended_again_nor_another_for_its_state(hub:
     assert failure(hub, "large") is not None
 
 
+def test_state_of_paused_queries_suspends_no_other(hub: Hub) -> None:
+    quotas = Quotas(state_bytes=1)
+    used = usage(hub, quotas)
+    push(hub, 2000)
+    quotas.state_bytes = used.by_owner()["ana"].state_bytes
+    hub.execute(
+        "PAUSE QUERY large; RESUME QUERY large; PAUSE QUERY small; ALTER QUERY small SET (owner 'ana')"
+    )
+    used.check()
+    assert failure(hub, "large") is None
+
+
+def test_state_that_owners_share_counts_in_equal_parts(hub: Hub) -> None:
+    for owner in ("ana", "ben", "chris"):
+        hub.register(
+            "SELECT k, SUM(v) AS s FROM s [RANGE 2 HOURS SLIDE 1 HOUR] GROUP BY k",
+            f"same_{owner}",
+            owner=owner,
+        )
+    used = usage(hub, Quotas(state_bytes=1))
+    push(hub, 200)
+    graph = used.snapshots.current().graph
+    assert graph.seen is not None
+    works = zip(graph.sharing.works, graph.seen.state_bytes, strict=True)
+    assert any(size and len(work.users) > 1 for work, size in works)
+    total = sum(use.state_bytes for use in used.by_owner().values())
+    assert sum(graph.seen.state_bytes) <= total <= sum(graph.seen.state_bytes) + 10  # parts are rounded up
+
+
 def test_result_rows_of_an_owner_are_counted_for_a_minute(hub: Hub) -> None:
     now = [0.0]
     used = Usage(hub, PlanSnapshots(hub), Quotas(result_rows=150), seconds=lambda: now[0])
