@@ -88,7 +88,7 @@ $(RUN_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(DEV_STAMP): pyproject.toml constraints.txt | $(BIN)/python
-	@.ci/install dev,bench
+	@.ci/install dev,bench,traces
 	@touch $@ $(BENCH_STAMP) $(RUN_STAMP)
 
 $(BENCH_STAMP): pyproject.toml constraints.txt | $(BIN)/python

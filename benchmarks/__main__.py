@@ -15,7 +15,9 @@ from benchmarks.suite.adapt import adapt
 from benchmarks.suite.adaptive_filters import adaptive_filters
 from benchmarks.suite.alerts import alerts
 from benchmarks.suite.backfill import backfill
+from benchmarks.suite.caches import caches
 from benchmarks.suite.churn import churn
+from benchmarks.suite.constraints import constraints
 from benchmarks.suite.correlated import correlated
 from benchmarks.suite.correlated_sliding import correlated_sliding
 from benchmarks.suite.crossover import crossover
@@ -25,16 +27,23 @@ from benchmarks.suite.epoch import epoch
 from benchmarks.suite.instants import instants
 from benchmarks.suite.invoke import invoke
 from benchmarks.suite.join_core import join_core
-from benchmarks.suite.joins import joins, late_joins, skewed_joins
+from benchmarks.suite.join_orders import join_orders
+from benchmarks.suite.joins import joins
+from benchmarks.suite.joins_costs import joins_costs
+from benchmarks.suite.joins_trees import joins_trees
+from benchmarks.suite.joins_unions import late_joins, skewed_joins
 from benchmarks.suite.latency import latency
 from benchmarks.suite.many_ranges import many_ranges
 from benchmarks.suite.memory import memory
+from benchmarks.suite.overload import overload
 from benchmarks.suite.past import past
 from benchmarks.suite.psoup import figure_7, figure_9
+from benchmarks.suite.psoup_joins import figure_8, figure_11
 from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuation
 from benchmarks.suite.queries import queries
 from benchmarks.suite.query_index import query_index
 from benchmarks.suite.ranges import ranges
+from benchmarks.suite.saturation import saturation
 from benchmarks.suite.server import server
 from benchmarks.suite.shedding import shedding
 from benchmarks.suite.sketches import sketches
@@ -65,6 +74,8 @@ SUITE = {
     "join-core": join_core,
     "joins": joins,
     "stream-joins": stream_joins,
+    "joins-trees": joins_trees,
+    "joins-costs": joins_costs,
     "skewed-joins": skewed_joins,
     "late-joins": late_joins,
     "skew": skew,
@@ -79,6 +90,8 @@ SUITE = {
     "past": past,
     "psoup": figure_7,
     "psoup-rate": figure_9,
+    "psoup-joins": figure_8,
+    "composites": figure_11,
     "depth": depth,
     "epoch": epoch,
     "latency": latency,
@@ -91,6 +104,9 @@ SUITE = {
     "adapt": adapt,
     "crossover": crossover,
     "adaptive-filters": adaptive_filters,
+    "constraints": constraints,
+    "join-orders": join_orders,
+    "caches": caches,
     "two-level": two_level,
     "synopses": synopses,
     "updates": updates,
@@ -98,6 +114,8 @@ SUITE = {
     "correlated-sliding": correlated_sliding,
     "sketches": sketches,
     "shedding": shedding,
+    "overload": overload,
+    "saturation": saturation,
     "standing": standing,
     "server": server,
 }

@@ -1,4 +1,5 @@
-"""Window joins of two streams: out of order (OA-Join), and two that keep their output in order, by what they hold and when they emit.
+"""Window joins of two streams: out of order (OA-Join), two that keep their output in order, and one that takes the order of arrival for
+that of time; by what they hold and when they emit.
 
 Rows of stream i join rows of the other for `ranges[i]` after them: `t0 - ranges[1] <= t1 <= t0 + ranges[0]`, on equal keys. Both
 streams may be in any order, and one behind the other; `bounds` are the punctuation of each. Li 2008, chapter 7, with the two ranges the
@@ -123,3 +124,30 @@ def input_held(steps: Sequence[Arrived], ranges: tuple[int, int]) -> Joined:
         joined.complete.append(complete)
         joined.held.append(len(held) + len(stored))
     return joined
+
+
+def global_order(steps: Sequence[Arrived], ranges: tuple[int, int]) -> Joined:
+    """The join that takes the order of arrival for that of time: both windows end at the latest row of all, and hold what is joined.
+
+    Rows of a step arrive by event time, the first stream's first. Exact where both streams are in order and synchronised; where one is
+    behind it loses pairs, and makes pairs of rows that are too far from each other.
+    """
+    stored, now = [NONE, NONE], NEVER
+    found = Joined([], [], [])
+    for step in steps:
+        pairs = [(NONE.at, NONE.at)]
+        side_of = np.repeat((0, 1), [len(rows) for rows in step.rows])
+        both = step.rows[0].and_(step.rows[1])
+        for place in np.lexsort((side_of, both.at)).tolist():
+            side, row = int(side_of[place]), both.where(np.array([place]))
+            now = max(now, int(row.at[0]))
+            other = stored[1 - side]
+            stored[1 - side] = other = other.where(other.at >= now - ranges[1 - side])
+            met = other.at[other.key == row.key[0]]
+            own = np.repeat(row.at, len(met))
+            pairs.append((own, met) if side == 0 else (met, own))
+            stored[side] = stored[side].and_(row)
+        found.pairs.append((np.concatenate([t0 for t0, _ in pairs]), np.concatenate([t1 for _, t1 in pairs])))
+        found.complete.append(min(step.bounds[1] - ranges[0], step.bounds[0]))
+        found.held.append(len(stored[0]) + len(stored[1]))
+    return found

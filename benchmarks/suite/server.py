@@ -1,12 +1,11 @@
 """A served hub under load on loopback: registrations, pushes, INVOKE, and followers during epochs.
 
-The hub is `headrace serve` in a process of its own, without a JVM; clients are threads and asynchronous connections of this one, so both share
+The hub is `headrace serve` in a process of its own, without a JVM; clients are threads of this one, and followers have a third, so all share
 the machine's cores. Pushes of JSON lines and of Arrow carry the same rows, and a push counts when it was answered: its rows are durable then.
 """
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import os
@@ -46,7 +45,7 @@ def server(rows: int, rounds: int) -> Report:
     with _served() as client:
         client.post("/v1/statements", content=_STREAM).raise_for_status()
         json_rate, arrow_rate = _push_rates(client, pushed)
-        before, with_followers = asyncio.run(_followed(str(client.base_url), client))
+        before, with_followers = _followed(client)
         latencies = _asked(str(client.base_url))
         alone, beside = _registered(client)
     p50, p99 = (float(np.quantile(latencies, q)) * 1000 for q in (0.5, 0.99))
@@ -174,27 +173,17 @@ def _epoch(client: httpx.Client) -> int:
     return int(client.get("/v1/status").json()["epoch"])
 
 
-async def _followed(url: str, client: httpx.Client) -> tuple[float, float]:
+def _followed(client: httpx.Client) -> tuple[float, float]:
     """Milliseconds to an answer without followers, and with all of them connected."""
-    alone = await asyncio.to_thread(_epoch_ms, client)
-    received = [0]
-    async with httpx.AsyncClient(
-        base_url=url, timeout=None, limits=httpx.Limits(max_connections=None)
-    ) as followers:
-        tasks = [asyncio.create_task(_follow(followers, received)) for _ in range(FOLLOWERS)]
-        await asyncio.sleep(5)
-        beside = await asyncio.to_thread(_epoch_ms, client)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    assert received[0] >= FOLLOWERS, f"{received[0]:,} events for {FOLLOWERS:,} followers"
+    alone = _epoch_ms(client)
+    command = [sys.executable, "-m", "benchmarks.followers_runner", str(client.base_url.port), str(FOLLOWERS)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as followers:
+        assert followers.stdout is not None
+        assert followers.stdout.readline() == "connected\n"
+        beside = _epoch_ms(client)
+        received = int(followers.communicate("")[0])
+    assert received >= FOLLOWERS, f"{received:,} events for {FOLLOWERS:,} followers"
     return alone, beside
-
-
-async def _follow(client: httpx.AsyncClient, received: list[int]) -> None:
-    async with client.stream("GET", "/v1/queries/top/follow") as response:
-        async for part in response.aiter_bytes():
-            received[0] += part.count(b"event: rows")
 
 
 def _asked(url: str) -> list[float]:

@@ -53,6 +53,11 @@ class OperatorObservation:
     probes: int = 0
     candidates: int = 0
     """Of a join: combinations of rows looked up in a side's state, and the rows there compared with them."""
+    joinable: int = 0
+    missing: float = 0.0
+    variance: float = 0.0
+    """Of a join with a limit of rows: stored rows that may still be joined; an estimate of the combinations of keys that are
+    not in its sample, and its variance."""
 
     def plus(self, other: OperatorObservation) -> OperatorObservation:
         """The sum of two tasks' measurements."""
@@ -70,9 +75,12 @@ class OperatorObservation:
             self.held + other.held,
             self.probes + other.probes,
             self.candidates + other.candidates,
+            self.joinable + other.joinable,
+            self.missing + other.missing,
+            self.variance + other.variance,
         )
 
-    def __reduce__(self) -> tuple[type, tuple[int, ...]]:
+    def __reduce__(self) -> tuple[type, tuple[float, ...]]:
         """A tuple: thousands travel from every task, and named fields, pickled one by one, would be most of the bytes."""
         return OperatorObservation, (
             self.rows_in,
@@ -88,6 +96,9 @@ class OperatorObservation:
             self.held,
             self.probes,
             self.candidates,
+            self.joinable,
+            self.missing,
+            self.variance,
         )
 
     @property
@@ -192,11 +203,123 @@ class FilterObservation:
         return FilterObservation(**{**plain, "patterns": patterns})
 
 
+@dataclass(frozen=True, slots=True)
+class ProbeObservation:
+    """The new rows of one side of a join in one epoch: tuples are by other side, in the order in which the query has them.
+
+    `rows` probed the others in `order`, each only while all before had a partner for it: `probed` rows of them, of which `dropped` had
+    none. `steps` is what it would have cost to probe the side with all rows. Hops made `made` combinations of those that were left,
+    out of `compared`. `sampled` rows were tried on all sides, by `profiled` probes besides; `patterns` as in `FilterObservation`.
+    """
+
+    order: tuple[int, ...]
+    rows: int
+    probed: tuple[int, ...]
+    dropped: tuple[int, ...]
+    steps: tuple[int, ...]
+    compared: int = 0
+    made: int = 0
+    sampled: int = 0
+    profiled: int = 0
+    patterns: Mapping[int, int] = field(default_factory=dict)
+
+    def plus(self, other: ProbeObservation) -> ProbeObservation:
+        """The sum of two tasks or epochs; the order is the later one's."""
+        patterns = dict(self.patterns)
+        for bits, rows in other.patterns.items():
+            patterns[bits] = patterns.get(bits, 0) + rows
+        return ProbeObservation(
+            other.order,
+            self.rows + other.rows,
+            _sums(self.probed, other.probed),
+            _sums(self.dropped, other.dropped),
+            _sums(self.steps, other.steps),
+            self.compared + other.compared,
+            self.made + other.made,
+            self.sampled + other.sampled,
+            self.profiled + other.profiled,
+            patterns,
+        )
+
+    @property
+    def costs(self) -> tuple[float, ...]:
+        """The steps of one probe of each side."""
+        return tuple(steps / self.rows for steps in self.steps)
+
+    @property
+    def spent(self) -> float:
+        """The steps of all probes of the order."""
+        return sum(probed * cost for probed, cost in zip(self.probed, self.costs, strict=True))
+
+    def drop_rate(self, side: int) -> float:
+        """The share of the sampled rows that have no partner in a side."""
+        drops = sum(rows for bits, rows in self.patterns.items() if bits >> side & 1)
+        return drops / self.sampled if self.sampled else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON-able values."""
+        return {
+            "order": self.order,
+            "rows": self.rows,
+            "probed": self.probed,
+            "dropped": self.dropped,
+            "steps": self.steps,
+            "compared": self.compared,
+            "made": self.made,
+            "sampled": self.sampled,
+            "profiled": self.profiled,
+            "patterns": {str(bits): rows for bits, rows in self.patterns.items()},
+        }
+
+    @staticmethod
+    def of(fields: Mapping[str, Any]) -> ProbeObservation:
+        """The inverse of `as_dict`, after a round trip by JSON."""
+        patterns = {int(bits): rows for bits, rows in fields["patterns"].items()}
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+        }
+        return ProbeObservation(**{**plain, "patterns": patterns})
+
+
+@dataclass(frozen=True, slots=True)
+class CacheObservation:
+    """The new rows of one side of a join in one epoch, and the cache that they looked up, if they did.
+
+    `measured` of the `rows` were joined without a cache: they `compared` so many rows of other sides, and `made` combinations of all, of
+    which a cache would have had `passing`. `missing`: rows whose keys no cache would have had. Of the `lookups`, `hits` found their key,
+    of an earlier epoch or added for another row of this one, and all `matched` so many combinations; keys that were absent were `joined`
+    with so many comparisons, which `created` combinations.
+    `followed` rows had keys of caches of their side, which `changed` combinations there.
+    """
+
+    rows: int = 0
+    measured: int = 0
+    compared: int = 0
+    made: int = 0
+    passing: int = 0
+    missing: int = 0
+    lookups: int = 0
+    hits: int = 0
+    matched: int = 0
+    joined: int = 0
+    created: int = 0
+    followed: int = 0
+    changed: int = 0
+
+    def plus(self, other: CacheObservation) -> CacheObservation:
+        """The sum of two batches, tasks or epochs."""
+        return CacheObservation(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+
 def _sums(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     """The sums by place; of an empty tuple and another, that one."""
     if not (first and second):
         return first or second
     return tuple(one + other for one, other in zip(first, second, strict=True))
+
+
+_NAMED = ("filters", "joins", "caches")
+"""Fields of an epoch that are left out where they are empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +347,10 @@ class EpochObservation:
     work: Mapping[str, WorkObservation] = field(default_factory=dict)
     filters: Mapping[str, FilterObservation] = field(default_factory=dict)
     """By the name of the conjunction, of those whose order adapts."""
+    joins: Mapping[str, ProbeObservation] = field(default_factory=dict)
+    """By the name of a join's side, of joins of three or more."""
+    caches: Mapping[str, CacheObservation] = field(default_factory=dict)
+    """By the name of a join's side, of joins of three or more."""
 
     def as_dict(self) -> dict[str, object]:
         """Plain JSON-able values, for the line-JSON log: the fields, and the selectivity of each operator."""
@@ -233,11 +360,15 @@ class EpochObservation:
         }
         work = {name: _measures(seen) for name, seen in self.work.items()}
         streams = {name: _measures(seen) for name, seen in self.streams.items()}
-        fields = {name: getattr(self, name) for name in self.__slots__ if name != "filters"}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name not in _NAMED}
         filters = {name: seen.as_dict() for name, seen in self.filters.items()}
+        joins = {name: seen.as_dict() for name, seen in self.joins.items()}
+        caches = {name: asdict(seen) for name, seen in self.caches.items()}
         return {
             **fields,
             **({"filters": filters} if filters else {}),
+            **({"joins": joins} if joins else {}),
+            **({"caches": caches} if caches else {}),
             "seconds": dict(self.seconds),
             "streams": streams,
             "operators": operators,
@@ -248,8 +379,10 @@ class EpochObservation:
 def _measures(seen: OperatorObservation | WorkObservation | StreamObservation) -> dict[str, Any]:
     """The fields by name, those of joins where there is one; `asdict` is too slow for thousands."""
     measures = {measure: getattr(seen, measure) for measure in seen.__slots__}
-    if not measures.get("probes", 1):
-        del measures["probes"], measures["candidates"]
+    for of_joins in (("probes", "candidates"), ("joinable", "missing", "variance")):
+        if not measures.get(of_joins[0], 1):
+            for measure in of_joins:
+                del measures[measure]
     return measures
 
 

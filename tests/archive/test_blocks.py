@@ -142,3 +142,38 @@ def test_a_late_query_reads_a_past_in_blocks_and_other_tools_a_sample_of_it(tmp_
     some = pandas.concat([pandas.read_parquet(file, filters=[(BLOCK, "<", 2)]) for file in files])
     assert 600 < len(some) < 900
     assert set(some[BLOCK]) == {0, 1}
+
+
+def test_blocks_by_a_column_have_all_rows_of_a_key_in_every_run_and_stream(tmp_path: Path) -> None:
+    """Also of NULL, of a wider type, and after the archive was reduced: then the same keys are left."""
+    start = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    keys = [None, *range(-30, 300)]
+    blocks: dict[int | None, set[int]] = {key: set() for key in keys}
+    with open_hub(tmp_path / "home", local=True) as hub:
+        for name, kind in (("narrow", "INT"), ("wide", "BIGINT")):
+            hub.execute(
+                f"CREATE STREAM {name} (at TIMESTAMP, car {kind}) USING push"
+                " OPTIONS (blocks '8', blocksBy 'CAR', reduce 'uniform(0.5)') TIMESTAMP BY at"
+            )
+            for number in range(3):
+                rows = [
+                    {"at": start + dt.timedelta(seconds=1000 * number + n), "car": k}
+                    for n, k in enumerate(keys)
+                ]
+                hub.push(name, rows)
+                hub.catch_up()
+            for file in (tmp_path / "home/archive" / name).iterdir():
+                for row in pq.read_table(file).to_pylist():
+                    blocks[row["car"]].add(row[BLOCK])
+        assert all(len(found) == 1 for found in blocks.values())
+        assert {block for found in blocks.values() for block in found} == set(range(8))
+        hub.vacuum()
+        left = [
+            row["car"]
+            for segment in hub.home.latest().facts["reduced"]["wide"]
+            for row in pq.read_table(tmp_path / "home" / segment["file"]).to_pylist()
+        ]
+        (outcome,) = hub.execute("DESCRIBE EXTENDED wide")
+    assert sorted(left, key=repr) == sorted(2 * [key for key in keys if min(blocks[key]) < 4], key=repr)
+    described = dict(zip(*(outcome.table[name].to_pylist() for name in ("property", "value")), strict=True))
+    assert described["archive"] == "8 random blocks of keys of car"

@@ -1,92 +1,205 @@
-"""Estimates from prefixes of runs: unbiased, with intervals that hold the truth as often as promised; exact when all is read."""
+"""Estimates from samples of rows and of keys: right on average, with intervals that hold the truth as often as promised; exact when all is read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 import pytest
 
 from headrace.archive.blocks import hashes_of
-from headrace.archive.estimates import Estimates, Sums, averaged, counted, summed
+from headrace.archive.estimates import Sums, Totals, Weighted, most_missed, of_keys, of_rows, quantile
 
 DRAWS = 1000
 SIZES = (1500, 900, 600)
 """Rows of three strata, whose values differ."""
 SHARES = (0.1, 0.25, 1.0)
 """What is read of each: of the last one everything."""
+OF_KEYS = 0.2
+Values = np.ndarray
 
 
 @cache
-def population() -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The values of each stratum, and which rows pass the conditions."""
+def contributions() -> list[Values]:
+    """Of each stratum the terms of its rows: whether it passes, its value and another one if it does."""
     rng = np.random.default_rng(3)
-    values = [rng.gamma(2.0, 20.0 + 10 * number, size) for number, size in enumerate(SIZES)]
-    return values, [rng.random(size) < 0.4 + 0.2 * number for number, size in enumerate(SIZES)]
+    found = []
+    for number, size in enumerate(SIZES):
+        passes = rng.random(size) < 0.4 + 0.2 * number
+        value = rng.gamma(2.0, 20.0 + 10 * number, size)
+        other = value * rng.uniform(0.5, 1.5, size) + 5
+        found.append(np.stack([passes, passes * value, passes * other], axis=1).astype(float))
+    return found
 
 
 @cache
-def drawn() -> Sums:
-    """Of a thousand seeds, each a group: the sums over the rows with small hashes."""
-    values, passing = population()
-    sums = np.zeros((len(SIZES) * DRAWS, DRAWS, 3))
-    population_, sample = np.zeros(len(SIZES) * DRAWS), np.zeros(len(SIZES) * DRAWS)
-    for number, (of_stratum, passes, share) in enumerate(zip(values, passing, SHARES, strict=True)):
-        position = np.arange(len(of_stratum)) + (number << 32)
-        for seed in range(DRAWS):
-            read = hashes_of(position, seed) >> np.uint64(32) < share * 2**32
-            kept = of_stratum[read & passes]
-            # a seed is a group in strata of its own: the estimates of others do not see it
-            stratum = number * DRAWS + seed
-            sums[stratum, seed] = len(kept), kept.sum(), (kept**2).sum()
-            population_[stratum], sample[stratum] = len(of_stratum), read.sum()
-    return Sums(population_, sample, *(sums[:, :, part] for part in range(3)))
+def keys() -> Values:
+    """Of 1500 keys the terms of all their rows together, of which there are few or many; the last term is 1 where one passes."""
+    rng = np.random.default_rng(4)
+    rows = rng.geometric(0.2, 1500)
+    passing = rng.binomial(rows, 0.5)
+    value = passing * rng.gamma(4.0, 5.0, 1500)
+    return np.stack([passing, value, value * rng.uniform(0.5, 1.5, 1500), passing > 0], axis=1).astype(float)
 
 
-def truth(of: Callable[[Sums], Estimates]) -> float:
-    """What is estimated."""
-    values, passing = population()
-    passed = np.concatenate([each[passes] for each, passes in zip(values, passing, strict=True)])
-    return {counted: float(len(passed)), summed: float(passed.sum()), averaged: float(passed.mean())}[of]
+def rows_read(seed: int, number: int) -> Values:
+    """Which rows of a stratum are read."""
+    position = np.arange(SIZES[number]) + (number << 32)
+    return (hashes_of(position, seed) >> np.uint64(32)) < SHARES[number] * 2**32
 
 
-@pytest.mark.parametrize("of", [counted, summed, averaged])
+@cache
+def drawn(design: str) -> list[Totals]:
+    """The totals from a thousand seeds."""
+    found = []
+    for seed in range(DRAWS):
+        if design == "keys":
+            read = hashes_of(np.arange(1500), seed) >> np.uint64(32) < OF_KEYS * 2**32
+            kept = keys()[read]
+            found.append(of_keys(OF_KEYS, np.zeros(len(kept), np.int64), kept, 1))
+            continue
+        parts = [each[rows_read(seed, number)] for number, each in enumerate(contributions())]
+        total = np.stack([part.sum(axis=0)[None] for part in parts])
+        products = np.stack([(part.T @ part)[None] for part in parts])
+        sample = np.array([float(len(part)) for part in parts])
+        found.append(of_rows(Sums(np.array(SIZES, float), sample, total, products)))
+    return found
+
+
+def count(total: Values) -> tuple[float, list[float]]:
+    return total[0], [1, 0, 0]
+
+
+def summed(total: Values) -> tuple[float, list[float]]:
+    return total[1], [0, 1, 0]
+
+
+def averaged(total: Values) -> tuple[float, list[float]]:
+    return total[1] / total[0], [-total[1] / total[0] ** 2, 1 / total[0], 0]
+
+
+def ratio(total: Values) -> tuple[float, list[float]]:
+    return total[1] / total[2], [0, 1 / total[2], -total[1] / total[2] ** 2]
+
+
+def difference(total: Values) -> tuple[float, list[float]]:
+    return total[1] - 2 * total[2], [0, 1, -2]
+
+
+def distinct(total: Values) -> tuple[float, list[float]]:
+    return total[3], [0, 0, 0, 1]
+
+
+CASES = [
+    *[("rows", of) for of in (count, summed, averaged, ratio, difference)],
+    *[("keys", of) for of in (count, summed, averaged, ratio, difference, distinct)],
+]
+
+
+@pytest.mark.parametrize(("design", "of"), CASES)
 def test_a_thousand_estimates_are_right_on_average_and_their_intervals_as_often_as_said(
-    of: Callable[[Sums], Estimates],
+    design: str, of: Callable[[Values], tuple[float, list[float]]]
 ) -> None:
-    found = of(drawn())
-    off = found.value.mean() - truth(of)
-    assert abs(off) < 3 * found.value.std(ddof=1) / sqrt(DRAWS)
-    assert 0.93 <= (np.abs(found.value - truth(of)) <= found.error).mean() <= 0.97
+    whole = keys().sum(axis=0) if design == "keys" else sum(each.sum(axis=0) for each in contributions())
+    truth = of(whole)[0]
+    values, errors = [], []
+    for totals in drawn(design):
+        value, slopes = of(totals.value[0])
+        gradient = np.zeros(totals.value.shape)
+        gradient[0, : len(slopes)] = slopes
+        values.append(value)
+        errors.append(totals.error(gradient)[0])
+    off = np.mean(values) - truth
+    assert abs(off) < 3 * np.std(values, ddof=1) / sqrt(DRAWS)
+    assert 0.93 <= (np.abs(np.array(values) - truth) <= np.array(errors)).mean() <= 0.97
 
 
-@pytest.mark.parametrize("of", [counted, summed, averaged])
-def test_what_was_read_whole_is_exact(of: Callable[[Sums], Estimates]) -> None:
-    x = np.array([1.0, 5.0, 2.5])
-    sums = Sums(
-        np.array([7.0]), np.array([7.0]), *(np.array([[part]]) for part in (3.0, x.sum(), (x**2).sum()))
+def weighted(seed: int) -> Weighted:
+    """The values that were read."""
+    value, weight, stratum, sample = [], [], [], []
+    for number, each in enumerate(contributions()):
+        read = rows_read(seed, number)
+        passing = each[read & (each[:, 0] > 0), 1]
+        value.append(passing)
+        sample.append(float(read.sum()))
+        weight.append(np.full(len(passing), SIZES[number] / sample[-1]))
+        stratum.append(np.full(len(passing), number))
+    joined = (np.concatenate(each) for each in (value, weight, stratum))
+    return Weighted(*joined, np.array(SIZES, float), np.array(sample))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_intervals_of_a_quantile_hold_it_as_often_as_said(share: float) -> None:
+    whole = np.concatenate([each[each[:, 0] > 0, 1] for each in contributions()])
+    truth = np.quantile(whole, share)
+    found = np.array([quantile(weighted(seed), share) for seed in range(DRAWS)])
+    assert abs(found[:, 0].mean() - truth) < 0.15 * found[:, 0].std()
+    assert 0.93 <= (np.abs(found[:, 0] - truth) <= found[:, 1]).mean() <= 0.97
+
+
+def test_a_quantile_of_all_rows_is_that_of_the_values() -> None:
+    value = np.array([5.0, 1.0, 1.0, 9.0, 4.0])
+    for share in (0.01, 0.3, 0.5, 0.99):
+        of = Weighted(value, np.ones(5), np.zeros(5, np.int64), np.array([7.0]), np.array([7.0]))
+        assert quantile(of, share) == (pytest.approx(np.quantile(value, share)), 0.0)
+
+
+def test_a_quantile_near_the_end_of_what_was_read_has_no_known_error() -> None:
+    of = Weighted(
+        np.arange(10.0), np.full(10, 10.0), np.zeros(10, np.int64), np.array([100.0]), np.array([10.0])
     )
-    found = of(sums)
-    assert found.value.tolist() == [{counted: 3.0, summed: 8.5, averaged: 8.5 / 3}[of]]
-    assert found.error.tolist() == [0.0]
+    assert quantile(of, 0.97)[1] == inf
+    assert quantile(of, 0.02)[1] == inf
+    assert quantile(of, 0.5)[1] < inf
+
+
+def test_values_that_repeat_have_an_interval_that_reaches_the_next_one() -> None:
+    """Of a hundred rows half are 1 and half are 2: the median may be either."""
+    value = np.repeat([1.0, 2.0], [26, 24])
+    of = Weighted(value, np.full(50, 2.0), np.zeros(50, np.int64), np.array([100.0]), np.array([50.0]))
+    assert quantile(of, 0.5) == (1.0, 1.0)
 
 
 def test_the_equations_by_hand() -> None:
     """Of 10 rows 4 were read: 2, 4, and two that do not pass."""
-    sums = Sums(*map(np.array, ([10.0], [4.0], [[2.0]], [[6.0]], [[20.0]])))
-    z2 = 1.959963984540054**2
-    assert counted(sums).value[0] == 5.0
-    assert counted(sums).error[0] ** 2 / z2 == pytest.approx(100 * 0.6 * (1 / 3) / 4)  # s^2 of 1, 1, 0, 0
-    assert summed(sums).value[0] == 15.0
-    assert summed(sums).error[0] ** 2 / z2 == pytest.approx(100 * 0.6 * (11 / 3) / 4)  # s^2 of 2, 4, 0, 0
-    assert averaged(sums).value[0] == 3.0
-    assert averaged(sums).error[0] ** 2 / z2 == pytest.approx(100 * 0.6 * (2 / 3) / 4 / 25)  # of -1, 1, 0, 0
+    sums = Sums(
+        np.array([10.0]), np.array([4.0]), np.array([[[2.0, 6.0]]]), np.array([[[[2.0, 6.0], [6.0, 20.0]]]])
+    )
+    totals = of_rows(sums)
+    assert totals.value.tolist() == [[5.0, 15.0]]
+    assert totals.covariance[0, 0, 0] == pytest.approx(100 * 0.6 * (1 / 3) / 4)  # s^2 of 1, 1, 0, 0
+    assert totals.covariance[0, 1, 1] == pytest.approx(100 * 0.6 * (11 / 3) / 4)  # s^2 of 2, 4, 0, 0
+    assert totals.covariance[0, 0, 1] == pytest.approx(100 * 0.6 * (6 - 3) / 3 / 4)
+    of_two = of_keys(0.25, np.array([0, 1, 1]), np.array([[3.0], [1.0], [2.0]]), 2)
+    assert of_two.value.tolist() == [[12.0], [12.0]]
+    assert of_two.covariance[:, 0, 0].tolist() == [9 * 0.75 * 16, 5 * 0.75 * 16]
 
 
-def test_a_group_without_values_has_a_count_only() -> None:
-    sums = Sums(*map(np.array, ([10.0], [4.0], [[0.0]], [[0.0]], [[0.0]])))
-    assert (counted(sums).value[0], counted(sums).error[0]) == (0.0, 0.0)
-    assert np.isnan(summed(sums).value[0])
-    assert np.isnan(averaged(sums).error[0])
+def test_what_was_read_whole_is_exact() -> None:
+    x = np.array([[1.0, 1.0], [1.0, 5.0], [1.0, 2.5]])
+    sums = Sums(np.array([7.0]), np.array([7.0]), x.sum(axis=0)[None, None], (x.T @ x)[None, None])
+    for totals in (of_rows(sums), of_keys(1.0, np.zeros(3, np.int64), x, 1)):
+        assert totals.value.tolist() == [[3.0, 8.5]]
+        assert not totals.covariance.any()
+
+
+def test_of_what_no_row_read_has_the_sample_shows_no_error() -> None:
+    """Two strata: a whole one with one row that passes, and a part without any; a third term is in both."""
+    one, none = np.diag([1.0, 0.0, 1.0]), np.diag([0.0, 0.0, 1.0])
+    total = np.array([[[1.0, 0.0, 1.0]], [[0.0, 0.0, 1.0]]])
+    sums = Sums(np.array([9.0, 10.0]), np.array([9.0, 4.0]), total, np.stack([one[None], none[None]]))
+    assert of_rows(sums).unseen.tolist() == [[True, True, False]]
+    whole = Sums(np.array([9.0, 4.0]), np.array([9.0, 4.0]), total, np.stack([one[None], none[None]]))
+    assert not of_rows(whole).unseen.any()
+    keys = np.array([[1.0, 0.0], [2.0, 0.0]])
+    assert of_keys(0.5, np.array([0, 0]), keys, 2).unseen.tolist() == [[False, True], [True, True]]
+    assert not of_keys(1.0, np.array([0, 0]), keys, 2).unseen.any()
+
+
+def test_most_that_is_missed_is_so_with_five_percent() -> None:
+    assert [most_missed(share) for share in (0.5, 0.1, 1 / 1024, 1.0)] == [4, 28, 3066, 0]
+    assert (1 - 0.1) ** 29 < 0.05 < (1 - 0.1) ** 28
+    of = Weighted(*(np.zeros(0) for _ in range(2)), np.zeros(0, np.int64), np.array([9.0]), np.array([4.0]))
+    assert quantile(of, 0.5)[1] == inf

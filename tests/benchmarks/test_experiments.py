@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks import panes_runner
-from benchmarks.suite.joins import joins, late_joins, skewed_joins
+from benchmarks.suite.joins import joins
+from benchmarks.suite.joins_unions import late_joins, skewed_joins
 from benchmarks.suite.skew import Union, state_rows
 from benchmarks.suite.slack import band, blocks
 from benchmarks.suite.window_id import buffering, panes_alone

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.baselines.joins import Arrived, Rows, input_held, out_of_order, output_sorted
+from benchmarks.baselines.joins import (
+    NONE,
+    Arrived,
+    Rows,
+    global_order,
+    input_held,
+    out_of_order,
+    output_sorted,
+    pairs_of,
+)
 from benchmarks.disorder import low_watermarks
-from benchmarks.suite.joins import Source, _rows_held
+from benchmarks.suite.joins import in_step
+from benchmarks.suite.joins_unions import Source, rows_held
+from benchmarks.window_join_runner import window_join
 
 STREAM = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2)), min_size=1, max_size=14)
 
@@ -29,7 +42,7 @@ def steps_of(streams: tuple[list[tuple[int, int]], list[tuple[int, int]]], size:
     return steps
 
 
-@pytest.mark.parametrize("way", [out_of_order, output_sorted, input_held])
+@pytest.mark.parametrize("way", [out_of_order, output_sorted, input_held, window_join])
 @given(
     left=STREAM, right=STREAM, ranges=st.tuples(st.integers(0, 8), st.integers(0, 8)), size=st.integers(1, 5)
 )
@@ -81,7 +94,56 @@ def test_repair_19_a_late_input_makes_the_other_side_wait_for_its_delay_and_its_
 
 def test_the_plan_in_order_holds_what_waits_for_a_late_source() -> None:
     sources = [Source(np.arange(0, 100_000, 1000), late) for late in (0.0, 0.0, 20.0)]
-    alone = _rows_held([sources[0]], [sources[1]], 10, 100)
-    beside = _rows_held([sources[0]], [sources[1], sources[2]], 10, 100)
+    alone = rows_held([sources[0]], [sources[1]], 10, 100)
+    beside = rows_held([sources[0]], [sources[1], sources[2]], 10, 100)
     assert beside.peak[1] - alone.peak[1] >= 20
     assert beside.mean[0] <= beside.mean[1]
+
+
+def both_of(steps: list[Arrived]) -> tuple[Rows, Rows]:
+    """All rows of both streams."""
+    left, right = NONE, NONE
+    for step in steps:
+        left, right = left.and_(step.rows[0]), right.and_(step.rows[1])
+    return left, right
+
+
+def behind(steps: list[Arrived], by: int) -> list[Arrived]:
+    """The second stream so many steps later."""
+    bounds = [step.bounds[1] for step in steps]
+    return [
+        Arrived(
+            (step.rows[0], steps[number - by].rows[1] if number >= by else NONE),
+            (step.bounds[0], bounds[number - by] if number >= by else 0),
+        )
+        for number, step in enumerate(steps)
+    ]
+
+
+def counted(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Counter[tuple[int, int]]:
+    return Counter(pair for t0, t1 in pairs for pair in zip(t0.tolist(), t1.tolist(), strict=True))
+
+
+def test_the_order_of_arrival_is_right_for_streams_in_step_and_wrong_where_one_is_behind() -> None:
+    """G10: with the second stream a second behind, pairs whose first row is two to three seconds earlier must appear, and do not; G9:
+    rows that are too far from each other are joined.
+    """
+    steps, ranges = in_step(8), (3000, 2000)
+    assert counted(global_order(steps, ranges).pairs) == counted([pairs_of(*both_of(steps), ranges)])
+    apart = behind(steps, 4)
+    wanted = counted([pairs_of(*both_of(apart), ranges)])
+    for exact in (out_of_order, window_join):
+        assert counted(exact(apart, ranges).pairs) == wanted
+    lost = wanted - counted(global_order(apart, ranges).pairs)
+    assert len(lost) > 20
+    assert all(-3000 <= t0 - t1 <= -2000 + 500 for t0, t1 in lost)
+    far = behind(steps, 12)
+    wrong = counted(global_order(far, ranges).pairs) - counted([pairs_of(*both_of(far), ranges)])
+    assert len(wrong) > 20
+    assert all(t0 - t1 > 2000 for t0, t1 in wrong)
+
+
+def test_our_operator_holds_what_the_algorithm_out_of_order_holds() -> None:
+    """Also where one stream is behind, after every step."""
+    for steps in (in_step(8), behind(in_step(8), 6)):
+        assert window_join(steps, (2000, 1000)).held == out_of_order(steps, (2000, 1000)).held

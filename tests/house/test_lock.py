@@ -23,7 +23,7 @@ def locked() -> list[Requirement]:
 
 
 def test_the_lock_has_a_version_of_each_dependency_that_its_range_allows() -> None:
-    ranges = wanted("dev", "bench")
+    ranges = wanted("dev", "bench", "traces")
     assert len(ranges) > 10
     for dependency in ranges:
         exact = [pin for pin in locked() if pin.name == dependency.name]

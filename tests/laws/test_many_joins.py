@@ -6,9 +6,17 @@ windows, conditions and aggregates of their own, in another order of FROM, regis
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.adaptive.filters.ordering import OrderInForce
+from headrace.planner.joins.stream_joins import sizes_of
+from headrace.runtime.epoch import task_orders
+from headrace.runtime.plan.adaptive.join_orders import join_orders
+from headrace.runtime.statements import change_batch
 from tests.laws.two_streams import check
 
 A, B = "a x [RANGE 3 SECONDS]", "b y [RANGE 4 SECONDS]"
@@ -52,6 +60,33 @@ MANY = {
     " ON x.k = y.k JOIN b z [RANGE TUMBLING 4 SECONDS] ON z.k = x.k",
     "bare": "SELECT x.v, y.v AS w FROM a x JOIN b y ON x.k = y.k AND x.v = 1 JOIN a z ON z.k = x.k AND z.v = 2",
 }
+ADAPTING = {
+    name: MANY[name]
+    for name in (
+        "three by one key",
+        "four",
+        "five",
+        "two keys",
+        "not a number",
+        "sliding",
+        "tumbling",
+        "bare",
+    )
+}
+ADAPTING["three shorter"] = (
+    "SELECT x.v, y.v AS w, z.v AS u FROM a x [RANGE 3 SECONDS] JOIN b y [RANGE 2500 MILLISECONDS] ON x.k = y.k"
+    " JOIN a z [RANGE 1500 MILLISECONDS] ON z.k = y.k AND z.v < x.v"
+)
+"""With "three by one key" it reads a shared join of three sides."""
+TREES = {name: MANY[name] for name in ("chain", "tree", "later key first")}
+TREES["star"] = (
+    f"SELECT x.v, y.v AS w, z.k AS l, u.k AS m FROM a x {R[0]} JOIN b y {R[1]} ON x.k = y.k JOIN b z {R[3]} ON z.v = x.v"
+    f" JOIN a u {R[0]} ON u.d = x.d"
+)
+TREES["grouped star"] = (
+    f"SELECT x.k, COUNT(*) AS n, MAX(u.v) AS s FROM a x {R[0]} JOIN b y {R[1]} ON x.k = y.k AND y.v >= x.v"
+    f" JOIN b z {R[3]} ON z.v = x.v JOIN a u {R[2]} ON u.d = x.d GROUP BY x.k"
+)
 
 
 @settings(max_examples=20)
@@ -64,3 +99,33 @@ def test_queries_that_share_a_join_answer_as_each_alone(data: st.DataObject) -> 
 @given(data=st.data())
 def test_joins_of_three_to_five_streams_answer_as_the_reference(data: st.DataObject) -> None:
     check(MANY, data)
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_orders_of_probes_that_switch_at_every_epoch_never_change_the_answers(data: st.DataObject) -> None:
+    drawn = data.draw(st.randoms(use_true_random=False), "orders")
+
+    def switched(manifest: Any) -> dict[str, OrderInForce]:
+        recorded = join_orders(manifest)
+        return {
+            name: OrderInForce(tuple(drawn.sample(chosen.order, len(chosen.order))), drawn.choice((0.0, 1.0)))
+            for name, chosen in recorded.items()
+        }
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(task_orders, "join_orders", switched)
+        check(ADAPTING, data, at_least=2)
+
+
+@settings(max_examples=20)
+@given(data=st.data())
+def test_the_order_in_which_several_joins_join_their_sources_never_changes_the_answers(
+    data: st.DataObject,
+) -> None:
+    drawn = data.draw(st.randoms(use_true_random=False), "sizes")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            change_batch, "sizes_of", lambda query, _: sizes_of(query, lambda _: drawn.randrange(1, 1 << 20))
+        )
+        check(TREES, data)

@@ -1,6 +1,6 @@
 """Queries over past and future from the OSCAR paper, each registered when part of its data is archived already.
 
-Chandrasekaran & Franklin, Remembrance of Streams Past (2004). Archives are read whole here: reductions are another matter.
+Chandrasekaran & Franklin, Remembrance of Streams Past (2004). Queries read archives whole; commuters are also asked of a sample of cars.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from headrace.runtime.hub.hub import Hub
@@ -157,3 +158,43 @@ def test_a_daily_average_comes_of_hourly_sums_and_counts(hub: Hub) -> None:
     assert len(means) == 6
     assert means == pytest.approx(meant, rel=1e-9)
     assert any(abs(row["mean"] - row["wrong"]) > 1e-3 for row in daily)
+
+
+def test_commuters_of_a_sample_of_cars_are_exactly_those_of_its_cars(tmp_path: Path) -> None:
+    """OQ-2 asked of a part of the archive: half of the rows would keep one of 128 commuters; half of the cars keep half of them."""
+    rng, cars = np.random.default_rng(5), 6000
+    always = rng.random(cars) < 0.3
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(
+            "CREATE STREAM cars (car INT, place STRING, at TIMESTAMP) USING push"
+            " OPTIONS (blocks '8', blocksBy 'car') TIMESTAMP BY at"
+        )
+        seen_on = np.zeros(cars, np.int64)
+        for day in range(WEEK):
+            here = np.flatnonzero(always | (rng.random(cars) < 0.8))
+            seen_on[here] += 1
+            minute = np.sort(rng.integers(0, 60 * 24, len(here)))
+            at = np.datetime64("2024-05-01", "us") + day * np.timedelta64(86_400_000_000, "us")
+            hub.push(
+                "cars",
+                pa.table(
+                    {
+                        "car": here.astype(np.int32),
+                        "place": ["ashby"] * len(here),
+                        "at": pa.array(at + minute * np.timedelta64(60_000_000, "us")).cast(
+                            pa.timestamp("us", "UTC")
+                        ),
+                    }
+                ),
+            )
+            hub.catch_up()
+        text = (
+            "SELECT COUNT(*) AS n FROM (SELECT car FROM cars WHERE place = 'ashby' GROUP BY car"
+            f" HAVING COUNT(DISTINCT CAST(at AS DATE)) = {WEEK}) AS regulars WITHIN {{}} PERCENT"
+        )
+        (part,), (whole,) = (hub.execute(text.format(percent))[0].table.to_pylist() for percent in (10, 0))
+    commuters = int((seen_on == WEEK).sum())
+    assert whole == {"n": float(commuters), "n_error": 0.0, "kept": 1.0}
+    assert part["kept"] < 0.5
+    assert part["n"] * part["kept"] == pytest.approx(round(part["n"] * part["kept"]))  # whole commuters
+    assert abs(part["n"] - commuters) <= 2 * part["n_error"]

@@ -279,6 +279,40 @@ def test_a_join_of_two_streams_over_the_last_seconds_is_what_loops_find_whenever
         assert sorted((row["id"], row["other"]) for row in values) == expected
 
 
+SPANS = {
+    "BEGIN TIMESTAMP '1970-01-01 00:00:50' END TIMESTAMP '1970-01-01 00:01:00'": {(50, 54), (55, 54)},
+    "BEGIN TIMESTAMP '1970-01-01 00:00:49' END TIMESTAMP '1970-01-01 00:00:54'": {
+        (50, 49),
+        (50, 54),
+        (52, 49),
+    },
+    "BEGIN NOW - INTERVAL 6 SECONDS END NOW": {(50, 49), (50, 54), (52, 49), (55, 49), (55, 54)},
+}
+"""Windows at second 55, and the pairs of Figures 4 and 5 (G2) whose earliest and latest tuples are in them."""
+
+
+@pytest.mark.parametrize("span", SPANS)
+@pytest.mark.parametrize("registered", ["before", "between", "after"])
+def test_a_pair_is_in_a_window_by_its_earliest_and_its_latest_tuple(
+    span: str, registered: str, hub: Hub
+) -> None:
+    """One at whose END the latest tuple is later has it not, though its earliest is inside."""
+    hub.execute("CREATE STREAM s (id BIGINT, a BIGINT, b BIGINT, ts TIMESTAMP) USING push TIMESTAMP BY ts")
+    text = f"CREATE QUERY q23 AS SELECT r.id, s.id AS other FROM r, s WHERE r.a < 5 AND r.a > s.b AND s.b > 1 {span}"
+    if registered == "before":
+        hub.execute(text)
+    arrive(hub, (49, 0, 2), (51, 0, 1), stream="s")
+    arrive(hub, (50, 4, 0), (52, 3, 0), (53, 7, 0))
+    if registered == "between":
+        hub.execute(text)
+    arrive(hub, (54, 0, 3), stream="s")
+    arrive(hub, (55, 4, 0))
+    if registered == "after":
+        hub.execute(text)
+        hub.catch_up()
+    assert {(row["id"], row["other"]) for row in hub.query("q23").invoke().to_pylist()} == SPANS[span]
+
+
 def test_a_client_that_was_away_for_an_hour_asks_and_gets_what_holds_now(hub: Hub) -> None:
     create(hub, "q", "SELECT id FROM r WHERE a = 1 BEGIN NOW - INTERVAL 5 SECONDS END NOW")
     for minute in range(60):

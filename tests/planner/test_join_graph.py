@@ -37,6 +37,39 @@ def in_words(groups: list[Group]) -> list[str]:
     return words
 
 
+@pytest.mark.parametrize(
+    ("factors", "sizes", "expected"),
+    [
+        (
+            [("a.k", "b.k"), ("a.l", "c.l"), ("a.m", "d.m")],
+            (9, 5, 3, 1),
+            ["0:a.m 3:d.m", "[a.l] 2:c.l", "[a.k] 1:b.k"],
+        ),
+        (
+            [("a.k", "b.k"), ("a.l", "c.l"), ("a.m", "d.m")],
+            (9, 5, 5, 5),
+            ["0:a.k 1:b.k", "[a.l] 2:c.l", "[a.m] 3:d.m"],
+        ),
+        (
+            [("a.k", "b.k"), ("b.l", "c.l"), ("b.l", "d.l")],
+            (1, 1, 9, 9),
+            ["1:b.l 2:c.l 3:d.l", "[b.k] 0:a.k"],
+        ),
+        (
+            [("a.k", "b.k"), ("c.l", "d.l"), ("b.m", "c.m")],
+            (9, 2, 2, 3),
+            ["1:b.m 2:c.m", "[c.l] 3:d.l", "[b.k] 0:a.k"],
+        ),
+    ],
+)
+def test_of_sets_of_equal_size_the_one_with_fewest_rows_is_joined_first(
+    factors: list[tuple[str, str]], sizes: tuple[int, ...], expected: list[str]
+) -> None:
+    columns = [frozenset(f"{stream}.{column}" for column in "klm") for stream in "abcd"]
+    groups = groups_of(columns, [equal(*factor) for factor in factors], binary=False, sizes=sizes)
+    assert in_words(groups) == expected
+
+
 def _keys(keys: tuple[Expression, ...]) -> str:
     return "+".join(key.name for key in keys if isinstance(key, Column))
 

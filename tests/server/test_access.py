@@ -51,6 +51,7 @@ ROUTES = [
     ("GET", "/v1/queries/q/costs"),
     ("GET", "/v1/network?query=q"),
     ("GET", "/v1/network/box?query=q&name=query%20q"),
+    ("GET", "/v1/network/line?query=q&source=read%20s&target=query%20q"),
     ("GET", "/v1/summary"),
     ("GET", "/v1/catalog"),
     ("GET", "/v1/epochs"),

@@ -6,6 +6,7 @@ import importlib.util
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -149,6 +150,31 @@ def test_the_network_is_zoomed_searched_and_followed_to_who_shares(hub: Served, 
     browser.until_text("10 queries", ".caption")
     assert browser.count(".box.query") == 10
     browser.until_true("return document.querySelector('.box.read .measure').textContent.includes('quer')")
+    assert browser.complaints() == []
+
+
+def test_a_line_of_the_network_has_a_history(hub: Served, browser: Browser) -> None:
+    browser.open(f"{hub.url}/#/network")
+    grip = """document.querySelector('.grip[data-source="read s"]')"""
+    browser.until_true(f"return {grip} !== null")
+    target = browser.driver.execute_script(
+        f"const grip = {grip}; grip.dispatchEvent(new MouseEvent('click', {{ bubbles: true }})); return grip.dataset.target"
+    )
+    browser.until_true("return document.querySelector('.panel .chart canvas') !== null")
+    path = f"/v1/network/line?source={quote('read s')}&target={quote(target)}"
+    before = sum(point["rows"] for point in hub.get(path)["epochs"])
+    browser.until_text(f"{before:,.0f} rows in the last", ".panel")
+    push(hub, 32, 32)
+    browser.until_text(f"{before + 2:,.0f} rows in the last", ".panel")
+    browser.click("Close")
+    browser.driver.execute_script(
+        f"document.querySelector('.box[data-box={json.dumps(target)}]').focus()".replace("'", "`")
+    )
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    browser.until_text("its network", ".panel")
+    browser.driver.execute_script("document.querySelector('.panel summary').click()")
+    browser.click("from read stream s")
+    browser.until_text(f"{before + 2:,.0f} rows in the last", ".panel")
     assert browser.complaints() == []
 
 

@@ -19,13 +19,14 @@ from headrace.errors import UnknownName
 from headrace.runtime.delivery.cursor import Due
 from headrace.runtime.home.lru_cache import Recent
 from headrace.server import access, following
-from headrace.server.access import Access, Tokens
+from headrace.server.access import Access
 from headrace.server.following import Batch, Event, Feed, Publications
 from headrace.server.open_or_connect import open_hub
 from headrace.server.problems import Refused
 from headrace.server.security.permissions import Limits
 from headrace.server.security.principal import LOCAL
 from headrace.server.security.roots import Roots
+from headrace.server.security.tokens import Tokens
 from headrace.store.files.filesystem import LocalStore
 from tests.server.serving import STREAM, Served, served
 
@@ -233,17 +234,15 @@ def test_a_follower_waits_only_when_it_has_read_all(tmp_path: Path, monkeypatch:
     def from_position(home: Any, manifest: Any, operator: Any, query: Any, start: int) -> Iterator[Due]:
         return (part for part in due() if part.position > start or part.rows is None)
 
-    async def first(events: AsyncIterator[Event | None]) -> Event | None:
+    async def first(events: AsyncIterator[Event]) -> Event:
         return await anext(events)
 
     monkeypatch.setattr(following, "due", from_position)
-    monkeypatch.setattr(following, "_KEEP_ALIVE_SECONDS", 0.05)
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute(f"{STREAM} CREATE QUERY q AS SELECT k FROM s")
         permissions = Limits(Roots((), hub.path)).of(LOCAL)
         feed = Feed(hub, "q", "json", Recent(1), permissions, Access(None))
         assert feed.read(0).is_all is False
         event = asyncio.run(first(feed.events(0, Publications())))
-        assert event is not None
         assert event.position == 39
         assert feed.read(39).is_all

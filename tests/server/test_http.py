@@ -7,11 +7,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pyarrow as pa
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from headrace.server.tables import arrow_bytes
 from tests.server.serving import STREAM, TOTAL, TUMBLE, Served, served
 
 ROWS = '{"k":"a","v":1,"at":"2024-01-01T00:00:01Z"}\n{"k":"b","v":2,"at":"2024-01-01T00:00:12Z"}\n'
@@ -75,6 +77,47 @@ def test_a_request_repeated_with_its_key_counts_once(hub: Served) -> None:
         409,
         "the Idempotency-Key 'three' was used for another request",
     )
+
+
+def test_bytes_that_are_no_arrow_stream_are_refused_whatever_is_wrong_with_them(hub: Served) -> None:
+    def push(body: bytes) -> tuple[int, str]:
+        response = httpx.post(
+            f"{hub.url}/v1/streams/s/rows",
+            content=body,
+            headers={"Content-Type": "application/vnd.apache.arrow.stream"},
+        )
+        return response.status_code, response.text
+
+    text = pa.array(["ab", "cd"])
+    whole = arrow_bytes(pa.table({"k": text}))
+    offsets = text.buffers()[1].to_pybytes()[:12]
+    assert whole.count(offsets) == whole.count(b"abcd") == 1
+    wrong = (
+        b"",
+        b"nonsense",
+        b"\xc8v\xed\x99'Ru\x82\xbb\xbf\xb82J\xf8\xe8",  # a length that no body has
+        whole[: len(whole) // 2],
+        whole.replace(offsets, b"\0\0\0\0\xff\xff\xff\x7f\xff\xff\xff\x7f"),  # text beyond its buffer
+        whole.replace(b"abcd", b"a\xff\xfed"),
+    )
+    for body in wrong:
+        status, problem = push(body)
+        assert (status, "the body is no Arrow stream" in problem) == (400, True), (body, problem)
+
+
+def test_rows_are_pushed_as_csv_and_those_that_do_not_fit_are_described(hub: Served) -> None:
+    csv = ("-H", "Content-Type: text/csv; charset=utf-8", "-H", "Idempotency-Key: csv")
+    script = "CREATE STREAM sheet (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at; CREATE QUERY of_sheet AS SELECT k, v FROM sheet"
+    assert hub.post("/v1/statements", script)[0] == 200
+    body = 'at,v,k\n2024-01-01T00:00:01Z,1,"a, ""b"""\n2024-01-01T00:00:02Z,,\n2024-01-01T00:00:03Z,many,c\n'
+    for _ in range(2):
+        status, answer = hub.post("/v1/streams/sheet/rows", body, *csv)
+        assert (status, answer["accepted"], answer["rejected"]) == (200, 2, 1)
+        assert len(answer["reasons"]) == 1
+        assert "many" in json.dumps(answer["reasons"])
+    until(hub, "/v1/queries/of_sheet/results", "rows", [{"k": 'a, "b"', "v": 1}, {"k": None, "v": None}])
+    status, problem = hub.post("/v1/streams/sheet/rows", body, "-H", "Content-Type: application/pdf")
+    assert (status, "text/csv" in problem["error"]["remedy"]) == (415, True)
 
 
 def test_followers_get_rows_with_cursors_and_resume_after_one(hub: Served) -> None:

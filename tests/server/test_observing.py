@@ -106,6 +106,29 @@ def test_the_network_has_what_passes_along_each_line_and_who_shares_each_box(hub
     assert len({query["name"] for query in others["queries"]} | drawn_by_name) == ALERTS + 2
 
 
+def test_a_line_has_its_rows_in_each_epoch_and_their_mean_is_that_of_the_picture(hub: Served) -> None:
+    for chosen in ("query=total", "like=alert_1", ""):
+        drawn = hub.get(f"/v1/network?{chosen}")
+        first, last = map(int, re.findall(r"epochs (\d+) to (\d+)", drawn["caption"])[0])
+        for line in drawn["lines"]:
+            ends = f"source={quote(line['source'])}&target={quote(line['target'])}"
+            found = hub.get(f"/v1/network/line?{ends}&{chosen}&epochs=1000")["epochs"]
+            epochs = [point["epoch"] for point in found]
+            assert epochs == sorted(set(epochs))
+            passed = [point["rows"] for point in found if first <= point["epoch"] <= last]
+            assert sum(passed) == pytest.approx(line["rows"] * (last - first + 1))
+        assert any(line["rows"] for line in drawn["lines"])
+    newest = hub.get(f"/v1/network/line?{ends}&epochs=1")["epochs"]
+    assert newest == found[-1:]
+
+
+def test_boxes_without_a_line_have_no_rows_and_others_are_not_known(hub: Served) -> None:
+    path = "/v1/network/line?query=total&source=read%20s&target="
+    assert {point["rows"] for point in hub.get(f"{path}query%20total")["epochs"]} == {0}
+    status, text = hub.curl(f"{path}query%20alert_1")
+    assert (status, "there is no box 'query alert_1'" in text) == (404, True)
+
+
 def test_the_network_of_some_queries_has_only_their_boxes(hub: Served) -> None:
     one = hub.get("/v1/network?query=total")
     assert [box["title"] for box in one["boxes"] if box["kind"] == "query"] == [["total"]]

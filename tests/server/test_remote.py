@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -99,3 +102,67 @@ def test_the_socket_of_a_killed_process_is_in_nobodys_way(tmp_path: Path) -> Non
         hr.connect(tmp_path / "home")
     with hr.open(tmp_path / "home", local=True), hr.connect(tmp_path / "home") as remote:
         assert remote.status()["epoch"] >= 0
+
+
+class Cell:
+    """The output of a notebook's cell."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def display(self, markup: str, *, display_id: bool) -> Cell:
+        assert display_id
+        self.shown.append(markup)
+        return self
+
+    def update(self, markup: str) -> None:
+        self.shown.append(markup)
+
+
+def test_a_notebook_shows_the_answer_and_renews_it_with_each_epoch(
+    hub: RemoteHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.execute("CREATE QUERY marked AS SELECT k, COUNT(*) AS `<n>` FROM s GROUP BY k")
+    hub.push("s", pa.table({"k": ["<b>&"], "v": [1], "at": [at(1)]}))
+    query = hub.query("marked")
+    while "1 row)" not in query._repr_html_():
+        pass
+    assert query._repr_html_() == (
+        "<table><caption>marked (1 row)</caption><thead><tr><th>k</th><th>&lt;n&gt;</th></tr></thead>"
+        "<tbody><tr><td>&lt;b&gt;&amp;</td><td>1</td></tr></tbody></table>"
+    )
+    cell = Cell()
+    shell = ModuleType("IPython.display")
+    shell.HTML, shell.display = str, cell.display  # type: ignore[attr-defined]
+    for name in ("IPython", "IPython.display"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UserError, match="need a notebook"):
+        query.live()
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", shell)
+    monkeypatch.setattr(query, "follow", lambda: interrupted(hub, cell))
+    query.live()
+    assert len(cell.shown) == 2
+    assert "<td>2</td>" in cell.shown[-1]
+
+
+def interrupted(hub: RemoteHub, cell: Cell) -> Iterator[pa.Table]:
+    """A row, then Ctrl-C."""
+    assert len(cell.shown) == 1
+    hub.push("s", pa.table({"k": ["<b>&"], "v": [2], "at": [at(2)]}))
+    while "<td>2</td>" not in hub.query("marked")._repr_html_():
+        pass
+    yield rows(2)
+    raise KeyboardInterrupt
+
+
+@pytest.mark.spark
+def test_results_of_a_hub_of_another_process_are_a_dataframe(tmp_path: Path, spark: Any) -> None:
+    with served(tmp_path / "home") as running, hr.connect(running.url) as hub:
+        hub.execute(STREAM + TUMBLE)
+        hub.push("s", rows(1, 2, 12))
+        query = hub.query("q")
+        while not query.history().num_rows:
+            pass
+        frame = query.dataframe(spark)
+        assert [tuple(row) for row in frame.filter("n > 1").collect()] == [("a", 2)]

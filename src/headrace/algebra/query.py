@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from headrace.algebra.expressions.aggregates import NamedAggregate
 from headrace.algebra.expressions.expression import Call, Expression, Named
+from headrace.algebra.quality_of_service import QualityOfService
 from headrace.algebra.windows.window import Delta, RowsSlide, Session, TupleSlide, Window, slides
 from headrace.errors import UserError
 from headrace.schema import BIGINT, BOOLEAN, TIMESTAMP, Field, Schema
@@ -308,7 +309,7 @@ class Query:
     `emission`: "windows" streams each closed window once; "relation" holds at every instant; "stream" emits rows at
     their instants (a relation-to-stream operator at the root, or a select over a bare stream). With `revisions` windows
     that late rows change are emitted again, as retractions (-1) and insertions (+1). With `shedding` it may be answered from
-    a part of the rows, with an error bound.
+    a part of the rows, with an error bound. `quality`: what its answers are worth by delay and by loss, of rows and of which.
     """
 
     root: Node
@@ -316,6 +317,7 @@ class Query:
     emit_empty: bool = False
     revisions: Revisions | None = None
     shedding: bool = False
+    quality: QualityOfService | None = None
 
     @property
     def schema(self) -> Schema:

@@ -6,7 +6,8 @@ the first n blocks of every run are one sample of the whole stream, n of all blo
 The paper draws a block for each row, which a task that runs again would draw differently; here a hash of the row's position,
 seeded by the stream, decides. So the same rows are in the same blocks whatever the cuts, blocks of small runs merge into
 those of large ones, and samples of streams that share no seed are independent. Blocks differ in size by about the square
-root of it.
+root of it. With the option `blocksBy` a hash of a column takes the place of the position, and all streams have one seed: a block
+is then a sample of keys, with all of their rows, and the same in every stream.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import numpy.typing as npt
 from headrace.archive.runs import Ints
 
 MOST: Final = 1024
+SEED_OF_KEYS: Final = 0
+"""The seed of blocks that are samples of keys."""
 _LEAST_ROWS: Final = 1024
 """Rows of the smallest part of a run, on average: reading fewer saves nothing."""
 _STEP: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -32,6 +35,11 @@ _SECOND: Final = np.uint64(0x94D049BB133111EB)
 def seed_of(stream: str) -> int:
     """The seed of a stream, by its name without case."""
     return zlib.crc32(stream.lower().encode())
+
+
+def seed_for(stream: str, blocks_by: str | None) -> int:
+    """The seed of a stream's blocks: one for all streams where blocks are samples of keys."""
+    return seed_of(stream) if blocks_by is None else SEED_OF_KEYS
 
 
 def hashes_of(position: Ints, seed: int) -> npt.NDArray[np.uint64]:

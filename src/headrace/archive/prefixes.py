@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.archive.runs import ROWS, SHARES
+from headrace.time import BEGINNING, FOREVER, Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,25 @@ class Prefixes:
         metadata = footer.metadata or {}
         if SHARES.encode() not in metadata:
             return Prefixes((1.0,), (count,), (footer.num_rows,), footer.num_rows, footer)
+        if not count:  # of a run that was reduced no row is left
+            share, population = json.loads(metadata[SHARES.encode()])[-1], int(metadata[ROWS.encode()])
+            return Prefixes((share,), (0,), (0,), population, footer)
         rows = tuple(accumulate(footer.row_group(number).num_rows for number in range(count)))
         shares = tuple(json.loads(metadata[SHARES.encode()]))
         return Prefixes(shares, tuple(range(1, count + 1)), rows, int(metadata[ROWS.encode()]), footer)
+
+    def range_of(self, column: str) -> tuple[Instant, Instant]:
+        """The least and the greatest value of a column of instants without NULL, of all that is stored; where files do not have
+        them, those of all instants.
+        """
+        number = self.footer.schema.to_arrow_schema().get_field_index(column)
+        of_groups = [
+            self.footer.row_group(group).column(number).statistics
+            for group in range(self.footer.num_row_groups)
+        ]
+        if not of_groups or any(each is None or not each.has_min_max for each in of_groups):
+            return BEGINNING, FOREVER
+        return min(each.min_raw for each in of_groups), max(each.max_raw for each in of_groups)
 
     def holding(self, share: float) -> int:
         """The index of the shortest prefix that has at least this share."""

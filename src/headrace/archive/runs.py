@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.time import BEGINNING
+
 if TYPE_CHECKING:
     from headrace.archive.blocks import Blocks
 
@@ -66,19 +68,27 @@ class RunWriter:
     time: str | None = None
     blocks: Blocks | None = None
     ordered: _Run | None = None
-    batches: list[tuple[pa.Table, Ints, Ints]] = field(default_factory=list)
+    batches: list[tuple[pa.Table, Ints, Ints, Ints]] = field(default_factory=list)
     row_count: int = 0
 
     def add(
-        self, columns: Sequence[pa.Array], at: Ints, position: Ints, late: npt.NDArray[np.bool_] | None
+        self,
+        columns: Sequence[pa.Array],
+        at: Ints,
+        position: Ints,
+        late: npt.NDArray[np.bool_] | None,
+        draw: Ints | None = None,
     ) -> list[Finished]:
-        """Add a batch of accepted and late rows; the runs that became full."""
+        """Add a batch of accepted and late rows; the runs that became full. Rows with equal `draw` (by default the
+        position) are in the same block.
+        """
+        draw = position if draw is None else draw
         fate = np.zeros(len(at), np.int8) if late is None else late.astype(np.int8)
         ours = {POSITION: pa.array(position), FATE: pa.array(fate)}
         if not has_own_time(self.schema, self.time):
             ours[AT] = pa.array(at)
         if self.blocks is not None:
-            ours[BLOCK] = pa.array(self.blocks.of(position))
+            ours[BLOCK] = pa.array(self.blocks.of(draw))
         # without NULL: columns that cannot be are written faster
         theirs = [
             pa.field(name, column.type) for name, column in zip(self.schema.names, columns, strict=True)
@@ -87,7 +97,7 @@ class RunWriter:
         table = pa.table([*columns, *ours.values()], schema=pa.schema([*theirs, *own]))
         follows = self.ordered is None or at[0] >= self.ordered.high
         if self.blocks is not None or self.batches or not follows or bool((at[1:] < at[:-1]).any()):
-            self.batches.append((table, at, position))
+            self.batches.append((table, at, position, draw))
             self.row_count += len(at)
             return self._sorted() if self.row_count >= RUN_ROWS else []
         if self.ordered is None:
@@ -109,28 +119,38 @@ class RunWriter:
         batches, self.batches, self.row_count = self.batches, [], 0
         if not batches:
             return []
-        at = np.concatenate([instants for _, instants, _ in batches])
-        position = np.concatenate([places for _, _, places in batches])
-        rows = pa.concat_tables([table for table, _, _ in batches])
+        at = np.concatenate([batch[1] for batch in batches])
+        position = np.concatenate([batch[2] for batch in batches])
+        rows = pa.concat_tables([batch[0] for batch in batches])
         if self.blocks is not None:
-            return [randomised(rows, at, position, self.blocks)]
+            draw = np.concatenate([batch[3] for batch in batches])
+            return [randomised(rows, Order(at, position, draw), self.blocks)]
         order = np.lexsort([position, at])
         run = _Run(rows.schema)
         run.write(rows.take(pa.array(order)), at[order])
         return [run.close()]
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What determines where in a run rows are: event times, positions, and the numbers by which their parts are drawn."""
+
+    at: Ints
+    position: Ints
+    draw: Ints
+
+
 def randomised(
-    rows: pa.Table, at: Ints, position: Ints, blocks: Blocks, *, of: int | None = None, keep: float = 1.0
+    rows: pa.Table, by: Order, blocks: Blocks, *, of: int | None = None, keep: float = 1.0
 ) -> Finished:
     """A run of rows in their random parts; of a run that was reduced, `of` is how many rows it had, and `keep` what remains."""
-    population = len(at) if of is None else of
+    at, population = by.at, len(by.at) if of is None else of
     run, parts = _Run(rows.schema), blocks.parts(population)
-    number = parts.number(position)
-    order = np.lexsort([position, at, number])
+    number = parts.number(by.draw)
+    order = np.lexsort([by.position, at, number])
     edges = np.flatnonzero(np.diff(number[order])) + 1
     shares = []
-    for part in np.split(order, edges):
+    for part in np.split(order, edges) if len(order) else ():
         run.write(rows.take(pa.array(part)), at[part], row_group=RUN_ROWS)
         shares.append(float(parts.share(int(number[part[0]]))))
     return run.close({SHARES: json.dumps([*shares[:-1], keep]), ROWS: str(population)})
@@ -171,8 +191,8 @@ class _Run:
         if metadata is not None:
             self._writer.add_key_value_metadata(metadata)
         self._writer.close()
-        assert self._low is not None
-        return self._out.getvalue(), RunFacts(self.rows, self._late, self._low, self.high)
+        low = BEGINNING if self._low is None else self._low
+        return self._out.getvalue(), RunFacts(self.rows, self._late, low, self.high)
 
 
 def has_own_time(schema: pa.Schema, time: str | None) -> bool:

@@ -20,6 +20,7 @@ from headrace.catalog.definitions import (
     Progressing,
     QueryDefinition,
     RelationDefinition,
+    StreamConstraint,
     StreamDefinition,
     TimeExpression,
     WindowDefinition,
@@ -30,7 +31,7 @@ _Definition = TypeVar(
     "_Definition", StreamDefinition, RelationDefinition, QueryDefinition, FunctionDefinition, WindowDefinition
 )
 _LATER: Final = {
-    StreamDefinition: {"keep", "latency", "reduce", "time_expression"},
+    StreamDefinition: {"blocks_by", "constraints", "keep", "latency", "reduce", "time_expression"},
     QueryDefinition: {
         "owner",
         "tags",
@@ -38,7 +39,9 @@ _LATER: Final = {
         "zone",
         "sharing",
         "max_windows_per_row",
+        "max_join_rows",
         "join",
+        "join_sizes",
         "actions",
     },
     FunctionDefinition: {"fingerprint"},
@@ -132,7 +135,9 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "result": _type,
     "body": lambda value: Code(base64.b64decode(value)),
     "tags": tuple,
+    "join_sizes": tuple,
     "reduce": lambda value: tuple((age, share) for age, share in value),
     "actions": lambda value: tuple(map(_action, value)),
+    "constraints": lambda value: tuple(map(_clause(StreamConstraint), value)),
 }
 """How a field is read, where its values are not those of JSON."""

@@ -89,6 +89,31 @@ class Deduplication:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamConstraint:
+    """CONSTRAINT: a promise of the rows of a stream, by which joins drop rows early.
+
+    "unique": no two rows have equal `columns`; "clustered": the event times of rows with equal columns differ by at most `within`;
+    "ordered": a row has no smaller value than one that is more than `within` before it; "references": a row of `stream` with equal
+    `others` comes at most `within` after the row.
+    """
+
+    kind: Choice["unique", "clustered", "ordered", "references"]
+    columns: tuple[str, ...]
+    within: Duration = 0
+    stream: str = ""
+    others: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """The clause without its first word."""
+        columns, within = f"({', '.join(self.columns)})", f"WITHIN {render_duration(self.within)}"
+        if self.kind == "unique":
+            return f"UNIQUE {columns}"
+        if self.kind == "references":
+            return f"{columns} REFERENCES {self.stream} ({', '.join(self.others)}) {within}"
+        return f"{self.kind.upper()} BY {columns} {within}"
+
+
+@dataclass(frozen=True, slots=True)
 class TimeExpression:
     """TIMESTAMP BY an expression over the row: its text, and the zone by whose clocks it reads times and dates."""
 
@@ -107,10 +132,11 @@ class StreamDefinition:
     `time` is the event-time column, `time_expression` the expression that computes event times where no column has them; both are
     None when arrival time is stamped. `punctuated_by` is the text of a boolean
     expression over the stream's columns. `archive`: "copy" (default), "in place" or "none". `retain`: the retention of the
-    archive, in event time; None has no limit. `blocks`: the number of equal random parts of a run of the archive. `keep`: the
+    archive, in event time; None has no limit. `blocks`: the number of equal random parts of a run of the archive; `blocks_by`: the
+    column of which rows with equal values are in the same part, None where each row is drawn by itself. `keep`: the
     share of rows for queries WITH SHEDDING at CREATE; the current share is the catalog's `sample_rate_of`. `latency`: how long
     rows may wait for others to be read in the same epoch. `reduce`: the share of its rows that the archive drops from an age on,
-    as ascending (age, share).
+    as ascending (age, share). `constraints` are declared by CONSTRAINT.
     """
 
     name: str
@@ -131,6 +157,8 @@ class StreamDefinition:
     time_expression: TimeExpression | None = None
     latency: Duration = 0
     reduce: tuple[tuple[Duration, float], ...] = ()
+    constraints: tuple[StreamConstraint, ...] = ()
+    blocks_by: str | None = None
 
     @property
     def event_time(self) -> str | None:
@@ -188,7 +216,8 @@ class QueryDefinition:
     window was changed, and it emits windows that end after the change. `materialize`: what is stored of its answer between two
     INVOKEs; None leaves it to the planner. `zone`: the time zone of its times and dates. `sharing`: whether its panes
     are stored and aggregated together with those of equal queries. `max_windows_per_row`: how many windows
-    may hold one row; None is the limit of all queries. `actions`: what is done with the rows that it emits.
+    may hold one row; None is the limit of all queries. `max_join_rows`: how many rows its join stores, beyond which it joins a sample
+    of keys; None has no limit. `actions`: what is done with the rows that it emits.
     """
 
     name: str
@@ -206,8 +235,11 @@ class QueryDefinition:
     actions: tuple[ActionDefinition, ...] = ()
     failure: str | None = None
     """The reason, if it was suspended after it failed: it is paused until it is resumed."""
+    max_join_rows: int | None = None
     join: str = ""
     """The shared join whose combinations it reads, chosen when it was registered; empty if it has its own."""
+    join_sizes: tuple[int, ...] = ()
+    """For each source that several joins join, the magnitude of its rows when it was registered; empty: not counted, or all of one magnitude."""
 
     def healed(self) -> QueryDefinition:
         """The query as it was before it failed."""

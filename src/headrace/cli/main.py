@@ -292,9 +292,26 @@ def _add_serve(commands: _Commands) -> None:
         help="host (*.example.org) or network (10.0.0.0/8) that actions may reach; may be repeated"
         " (default: public addresses, with --no-auth all)",
     )
+    serve.add_argument(
+        "--traces",
+        metavar="URL",
+        help="send OpenTelemetry traces of epochs to a collector (http://HOST:4318)",
+    )
+    serve.add_argument(
+        "--log",
+        choices=("text", "json"),
+        default="text",
+        help="form of warnings and faults on standard error",
+    )
     serve.add_argument("--max-queries", type=_positive, metavar="N", help="queries of an owner")
     serve.add_argument("--max-rows", type=_positive, metavar="N", help="rows an owner may push in a second")
     serve.add_argument("--max-body", type=_positive, metavar="BYTES", help="bytes of an owner's request")
+    serve.add_argument(
+        "--max-state", type=_positive, metavar="BYTES", help="bytes of state of an owner's queries"
+    )
+    serve.add_argument(
+        "--max-results", type=_positive, metavar="N", help="result rows of an owner's queries in a minute"
+    )
     _engine(serve)
 
 
@@ -304,6 +321,8 @@ def _serve(options: argparse.Namespace) -> int:
     with Interrupts() as stop:
         from headrace.cli.screen import Screen  # noqa: PLC0415
         from headrace.cli.server_commands import ServeOptions, serve  # noqa: PLC0415
+        from headrace.server.bodies import LARGEST  # noqa: PLC0415
+        from headrace.server.security.quotas import Quotas  # noqa: PLC0415
 
         serve_options = ServeOptions(
             home=options.home or Path(_HOME),
@@ -317,7 +336,15 @@ def _serve(options: argparse.Namespace) -> int:
             certificate=(options.tls_cert, options.tls_key),
             roots=tuple(options.allow_root),
             allowed_calls=tuple(options.allow_call),
-            limits=(options.max_queries, options.max_rows, options.max_body),
+            traces=options.traces,
+            log=options.log,
+            quotas=Quotas(
+                options.max_queries,
+                options.max_rows,
+                options.max_body or LARGEST,
+                options.max_state,
+                options.max_results,
+            ),
         )
         return serve(serve_options, stop, Screen.standard("table"))
 
@@ -333,6 +360,11 @@ def _add_token(commands: _Commands) -> None:
         default="register",
         help="create: what it may do (default: register); administer sees and changes all",
     )
+    token.add_argument(
+        "--expires",
+        metavar="INTERVAL",
+        help="create: valid for so long, as '30 DAYS' (default: until revoked)",
+    )
     _home(token, f"the database folder (default: {_HOME})")
 
 
@@ -340,7 +372,7 @@ def _token(options: argparse.Namespace) -> int:
     from headrace.cli.server_commands import token_line  # noqa: PLC0415
 
     home = options.home or Path(_HOME)
-    print(token_line(home, options.verb, options.name, options.owner, options.role))
+    print(token_line(home, options.verb, options.name, options.owner, options.role, options.expires))
     return 0
 
 

@@ -4,9 +4,10 @@ signal ends it. Also `headrace token`: create, list and revoke access tokens.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from socket import socket
 from typing import Final
@@ -17,17 +18,22 @@ from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts, let_arrow_finish
 from headrace.connectors.formats.rendering import to_text
 from headrace.errors import HeadraceError, UserError
+from headrace.language.parser.literals import interval_text
 from headrace.runtime.delivery.actions.receivers import Receivers
 from headrace.runtime.home.home import Home
 from headrace.runtime.hub.hub import Hub
-from headrace.server.access import Tokens, is_loopback
-from headrace.server.bodies import LARGEST
+from headrace.server.access import is_loopback
+from headrace.server.connections.peers import allow_open_files
 from headrace.server.listener import Certificate, listener_of, network_socket, tools_listener_of
+from headrace.server.monitoring.json_log import log_as_json, log_failure
+from headrace.server.monitoring.tracing import export_traces
 from headrace.server.open_or_connect import open_hub
 from headrace.server.security.permissions import Limits
-from headrace.server.security.principal import Role
+from headrace.server.security.principal import Principal, Role
 from headrace.server.security.quotas import Quotas
 from headrace.server.security.roots import Roots
+from headrace.server.security.tokens import Tokens
+from headrace.time import render_instant
 
 _LOOK_SECONDS: Final = 0.2
 
@@ -48,8 +54,12 @@ class ServeOptions:
     """The files of a certificate and its key; None twice: no encryption."""
     roots: tuple[Path, ...] = ()
     allowed_calls: tuple[str, ...] = ()
-    limits: tuple[int | None, int | None, int | None] = (None, None, None)
-    """Of an owner: queries, pushed rows a second, bytes of a body."""
+    traces: str | None = None
+    """The address of a collector of OpenTelemetry."""
+    log: str = "text"
+    """The form of standard error: text or json."""
+    quotas: Quotas = field(default_factory=Quotas)
+    """Of an owner."""
 
     @property
     def tls(self) -> Certificate | None:
@@ -76,8 +86,7 @@ class ServeOptions:
 
     def limits_of(self, home: Path) -> Limits:
         """The limits of clients over the network."""
-        queries, rows, body = self.limits
-        return Limits(Roots(self.roots or (Path.cwd(),), home), Quotas(queries, rows, body or LARGEST))
+        return Limits(Roots(self.roots or (Path.cwd(),), home), self.quotas)
 
 
 def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
@@ -91,17 +100,22 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
             remedy="Leave --no-auth out: clients then send the token that is shown at the first start.",
         )
     tls, receivers = options.tls, options.receivers
+    allow_open_files()
     with stop.giving_up(screen.line.warning), ExitStack() as opened:
         ports = [options.port] if options.postgres_port is None else [options.port, options.postgres_port]
         listening, *for_tools = [opened.enter_context(network_socket(options.host, port)) for port in ports]
         let_arrow_finish()
         with open_hub(options.home, cores=options.cores, local=options.local, receivers=receivers) as hub:
             stop.when_requested(hub.give_up_start)
-            hub.on_failure(screen.line.failed)
+            if options.log == "json":
+                log_as_json(sys.stderr, hub.loop.engine.clock)
+            hub.on_failure(log_failure if options.log == "json" else screen.line.failed)
+            if options.traces is not None:
+                export_traces(hub, options.traces)
             if options.script is not None:
                 hub.execute(options.script.read_text(encoding="utf-8-sig"))
             hub.start()
-            tokens = None if options.no_auth else Tokens(hub.home.store)
+            tokens = None if options.no_auth else Tokens(hub.home.store, hub.loop.engine.clock)
             limits = options.limits_of(hub.path)
             listener = listener_of(hub, [listening], tokens=tokens, limits=limits, tls=tls, eager=True)
             listener.start()
@@ -149,19 +163,38 @@ def _wait(hub: Hub, stop: Interrupts) -> int:
     return 0
 
 
-def token_line(home: Path, verb: str, name: str | None, owner: str | None, role: Role) -> str:
+def token_line(
+    home: Path, verb: str, name: str | None, owner: str | None, role: Role, lasts: str | None = None
+) -> str:
     """Create, list or revoke tokens of a home, also while its hub runs: each is a file, read when it is used.
 
-    Raises `UserError` for a token that is not there, and for a limited one without an owner.
+    Raises `UserError` for a token that is not there, for a limited one without an owner, and for a time that is none.
     """
     if not home.is_dir():
         raise UserError(f"there is no home {home}", remedy="headrace serve --home makes one.")
     tokens = Tokens(Home.at(home).store)
     if verb == "create":
-        return f"token {tokens.make((owner or '').strip() or None, role)}   (shown only now)"
+        length = None if lasts is None else interval_text(lasts)
+        if length is not None and length <= 0:
+            raise UserError(f"a token cannot be valid for '{lasts}'", remedy="Write for example '30 DAYS'.")
+        return f"token {tokens.make((owner or '').strip() or None, role, length)}   (shown only now)"
     if verb == "revoke":
         revoked = tokens.revoke(name or "")
         return f"token {revoked.token} of {revoked.owner or 'no owner'} revoked"
-    rows = [{"token": token.token, "owner": token.owner, "role": token.role} for token in tokens.all()]
-    columns = pa.schema([(column, pa.string()) for column in ("token", "owner", "role")])
+    rows = [
+        {
+            "token": token.token,
+            "owner": token.owner,
+            "role": token.role,
+            "expires": _expiry(tokens, token),
+        }
+        for token in tokens.all()
+    ]
+    columns = pa.schema([(column, pa.string()) for column in ("token", "owner", "role", "expires")])
     return to_text(pa.Table.from_pylist(rows, columns)).rstrip()
+
+
+def _expiry(tokens: Tokens, principal: Principal) -> str | None:
+    if principal.expires is None:
+        return None
+    return render_instant(principal.expires) + (" (expired)" if tokens.has_expired(principal) else "")

@@ -1,1 +1,1 @@
-"""Load shedding: which rows are sampled, and the weight of each."""
+"""Overload: what a hub can take, when rows are dropped, of which queries, and the weight of those that are sampled."""

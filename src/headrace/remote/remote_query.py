@@ -1,5 +1,5 @@
-"""`RemoteQuery`, a client of one standing query of a hub that another process runs: its answer, results, following of
-new results, plan and drop, as HTTP requests.
+"""`RemoteQuery`, a client of one standing query of a hub that another process runs: its answer, also in a notebook, results,
+also as a Spark DataFrame, following of new results, plan and drop, as HTTP requests.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from urllib.parse import quote
 import httpx
 import pyarrow as pa
 
+from headrace.connectors.formats.notebook import show_live
+from headrace.connectors.formats.rendering import to_html
 from headrace.remote.transport import HubGone, Transport, table_of_text
 
 _PAGE_ROWS = 100_000
@@ -26,6 +28,10 @@ class RemoteQuery:
 
     def __repr__(self) -> str:
         return f"<standing query {self.name} of {self._transport.address}>"
+
+    def _repr_html_(self) -> str:
+        """The current answer, which a notebook shows for a query at the end of a cell."""
+        return to_html(self.invoke(), self.name)
 
     def invoke(self, last: timedelta | int | str | None = None) -> pa.Table:
         """As `QueryHandle.invoke`."""
@@ -66,6 +72,14 @@ class RemoteQuery:
                     yield table_of_text(event["rows"])
         except HubGone:
             return
+
+    def live(self) -> None:
+        """As `QueryHandle.live`."""
+        show_live(self.name, self.invoke, self.follow())
+
+    def dataframe(self, spark: Any) -> Any:
+        """All committed results, as a DataFrame of a SparkSession of this process."""
+        return spark.createDataFrame(self.history())
 
     def drop(self) -> None:
         """As `QueryHandle.drop`."""

@@ -21,6 +21,7 @@ from headrace import __version__
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Access
+from headrace.server.connections.event_streams import EventStreams
 from headrace.server.following import ENCODED, Publications
 from headrace.server.metrics import HubMetrics, Measured
 from headrace.server.monitoring.plan_snapshot import PlanSnapshots
@@ -30,6 +31,7 @@ from headrace.server.repetition import Repetitions
 from headrace.server.routes import epochs, followers, network, observation, queries, statements, streams
 from headrace.server.security.audit import Audited, AuditLog
 from headrace.server.security.permissions import Limits
+from headrace.server.security.usage import Usage
 
 CONSOLE: Final = Path(__file__).with_name("console")
 _ONLY_OURS: Final = (
@@ -46,12 +48,17 @@ def application(hub: Hub, access: Access, publications: Publications, limits: Li
         app.state.hub = hub
         publications.loop = asyncio.get_running_loop()
         app.state.publications = publications
+        app.state.event_streams = EventStreams(publications)
         app.state.encoded = Recent(ENCODED)
         app.state.repetitions = Repetitions()
         hub.on_epoch(publications.epoch)
-        watching = asyncio.create_task(access.watch(publications.wake))
+        watching = [
+            asyncio.create_task(access.watch(publications.wake)),
+            asyncio.create_task(app.state.usage.watch()),
+        ]
         yield
-        watching.cancel()
+        for task in watching:
+            task.cancel()
 
     app = FastAPI(
         title="Headrace",
@@ -64,6 +71,9 @@ def application(hub: Hub, access: Access, publications: Publications, limits: Li
     app.state.metrics = HubMetrics(hub)
     app.state.limits = limits
     app.state.snapshots = PlanSnapshots(hub)
+    app.state.usage = Usage(hub, app.state.snapshots, limits.quotas)
+    if limits.quotas.limits_use:
+        hub.on_epoch(app.state.usage.epoch)
     app.state.recent = RecentEpochs(hub.loop.engine.clock)
     hub.on_epoch(app.state.recent.epoch)
     app.add_middleware(Audited, log=AuditLog(hub.path), clock=hub.loop.engine.clock)

@@ -1,29 +1,58 @@
-"""Bodies of HTTP requests, read in parts as bytes or as UTF-8 text; refused when larger than a limit."""
+"""Bodies of HTTP requests, read in parts as bytes or as UTF-8 text; refused when larger than a limit, or when no part comes."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Final
 
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from headrace.server.problems import Refused
 
 LARGEST: Final = 64 << 20
 """Bytes of a body."""
+PART_SECONDS: Final = 30.0
+"""Until the next part of a body."""
 
 
 async def body_of(request: Request, largest: int = LARGEST) -> bytes:
     """The body.
 
-    Raises `Refused` as soon as it is larger than the limit.
+    Raises `Refused` as soon as it is larger than the limit, and when nothing comes for `PART_SECONDS`.
     """
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > largest:
+        raise _too_large(largest)
     parts, size = [], 0
-    async for part in request.stream():
+    async for part in _parts(request):
         size += len(part)
         if size > largest:
-            raise Refused(413, f"the body is larger than {largest:,} bytes", "Send it in several requests.")
+            raise _too_large(largest)
         parts.append(part)
     return b"".join(parts)
+
+
+def _too_large(largest: int) -> Refused:
+    return Refused(413, f"the body is larger than {largest:,} bytes", "Send it in several requests.")
+
+
+async def _parts(request: Request) -> AsyncIterator[bytes]:
+    parts = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(PART_SECONDS):
+                part = await anext(parts)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise Refused(
+                408, f"no part of the body came for {PART_SECONDS:.0f} seconds", "Send it again."
+            ) from None
+        except ClientDisconnect:
+            raise Refused(400, "the connection ended before the body did") from None
+        yield part
 
 
 async def text_of(request: Request, largest: int = LARGEST) -> str:

@@ -1,5 +1,5 @@
-"""Following of a query's results: `Feed` reads the rows that were committed after a position, as events for server-sent
-events and WebSockets; `Publications` wakes all followers after an epoch, those over PostgreSQL's protocol too, and lets
+"""Following of a query's results: `Feed` reads the rows that were committed after a position, as events for event streams
+and WebSockets; `Publications` wakes all followers after an epoch, those over PostgreSQL's protocol too, and lets
 those that want the same events wait for one reading of them.
 
 A follower reads committed results at its own pace and has no queue: one that is slow holds back nothing but its own
@@ -9,7 +9,6 @@ connection, and resumes at the position of the last event that it has received.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,19 +17,16 @@ from typing import Final, TypeAlias
 
 from starlette.concurrency import run_in_threadpool
 
-from headrace.errors import HeadraceError
 from headrace.observation import EpochObservation
 from headrace.runtime.delivery.cursor import Due, due
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Access
-from headrace.server.problems import Refused, problem_of
 from headrace.server.security.permissions import Permissions
 from headrace.server.tables import table_text
 
 _BATCH: Final = 16
 """Epochs that are read and encoded before the followers of others have their turn."""
-_KEEP_ALIVE_SECONDS: Final = 15.0
 ENCODED: Final = 256
 """Events whose text is kept for other followers."""
 
@@ -140,11 +136,8 @@ class Feed:
             self.encoded.put(key, data)
         return data
 
-    async def events(self, position: int, publications: Publications) -> AsyncIterator[Event | None]:
-        """Events from a position on, until the server stops; None when there was none for a while.
-
-        Raises as `require_permitted`.
-        """
+    async def events(self, position: int, publications: Publications) -> AsyncIterator[Event]:
+        """Events from a position on, until the server stops. Raises as `require_permitted`."""
         with self.access.lasting(self.permissions.principal):
             while not publications.ended:
                 waiter = publications.waiter
@@ -154,20 +147,5 @@ class Feed:
                 for event in batch.events:
                     yield event
                 if batch.is_all:
-                    try:
-                        await asyncio.wait_for(waiter.wait(), _KEEP_ALIVE_SECONDS)
-                    except TimeoutError:
-                        yield None
+                    await waiter.wait()
                 position = batch.position
-
-    async def server_sent(self, position: int, publications: Publications) -> AsyncIterator[str]:
-        """The events as text of an event stream; a comment now and then, by which a lost connection is noticed."""
-        yield ": following\n\n"
-        try:
-            async for event in self.events(position, publications):
-                if event is None:
-                    yield ": waiting\n\n"
-                else:
-                    yield f"id: {event.position}\nevent: rows\ndata: {event.data}\n\n"
-        except (Refused, HeadraceError) as error:
-            yield f"event: error\ndata: {json.dumps(problem_of(error)[1])}\n\n"

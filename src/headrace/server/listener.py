@@ -130,6 +130,7 @@ def listener_of(
 
         from headrace.server.access import Access  # noqa: PLC0415
         from headrace.server.application import application  # noqa: PLC0415
+        from headrace.server.connections.http_protocol import HttpConnection  # noqa: PLC0415
         from headrace.server.following import Publications  # noqa: PLC0415
         from headrace.server.security.permissions import Limits  # noqa: PLC0415
         from headrace.server.security.roots import Roots  # noqa: PLC0415
@@ -141,6 +142,7 @@ def listener_of(
                 application(hub, Access(tokens), publications, limits or Limits(Roots((), hub.path))),
                 ssl_certfile=None if tls is None else tls.certificate,
                 ssl_keyfile=None if tls is None else tls.key,
+                http=HttpConnection,
                 log_config=None,
                 access_log=False,
                 server_header=False,

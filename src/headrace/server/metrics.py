@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.observation import EpochObservation
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.plan.adaptive.overload_control import overload_report
 from headrace.time import BEGINNING
 
 _MICROSECONDS = 1e6
@@ -74,6 +75,7 @@ class HubMetrics:
         )
         yield GaugeMetricFamily("headrace_state_runs", "Files of state.", value=len(manifest.state))
         yield self._queries()
+        yield from self._quality()
         yield from self._streams()
 
     def _queries(self) -> Metric:
@@ -89,6 +91,22 @@ class HubMetrics:
         for state in ("live", "paused", "failed"):
             family.add_metric([state], states[state])
         return family
+
+    def _quality(self) -> Iterator[Metric]:
+        report = overload_report(self._hub.home.latest())
+        if report is None:
+            return
+        figures = {
+            "utility": ("Sum of the utility of all queries WITH QOS.", report.utility),
+            "best_utility": ("The number of queries WITH QOS: their utility at best.", len(report.worth)),
+            "load_ratio": ("Part of the time that rows take at the present rates.", report.load),
+            "demand_ratio": ("The same if no row was dropped.", report.demand),
+        }
+        for name, (meaning, value) in figures.items():
+            yield GaugeMetricFamily(f"headrace_{name}", meaning, value=value)
+        yield CounterMetricFamily(
+            "headrace_share_changes", "Changes of the shares of rows that queries see.", value=report.changes
+        )
 
     def _streams(self) -> Iterator[Metric]:
         manifest, now = self._hub.home.latest(), self._hub.loop.engine.clock()

@@ -88,6 +88,8 @@ def pushed_rows(
 def _of_arrow(body: bytes) -> pa.Table:
     try:
         with pa.ipc.open_stream(body) as reader:
-            return reader.read_all()
-    except pa.ArrowInvalid as error:
+            table = reader.read_all()
+        table.validate(full=True)  # kernels trust offsets, and do not check that text is UTF-8
+    except (pa.ArrowException, OSError) as error:
         raise UserError(f"the body is no Arrow stream: {error}") from None
+    return table

@@ -22,6 +22,8 @@ def render_stream(stream: StreamDefinition) -> str:
         options["archive"] = stream.archive
     if stream.blocks != 1:
         options["blocks"] = str(stream.blocks)
+    if stream.blocks_by is not None:
+        options["blocksBy"] = stream.blocks_by
     if stream.keep != 1:
         options["keep"] = f"{Decimal(repr(stream.keep)):f}"
     if stream.latency:

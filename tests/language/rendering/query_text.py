@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.algebra.expressions.expression import Call, Expression, Literal, Named, columns_of
+from headrace.algebra.quality_of_service import QualityOfService
 from headrace.algebra.query import (
     Aggregate,
     Ago,
@@ -49,7 +50,7 @@ from headrace.language.binder.sources.set_operators import SIDE
 from headrace.language.parser.literals import shown_instant
 from headrace.language.parser.quoting import identifier
 from headrace.schema import INT
-from headrace.time import Instant, render_duration
+from headrace.time import SECOND, Instant, render_duration
 from tests.language.rendering.expression_text import (
     render_aggregate,
     render_columns,
@@ -73,12 +74,33 @@ def render(query: Query) -> str:
 
 
 def _with(query: Query) -> str:
-    revisions = query.revisions
+    revisions, text = query.revisions, ""
     if query.shedding:
-        return " WITH SHEDDING"
-    if revisions is None or revisions.within is None:
-        return "" if revisions is None else " WITH REVISIONS"
-    return f" WITH REVISIONS FOR INTERVAL {render_duration(revisions.within)}"
+        text += " WITH SHEDDING"
+    if revisions is not None:
+        text += " WITH REVISIONS"
+        text += "" if revisions.within is None else f" FOR INTERVAL {render_duration(revisions.within)}"
+    return text + ("" if query.quality is None else f" WITH QOS ({_graphs(query.quality)})")
+
+
+def _graphs(quality: QualityOfService) -> str:
+    texts = []
+    if quality.delay is not None:
+        points = (f"{utility!r} AT {round(at * SECOND)} MICROSECONDS" for at, utility in quality.delay.points)
+        texts.append(f"delay ({', '.join(points)})")
+    if quality.loss is not None:
+        points = (f"{utility!r} AT {100 * lost!r} PERCENT" for lost, utility in quality.loss.points)
+        texts.append(f"loss ({', '.join(points)})")
+    if quality.importance is not None:
+        *below, otherwise = quality.importance.levels
+        levels = [
+            f"{level!r} BELOW {bound!r}"
+            for level, bound in zip(below, quality.importance.bounds, strict=True)
+        ]
+        texts.append(
+            f"value {identifier(quality.importance.column)} ({', '.join([*levels, f'{otherwise!r} OTHERWISE'])})"
+        )
+    return ", ".join(texts)
 
 
 def _column_texts(root: Node) -> dict[str, str]:

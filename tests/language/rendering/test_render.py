@@ -82,6 +82,11 @@ def test_every_query_survives_being_rendered(text: str) -> None:
         ),
         "SELECT SUM(price) AS s, COUNT(bidder) AS c, window.end FROM bids GROUP BY window(at, '1 minute') WITH SHEDDING",
         "SELECT m FROM (SELECT COUNT(*) AS m FROM bids [LANDMARK SLIDE 1 HOUR] WITH SHEDDING) [RANGE 1 HOUR] WHERE m_error < 5",
+        (
+            "SELECT COUNT(*) AS n FROM bids [RANGE TUMBLING 1 HOUR] WITH SHEDDING WITH QOS (delay (1 AT 2 SECONDS, 0 AT 10 SECONDS),"
+            " loss (1 AT 0 PERCENT, 0.9 AT 10 PERCENT, 0 AT 50 PERCENT), value PRICE (0.1 BELOW -1.5, 0.5 BELOW 100, 1 OTHERWISE))"
+        ),
+        "SELECT auction FROM bids WITH REVISIONS FOR INTERVAL 5 SECONDS WITH QOS (delay (1 AT 500 MILLISECONDS))",
         "SELECT window.start FROM bids GROUP BY window(at, '1 minute')",
         "SELECT count(*) FROM bids WHERE price > 1 GROUP BY window(at, '1 minute'), 'x', 5 + 0",
         "SELECT APPROX_COUNT(*) WITHIN 0.125 PERCENT AS n, ERROR_BOUND(n) + 1 AS b FROM bids [RANGE TUMBLING 1 HOUR]",

@@ -187,7 +187,19 @@ ITS_OWN = {
         "advance_groups",
         "without_done",
     ),
-    *("keeps_latest", "latest", "subwindows", "answer_subwindow", "title", "state_label", "makes_pairs"),
+    *(
+        "keeps_latest",
+        "latest",
+        "subwindows",
+        "answer_subwindow",
+        "title",
+        "state_label",
+        "makes_pairs",
+        "joined_sides",
+        "heeds_key_promises",
+        "most_rows",
+        "longest_stored",
+    ),
 }
 """What an operator around another one does not take over: it stores more, so it takes part in nothing by itself."""
 

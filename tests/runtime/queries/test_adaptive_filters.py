@@ -87,10 +87,10 @@ def run(hub: Hub, epochs: range) -> list[tuple[int, ...]]:
 def _whole_samples(monkeypatch) -> None:
     """Every row is sampled, a window is as long as an epoch, and no clock decides."""
     monkeypatch.setattr(FilterObservation, "costs", lambda *_: (100.0, 100.0, 2000.0, 5.0))
-    for module in ("operators.rows.ordered_filter", "runtime.plan.adaptive.filter_orders"):
+    for module in ("operators.rows.ordered_filter", "adaptive.filters.settled_order"):
         monkeypatch.setattr(f"headrace.{module}.UNSETTLED_SHARE", 1)
-    monkeypatch.setattr("headrace.runtime.plan.adaptive.filter_orders._BUDGET", 99)
-    monkeypatch.setattr("headrace.runtime.plan.adaptive.filter_orders._WINDOW", ROWS)
+    monkeypatch.setattr("headrace.adaptive.filters.settled_order.BUDGET", 99)
+    monkeypatch.setattr("headrace.adaptive.filters.settled_order.WINDOW", ROWS)
 
 
 @pytest.mark.usefixtures("_whole_samples")
@@ -191,7 +191,7 @@ def test_a_query_without_costly_conditions_does_not_adapt(tmp_path: Path) -> Non
 
 
 def test_orders_of_few_conjunctions_are_recorded(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("headrace.runtime.plan.adaptive.filter_orders.MOST", 2)
+    monkeypatch.setattr("headrace.runtime.plan.adaptive.recorded_orders.MOST", 2)
     with prepared(tmp_path / "home") as hub:
         for number in range(3):
             hub.register(f"SELECT v FROM s WHERE t RLIKE 'a{number}' AND t RLIKE 'b'", f"q{number}")

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from headrace.server.access import Tokens
+from headrace.server.security.tokens import Tokens
 from headrace.store.files.filesystem import LocalStore
 from tests.server.postgres.wire import Raw, connected, error, rows, startup, until
 from tests.server.serving import STREAM, Served, served

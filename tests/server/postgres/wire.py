@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import shutil
 import socket
 import struct
@@ -95,8 +98,7 @@ def connected(port: int, password: str | None = None) -> Iterator[Raw]:
         raw = Raw(connection)
         connection.sendall(startup(user="anyone", database="headrace"))
         if password is not None:
-            assert raw.receive() == (b"R", struct.pack("!i", 3))
-            raw.send(b"p", password.encode() + b"\0")
+            prove(raw, password)
         for kind, body in raw.until_ready():
             assert kind in b"RSKZ", body
             if kind == b"K":
@@ -105,6 +107,25 @@ def connected(port: int, password: str | None = None) -> Iterator[Raw]:
                 name, value, _ = body.split(b"\0")
                 raw.settings[name.decode()] = value.decode()
         yield raw
+
+
+def prove(raw: Raw, token: str, header: str = "n,,") -> tuple[bytes, bytes]:
+    """The client's side of SCRAM-SHA-256 (RFC 5802); the messages of both, and the signature that the server should answer."""
+    mechanism, bare = b"SCRAM-SHA-256\0", "n=,r=fyko+d2lbbFgONRv9qkxdawL"
+    assert raw.receive() == (b"R", struct.pack("!i", 10) + mechanism + b"\0")
+    first = f"{header}{bare}".encode()
+    raw.send(b"p", mechanism + struct.pack("!i", len(first)) + first)
+    kind, challenge = raw.receive()
+    assert (kind, challenge[:4]) == (b"R", struct.pack("!i", 11)), challenge
+    asked = dict(part.split("=", 1) for part in challenge[4:].decode().split(","))
+    salted = hashlib.pbkdf2_hmac("sha256", token.encode(), base64.b64decode(asked["s"]), int(asked["i"]))
+    last = f"c={base64.b64encode(header.encode()).decode()},r={asked['r']}"
+    messages = f"{bare},{challenge[4:].decode()},{last}".encode()
+    key = hmac.digest(salted, b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(key).digest(), messages, "sha256")
+    proof = bytes(one ^ other for one, other in zip(key, signature, strict=True))
+    raw.send(b"p", f"{last},p={base64.b64encode(proof).decode()}".encode())
+    return messages, hmac.digest(hmac.digest(salted, b"Server Key", "sha256"), messages, "sha256")
 
 
 def fields(body: bytes) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Rendering of Arrow tables as CSV, JSON lines, Parquet, or aligned text for people; also their values as Python
+"""Rendering of Arrow tables as CSV, JSON lines, Parquet, HTML, or aligned text for people; also their values as Python
 objects. Nothing is written to a file here.
 
 Timestamps `2023-11-14T22:13:20Z`, years after 9999 and before 0000 with a sign, doubles as Python's repr, NULL empty in
@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from html import escape
 from typing import Any, Final
 
 import numpy as np
@@ -228,6 +229,23 @@ def to_text(table: pa.Table, limit: int | None = None) -> str:
     more = table.num_rows - shown.num_rows
     count = f"({table.num_rows:,} row{'' if table.num_rows == 1 else 's'}{f', {more:,} not shown' if more else ''})"
     return "\n".join([*(line.rstrip() for line in lines), count]) + "\n"
+
+
+def to_html(table: pa.Table, caption: str, limit: int = 50) -> str:
+    """A table as HTML, with a caption: values as in `to_text`, and nothing in them is markup; at most `limit` rows."""
+    shown = table.slice(0, limit)
+    heads = "".join(f"<th>{escape(_printable(name))}</th>" for name in table.column_names)
+    columns = [
+        [f"<td>{'NULL' if text is None else escape(_printable(text))}</td>" for text in _texts(column)]
+        for column in shown.columns
+    ]
+    rows = "".join(f"<tr>{''.join(row)}</tr>" for row in zip(*columns, strict=True))
+    more = table.num_rows - shown.num_rows
+    count = (
+        f"{table.num_rows:,} row{'' if table.num_rows == 1 else 's'}{f', {more:,} not shown' if more else ''}"
+    )
+    title = f"<caption>{escape(_printable(caption))} ({count})</caption>"
+    return f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def _printable(text: str) -> str:

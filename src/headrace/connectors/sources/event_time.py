@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from headrace.algebra.expressions.expression import Expression, columns_of
 from headrace.catalog.definitions import StreamDefinition, TimeExpression
 from headrace.connectors.records.ingest_record import IngestRecord
-from headrace.language.statements.event_time import bind_time
+from headrace.language.statements.clauses.event_time import bind_time
 from headrace.operators.scalar import Evaluation
 from headrace.schema import Schema
 from headrace.time import DAY, Instant, render_duration, render_instant

@@ -40,6 +40,7 @@ from headrace.language.binder.expressions.column_names import output_name
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, Subquery, located
 from headrace.language.binder.expressions.scope import WINDOW_COLUMNS, Names
 from headrace.language.binder.expressions.time_zones import in_zone
+from headrace.language.binder.quality import quality
 from headrace.language.binder.relational_tree import tree
 from headrace.language.binder.revisions import revisions
 from headrace.language.binder.sessions import per_group
@@ -473,4 +474,5 @@ class _SelectBinder:
             select.emit_empty is not None,
             revisions(select, self.sources, grouped=self.grouped),
             select.shedding is not None,
+            quality(select, self.sources),
         )

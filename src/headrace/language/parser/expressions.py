@@ -10,7 +10,7 @@ from typing import Literal as Choice
 
 from headrace.errors import Span, UserError
 from headrace.language.parser.constant_lists import constant_list
-from headrace.language.parser.literals import number
+from headrace.language.parser.literals import UNIT_NAMES, number
 from headrace.language.parser.primaries import primary
 from headrace.language.parser.subqueries import at_select, at_subselect, subselect
 from headrace.language.parser.type_names import column_type
@@ -99,6 +99,8 @@ def _level(cursor: Cursor) -> int:
         return _SIGNS.get(token.text, 0)
     if token.upper == "NOT" and cursor.ahead().upper not in _WORDS:
         return 0
+    if token.upper == "IN" and cursor.ahead().kind == "number" and cursor.ahead(2).upper in UNIT_NAMES:
+        return 0  # how long an answer may take
     return _WORDS.get(token.upper, 0)
 
 

@@ -276,7 +276,7 @@ def _with_condition(cursor: Cursor, parse: Whole, call: FunctionCall) -> Functio
 def _is_last(cursor: Cursor) -> bool:
     """Whether `WITHIN p PERCENT` ends a statement: it is the question's then, and not of the call before it."""
     after = cursor.ahead(3)
-    return after.kind == "end" or after.text == ";"
+    return after.kind == "end" or after.text == ";" or after.upper == "IN"
 
 
 _MOST_BUCKETS: Final = 1_000_000

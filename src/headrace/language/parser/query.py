@@ -1,5 +1,5 @@
 """The parser of a whole query: one SELECT or several with UNION, EXCEPT or INTERSECT, in parentheses or ISTREAM(…);
-ORDER BY and LIMIT, and EMIT EMPTY, WITH REVISIONS and WITH SHEDDING at its end.
+ORDER BY and LIMIT, and EMIT EMPTY, WITH REVISIONS, WITH SHEDDING and WITH QOS at its end.
 
 As in Spark: INTERSECT binds before the others, which associate to the left; ORDER BY and LIMIT at the end apply to all.
 The result is a SELECT of everything, from a source of several SELECTs.
@@ -16,6 +16,7 @@ from headrace.errors import Span
 from headrace.language.parser.durations import duration
 from headrace.language.parser.select import core, limit, order_by
 from headrace.language.parser.subqueries import EMITS, at_emitted, at_select
+from headrace.language.parser.trailers.quality_clause import quality_clause
 from headrace.language.syntax.ast import AllColumns, RevisionsClause, Select, SetOperator, Sets, Source
 from headrace.language.syntax.cursor import Cursor
 
@@ -25,7 +26,7 @@ _OPERATORS: Final = ("UNION", "EXCEPT", "MINUS", "INTERSECT")
 
 
 def select(cursor: Cursor) -> Select:
-    """Pass a SELECT, `ISTREAM(SELECT …)` or several with set operators, and what may follow: EMIT EMPTY, WITH REVISIONS, WITH SHEDDING.
+    """Pass a SELECT, `ISTREAM(SELECT …)` or several with set operators, and what may follow: EMIT EMPTY, WITH REVISIONS, WITH SHEDDING, WITH QOS.
 
     Raises `UserError` for mistakes and `UnsupportedQuery` for forms that are not available.
     """
@@ -55,7 +56,7 @@ def _ordered(cursor: Cursor, query: Select) -> Select:
 def _is_open(query: Select) -> bool:
     """Whether ORDER BY and LIMIT after the parentheses around a SELECT mean the same as inside."""
     ordered = query.order_by or query.limit is not None
-    trailer = query.emit_empty or query.revisions or query.shedding
+    trailer = query.emit_empty or query.revisions or query.shedding or query.quality
     return not (ordered or trailer or query.emit)
 
 
@@ -177,8 +178,10 @@ def _with(cursor: Cursor, query: Select, at: Span) -> Select:
     """Pass the clause after WITH behind a SELECT."""
     if cursor.accept("SHEDDING"):
         return replace(query, shedding=cursor.since(at))
+    if cursor.accept("QOS"):
+        return replace(query, quality=quality_clause(cursor, at))
     if not cursor.accept("REVISIONS"):
-        raise cursor.expected("REVISIONS or SHEDDING after WITH")
+        raise cursor.expected("REVISIONS, SHEDDING or QOS after WITH")
     within = duration(cursor, "how late a row may be") if cursor.accept("FOR") else None
     return replace(query, revisions=RevisionsClause(within, cursor.since(at)))
 

@@ -10,20 +10,26 @@ from dataclasses import dataclass, field
 from typing import Final
 from typing import Literal as Choice
 
-from headrace.catalog.definitions import RelationDefinition, StreamDefinition, TimeExpression
-from headrace.errors import Span
+from headrace.catalog.definitions import (
+    RelationDefinition,
+    StreamConstraint,
+    StreamDefinition,
+    TimeExpression,
+)
+from headrace.errors import Span, did_you_mean
 from headrace.language.binder.expressions.expression_binder import bind_condition
 from headrace.language.parser.expressions import expression
 from headrace.language.parser.type_names import column_type
-from headrace.language.statements.event_time import event_time
-from headrace.language.statements.options import checked_zone, interval_option, option_list, taken
-from headrace.language.statements.progress_clauses import (
+from headrace.language.statements.clauses.constraint_clauses import constraint
+from headrace.language.statements.clauses.event_time import event_time
+from headrace.language.statements.clauses.progress_clauses import (
     FILES,
     ProgressClauses,
     length_after,
     once,
     progress_clause,
 )
+from headrace.language.statements.options import checked_zone, interval_option, option_list, taken
 from headrace.language.syntax.ast import Expr
 from headrace.language.syntax.cursor import Cursor
 from headrace.schema import OURS, Field, Schema
@@ -42,7 +48,7 @@ _ARCHIVES: Final[dict[str, Choice["copy", "in place", "none"]]] = {
 
 @dataclass(slots=True)
 class _Clauses:
-    """Clauses of CREATE STREAM, each at most once, in any order."""
+    """Clauses of CREATE STREAM, each but CONSTRAINT at most once, in any order."""
 
     time: str | TimeExpression | None = None
     slack: Duration | None = None
@@ -50,6 +56,7 @@ class _Clauses:
     idle_timeout: Duration | None = None
     options: dict[str, str] | None = None
     progress: ProgressClauses = field(default_factory=ProgressClauses)
+    constraints: list[StreamConstraint] = field(default_factory=list)
     places: dict[str, Span] = field(default_factory=dict)
 
 
@@ -74,6 +81,7 @@ def stream_of(cursor: Cursor, name: str, schema: Schema, using: str) -> StreamDe
     archive = taken(options, "archive")
     retain = taken(options, "retain")
     blocks = taken(options, "blocks")
+    blocks_by = taken(options, "blocksby")
     keep = taken(options, "keep")
     latency = taken(options, "latency")
     reduce = taken(options, "reduce")
@@ -101,6 +109,10 @@ def stream_of(cursor: Cursor, name: str, schema: Schema, using: str) -> StreamDe
         clauses.time if isinstance(clauses.time, TimeExpression) else None,
         0 if latency is None else interval_option(cursor, "latency", latency, clauses.places["latency"]),
         () if reduce is None else _reduction(cursor, reduce, blocks, clauses.places["reduce"]),
+        tuple(clauses.constraints),
+        None
+        if blocks_by is None
+        else _blocks_by(cursor, blocks_by, blocks, schema, clauses.places["blocksby"]),
     )
 
 
@@ -145,7 +157,9 @@ def relation(cursor: Cursor) -> RelationDefinition:
     using = _using(cursor)
     places: dict[str, Span] = {}
     options = option_list(cursor, places) if cursor.accept("OPTIONS") else {}
-    if cursor.at_any("TIMESTAMP", "SLACK", "PUNCTUATED", "IDLE", "PROGRESS", "HEARTBEAT", "DEDUPLICATE"):
+    if cursor.at_any(
+        "TIMESTAMP", "SLACK", "PUNCTUATED", "IDLE", "PROGRESS", "HEARTBEAT", "DEDUPLICATE", "CONSTRAINT"
+    ):
         raise cursor.error(
             f"a relation has no {cursor.token.upper}",
             cursor.token.span,
@@ -208,6 +222,8 @@ def _clauses(cursor: Cursor, schema: Schema) -> _Clauses:
             once(cursor, clauses.time is None, "TIMESTAMP BY", start)
             cursor.expect("BY", purpose=" after TIMESTAMP")
             clauses.time = event_time(cursor, schema)
+        elif cursor.accept("CONSTRAINT"):
+            clauses.constraints.append(constraint(cursor, schema, clauses.constraints))
         elif progress_clause(cursor, schema, clauses.progress):
             continue
         elif cursor.accept("SLACK"):
@@ -254,6 +270,22 @@ def _blocks(cursor: Cursor, text: str, archive: str | None, at: Span) -> int:
             f"an archive '{archive.lower()}' has no blocks", at, "Blocks are parts of copies: archive 'copy'."
         )
     return int(text)
+
+
+def _blocks_by(cursor: Cursor, text: str, blocks: str | None, schema: Schema, at: Span) -> str:
+    """The column whose values are drawn, each with all of its rows."""
+    field = next((field for field in schema if field.name.lower() == text.strip().lower()), None)
+    if field is None:
+        raise cursor.error(f"blocksBy names no column: '{text}'", at, did_you_mean(text, schema.names))
+    if not (field.type.is_integer or field.type.name in ("STRING", "DATE", "BOOLEAN")):
+        raise cursor.error(
+            f"blocksBy takes a column of whole numbers, strings, dates or booleans; '{field.name}' is {field.type}",
+            at,
+            "Their equality is exact, so that all rows of a key are found.",
+        )
+    if blocks is None or blocks == "1":
+        raise cursor.error("only an archive with blocks has random parts", at, "Add the option blocks '16'.")
+    return field.name
 
 
 def _reduction(cursor: Cursor, text: str, blocks: str | None, at: Span) -> tuple[tuple[Duration, float], ...]:

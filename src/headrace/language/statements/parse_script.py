@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from typing import Final
 from typing import Literal as Choice
 
@@ -18,6 +17,7 @@ from headrace.language.parser.query import select
 from headrace.language.parser.subqueries import at_select
 from headrace.language.parser.windows import bracket, part_of_window
 from headrace.language.statements.actions import then_clauses
+from headrace.language.statements.clauses.accepted_error import accepted_error
 from headrace.language.statements.definitions import relation, stream, stream_options
 from headrace.language.statements.options import checked_zone
 from headrace.language.statements.query_filter import selection
@@ -252,23 +252,15 @@ def _invoke(cursor: Cursor) -> Invoke:
 def _ask(cursor: Cursor) -> Ask:
     start = cursor.token.span
     query = select(cursor)
-    if not cursor.accept("WITHIN"):
+    text = _text(cursor, query)
+    accepted = accepted_error(cursor)
+    if accepted is None:
         raise cursor.unsupported(
             "a SELECT is not a statement of its own",
             start,
             "Register it: CREATE QUERY name AS SELECT …; INVOKE name; or ask the archive: SELECT … WITHIN 2 PERCENT;",
         )
-    number = cursor.token
-    if number.kind != "number":
-        raise cursor.expected("a number of percent after WITHIN")
-    cursor.advance()
-    cursor.expect("PERCENT", purpose=" after WITHIN and a number")
-    within = Fraction(number.text) / 100
-    if within > 1:
-        raise cursor.error(
-            "an error is at most 100 percent", number.span, "Write for example WITHIN 2 PERCENT."
-        )
-    return Ask(_text(cursor, query), query, within, cursor.zone)
+    return Ask(text, query, accepted.within, cursor.zone, accepted.duration)
 
 
 def _show(cursor: Cursor) -> Show | ShowCreate:
@@ -307,7 +299,8 @@ def _punctuate(cursor: Cursor) -> Punctuate:
 def _explain(cursor: Cursor) -> Statement:
     if at_select(cursor):
         query = select(cursor)
-        return ExplainSelect(_text(cursor, query), query, cursor.zone)
+        text = _text(cursor, query)
+        return ExplainSelect(text, query, cursor.zone, asks=accepted_error(cursor) is not None)
     if cursor.accept("ALL"):
         return ExplainAll(_form(cursor))
     if cursor.accept("ADAPTIVE"):

@@ -1,10 +1,10 @@
-"""The parser of a query's options (retain, owner, tags, materialize, sharing, maxWindowsPerRow, timeZone); and
+"""The parser of a query's options (retain, owner, tags, materialize, sharing, maxWindowsPerRow, maxJoinRows, timeZone); and
 checks of owners and tags, also for callers in Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypedDict
 from typing import Literal as Choice
 
@@ -14,7 +14,16 @@ from headrace.language.syntax.cursor import Cursor
 from headrace.time import Duration
 
 _EXAMPLE: Final = "(retain '7 DAYS', owner 'ana', tags 'alerts, night')"
-_NAMES: Final = ("retain", "owner", "tags", "materialize", "sharing", "maxWindowsPerRow", "timeZone")
+_NAMES: Final = (
+    "retain",
+    "owner",
+    "tags",
+    "materialize",
+    "sharing",
+    "maxWindowsPerRow",
+    "maxJoinRows",
+    "timeZone",
+)
 _LONGEST_NUMBER: Final = 18
 _SWITCH: Final = {"on": True, "off": False}
 _MATERIALIZE: Final[dict[str, Choice["none", "partial", "complete"]]] = {
@@ -29,7 +38,7 @@ class QuerySettings(TypedDict, total=False):
 
     `materialize`: what is stored between two INVOKEs. `zone`: the time zone of its times and dates.
     `sharing`: whether its panes are aggregated together with those of equal queries.
-    `max_windows_per_row`: how many of its windows may hold one row.
+    `max_windows_per_row`: how many of its windows may hold one row. `max_join_rows`: how many rows its join stores, None: all.
     """
 
     retain: Duration | None
@@ -39,6 +48,7 @@ class QuerySettings(TypedDict, total=False):
     zone: str
     sharing: bool
     max_windows_per_row: int
+    max_join_rows: int | None
 
 
 def query_options(cursor: Cursor) -> QuerySettings:
@@ -75,11 +85,11 @@ def query_options(cursor: Cursor) -> QuerySettings:
             )
         settings["sharing"] = _SWITCH[switch.lower()]
     if (most := taken(options, "maxwindowsperrow")) is not None:
-        if not most.isascii() or not most.isdigit() or not 1 <= len(most.lstrip("0")) <= _LONGEST_NUMBER:
-            raise cursor.error(
-                f"maxWindowsPerRow is a whole number of at least 1, not '{most}'", places["maxwindowsperrow"]
-            )
-        settings["max_windows_per_row"] = int(most)
+        settings["max_windows_per_row"] = _count(cursor, "maxWindowsPerRow", most, places)
+    if (most := taken(options, "maxjoinrows")) is not None:
+        settings["max_join_rows"] = (
+            None if most.upper() == "ALL" else _count(cursor, "maxJoinRows", most, places)
+        )
     if (zone := taken(options, "timezone")) is not None:
         settings["zone"] = checked_zone(cursor, zone, places["timezone"])
     for name in options:
@@ -114,6 +124,16 @@ def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
         if tag.lower() in (other.lower() for other in names[:index]):
             raise UserError(f"the tag '{tag}' appears twice", remedy="Tags are compared without case.")
     return names
+
+
+def _count(cursor: Cursor, name: str, text: str, places: Mapping[str, Span]) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= len(text.lstrip("0")) <= _LONGEST_NUMBER:
+        raise cursor.error(
+            f"{name} is a whole number of at least 1, not '{text}'",
+            places[name.lower()],
+            f"Write {name} '1000000'; without the option it is the default.",
+        )
+    return int(text)
 
 
 def _tags(cursor: Cursor, text: str, at: Span) -> tuple[str, ...]:

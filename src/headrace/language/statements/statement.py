@@ -123,9 +123,10 @@ class Drop(_Written):
 
 @dataclass(frozen=True, slots=True)
 class PauseQuery(_Written):
-    """`PAUSE [QUERY] name`."""
+    """`PAUSE [QUERY] name`; with a `reason`, which has no syntax, the query is suspended."""
 
     name: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,21 +191,25 @@ class ExplainAll(_Written):
 
 @dataclass(frozen=True, slots=True)
 class ExplainSelect(_Written):
-    """`EXPLAIN SELECT …`; `query` is the SELECT as written, `zone` its time zone."""
+    """`EXPLAIN SELECT …`; `query` is the SELECT as written, `zone` its time zone; `asks` where it is a question."""
 
     query: str
     select: Select = field(compare=False)
     zone: str = "UTC"
+    asks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Ask(_Written):
-    """`SELECT … WITHIN p PERCENT`: a question over the archive; `within` is the accepted error as a fraction, 0 for none."""
+    """`SELECT … [WITHIN p PERCENT] [IN d]`: a question over the archive; `within` is the accepted error as a fraction, 0 for
+    none, and `duration` how long it may take, None as long as it needs.
+    """
 
     query: str
     select: Select = field(compare=False)
     within: Fraction
     zone: str = "UTC"
+    duration: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)

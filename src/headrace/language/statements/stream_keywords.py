@@ -38,6 +38,7 @@ class StreamOptions(TypedDict, total=False):
     archive: str | None
     retain: timedelta | str | None
     blocks: int | None
+    blocks_by: str | None
     keep: float | None
     latency: timedelta | str | None
     reduce: str | None
@@ -189,6 +190,12 @@ _KEYWORDS: Final[Mapping[str, _Keyword]] = {
     ),
     "retain": _Keyword(_LENGTH, "timedelta(days=7)", _option("retain", _length_text), is_option=True),
     "blocks": _Keyword("a whole number", "16", _option("blocks", _number_text), is_option=True),
+    "blocks_by": _Keyword(
+        "the name of a column",
+        "'car'",
+        _option("blocksBy", lambda value: value if isinstance(value, str) else None),
+        is_option=True,
+    ),
     "keep": _Keyword("a number above 0 and at most 1", "0.25", _option("keep", _number_text), is_option=True),
     "latency": _Keyword(
         _LENGTH, "timedelta(milliseconds=20)", _option("latency", _length_text), is_option=True

@@ -4,12 +4,14 @@ resolved.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal as Choice
 from typing import TypeAlias
 
 from headrace.algebra.expressions.expression import Constants, Value
+from headrace.algebra.quality_of_service import QualityOfService
 from headrace.algebra.query import Ago
 from headrace.errors import Span
 from headrace.schema import Type
@@ -325,6 +327,15 @@ class RevisionsClause:
 
 
 @dataclass(frozen=True, slots=True)
+class QualityClause:
+    """`WITH QOS (…)`; `spans` are the places of its graphs by name: delay, loss, value."""
+
+    quality: QualityOfService
+    spans: Mapping[str, Span]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Select:
     """A SELECT. `window` is the `window(...)` item of GROUP BY, which is not among `group_by`.
 
@@ -348,6 +359,7 @@ class Select:
     emit_empty: Span | None = None
     revisions: RevisionsClause | None = None
     shedding: Span | None = None
+    quality: QualityClause | None = None
     having_span: Span | None = field(default=None, compare=False)
     bounds_span: Span | None = field(default=None, compare=False)
     beyond: Span | None = field(default=None, compare=False)

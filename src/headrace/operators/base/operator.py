@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from headrace.algebra.query import SortKey
     from headrace.algebra.windows.context import Context
     from headrace.operators.families.cohort import Cohort
+    from headrace.operators.joins.key_promises import KeyPromises
+    from headrace.operators.joins.key_sample import KeySampleCounts
     from headrace.operators.on_demand.selection import Selection
     from headrace.operators.output.output_stage import Finish
     from headrace.operators.panes.emission_limit import EmissionCap
@@ -41,7 +43,6 @@ QUERY_NUMBER: Final = "__member"
 Sections: TypeAlias = Mapping[str, pa.Table]
 """State tables by section name; every row carries its slot in the column `__slot`."""
 
-
 Windows: TypeAlias = tuple[range, ...]
 """Window numbers, as disjoint ranges in ascending order."""
 
@@ -54,6 +55,7 @@ class Advance:
     maximum event time seen. `final`: answer as if the stream ended here. `input_punctuations`: of a union, the punctuation
     of each input, whose minimum is `punctuation`; empty if only that is known. `provisionally_emitted_to`: where windows
     after `emitted_to` were already emitted without a trace in the state, as for a provisional end that is emitted in parts.
+    `key_promises`: of a join, by input, its punctuation of single keys. `key_shares`: the shares of keys that a limited join joins and stores.
     """
 
     emitted_to: Instant
@@ -62,6 +64,8 @@ class Advance:
     final: bool = False
     input_punctuations: tuple[Instant, ...] = ()
     provisionally_emitted_to: Instant | None = None
+    key_promises: Mapping[int, KeyPromises] = field(default_factory=dict, hash=False)
+    key_shares: tuple[float, float] = (1.0, 1.0)
 
     @property
     def emission_start(self) -> Instant:
@@ -128,6 +132,7 @@ class Step:
     """Windows that were emitted before and that `results` revises because of a late row."""
     emitted_counts: EmittedCounts = NOTHING_EMITTED
     probe_counts: ProbeCounts = NO_PROBES
+    key_sample: KeySampleCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +264,29 @@ class BaseOperator(StateOwner):
         return False
 
     @property
+    def most_rows(self) -> int | None:
+        """The limit of its stored rows, beyond which it joins a sample of keys; None: there is none."""
+        return None
+
+    @property
+    def longest_stored(self) -> Duration | None:
+        """How long it may store a row, of those with a limit; None: without end."""
+        return None
+
+    @property
+    def heeds_key_promises(self) -> bool:
+        """Whether it removes rows by promises for single keys of its inputs."""
+        return False
+
+    @property
     def makes_pairs(self) -> bool:
         """Whether its results are pairs of rows that other operators of its query read."""
         return False
+
+    @property
+    def joined_sides(self) -> tuple[str, ...]:
+        """Names of the sides of a join of streams; of three or more the new rows probe the others in an order that adapts."""
+        return ()
 
     # Sharing
 

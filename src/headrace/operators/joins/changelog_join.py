@@ -47,7 +47,7 @@ from headrace.operators.joins.join_side import (
     passing,
     slots_and_hashes,
 )
-from headrace.operators.joins.stems import taken
+from headrace.operators.joins.probing.stems import taken
 from headrace.operators.output.display import SHARES_STATE
 from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import HASH, in_order, of_one_hash

@@ -160,6 +160,14 @@ class JoinOperator(BaseOperator):
         """The graph of the join, if it may be shared."""
         return self.spec.signature
 
+    def with_most_rows(self, most: int | None) -> JoinOperator:  # noqa: ARG002
+        """The join that stores about so many rows, and beyond that joins a sample of keys, if it can; None: all rows."""
+        return self
+
+    def heeding_key_promises(self) -> JoinOperator:
+        """The join that removes rows by promises for single keys, if it can."""
+        return self
+
     def scanner(self, relations: Mapping[str, pa.Table]) -> JoinScanner:  # noqa: ARG002
         """Stores the rows of all sides, with the hashes of their keys."""
         return JoinScanner(self)
@@ -246,7 +254,7 @@ def join_lines(operator: JoinOperator, *, changes: bool) -> Iterator[str]:
     keys = [" = ".join(map(show, same)) for same in zip(*(side.keys for side in spec.sides), strict=True)]
     by = " and ".join(keys) if keys else "nothing: all rows are in one slot"
     what, many = "changes" if changes else "rows", len(spec.sides) > 2
-    searched = "each other side, the smallest first" if many else "the other side"
+    searched = "each other side, in an order that adapts" if many else "the other side"
     yield f"  {what} are joined by {by}; new {what} search the sorted runs of {searched}"
     until = "is added to the relation once" if changes else "is stored until"
     passed = "the punctuations of all others have" if many else "the other side's punctuation has"

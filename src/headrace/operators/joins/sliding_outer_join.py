@@ -34,7 +34,7 @@ from headrace.operators.joins.join_side import (
 )
 from headrace.operators.joins.outer_join import COUNTED, IN_WORDS, KEPT, new_counts, padded, waiting
 from headrace.operators.joins.pair_counts import Occurrences, PairCounts
-from headrace.operators.joins.stems import taken
+from headrace.operators.joins.probing.stems import taken
 from headrace.operators.joins.window_join import Grid
 from headrace.operators.output.changelog import Span
 from headrace.operators.rows.row_state import TIME

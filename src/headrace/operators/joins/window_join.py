@@ -6,29 +6,34 @@ A row holds from its time t to t + RANGE, a combination while all of its rows do
 the windows that end in (at, until], so one without a window end in that interval is dropped. A combination is emitted
 once, when its last row arrives, whatever the order in which the streams arrive; readers do not need them in order.
 
-New rows of a side search the SteMs of the others (`stems`), in an order of its own: those of the sides before it with the
+New rows of a side probe the SteMs of the others (`two_phases`), in an order of its own: those of the sides before it with the
 rows of this epoch, those of the sides after it without. So each combination is found from exactly one of its rows, the
 one of the last side that has a new row in it, and the order in which SteMs are probed changes the cost, never the answer.
+The order follows what rows have no partner in, from epoch to epoch (`probe_profiles`; decision 49).
 A row is stored while any *other* stream may still bring a row to join it with; a row already below the punctuation of all
 others is never stored.
-Sources: Viglas, Naughton, Burger 2003 (MJoin); Li 2008, chapter 7 (OA-Join, Figures 7-1 and 7-2), of which two sides are
+Sources: Viglas, Naughton, Burger 2003 (MJoin); Babu 2005, chapter 5; Li 2008, chapter 7 (OA-Join, Figures 7-1 and 7-2), of which two sides are
 the smallest case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.algebra.expressions.expression import columns_of
 from headrace.operators.base.batch import Batch, Rejected
-from headrace.operators.base.group_codes import Ints, flat
+from headrace.operators.base.group_codes import Ints, flat, ints
 from headrace.operators.base.operator import SLOT, Advance, ProbeCounts, Sections, Step
+from headrace.operators.joins.caches.cached_join import CachedJoin
+from headrace.operators.joins.caches.caching import Caching
+from headrace.operators.joins.caches.caching import in_force as in_force_caching
 from headrace.operators.joins.join_side import (
     JoinOperator,
     JoinSpec,
@@ -38,10 +43,14 @@ from headrace.operators.joins.join_side import (
     passing,
     slots_and_hashes,
 )
-from headrace.operators.joins.stems import Combinations, Probing, Stem
+from headrace.operators.joins.key_promises import least_bound, storing_keys
+from headrace.operators.joins.key_sample import in_sample, sample_counts
+from headrace.operators.joins.probing.probe_profiles import in_force, name_of_side
+from headrace.operators.joins.probing.stems import Combinations, Stem
+from headrace.operators.joins.probing.two_phases import Probing
 from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import END, HASH, Sorted, pieces
-from headrace.time import Duration, Instant
+from headrace.time import FOREVER, Duration, Instant
 
 UNTIL: Final = "until"
 """The column of a combination's last instant; NULL in a row that only marks when a stream began."""
@@ -71,52 +80,116 @@ class Grid:
 class WindowJoin(JoinOperator):
     """Combinations of a row of each side, with `until`; with `grid` the windows slide.
 
-    `orders`: for each side the others, in the order in which its new rows probe them; empty: the smallest SteM first.
-    `shows_ages`: in place of `until` with the age of each row, for readers with windows of their own.
+    `orders`: for each side the others, in the order in which its new rows probe them, and combinations are made, in every epoch;
+    empty: the order in force, and before there is one the smallest SteM first.
+    `shows_ages`: in place of `until` with the age of each row, for readers with windows of their own. `heeds_key_promises`: rows are
+    stored with their keys, and no longer than the other sides may get rows of their key. `most_rows`: beyond so many stored rows
+    only a sample of the keys is joined (`key_sample`).
     """
 
     spec: JoinSpec
     grid: Grid | None = None
     orders: tuple[tuple[int, ...], ...] = ()
     shows_ages: bool = False
+    heeds_key_promises: bool = False
+    most_rows: int | None = None
 
     def display(self) -> Iterator[str]:
         """The join condition, the key by which rows are joined, and how long they are stored."""
-        return join_lines(self, changes=False)
+        yield from join_lines(self, changes=False)
+        if self.heeds_key_promises:
+            yield "  or until promises of all others have passed that for its key"
+        if self.most_rows is not None:
+            yield f"  of more than {self.most_rows:,} rows at an epoch's end, a sample of the keys is joined from then on"
+
+    def with_most_rows(self, most: int | None) -> WindowJoin:
+        """The join that stores about so many rows."""
+        if most is None:
+            return self
+        return replace(self, spec=replace(self.spec, signature=""), most_rows=most)
+
+    @property
+    def longest_stored(self) -> Duration | None:
+        """The longest time that a side stores a row."""
+        longest = [side.longest for side in self.spec.sides]
+        return None if None in longest else max(filter(None, longest), default=0)
+
+    def heeding_key_promises(self) -> WindowJoin:
+        """The join, with the keys of rows in its state."""
+        spec = replace(self.spec, sides=storing_keys(self.spec.sides))
+        return replace(self, spec=spec, heeds_key_promises=True)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit the combinations of new rows with stored ones and with each other."""
-        new_rows = self.arrived(deltas)
-        new, stems = list[Sorted | None](), dict[int, Stem]()
+        joined, stored_share = advance.key_shares
+        new_rows = [_of_sampled_keys(rows, stored_share) for rows in self.arrived(deltas)]
+        stems = dict[int, Stem]()
         for index, (side, section) in enumerate(zip(self.spec.sides, self.sections, strict=True)):
             stored = pieces([run[section] for run in runs if section in run], side.lookback)
             stems[index] = Stem(stored, side.longest)
-            arrived = new_rows[index]
-            new.append(None if arrived is None else Sorted.of(arrived, side.lookback))
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
-        counts = ProbeCounts()
-        for index, rows in enumerate(new):
-            if rows is None:
+        counts, profiles, met_keys = ProbeCounts(), in_force(), list[Ints]()
+        cached = CachedJoin(self.spec, stems, self._hold_together, self._partners, self._caching())
+        for index, arrived in enumerate(new_rows):
+            if arrived is None:
                 continue
-            probing = Probing(stems, self._hold_together, self._partners)
-            probed = {**stems, index: Stem((rows,), None)}
-            for found in probing.combinations(rows, index, self._order(index, stems)):
-                table, failed = self._emitted(found, probed)
-                tables += [table] if table.num_rows else []
-                rejected += [] if failed is None else [failed]
-            counts = counts.plus(probing.probes, probing.candidates)
-            stems[index] = Stem((*stems[index].pieces, rows), stems[index].longest)
+            lookback, searching = self.spec.sides[index].lookback, _of_sampled_keys(arrived, joined)
+            rows, emitted = None if searching is None else Sorted.of(searching, lookback), 0
+            if rows is not None:
+                probing = self._probing(index, stems)
+                probed = {**stems, index: Stem((rows,), None)}
+                for found in cached.combinations(probing, rows, index):
+                    table, failed, met = self.emitted(found, probed)
+                    met_keys += [rows.hash[met.rows[index]]] if joined < 1 else []
+                    emitted += table.num_rows
+                    tables += [table] if table.num_rows else []
+                    rejected += [] if failed is None else [failed]
+                if self.adapts and profiles.measures and probing.rows:
+                    profiles.add(name_of_side(self.id, index), probing.observation())
+                counts = counts.plus(sum(probing.probed) + probing.profiled, probing.compared)
+            new = rows if rows is not None and searching is arrived else Sorted.of(arrived, lookback)
+            cached.add(new, index, emitted)
+        cached.leave(advance)
         state = self.new_state(new_rows, advance)
         tables += self.began(runs, deltas, state)
         results = pa.concat_tables(tables) if tables else None
-        return Step(state, results, tuple(rejected), probe_counts=counts)
+        sample = None
+        if self.most_rows is not None:
+            sample = sample_counts(self._joinable(stems, advance), met_keys, joined)
+        return Step(state, results, tuple(rejected), probe_counts=counts, key_sample=sample)
 
-    def _order(self, side: int, stems: Mapping[int, Stem]) -> Sequence[int]:
-        """The SteMs that new rows of a side probe, in order."""
+    def _joinable(self, stems: Mapping[int, Stem], advance: Advance) -> int:
+        """How many rows, stored and new, may still be joined. The cost follows the state, which is limited."""
+        tables = ((index, piece.table) for index, stem in stems.items() for piece in stem.pieces)
+        return sum(int(self._is_needed(table, index, advance).sum()) for index, table in tables)
+
+    def _caching(self) -> Caching:
+        """The caches to use: none where keys leave the state as a sample shrinks."""
+        return in_force_caching() if self.most_rows is None else Caching()
+
+    @property
+    def adapts(self) -> bool:
+        """Whether there is more than one order in which new rows can probe the other sides."""
+        return len(self.spec.sides) > 2 and not self.orders
+
+    @property
+    def joined_sides(self) -> tuple[str, ...]:
+        """What the query calls its sides."""
+        return tuple(side.name for side in self.spec.sides)
+
+    def _probing(self, side: int, stems: Mapping[int, Stem]) -> Probing:
+        """The search for new rows of a side."""
+        others = tuple(other for other in range(len(self.spec.sides)) if other != side)
+        places, profiles = range(len(others)), in_force()
+        order = profiles.orders.get(name_of_side(self.id, side))
         if self.orders:
-            return self.orders[side]
-        return sorted((other for other in stems if other != side), key=lambda other: stems[other].rows)
+            order = OrderInForce(tuple(map(others.index, self.orders[side])), 0.0)
+        elif order is None or sorted(order.order) != list(places):
+            smallest = tuple(sorted(places, key=lambda place: stems[others[place]].rows))
+            order = OrderInForce(smallest, profiles.share_without if self.adapts else 0.0)
+        fixed = bool(self.orders)
+        return Probing(stems, others, order, self._hold_together, self._partners, fixed)
 
     def _hold_together(self, at: Ints, until: Ints) -> npt.NDArray[np.bool_]:
         """With sliding windows, whether a window ends in (at, until]."""
@@ -129,8 +202,10 @@ class WindowJoin(JoinOperator):
         """With sliding windows, rows that hold at the end of a window in (at, until] and begin before it."""
         return (at, until) if self.grid is None else (self.grid.first_end(at), self.grid.last_end(until) - 1)
 
-    def _emitted(self, found: Combinations, stems: Mapping[int, Stem]) -> tuple[pa.Table, Rejected | None]:
-        """The combinations on which the condition is true, as result rows; columns that it does not read are taken last."""
+    def emitted(
+        self, found: Combinations, stems: Mapping[int, Stem]
+    ) -> tuple[pa.Table, Rejected | None, Combinations]:
+        """The combinations on which the condition is true, as result rows too; columns that it does not read are taken last."""
         condition, failed = self.spec.condition, None
         tested: dict[str, pa.Array] = {}
         if condition is not None:
@@ -143,11 +218,11 @@ class WindowJoin(JoinOperator):
         shown = frozenset(self.spec.shown.names[:-1])
         rows = {**tested, **self._taken(found, stems, shown - tested.keys())}
         if not self.shows_ages:
-            return self.pairs(rows, found.at, pa.array(found.until)), failed
+            return self.pairs(rows, found.at, pa.array(found.until)), failed, found
         for side, numbers in found.rows.items():
             times = stems[side].columns((TIME,), numbers)[TIME].to_numpy()
             rows[f"{AGE}{side}"] = pa.array(found.at - times)
-        return self.pairs(rows, found.at, pa.array(found.at)), failed
+        return self.pairs(rows, found.at, pa.array(found.at)), failed, found
 
     def _taken(
         self, found: Combinations, stems: Mapping[int, Stem], names: frozenset[str]
@@ -162,11 +237,14 @@ class WindowJoin(JoinOperator):
 
     def needed(self, rows: pa.Table, index: int, advance: Advance) -> pa.Table:
         """The rows of a side that a row of another side may still be joined with."""
-        bound = min(side.bound(advance) for other, side in enumerate(self.spec.sides) if other != index)
-        until = Sorted.of(rows, self.spec.sides[index].lookback).until()
-        if self.grid is None:
-            return rows.filter(pa.array(until >= bound))
-        return rows.filter(pa.array(self.grid.last_end(until) > bound))
+        return rows.filter(pa.array(self._is_needed(rows, index, advance)))
+
+    def _is_needed(self, rows: pa.Table, index: int, advance: Advance) -> npt.NDArray[np.bool_]:
+        held = Sorted.of(rows, self.spec.sides[index].lookback)
+        until, bound = held.until(), least_bound(rows, index, self.spec.sides, advance)
+        needed = until >= bound if self.grid is None else self.grid.last_end(until) > bound
+        needed &= np.less(bound, FOREVER)  # after a promise without an end no row follows
+        return np.asarray(needed & in_sample(held.hash, advance.key_shares[1]))
 
     def can_match(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:
         """With sliding windows, the rows that are in a window."""
@@ -180,3 +258,11 @@ class WindowJoin(JoinOperator):
             head[END] = side.until(batch)
         stored = {name: flat(batch.columns[name]) for name in side.stored.names}
         return pa.table({**{name: pa.array(values) for name, values in head.items()}, **stored})
+
+
+def _of_sampled_keys(rows: pa.Table | None, share: float) -> pa.Table | None:
+    """New rows whose key is in the sample of a share, if there are any."""
+    if rows is None or share >= 1:
+        return rows
+    sampled = rows.filter(pa.array(in_sample(ints(rows, HASH), share)))
+    return sampled if sampled.num_rows else None

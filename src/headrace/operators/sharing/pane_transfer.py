@@ -38,6 +38,12 @@ def can_give(source_operator: PaneAggregate, new_operator: PaneAggregate) -> boo
     if new_operator.answers_empty:
         return False
     if (
+        source_operator.sheds
+        and source_operator.has_own_panes
+        and source_operator.query != new_operator.query
+    ):
+        return False  # its share of the rows may be its own
+    if (
         source_operator.revisions is not None
         or new_operator.revisions is not None
         or source_operator.panes.has_gaps

@@ -40,7 +40,8 @@ def lines(operator: PaneAggregate) -> Iterator[str]:
     if operator.sheds:
         yield "answered from the rows that the stream keeps, maybe fewer than there are (WITH SHEDDING)"
     if operator.has_own_panes:
-        yield "shares its panes with no query (sharing 'off')"
+        why = "WITH QOS its share of the rows is its own" if operator.sheds else "sharing 'off'"
+        yield f"shares its panes with no query ({why})"
     yield from steps_up(operator.steps)
 
 

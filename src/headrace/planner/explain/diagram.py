@@ -6,12 +6,14 @@ Each column shows the costliest boxes; the rest, perhaps thousands, are one box.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 from typing import Literal as Choice
 
+from headrace.errors import UnknownName
+from headrace.planner.explain.cost_attribution import Measured
 from headrace.planner.explain.plan_graph import (
     Explained,
     bytes_of,
@@ -79,6 +81,29 @@ def picture(graph: Explained, query: str | None = None, chosen: Collection[str] 
         boxes,
         tuple(Line(*ends, len(rows), sum(rows) / epochs) for ends, rows in lines.items()),
     )
+
+
+def rows_along(
+    graph: Explained,
+    ends: tuple[str, str],
+    measurements: Iterable[Measured],
+    query: str | None = None,
+    chosen: Collection[str] = (),
+) -> list[float]:
+    """The rows between two boxes of a picture, by their names, in each of some measurements; 0 where there is no line.
+
+    Raises `UnknownName` for a box that the picture has not.
+    """
+    drawn = _Drawing(graph, query, frozenset(chosen))
+    ids = {box.name: box.id for box in drawn.boxes()}
+    for name in ends:
+        if name not in ids:
+            raise UnknownName(f"there is no box '{name}' now", remedy="Ask for the network again.")
+    line = ids[ends[0]], ids[ends[1]]
+    return [
+        sum(rows for *of, rows in drawn.lines(replace(graph, seen=seen)) if (*of,) == line)
+        for seen in measurements
+    ]
 
 
 @dataclass(frozen=True)
@@ -234,15 +259,15 @@ class _Drawing:
                 queries=tuple(others),
             )
 
-    def lines(self) -> Iterator[tuple[str, str, float]]:
-        """The two ends of each line and rows in all measured epochs, once for each operator.
+    def lines(self, seen: Explained | None = None) -> Iterator[tuple[str, str, float]]:
+        """The two ends of each line and rows in all measured epochs, or in those of `seen`, once for each operator.
 
         Rows that operators share are divided among them, so the sum over a line's operators is what passes along it.
         """
-        works = self.graph.sharing.works
+        works, graph = self.graph.sharing.works, seen or self.graph
         for operator, owner in self.operators.items():
             read, fold, state = (self._position(operator, kind) for kind in ("read", "fold", "state"))
-            offered, counts = self.graph.measured(fold), self.graph.of_operator(operator)
+            offered, counts = graph.measured(fold), graph.of_operator(operator)
             rows_in = offered.rows_in / len(works[fold].users) if offered is not None else 0.0
             yield self.drawn[read], self.drawn[fold], rows_in
             yield self.drawn[fold], self.drawn[state], counts.delta_rows
@@ -252,7 +277,7 @@ class _Drawing:
             if maker in self.operators:
                 maker_box = self.drawn[self._position(str(maker), "state")]
                 source = maker_box if "." in str(maker) else self.queries[self.operators[str(maker)]]
-                rows = self.graph.of_operator(str(maker)).results / len(works[read].users)
+                rows = graph.of_operator(str(maker)).results / len(works[read].users)
                 yield source, self.drawn[read], rows
 
     def caption(self) -> str:

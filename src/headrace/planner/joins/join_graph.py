@@ -3,7 +3,8 @@ each; and of the columns that are read above the join.
 
 Sources that all equal one another (`a.k = b.k AND b.k = c.k`) are joined by one operator, whatever their number. Where
 conditions do not share a key, the largest set that does is joined first, and its combinations with the largest set that
-shares a key with one of them: a tree of joins, of which each has any number of sides.
+shares a key with one of them: a tree of joins, of which each has any number of sides. Of sets of equal size the first is that
+whose sources have fewest rows, where that was measured: the combinations of a join are stored by the next one.
 Sources: MJoin (Viglas, Naughton, Burger 2003); trees of MJoins (Babu 2005, chapter 5).
 """
 
@@ -55,16 +56,24 @@ def columns_above(root: Node, top: Node, tested: Sequence[Expression]) -> frozen
 
 
 def groups_of(
-    columns: Sequence[frozenset[str]], factors: Sequence[Expression], *, binary: bool
+    columns: Sequence[frozenset[str]],
+    factors: Sequence[Expression],
+    *,
+    binary: bool,
+    sizes: Sequence[int] = (),
 ) -> list[Group]:
-    """The groups in which sources with these columns are joined, in order; `binary`: two sides at a time."""
+    """The groups in which sources with these columns are joined, in order; `binary`: two sides at a time.
+
+    `sizes` are the magnitudes of the sources' rows; empty: not known.
+    """
     waiting, joined = list(range(len(columns))), list[int]()
     groups: list[Group] = []
     while waiting:
         units = ([frozenset().union(*(columns[number] for number in joined))] if joined else []) + [
             columns[number] for number in waiting
         ]
-        chosen = _by_shared_key(units, factors, must=bool(joined))[: 2 if binary else len(units)]
+        of_units = [0] * bool(joined) + [sizes[number] if sizes else 0 for number in waiting]
+        chosen = _by_shared_key(units, factors, of_units, must=bool(joined))[: 2 if binary else len(units)]
         keys = [
             [members[unit] for unit in chosen]
             for members in _classes(units, factors)
@@ -88,13 +97,16 @@ def keys_by_equality(
 
 
 def _by_shared_key(
-    units: Sequence[frozenset[str]], factors: Sequence[Expression], *, must: bool
+    units: Sequence[frozenset[str]], factors: Sequence[Expression], sizes: Sequence[int], *, must: bool
 ) -> list[int]:
-    """The most units that share one key, of equally many the first; the first two where none do. `must`: with the first."""
+    """The most units that share one key, of equally many the smallest, and of these the first; the first two where none do.
+
+    `must`: with the first.
+    """
     candidates = [sorted(members) for members in _classes(units, factors) if not must or 0 in members] or [
         [0, 1]
     ]
-    return min(candidates, key=lambda units: (-len(units), units))
+    return min(candidates, key=lambda units: (-len(units), sum(sizes[unit] for unit in units), units))
 
 
 def _classes(units: Sequence[frozenset[str]], factors: Sequence[Expression]) -> list[dict[int, Expression]]:

@@ -31,6 +31,7 @@ from headrace.algebra.query import (
     Join,
     Node,
     Query,
+    QueryScan,
     StreamScan,
     Windowed,
     walk,
@@ -52,6 +53,7 @@ from headrace.operators.joins.changelog_join import RelationJoin
 from headrace.operators.joins.join_side import JoinOperator, JoinSpec, Side
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
 from headrace.operators.rows.row_pipeline import RowFilter
+from headrace.operators.scalar.evaluation.failing import can_fail
 from headrace.planner.joins.interval_joins import with_intervals
 from headrace.planner.joins.join_graph import (
     Group,
@@ -80,6 +82,8 @@ from headrace.time import Duration
 
 PAIRS: Final = "@"
 """The alias of pairs above a join."""
+_FEWEST_IN_TREE: Final = 3
+"""Sources from which on there may be several joins."""
 _UNTIL: Final = Field(UNTIL, BIGINT)
 _CHANGE: Final = Field(CHANGE, TINYINT)
 
@@ -100,11 +104,13 @@ def decompose(
     inner_of: Callable[[str], str],
     stream_of: Callable[[str], str],
     shared: str = "",
+    sizes: Sequence[int] = (),
 ) -> tuple[Query, tuple[JoinStage, ...]]:
     """The query over pairs, and the joins that make them, outermost first.
 
     `inner_of` names the operator whose results an operator reads, `stream_of` the stream of an operator's results; `shared`
-    is the shared join that the query reads, if it does. Results of other queries have become scans of streams.
+    is the shared join that the query reads, if it does; `sizes` as of `groups_of`. Results of other queries have become scans of
+    streams.
     """
     top, free, parts, root = _divided(name, query)
     if shared:
@@ -118,7 +124,7 @@ def decompose(
         )
         return replace(query, root=root), (stage,)
     columns = columns_above(query.root, top, parts.factors) & free
-    join_stages = parts.join_stages(operator_id, columns, inner_of, stream_of)
+    join_stages = parts.join_stages(operator_id, columns, inner_of, stream_of, sizes)
     if len(join_stages) == 1 and (signature := signature_of(query)):
         join_stages = (join_stages[0].signed(signature),)
     top_join = join_stages[0].operator
@@ -135,6 +141,34 @@ def signature_of(query: Query) -> str:
     return "" if graph is None else graph.signature
 
 
+def sizes_of(query: Query, rows_of: Callable[[str], int]) -> tuple[int, ...]:
+    """For each source the magnitude (a power of two) of the rows in its window, where they decide in which order several joins join them.
+
+    `rows_of` counts the rows of a stream so far. Empty where one join joins all sources, where a source is no stream or a condition of
+    several can fail, and where all are of one magnitude.
+    """
+    if len(windows_of(_top_of(query))) < _FEWEST_IN_TREE:
+        return ()
+    _, _, parts, _ = _divided("", with_intervals(query))
+    columns = [frozenset(window.source.schema.names) for window in parts.windows]
+    if parts.validity_field is _CHANGE or len(groups_of(columns, parts.factors, binary=False)) == 1:
+        return ()
+    if any(isinstance(node, QueryScan) for window in parts.windows for node in walk(window)):
+        return ()
+    between = (factor for factor in parts.factors if not any(columns_of(factor) <= own for own in columns))
+    if any(map(can_fail, between)):  # which combinations are rejected follows the order
+        return ()
+    ranges = [stored_for(window.window) for window in parts.windows]
+    least = min((range_ for range_ in ranges if range_), default=1)
+    rows = [sum(rows_of(name) for name, _, _ in inputs(window)) for window in parts.windows]
+    weighed = [
+        count if None in ranges else count * (range_ or 0) // least
+        for count, range_ in zip(rows, ranges, strict=True)
+    ]
+    sizes = tuple(count.bit_length() for count in weighed)
+    return sizes if len(set(sizes)) > 1 else ()
+
+
 def joins_two_by_each_equality(query: Query) -> bool:
     """Whether a query joins two streams, and each equality of them is a key: so did versions whose joins had two sides."""
     _, _, parts, _ = _divided("", query)
@@ -143,9 +177,14 @@ def joins_two_by_each_equality(query: Query) -> bool:
     return len(columns) == 2 and groups[0].keys == keys_by_equality(columns, parts.factors)
 
 
+def _top_of(query: Query) -> Node:
+    """The topmost join of streams."""
+    return next(node for node in walk(query.root) if _is_of_streams(node))
+
+
 def _divided(name: str, query: Query) -> tuple[Node, frozenset[str], _Parts, Node]:
     """The joins of a query, the columns of their sources, their parts, and the query with a placeholder for the joins."""
-    top = next(node for node in walk(query.root) if _is_of_streams(node))
+    top = _top_of(query)
     windows = windows_of(top)
     free = frozenset(name for window in windows for name in window.source.schema.names)
     parts = _Parts(name, query, windows, factors_of(top))
@@ -258,10 +297,11 @@ class _Parts:
         columns: frozenset[str],
         inner_of: Callable[[str], str],
         stream_of: Callable[[str], str],
+        sizes: Sequence[int],
     ) -> tuple[JoinStage, ...]:
         """The joins of all windows, outermost first; `columns` are read above them."""
         names = [frozenset(window.source.schema.names) for window in self.windows]
-        groups = groups_of(names, self.factors, binary=self.validity_field is _CHANGE)
+        groups = groups_of(names, self.factors, binary=self.validity_field is _CHANGE, sizes=sizes)
         ids = [operator_id]
         for _ in groups:
             ids.append(inner_of(ids[-1]))

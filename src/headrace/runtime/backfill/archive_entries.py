@@ -22,7 +22,8 @@ class ArchiveEntry:
     """One epoch of one stream: what was read, the files of its copy, the punctuation before and after.
 
     `relations` are the files of the versions that applied, so that a lookup in a backfill has the same result. `keep` is the
-    share of its rows that queries WITH SHEDDING saw, so that they see the same rows again.
+    share of its rows that queries WITH SHEDDING saw, so that they see the same rows again; `shares` those of operators for which
+    they were chosen, if less than all.
     """
 
     epoch: int
@@ -36,12 +37,15 @@ class ArchiveEntry:
     greatest: Instant
     relations: Mapping[str, str] = field(default_factory=dict)
     keep: float = 1.0
+    shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The entry of the manifest's list."""
         value = {name: getattr(self, name) for name in self.__slots__}
         if self.keep == 1:
             del value["keep"]
+        if not self.shares:
+            del value["shares"]
         return value
 
     @staticmethod
@@ -52,6 +56,7 @@ class ArchiveEntry:
                 **value,
                 "ordinals": tuple(value["ordinals"]),
                 **{name: tuple(value[name]) for name in ("files", "rejects")},
+                "shares": {name: tuple(shares) for name, shares in value.get("shares", {}).items()},
             }
         )
 
@@ -77,12 +82,26 @@ def splits_of(
     refused = tuple(Split(stream.name, 0, refused=name) for name in entry.rejects)
     if entry.files:
         return refused + tuple(
-            Split(stream.name, 0, archived=name, before=entry.before, sample_rate=entry.keep)
+            Split(
+                stream.name,
+                0,
+                archived=name,
+                before=entry.before,
+                sample_rate=entry.keep,
+                shares=entry.shares,
+            )
             for name in entry.files
         )
     if stream.archive == "in place":
         return tuple(
-            Split(stream.name, ordinal, record=records[ordinal], before=entry.before, sample_rate=entry.keep)
+            Split(
+                stream.name,
+                ordinal,
+                record=records[ordinal],
+                before=entry.before,
+                sample_rate=entry.keep,
+                shares=entry.shares,
+            )
             for ordinal in entry.ordinals
         )
     return refused

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.archive import runs
+from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.base.group_codes import Ints, as_int64, flat, ints
 from headrace.operators.on_demand.row_bitmaps import CHUNK, CHUNK_BITS
@@ -115,14 +115,12 @@ class ArchivedRun:
         return column, column.nbytes
 
     def _read(self, names: list[str]) -> pa.Table:
-        return pq.ParquetFile(pa.BufferReader(self.store.map(self.name))).read(names, use_threads=False)
+        return RunFile.of(self.store.map(self.name)).read(names)
 
     def _make_keys(self) -> tuple[Keys, int]:
-        file = pq.ParquetFile(pa.BufferReader(self.store.map(self.name)))
-        time = self.stream.time
-        if time is None or not runs.has_own_time(file.schema_arrow, time):
-            time = runs.AT
-        table = file.read(list(dict.fromkeys([time, runs.POSITION, runs.FATE])), use_threads=False)
+        file = RunFile.of(self.store.map(self.name))
+        time = file.time_column(self.stream.time)
+        table = file.read(list(dict.fromkeys([time, runs.POSITION, runs.FATE])))
         at, position = as_int64(flat(table.column(time))), ints(table, runs.POSITION)
         accepted = ints(table, runs.FATE) == runs.ACCEPTED
         chunks, index = np.unique(position >> CHUNK_BITS, return_inverse=True)

@@ -11,9 +11,7 @@ from dataclasses import replace
 from itertools import chain, groupby
 from typing import Any, Final, TypeAlias
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, splits_of
 from headrace.runtime.home.lru_cache import Recent
@@ -49,8 +47,7 @@ def rows_of_groups(store: Store, name: str) -> tuple[int, ...]:
     key = str(store.root), name
     rows = _row_groups.get(key)
     if rows is None:
-        footer = pq.read_metadata(pa.BufferReader(store.map(name)))
-        rows = tuple(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
+        rows = RunFile.of(store.map(name)).rows_of_groups
         _row_groups.put(key, rows)
     return rows
 

@@ -18,16 +18,17 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from headrace.archive import runs
-from headrace.archive.blocks import Blocks, blocks_for, seed_of
+from headrace.archive.blocks import blocks_for
 from headrace.archive.prefixes import Prefixes
+from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.base.group_codes import as_int64, flat, ints
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, retained
 from headrace.runtime.backfill.initial_progress import beyond
 from headrace.runtime.home import file_names
+from headrace.runtime.home.block_draws import blocks_of_runs, draws_of
 from headrace.runtime.home.home import Home
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.store.files.filesystem import MissingFile
@@ -189,19 +190,20 @@ class Vacuum:
         own = time is not None and runs.has_own_time(stream.schema.arrow(), time)
         table = pa.concat_tables(tables).combine_chunks()
         at, position = as_int64(flat(table.column(time if own else runs.AT))), ints(table, runs.POSITION)
-        buffer, facts = runs.randomised(
-            table, at, position, Blocks(seed_of(stream.name), stream.blocks), of=rows, keep=keep
-        )
+        blocks = blocks_of_runs(stream)
+        assert blocks is not None
+        by = runs.Order(at, position, draws_of(stream, table.column, position))
+        buffer, facts = runs.randomised(table, by, blocks, of=rows, keep=keep)
         name = file_names.archive_run(stream.name, self.manifest.epoch, 0)
         store.write_once(name, [buffer])
-        return Segment(name, rows, facts.rows, keep, facts.low, facts.high)
+        return Segment(name, rows, facts.rows, keep, facts.low, facts.high if facts.rows else high)
 
 
 def _remaining(file: pa.Buffer, keep: float, count: int) -> pa.Table:
     """The rows of the first blocks of a run."""
     prefixes = Prefixes.of(file)
     groups = list(range(prefixes.groups[prefixes.holding(keep)]))
-    rows = pq.ParquetFile(pa.BufferReader(file)).read_row_groups(groups, use_threads=False)
+    rows = RunFile.of(file, prefixes.footer).read(groups=groups)
     return rows.filter(pc.less(rows.column(runs.BLOCK), count))
 
 

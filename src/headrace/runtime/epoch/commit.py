@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from headrace.observation import OperatorObservation
 from headrace.runtime.backfill import union_replay
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, retained
 from headrace.runtime.backfill.initial_progress import beyond
@@ -28,6 +29,8 @@ from headrace.runtime.messages.task_messages import (
     stream_receipts,
 )
 from headrace.runtime.plan import derived_streams, union_streams
+from headrace.runtime.plan.adaptive.key_samples import KEY_SAMPLES, with_key_samples
+from headrace.runtime.plan.adaptive.overload_control import chosen_shares
 from headrace.runtime.progress.committed_progress import committed_progress, progress_of
 from headrace.runtime.progress.failing_queries import FAILED_ROWS
 from headrace.runtime.progress.frontier import Frontier
@@ -103,7 +106,19 @@ def next_manifest(
         facts={**facts, PLAN_SEGMENTS: list(plan_files[1:])},
     )
     after = replace(after, operators=before.operators.changed(_operators(done, after, plan)))
+    after = with_key_samples(after, plan, _limited_joins(before, receipts))
     return _without_expired(after, plan, {*work.taken, *work.min_punctuations}, files)
+
+
+def _limited_joins(before: Manifest, receipts: Sequence[StateReceipt]) -> dict[str, OperatorObservation]:
+    """What state tasks measured of joins with a limit of rows, or that have left keys out."""
+    names = {name for receipt in receipts for name, seen in receipt.operators.items() if seen.joinable}
+    names |= before.facts.get(KEY_SAMPLES, {}).keys()
+    return added(
+        [{name: receipt.operators[name] for name in names & receipt.operators.keys()} for receipt in receipts]
+        if names
+        else []
+    )
 
 
 def result_files(receipts: Sequence[StateReceipt]) -> list[ResultsFile]:
@@ -259,7 +274,10 @@ def _archived(
     progress_after: Mapping[str, StreamProgress],
     plan: EpochPlan,
 ) -> dict[str, ArchiveEntry]:
-    entries = {}
+    entries, chosen = {}, chosen_shares(done.began)
+    shares = {
+        id_: seen for id_, seen in chosen.items() if id_ in plan.operators and id_ in done.work.operators
+    }
     for name, ordinals in done.work.taken.items():
         receipt = receipts.get(name, StreamReceipt())
         entries[name] = ArchiveEntry(
@@ -274,6 +292,7 @@ def _archived(
             receipt.greatest,
             plan.relations,
             plan.sample_rate_of(name),
+            {id_: seen for id_, seen in shares.items() if plan.operators[id_].stream == name},
         )
     return entries
 

@@ -44,6 +44,7 @@ from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import Participants, Split
 from headrace.runtime.plan import derived_streams
+from headrace.runtime.plan.adaptive.overload_control import FinishedEpoch, decided, epoch_rows
 from headrace.runtime.plan.epoch_planner import Replanned, make_plan, plan_after
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
 from headrace.runtime.plan.stale_statements import adds_query, refuse_if_idle, refuse_if_overtaken
@@ -352,13 +353,13 @@ class Engine:
         due = FOREVER
         splits: list[tuple[Split, int]] = []
         ordinals: dict[str, tuple[int, ...]] = {}
-        sources = index_of(self.plan).sources
+        sources, admission = index_of(self.plan).sources, self.admission.at_most(epoch_rows(self.manifest))
         for definition in sources:
             name = definition.name
             waiting = self.intake.waiting(name)
-            chosen = self.admission.for_easy(waiting, self.executor.easy_rows).take(waiting, definition)
+            chosen = admission.for_easy(waiting, self.executor.easy_rows).take(waiting, definition)
             if chosen:
-                due = min(due, gathered_at(definition, waiting, chosen))
+                due = min(due, gathered_at(definition, waiting, chosen, self.clock()))
                 splits += [
                     (Split(name, record.ordinal, record=record.record), record.weight) for record in chosen
                 ]
@@ -474,6 +475,9 @@ class Engine:
         settled = self.retention.settled(epoch.manifest, work.taken, self.plan, intake, files)
         settled = self.vacuuming.settled(settled, commit.archive_readers(settled, self.plan, files.read))
         index, before, seen = index_of(self.plan), self.published, None
+        finished = FinishedEpoch(work, epoch.receipts, seconds, self.clock())
+        sources_of = lambda stream: index.clock_of(stream).sources  # noqa: E731
+        settled = decided(settled, self.plan, finished, intake.waiting, sources_of)
         if self.system_feed.has_rows(before, settled, work, index):
             seen = observe(settled, work, epoch.receipts, self.plan, {"execute": seconds}, self.clock())
             settled = self.system_feed.with_rows(before, settled, seen, index, files.write)

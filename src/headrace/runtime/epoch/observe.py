@@ -13,6 +13,8 @@ from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import ScanReceipt, StateReceipt, StreamReceipt, stream_receipts
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.adaptive.filter_orders import observed_filters
+from headrace.runtime.plan.adaptive.join_caches import observed_caches
+from headrace.runtime.plan.adaptive.join_orders import observed_probes
 from headrace.store.logs.committed import CommittedStream
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
@@ -56,6 +58,8 @@ def observe(
         state_bytes=sum(run.bytes for run in after.state),
         state_runs=len(after.state),
         filters=observed_filters(scans),
+        joins=observed_probes(receipts),
+        caches=observed_caches(receipts),
     )
 
 

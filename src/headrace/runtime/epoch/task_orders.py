@@ -12,6 +12,10 @@ from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import Origin, RunRef, ScanMessage, StateMessage, UpperLevels
 from headrace.runtime.plan.adaptive.filter_orders import filter_orders
+from headrace.runtime.plan.adaptive.join_caches import join_caches
+from headrace.runtime.plan.adaptive.join_orders import join_orders
+from headrace.runtime.plan.adaptive.key_samples import key_shares
+from headrace.runtime.plan.adaptive.overload_control import chosen_shares
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
 from headrace.runtime.progress.plan_index import index_of
@@ -71,6 +75,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             work.isolated,
             weight,
             filter_orders(manifest),
+            {} if work.is_replay else chosen_shares(orders.began),
         )
         for task, splits in enumerate(together(balanced(work.splits, cores, work.tasks(cores)), deduplicated))
     ]
@@ -100,6 +105,7 @@ def state_messages(
     groups = {name: manifest.operators[name].group_punctuations for name in emitted_to}
     runs = [RunRef.of(run) for run in manifest.state]
     live = frozenset(run.name for run in runs)
+    chosen, caches = join_orders(manifest), join_caches(manifest)
     return [
         StateMessage(
             orders.root,
@@ -124,7 +130,10 @@ def state_messages(
             execution=orders.execution,
             after=orders.after,
             upper=upper,
+            key_shares=key_shares(manifest),
             rewrites=rewrites,
+            join_orders=chosen,
+            join_caches=caches,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
     ]

@@ -19,7 +19,7 @@ from headrace.runtime.introspection.explain import owners_of, sharing_of
 from headrace.runtime.plan.bound_queries import bind_text
 from headrace.runtime.plan.epoch_planner import plan_after
 from headrace.runtime.statements.change_batch import CatalogChanges, refuse_unreadable, streams_made_by
-from headrace.runtime.statements.window_limits import require_few_windows
+from headrace.runtime.statements.window_limits import require_few_windows, require_limited_join
 from headrace.schema import Schema
 
 _NAME: Final = "(not registered)"
@@ -59,6 +59,7 @@ def prospect(pipeline: Pipeline, graph: Explained, definition: QueryDefinition) 
     catalog = before.apply_all(streams)
     refuse_unreadable(definition.name, query)
     require_few_windows(definition, query)
+    require_limited_join(definition, query)
     chosen, _ = CatalogChanges(pipeline).with_join(catalog, definition, query)
     entries = [*streams, registration(replace(chosen, name=_NAME))]
     after = before.apply_all(entries)

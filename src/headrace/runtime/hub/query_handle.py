@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from headrace.algebra.query import Query
 from headrace.algebra.windows.window import CHANGE
+from headrace.connectors.formats.notebook import show_live
+from headrace.connectors.formats.rendering import to_html
 from headrace.errors import UserError
 from headrace.language.parser.durations import duration
 from headrace.language.syntax.cursor import Cursor
@@ -43,6 +45,10 @@ class QueryHandle:
 
     def __repr__(self) -> str:
         return f"<standing query {self.name}>"
+
+    def _repr_html_(self) -> str:
+        """The current answer, which a notebook shows for a query at the end of a cell."""
+        return to_html(self.invoke(), self.name)
 
     @property
     def schema(self) -> Schema:
@@ -139,6 +145,10 @@ class QueryHandle:
     def client(self, name: str) -> Client:
         """A client of that name, which fetches what it has not acknowledged: see `headrace.connect`."""
         return connect(self._pipeline, self.name, name)
+
+    def live(self) -> None:
+        """Show the answer in a notebook, renewed with each epoch that has results, until the cell is interrupted."""
+        show_live(self.name, self.invoke, self.follow())
 
     def drop(self) -> None:
         """Remove the query; its state is deleted with the next epoch."""

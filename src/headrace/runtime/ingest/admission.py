@@ -43,6 +43,10 @@ class Admission:
     rows: int = 4_000_000
     bytes: int = 256 << 20
 
+    def at_most(self, rows: int | None) -> Admission:
+        """The limits with fewer rows; None: the same."""
+        return self if rows is None else replace(self, rows=min(self.rows, rows))
+
     def for_easy(self, waiting: Sequence[Pending], easy: int | None) -> Admission:
         """The limits for the waiting records of a stream, where epochs of at most `easy` rows take little besides their rows.
 
@@ -71,13 +75,16 @@ class Admission:
         return admitted
 
 
-def gathered_at(stream: StreamDefinition, waiting: Sequence[Pending], admitted: Sequence[Pending]) -> Instant:
+def gathered_at(
+    stream: StreamDefinition, waiting: Sequence[Pending], admitted: Sequence[Pending], now: Instant
+) -> Instant:
     """When the rows `admitted` have waited for others as long as `latency` allows.
 
-    At once where more rows wait than one epoch takes.
+    At once where more rows wait than one epoch takes, or the clock was set back since they arrived.
     """
+    arrival = int(admitted[0].record.get("arrival", BEGINNING))
     is_full = len(admitted) < len(waiting)
-    return BEGINNING if is_full else int(admitted[0].record.get("arrival", BEGINNING)) + stream.latency
+    return BEGINNING if is_full or arrival > now else arrival + stream.latency
 
 
 def packed(splits: Sequence[tuple[Split, int]], tasks: int) -> list[tuple[Split, ...]]:

@@ -1,27 +1,41 @@
-"""EXPLAIN ADAPTIVE of a registered query: the orders of its conjunctions over the newest epochs, from the home's log and manifest."""
+"""EXPLAIN ADAPTIVE of a registered query: the orders of its conjunctions and of its joins over the newest epochs, from the home's
+log and manifest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
-from headrace.observation import FilterObservation
+from headrace.observation import CacheObservation, FilterObservation, ProbeObservation
+from headrace.operators.base.operator import Operator
+from headrace.operators.joins.probing.probe_profiles import name_of_side
 from headrace.operators.rows.filter_terms import Terms
 from headrace.operators.rows.row_pipeline import RowStep, conjunctions_of
 from headrace.planner.explain.filter_orders import order_lines
+from headrace.planner.explain.join_caches import cache_lines
+from headrace.planner.explain.join_orders import probe_order_lines
+from headrace.planner.explain.plan_graph import rows_of
 from headrace.runtime.backfill.completeness import plan_in_force
 from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.epoch_log import last_lines
+from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.adaptive.filter_orders import filter_orders
+from headrace.runtime.plan.adaptive.join_caches import join_caches
+from headrace.runtime.plan.adaptive.join_orders import join_orders
 from headrace.runtime.plan.epoch_planner import make_plan
+from headrace.store.logs.manifest import Manifest
 
 EPOCHS = 1000
 """Lines of the log that are read: more than of EXPLAIN, since what has changed is of interest."""
 
+_Seen = TypeVar("_Seen", FilterObservation, ProbeObservation, CacheObservation)
+
 
 def explain_adaptive(home: Home, name: str) -> str:
-    """The conjunctions of a query's operators whose order adapts.
+    """The conjunctions of a query's operators, and the joins it reads, whose orders adapt.
 
     Raises `UserError` when there is none of that name.
     """
@@ -34,27 +48,30 @@ def explain_adaptive(home: Home, name: str) -> str:
         for operator_id, operator in plan.operators.items()
         if derived_streams.owner_of(operator_id) == standing.operator_id
     ]
+    log = last_lines(Path(home.store.root), EPOCHS)
+    lines = [
+        *_filter_lines(operators, manifest, log),
+        *_tree_lines(operators, standing.definition.join_sizes, log),
+        *_join_lines(operators, plan, manifest, log),
+    ]
+    return "\n".join(lines) or (
+        f"nothing in {name} adapts: an order matters to two or more conditions of WHERE, one of them costly "
+        "(a Python function, a regular expression, IN over a relation), and to joins of three or more streams by one key"
+    )
+
+
+def _filter_lines(
+    operators: Sequence[Operator], manifest: Manifest, log: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
     conjunctions = {
         terms.name: terms for operator in operators for terms in _conjunctions(operator.row_steps)
     }
-    if not conjunctions:
-        return (
-            f"nothing in {name} adapts: an order matters to two or more conditions of WHERE, one of them costly "
-            "(a Python function, a regular expression, IN over a relation)"
-        )
-    orders, history = filter_orders(manifest), _history(home)
+    orders, history = filter_orders(manifest), _history(log, "filters", FilterObservation.of)
     shown = {condition for condition in conjunctions if condition in orders} or conjunctions.keys()
-    lines = [
-        line
-        for condition, terms in conjunctions.items()
-        if condition in shown
-        for line in order_lines(
-            terms,
-            history.get(condition, []),
-            orders[condition].order if condition in orders else terms.guessed_order,
-        )
-    ]
-    return "\n".join(lines)
+    for condition, terms in conjunctions.items():
+        if condition in shown:
+            next_order = orders[condition].order if condition in orders else terms.guessed_order
+            yield from order_lines(terms, history.get(condition, []), next_order)
 
 
 def _conjunctions(steps: tuple[RowStep, ...]) -> Iterator[Terms]:
@@ -64,10 +81,44 @@ def _conjunctions(steps: tuple[RowStep, ...]) -> Iterator[Terms]:
             yield from (terms for _, terms in conjunctions_of(part).values())
 
 
-def _history(home: Home) -> dict[str, list[tuple[int, FilterObservation]]]:
-    """By conjunction, what was observed in each epoch, oldest first."""
-    history: dict[str, list[tuple[int, FilterObservation]]] = {}
-    for line in last_lines(Path(home.store.root), EPOCHS):
-        for name, fields in line.get("filters", {}).items():
-            history.setdefault(name, []).append((line["epoch"], FilterObservation.of(fields)))
+def _tree_lines(
+    operators: Sequence[Operator], sizes: Sequence[int], log: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """The joins that a query's sources go through one after the other, if there are several, with the rows that each has made."""
+    joins = [operator for operator in operators if operator.joined_sides]
+    if len(joins) > 1:
+        why = "sources of fewest rows first, as counted when it was registered" if sizes else "as written"
+        yield f"{len(joins)} joins one after the other, {why}:"
+        for place, join in enumerate(joins, 1):
+            made = sum(line["operators"].get(join.id, {}).get("results", 0) for line in log)
+            yield f"  {place}. {', '.join(join.joined_sides)}: {rows_of(made)} rows made"
+
+
+def _join_lines(
+    operators: Sequence[Operator], plan: EpochPlan, manifest: Manifest, log: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """Of the query's joins, and of a shared one that it reads."""
+    streams = (plan.streams[operator.stream] for operator in operators)
+    results = (stream for stream in streams if stream.using == derived_streams.USING)
+    read = [plan.operators[derived_streams.operator_of(stream)] for stream in results]
+    joins = {join.id: join for join in (*operators, *read) if len(join.joined_sides) > 2}
+    orders, history = join_orders(manifest), _history(log, "joins", ProbeObservation.of)
+    caches = _history(log, "caches", lambda fields: CacheObservation(**fields))
+    for join in joins.values():
+        names = {side: name_of_side(join.id, side) for side in range(len(join.joined_sides))}
+        histories = {side: history.get(name, []) for side, name in names.items()}
+        chosen = {side: orders[name].order for side, name in names.items() if name in orders}
+        yield from probe_order_lines(join.id, join.joined_sides, histories, chosen)
+        looked_up = {side: caches.get(name, []) for side, name in names.items()}
+        yield from cache_lines(join.joined_sides, looked_up, join_caches(manifest).get(join.id, {}))
+
+
+def _history(
+    log: Sequence[Mapping[str, Any]], kind: str, of: Callable[[Mapping[str, Any]], _Seen]
+) -> dict[str, list[tuple[int, _Seen]]]:
+    """By name, what was observed in each epoch, oldest first."""
+    history: dict[str, list[tuple[int, _Seen]]] = {}
+    for line in log:
+        for name, fields in line.get(kind, {}).items():
+            history.setdefault(name, []).append((line["epoch"], of(fields)))
     return history

@@ -58,8 +58,12 @@ def _clauses(stream: StreamDefinition) -> Iterator[tuple[str, str | None]]:
         yield "idle timeout", render_duration(stream.idle_timeout)
     if stream.latency:
         yield "latency", render_duration(stream.latency)
+    if stream.blocks > 1:
+        drawn = "rows" if stream.blocks_by is None else f"keys of {stream.blocks_by}"
+        yield "archive", f"{stream.blocks} random blocks of {drawn}"
     if once is not None:
         yield "deduplication", f"DEDUPLICATE BY {once}"
+    yield from (("constraint", str(constraint)) for constraint in stream.constraints)
 
 
 def _generator(stream: StreamDefinition) -> str:

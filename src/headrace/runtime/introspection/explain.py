@@ -22,13 +22,16 @@ from headrace.planner.explain.operator_text import explain
 from headrace.planner.explain.plan_graph import Explained
 from headrace.planner.explain.plan_text import all_lines, query_lines
 from headrace.planner.explain.work_sharing import Sharing, sharing
-from headrace.runtime.backfill.completeness import plan_in_force
+from headrace.runtime.backfill.completeness import completeness, plan_in_force
 from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.describe import backfill_lines
 from headrace.runtime.introspection.epoch_log import last_lines
+from headrace.runtime.introspection.quality import load_line, quality_lines
 from headrace.runtime.introspection.rotating_metrics import lines_per_rotation, of_operators
+from headrace.runtime.introspection.time_class import time_class_of
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan import derived_streams
+from headrace.runtime.plan.adaptive.key_samples import samples_by_query
 from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.epoch_planner import levels, make_plan
 from headrace.runtime.plan.union_streams import NOW_OF, USING, inputs_of
@@ -72,7 +75,7 @@ def explain_all(home: Home, form: Form = "text") -> str:
     """`EXPLAIN ALL`: everything, as text, for Graphviz or as SVG."""
     graph = explained(home)
     if form == "text":
-        return "\n".join(all_lines(graph))
+        return "\n".join([*all_lines(graph), *load_line(home.latest())])
     return dot(picture(graph)) if form == "dot" else svg(picture(graph))
 
 
@@ -99,9 +102,18 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     chain += sorted(pairs, key=len)
     row_layout_states = states_in_row_layout(home.latest())
     plans = (explain(with_stored_layout(operators[operator_id], row_layout_states)) for operator_id in chain)
-    filled = backfill_lines(home.latest().find_operator(standing.operator_id))
+    manifest = home.latest()
+    state = completeness(plan_in_force(home, manifest), manifest, standing).state
+    from_now, is_live = standing.definition.from_now, state in ("live", "emitting")
+    read = time_class_of(manifest, query, from_now=from_now, is_live=is_live)
+    filled = [*read, *backfill_lines(manifest.find_operator(standing.operator_id))]
     actions = [f"then {action}" for action in standing.definition.actions]
-    return "\n".join([*plans, *filled, *actions, *query_lines(graph, registered)])
+    stated = (
+        () if query.quality is None else quality_lines(query.quality, standing.operator_id, home.latest())
+    )
+    sample = samples_by_query(manifest).get(standing.operator_id)
+    left_out = [] if sample is None else [sample.sentence]
+    return "\n".join([*plans, *filled, *left_out, *actions, *stated, *query_lines(graph, registered)])
 
 
 def _owner(plan: EpochPlan, names: Mapping[str, str], operator: str) -> str:

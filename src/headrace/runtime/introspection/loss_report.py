@@ -1,4 +1,6 @@
-"""Loss report, in sentences: late rows and what would have kept them; rejected rows, a reason and their folder."""
+"""Loss report, in sentences: late rows and what would have kept them; rejected rows, a reason and their folder; keys that limited
+joins have left out.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from headrace.runtime.backfill.completeness import plan_in_force
 from headrace.runtime.home.file_names import file_name
 from headrace.runtime.home.home import Home
 from headrace.runtime.plan import derived_streams
+from headrace.runtime.plan.adaptive.key_samples import samples_by_query
 from headrace.store.logs.manifest import Manifest
 from headrace.time import FOREVER, render_duration
 
@@ -52,6 +55,10 @@ def loss_report(home: Home, before: Manifest, after: Manifest, *, persistent: bo
                 folder,
                 persistent=persistent,
             )
+    samples = samples_by_query(after)
+    for query in home.catalog.queries.values():
+        if query.operator_id in samples:
+            yield f"{query.definition.name}: {samples[query.operator_id].sentence}."
     was, became = before.facts.get("rejected", {}), after.facts.get("rejected", {})
     for query in home.catalog.queries.values():
         fresh = {

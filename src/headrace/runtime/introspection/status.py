@@ -9,7 +9,9 @@ from typing import Any
 
 from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.runtime.epoch.pipeline import Pipeline
+from headrace.runtime.introspection.quality import quality_status
 from headrace.runtime.plan import derived_streams
+from headrace.runtime.plan.adaptive.key_samples import samples_by_query
 
 
 def status(
@@ -35,10 +37,12 @@ def status(
         "sources": pipeline.source_warnings(),
         "changed_files": {name: len(files) for name, files in pipeline.loop.engine.intake.changed.items()},
         "rejected": failed_rows(pipeline),
+        "key_samples": left_out(pipeline),
         "closing_rejected": {name: len(reasons) for name, reasons in pipeline.closing_rejects.items()},
         "state_bytes": sum(run.bytes for run in manifest.state),
         "synopsis_budget": pipeline.synopsis_bytes,
         "synopses": synopses(pipeline),
+        "overload": quality_status(manifest, catalog),
         "sinks": {sink["sink"]: sink for sink in sinks},
         "actions": {action["id"]: action for action in actions},
         "failures": pipeline.loop.supervisor.as_status(),
@@ -55,6 +59,17 @@ def failed_rows(pipeline: Pipeline) -> dict[str, int]:
         if name is not None:
             failed[name] = failed.get(name, 0) + rows
     return failed
+
+
+def left_out(pipeline: Pipeline) -> dict[str, dict[str, float]]:
+    """Query → of a join with a limit of rows that it has passed: the share of keys that are joined, and how many results are missing."""
+    samples = samples_by_query(pipeline.home.latest())
+    return {
+        query.definition.name: {"share": sample.share, "missing": sample.missing, "error": sample.error}
+        for query in pipeline.catalog.queries.values()
+        for sample in (samples.get(query.operator_id),)
+        if sample is not None
+    }
 
 
 def unread(pipeline: Pipeline) -> dict[str, SourceChanged]:

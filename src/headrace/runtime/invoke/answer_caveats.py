@@ -1,4 +1,5 @@
-"""Caveats of an answer: since when it has every row, how much of the archive was read, and rows that failed.
+"""Caveats of an answer: since when it has every row, how much of the archive was read, rows that failed, and the keys that a
+limited join has left out.
 
 INVOKE returns them in the metadata of the answer's schema, so that they travel with the rows, also into Parquet; the command
 line prints them as sentences. An answer with every row of its window has none.
@@ -18,6 +19,7 @@ from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT, Operator
 from headrace.runtime.backfill.completeness import completeness, plan_in_force
 from headrace.runtime.home.home import Home
+from headrace.runtime.plan.adaptive.key_samples import samples_by_query
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, EPOCH, FOREVER, Duration, Instant, render_instant
 
@@ -25,6 +27,7 @@ _COMPLETE_SINCE = b"complete_since"
 _PAST_READ = b"past_read_percent"
 _FAILED = b"failed_rows"
 _REASON = b"failed_reason"
+_KEYS_LEFT_OUT = b"keys_left_out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +35,14 @@ class AnswerCaveats:
     """`complete_since`: earlier rows of its window may be missing from the answer; `BEGINNING`: none is.
 
     `percent`: the share of the archive that a backfilling query had read. `failed`: rows (or groups) that were left out because
-    an expression failed on them, the first for `reason`.
+    an expression failed on them, the first for `reason`. `keys_left_out`: what a join with a limit of rows has left out, with the error.
     """
 
     complete_since: Instant = BEGINNING
     percent: int = 100
     failed: int = 0
     reason: str = ""
+    keys_left_out: str = ""
 
     def on(self, table: pa.Table) -> pa.Table:
         """The table with these caveats in its schema's metadata; unchanged when there are none."""
@@ -49,6 +53,8 @@ class AnswerCaveats:
             metadata[_PAST_READ] = str(self.percent)
         if self.failed:
             metadata |= {_FAILED: str(self.failed), _REASON: self.reason}
+        if self.keys_left_out:
+            metadata[_KEYS_LEFT_OUT] = self.keys_left_out
         if not metadata:
             return table
         return table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
@@ -63,6 +69,7 @@ class AnswerCaveats:
             int(metadata.get(_PAST_READ, 100)),
             int(metadata.get(_FAILED, 0)),
             metadata.get(_REASON, ""),
+            metadata.get(_KEYS_LEFT_OUT, ""),
         )
 
     def sentences(self, name: str) -> Iterator[str]:
@@ -74,6 +81,8 @@ class AnswerCaveats:
         if self.failed:
             rows = f"{self.failed:,} row{'' if self.failed == 1 else 's'}"
             yield f"{name}: its expressions failed on {rows}, for instance: {self.reason}; this answer is without them"
+        if self.keys_left_out:
+            yield f"{name}: {self.keys_left_out}"
 
 
 def caveats_of(
@@ -96,7 +105,9 @@ def caveats_of(
     since = seen.complete_since
     if since != BEGINNING and _lookback(manifest, operator, query, table, length) >= since:
         since = BEGINNING
-    return AnswerCaveats(since, seen.percent if seen.state == "backfilling" else 100)
+    sample = samples_by_query(manifest).get(operator.id)
+    percent = seen.percent if seen.state == "backfilling" else 100
+    return AnswerCaveats(since, percent, keys_left_out="" if sample is None else sample.sentence)
 
 
 def _lookback(

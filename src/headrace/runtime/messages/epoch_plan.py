@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from headrace.algebra.quality_of_service import QualityOfService
 from headrace.algebra.query import Revisions
 from headrace.catalog.definitions import FunctionDefinition, StreamDefinition
 from headrace.operators.base.operator import Operator
@@ -43,6 +44,8 @@ class PlannedOperator:
     """How long its results are kept; None: without limit."""
     is_inlined_view: bool = False
     """Whether other queries read it as a relation: they inline its text and do not read its results."""
+    quality: QualityOfService | None = None
+    """What its answers are worth by delay and loss; None where the query does not state it."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,11 @@ class EpochPlan:
     def operators(self) -> Mapping[str, Operator]:
         """The operators alone, by id, in the order of `planned`."""
         return {id_: planned.operator for id_, planned in self.planned.items()}
+
+    @cached_property
+    def qualities(self) -> Mapping[str, QualityOfService]:
+        """The quality of service of operators that state one, by id."""
+        return {id_: planned.quality for id_, planned in self.planned.items() if planned.quality is not None}
 
     def retention_of(self, operator: str) -> Retention | None:
         """How long results of an operator are kept; None: without limit, or the plan has no such operator."""

@@ -14,7 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.adaptive.filters.ordering import OrderInForce
-from headrace.observation import FilterObservation, OperatorObservation, WorkObservation
+from headrace.observation import (
+    CacheObservation,
+    FilterObservation,
+    OperatorObservation,
+    ProbeObservation,
+    WorkObservation,
+)
 from headrace.operators.base.query_failures import QueryFailure
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -46,7 +52,7 @@ class Split(Message):
 
     `refused` is a file of rejects, for operators that read a stream's rejects in a backfill; `pane_backfill` panes of another
     operator. `before` is the punctuation by which rows are late, where it is not the message's; `sample_rate` the share of
-    rows that were not shed when they arrived, in a backfill. `made` are results that this epoch has made, not in a file yet.
+    rows that were not shed when they arrived, in a backfill; `shares` of operators for which they were chosen. `made` are results that this epoch has made, not in a file yet.
     """
 
     stream: str
@@ -58,6 +64,7 @@ class Split(Message):
     refused: str | None = None
     pane_backfill: PaneBackfill | None = None
     sample_rate: float | None = None
+    shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     made: pa.Table | None = None
 
 
@@ -119,6 +126,8 @@ class ScanMessage(Message):
     """An estimate of the rows of the epoch, in all of its scan tasks."""
     filter_orders: Mapping[str, OrderInForce] = field(default_factory=dict)
     """Conjunction → the order of its terms, by the manifest before the epoch."""
+    shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Operator → the shares of its rows that it sees, as chosen by the manifest before the epoch; others see all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +204,14 @@ class StateMessage(Message):
     """This execution, and the one before it whose receipts count: see `Agenda`."""
     upper: UpperLevels | None = None
     """None: a round of the epoch has one level."""
+    key_shares: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Join → the shares of keys that it joins and stores, by the manifest before the epoch; joins of all keys are left out."""
     rewrites: bool = False
     """Whether runs that have slots of several tasks are divided: not while the number of tasks changes back and forth."""
+    join_orders: Mapping[str, OrderInForce] = field(default_factory=dict)
+    """Side of a join → the order in which its new rows probe the others, by the manifest before the epoch."""
+    join_caches: Mapping[str, Mapping[int, tuple[int, ...]]] = field(default_factory=dict)
+    """Join → the sides whose new rows look up a cache, each with the sides of which it has the combinations, by the same manifest."""
 
     @property
     def participants(self) -> Participants:
@@ -285,6 +300,8 @@ class ScanReceipt(Message):
     """Operators that failed on the task's rows."""
     filters: Mapping[str, FilterObservation] = field(default_factory=dict)
     """Conjunction → what was observed of its terms."""
+    arrived: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Operator whose share of the rows is chosen → rows that arrived for it, by interval of importance."""
 
 
 def stream_receipts(scans: Iterable[ScanReceipt], plan: EpochPlan) -> dict[str, StreamReceipt]:
@@ -338,3 +355,7 @@ class StateReceipt(Message):
     """Operators that failed, here or in a scan task; if there are any, nothing was written."""
     due: Mapping[Clock, Instant] = field(default_factory=dict)
     """Clock → the punctuation from which an operator is due without new rows."""
+    joins: Mapping[str, ProbeObservation] = field(default_factory=dict)
+    """Side of a join → what was observed of its probes."""
+    caches: Mapping[str, CacheObservation] = field(default_factory=dict)
+    """Side of a join → what was observed of its cache, or without one."""

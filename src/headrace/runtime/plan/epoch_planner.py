@@ -26,6 +26,7 @@ from headrace.planner.joins.join_stage import JoinStage, only_window_join
 from headrace.planner.joins.now_joins import with_pairs_of_now
 from headrace.planner.joins.outer_joins import decompose_outer, joins_changes
 from headrace.planner.joins.row_window_relations import with_relations
+from headrace.planner.joins.stream_constraints import constrained, unconstrained
 from headrace.planner.joins.stream_joins import decompose, joins_streams
 from headrace.planner.lowering.lower import logged
 from headrace.planner.lowering.materialization import Source
@@ -212,9 +213,11 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 nodes = walk(query.root)
             join_stages: tuple[JoinStage, ...] = ()
             if joins_streams(query):
-                query, join_stages = _decomposed(catalog_query, query, operator_id)
+                query, join_stages = _decomposed(catalog_query, query, operator_id, streams)
                 nodes = walk(query.root)
-                _add_joins(join_stages, planned, streams, catalog_query)
+                is_whole = operator_id == catalog_query.operator_id
+                most_rows = catalog_query.definition.max_join_rows if is_whole else None
+                _add_joins(join_stages, planned, streams, catalog_query, most_rows)
             streams |= {
                 node.name: union_streams.union_of(node, streams)
                 for node in nodes
@@ -236,13 +239,15 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
             stream = streams.get(operator.stream)
             if channel == "rows" and stream is not None and stream.progress.groups:
                 operator = operator.without_family()
-            if not catalog_query.definition.sharing:
+            quality = meaning.quality
+            if not catalog_query.definition.sharing or (quality is not None and quality.loss is not None):
                 operator = operator.unshared()
             planned[operator.id] = PlannedOperator(
                 operator,
                 "kept" if query.shedding else channel,
                 query.revisions,
                 _retention(catalog_query.definition.retain, operator_id, meaning),
+                quality=quality,
             )
     planned |= _with_readers_together(islice(planned.values(), len(plan.planned), None), planned, streams)
     for view in inlined_views & planned.keys():
@@ -251,7 +256,7 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
 
 
 def _decomposed(
-    catalog_query: CatalogQuery, query: Query, operator_id: str
+    catalog_query: CatalogQuery, query: Query, operator_id: str, streams: Mapping[str, StreamDefinition]
 ) -> tuple[Query, tuple[JoinStage, ...]]:
     """The query over the results of its joins of streams, and the joins."""
     name, join = catalog_query.definition.name, catalog_query.definition.join
@@ -261,7 +266,10 @@ def _decomposed(
     names = (derived_streams.inner_of, derived_streams.name_of)
     if joins_changes(query):
         return decompose_outer(name, query, operator_id, *names)
-    return decompose(name, query, operator_id, *names, join)
+    is_whole = operator_id == catalog_query.operator_id  # not a SELECT in FROM
+    sizes = catalog_query.definition.join_sizes if is_whole else ()
+    query, join_stages = decompose(name, query, operator_id, *names, join, sizes)
+    return query, tuple(constrained(stage, streams) for stage in join_stages)
 
 
 def _add_joins(
@@ -269,19 +277,21 @@ def _add_joins(
     planned: dict[str, PlannedOperator],
     streams: dict[str, StreamDefinition],
     catalog_query: CatalogQuery,
+    most_rows: int | None,
 ) -> None:
-    """Add joins that are not planned yet, with the streams that they read and make."""
+    """Add joins that are not planned yet, with the streams that they read and make; each stores about `most_rows` rows."""
     for join_stage in reversed(join_stages):
         if join_stage.operator.id not in planned:
             streams |= derived_streams.of_pairs(join_stage, streams)
-            join = _planned_join(join_stage, streams, catalog_query)
+            join = _planned_join(join_stage, streams, catalog_query, most_rows)
             planned[join.operator.id] = join
 
 
 def _own_join(catalog_query: CatalogQuery, join_stages: Sequence[JoinStage]) -> WindowJoin | None:
     """The join whose pairs a query alone reads, if one operator makes them; earlier versions had stored the pairs."""
-    is_shared = catalog_query.definition.join or catalog_query.layout < OF_SIDES
-    return None if is_shared else only_window_join(join_stages)
+    definition = catalog_query.definition
+    stores_pairs = definition.join or catalog_query.layout < OF_SIDES or definition.max_join_rows is not None
+    return None if stores_pairs else unconstrained(only_window_join(join_stages))
 
 
 def _with_readers_together(
@@ -306,10 +316,16 @@ def _with_readers_together(
 
 
 def _planned_join(
-    join_stage: JoinStage, streams: Mapping[str, StreamDefinition], catalog_query: CatalogQuery
+    join_stage: JoinStage,
+    streams: Mapping[str, StreamDefinition],
+    catalog_query: CatalogQuery,
+    most_rows: int | None,
 ) -> PlannedOperator:
     retain = streams[derived_streams.name_of(join_stage.operator.id)].retain
-    operator = join_stage.operator.in_family() if catalog_query.definition.sharing else join_stage.operator
+    join = join_stage.operator.with_most_rows(most_rows)
+    if any(streams[name].progress.groups for name, _ in join_stage.union.inputs):
+        join = join.heeding_key_promises()
+    operator = join.in_family() if catalog_query.definition.sharing else join
     return PlannedOperator(operator, retention=None if retain is None else Retention(retain))
 
 

@@ -19,6 +19,7 @@ from headrace.algebra.windows.user_code import Code
 from headrace.operators.approximate.approximate_instants import ApproximateInstants
 from headrace.operators.approximate.approximate_windows import ApproximateWindows
 from headrace.operators.joins.changelog_join import RelationJoin
+from headrace.operators.joins.constrained_join import ConstrainedJoin
 from headrace.operators.joins.join_aggregate import JoinAggregate
 from headrace.operators.joins.outer_join import OuterJoin
 from headrace.operators.joins.sliding_outer_join import SlidingOuterJoin
@@ -51,6 +52,7 @@ from headrace.synopses.sketches.stable_sketch import StableSketch
 OPERATORS: Final[tuple[type, ...]] = (
     *(ApproximateInstants, ApproximateWindows, ChangingRows, FrameWindows, InstantAggregate, InstantRows),
     *(
+        ConstrainedJoin,
         JoinAggregate,
         OuterJoin,
         PaneAggregate,

@@ -21,9 +21,12 @@ _FEW: Final = 3
 
 
 def entries(
-    catalog: Catalog, verb: Choice["pause", "resume", "drop"], queries: Sequence[CatalogQuery]
+    catalog: Catalog,
+    verb: Choice["pause", "resume", "drop"],
+    queries: Sequence[CatalogQuery],
+    reason: str = "",
 ) -> list[Mapping[str, Any]]:
-    """Entries that pause, resume or drop these queries; without those that are so already.
+    """Entries that pause, resume or drop these queries; without those that are so already. With a `reason` they are suspended.
 
     Raises `UserError` when one to be dropped is read by one that is not.
     """
@@ -32,7 +35,8 @@ def entries(
         return [{"do": "drop", "kind": "query", "name": query.definition.name} for query in queries]
     changing = [query for query in queries if query.definition.paused is not (verb == "pause")]
     former = [query for query in changing if verb == "resume" and is_former(catalog, query)]
-    change = [{"do": verb, "name": query.definition.name} for query in changing]
+    why = {"reason": reason} if reason else {}
+    change = [{"do": verb, "name": query.definition.name, **why} for query in changing]
     return [*change, *registered_again(catalog.apply_all(change), former)]
 
 
@@ -66,6 +70,9 @@ def settings_report(settings: QuerySettings) -> str:
         )
     if "max_windows_per_row" in settings:
         parts.append(f"may have {settings['max_windows_per_row']:,} windows to a row")
+    if "max_join_rows" in settings:
+        most = settings["max_join_rows"]
+        parts.append(f"joins {'all rows' if most is None else f'a sample of keys beyond {most:,} rows'}")
     return " and ".join(parts)
 
 

@@ -23,8 +23,9 @@ from headrace.errors import StoreError, UserError, outcome_unless_known
 from headrace.language.binder.sources.query_checks import check_names
 from headrace.language.statements import statement as stmt
 from headrace.operators.base.operator import Operator
+from headrace.planner.joins.outer_joins import joins_changes
 from headrace.planner.joins.shared_join import covering, read_under
-from headrace.planner.joins.stream_joins import signature_of
+from headrace.planner.joins.stream_joins import joins_streams, signature_of, sizes_of
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.plan.derived_streams import shared_join_of
 from headrace.runtime.plan.epoch_planner import is_read, operator_of
@@ -214,13 +215,20 @@ class CatalogChanges:
     def with_join(
         self, catalog: Catalog, definition: QueryDefinition, query: Query
     ) -> tuple[QueryDefinition, Operator]:
-        """The definition of a new query with the shared join that it should read, if any, and its operator."""
-        alone = replace(definition, join="")
+        """The definition of a new query with the shared join that it should read, if any, and its operator.
+
+        Where several joins join its sources, it has the sizes that these have now: they decide the order.
+        """
+        of_streams = joins_streams(query) and not joins_changes(query)
+        sizes = (
+            sizes_of(query, lambda name: self._pipeline.home.latest().stream(name).rows) if of_streams else ()
+        )
+        alone = replace(definition, join="", join_sizes=sizes)
         operator = operator_of(catalog, CatalogQuery(alone, catalog.position))
         join = self._join_for(definition, query, operator)
         if not join:
             return alone, operator
-        sharing = replace(definition, join=join)
+        sharing = replace(alone, join=join)
         return sharing, operator_of(catalog, CatalogQuery(sharing, catalog.position))
 
     def _join_for(self, definition: QueryDefinition, query: Query, alone: Operator) -> str:
@@ -231,7 +239,8 @@ class CatalogChanges:
         catalog = self.catalog
         streams = [catalog.stream(node.name) for node in walk(query.root) if isinstance(node, StreamScan)]
         archived = all(stream is not None and stream.archive != "none" for stream in streams)
-        signature = signature_of(query) if archived and definition.sharing and not definition.from_now else ""
+        own = definition.from_now or definition.max_join_rows is not None or not definition.sharing
+        signature = signature_of(query) if archived and not own else ""
         if not signature:
             return ""
         index = index_of(self._pipeline.plan)

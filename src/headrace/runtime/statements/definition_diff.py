@@ -27,16 +27,19 @@ _WORDS: Mapping[str, str] = {
     "punctuated_by": "PUNCTUATED BY",
     "progress": "progress",
     "deduplicate": "DEDUPLICATE BY",
+    "constraints": "CONSTRAINT",
     "idle_timeout": "IDLE TIMEOUT",
     "max_ahead": "maxAhead",
+    "blocks_by": "blocksBy",
     "from_now": "FROM NOW",
     "zone": "timeZone",
     "using": "USING",
     "max_windows_per_row": "maxWindowsPerRow",
+    "max_join_rows": "maxJoinRows",
     "actions": "THEN",
 }
 _LENGTHS = frozenset({"slack", "idle_timeout", "max_ahead", "retain"})
-_IGNORED = frozenset({"name", "paused", "continues", "failure", "join"})
+_IGNORED = frozenset({"name", "paused", "continues", "failure", "join", "join_sizes"})
 _LABELS = frozenset({"owner", "tags"})
 """Compared without case; the order of tags does not matter."""
 
@@ -68,8 +71,9 @@ def require_free(catalog: Catalog, name: str, existing: Any, new: Any, replacing
     )
 
 
-def refuse_if_read(catalog: Catalog, kind: str, name: str) -> None:
-    """State and archive hold rows of the old columns: queries over them cannot continue with others.
+def refuse_if_read(catalog: Catalog, kind: str, name: str, what: str = "columns") -> None:
+    """State and archive hold rows of the old columns: queries over them cannot continue with others; nor with rows that were
+    dropped by old constraints.
 
     Raises `UserError`.
     """
@@ -78,7 +82,7 @@ def refuse_if_read(catalog: Catalog, kind: str, name: str) -> None:
     users = users_of(catalog, kind, name)
     if users:
         raise UserError(
-            f"the {kind} '{name}' cannot get other columns while {', '.join(users)} reads it",
+            f"the {kind} '{name}' cannot get other {what} while {', '.join(users)} reads it",
             remedy="Drop these queries first, or give the new one another name.",
         )
 
@@ -124,6 +128,8 @@ def _renderer_of(name: str) -> Callable[[Any], str]:
         return _columns
     if name == "tags":
         return lambda tags: ", ".join(tags) or "none"
+    if name == "constraints":
+        return lambda constraints: ", ".join(map(str, constraints)) or "none"
     if name == "actions":
         return lambda actions: " THEN ".join(map(str, actions)) or "none"
     return _quoted if name == "text" else lambda value: "none" if value is None else str(value)

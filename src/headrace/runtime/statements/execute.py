@@ -48,11 +48,11 @@ from headrace.runtime.statements.outcome import Outcome, moved
 from headrace.runtime.statements.query_choice import chosen
 from headrace.runtime.statements.show import show, users_of
 from headrace.runtime.statements.synopsis_budget import affordable
-from headrace.runtime.statements.window_limits import require_few_windows
+from headrace.runtime.statements.window_limits import require_few_windows, require_limited_join
 from headrace.schema import Schema
 from headrace.time import render_instant
 
-_MAKES_STATE: Final = ("materialize", "zone", "sharing")
+_MAKES_STATE: Final = ("materialize", "zone", "sharing", "max_join_rows")
 """Settings that define how an answer is computed and stored; the others do not change state."""
 _LONG_SCRIPT: Final = 1 << 16
 """Characters."""
@@ -253,6 +253,8 @@ class Statements:
         if existing is not None and _rows_of(existing) != _rows_of(definition):
             refuse_if_read(self._catalog, "stream", definition.name)
             dropped = [{"do": "drop", "kind": "stream", "name": definition.name}]
+        if existing is not None and existing.constraints != definition.constraints:
+            refuse_if_read(self._catalog, "stream", definition.name, "constraints")
         if not is_frame:
             self._check_source(definition)
         self._changes.log(*dropped, {"do": "create_stream", "stream": to_json(definition)})
@@ -339,6 +341,7 @@ class Statements:
         catalog = self._catalog.apply_all(streams := streams_made_by(self._catalog, query))
         refuse_unreadable(definition.name, query)
         require_few_windows(definition, query)
+        require_limited_join(definition, query)
         chosen, operator = self._changes.with_join(catalog, definition, query)
         self._action_rules.require(catalog, definition, query, operator, places)
         if definition != existing:
@@ -444,16 +447,16 @@ class Statements:
             self._changes.log({"do": "drop", "kind": kind, "name": name})
 
     def _pause(self, statement: stmt.PauseQuery) -> Outcome:
-        name = self._set_paused(statement.name, paused=True)
+        name = self._set_paused(statement.name, paused=True, reason=statement.reason)
         return Outcome("pause", name, f"query {name} paused")
 
     def _resume(self, statement: stmt.ResumeQuery) -> Outcome:
         name = self._set_paused(statement.name, paused=False)
         return Outcome("resume", name, f"query {name} resumed, it catches up first")
 
-    def _set_paused(self, name: str, *, paused: bool) -> str:
+    def _set_paused(self, name: str, *, paused: bool, reason: str = "") -> str:
         query = self._catalog.require_query(name)
-        if entries := bulk_changes.entries(self._catalog, "pause" if paused else "resume", [query]):
+        if entries := bulk_changes.entries(self._catalog, "pause" if paused else "resume", [query], reason):
             self._changes.log(*entries)
         return query.definition.name
 
@@ -484,8 +487,8 @@ class Statements:
 
 
 def _rows_of(definition: StreamDefinition) -> tuple[object, ...]:
-    """The columns, and what gives a row its event time: state and archive depend on them."""
-    return definition.schema, definition.time, definition.time_expression
+    """The columns, what gives a row its event time, and its random part: state and archive depend on them."""
+    return definition.schema, definition.time, definition.time_expression, definition.blocks_by
 
 
 def _require_texts(name: object, select: object) -> None:

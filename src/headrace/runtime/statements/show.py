@@ -20,7 +20,10 @@ from headrace.planner.lowering.materialization import materialized
 from headrace.runtime.delivery.open_actions import recorded_actions
 from headrace.runtime.delivery.sink_states import recorded
 from headrace.runtime.introspection.describe import known_instant, progress_table, query_progress_table
-from headrace.runtime.invoke.historical_question import asked
+from headrace.runtime.introspection.quality import worth_by_query
+from headrace.runtime.introspection.time_class import time_class_of
+from headrace.runtime.invoke.questions.answer import Accepted, asked
+from headrace.runtime.invoke.questions.answer import explained as explained_question
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_text, bound
 from headrace.runtime.plan.epoch_planner import levels, source_of
 from headrace.runtime.statements.outcome import Outcome
@@ -77,19 +80,22 @@ def show(
             from headrace.runtime.introspection.explain import explain_all  # noqa: PLC0415
 
             return _text("explain", None, explain_all(home, form))
-        case stmt.ExplainSelect(query=text, zone=zone):
+        case stmt.ExplainSelect(query=text, zone=zone, asks=asks):
             query = bind_text(home.catalog, text, zone)
+            if asks:
+                how = home.at_newest_epoch(lambda manifest: explained_question(home, manifest, query))
+                return _text("explain", None, how)
             streams = {stream.name: stream for stream in home.catalog.streams.values()}
             operators = [
                 materialized("(not registered)", level, name, None, source_of(streams, walk(level.root)))
                 for name, level in levels("", query, "q0")
             ]
-            return _text("explain", None, "\n".join(map(explain, operators)))
-        case stmt.Ask(query=text, within=within, zone=zone):
-            question = bind_text(home.catalog, text, zone)
-            answer = home.at_newest_epoch(lambda manifest: asked(home, manifest, question, within))
-            read = f"read {answer.read:,} of {answer.rows:,} archived rows"
-            return Outcome("ask", None, read, answer.table)
+            read = time_class_of(home.latest(), query)
+            return _text("explain", None, "\n".join([*map(explain, operators), *read]))
+        case stmt.Ask(query=text, within=within, zone=zone, duration=duration):
+            question, accepted = bind_text(home.catalog, text, zone), Accepted(within, duration)
+            answer = home.at_newest_epoch(lambda manifest: asked(home, manifest, question, accepted))
+            return Outcome("ask", None, str(answer), answer.table)
     raise UserError(f"a {type(statement).__name__} statement needs the writer of this home")
 
 
@@ -126,8 +132,9 @@ def _listing(
             if all(condition.holds([row[condition.property] or ""]) for condition in selection)
         ]
     columns = _COLUMNS[kind]
-    if kind == "stream" and not any(row["warning"] for row in rows):
-        columns = columns.remove(columns.get_field_index("warning"))
+    for optional in ("warning", "utility"):
+        if optional in columns.names and not any(row[optional] is not None for row in rows):
+            columns = columns.remove(columns.get_field_index(optional))
     return pa.Table.from_pylist(rows, columns)
 
 
@@ -143,8 +150,8 @@ _COLUMNS = {
     "relation": pa.schema([("name", _TEXT), ("using", _TEXT), ("version", _COUNT)]),
     "query": pa.schema(
         [
-            (name, _TEXT)
-            for name in ("name", "state", "answered_to", "complete_since", "owner", "tags", "query")
+            *[(name, _TEXT) for name in ("name", "state", "answered_to", "complete_since", "owner", "tags")],
+            *[("utility", pa.float64()), ("query", _TEXT)],
         ]
     ),
     "action": pa.schema(
@@ -204,6 +211,7 @@ def _relations(home: Home) -> list[dict[str, Any]]:
 
 def _queries(home: Home, manifest: Manifest, selection: Selection) -> list[dict[str, Any]]:
     rows = []
+    worth = worth_by_query(manifest, home.catalog)
     for query, seen in chosen(home, selection, manifest):
         closed = (manifest.find_operator(query.operator_id) or OperatorProgress()).emitted_to
         rows.append(
@@ -214,6 +222,7 @@ def _queries(home: Home, manifest: Manifest, selection: Selection) -> list[dict[
                 "complete_since": known_instant(seen.complete_since),
                 "owner": query.definition.owner,
                 "tags": ", ".join(query.definition.tags) or None,
+                "utility": worth[query.definition.name].utility if query.definition.name in worth else None,
                 "query": " ".join(query.definition.text.split()),
             }
         )

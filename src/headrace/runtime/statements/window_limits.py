@@ -1,5 +1,5 @@
-"""The limit on how many windows of a query may hold one row: a query above it is refused, since a slip in a unit may make
-gigabytes of three rows.
+"""Two limits of a query: how many of its windows may hold one row (a query above it is refused, since a slip in a unit may make
+gigabytes of three rows), and how many rows its join stores (refused where no single join would keep it).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from headrace.algebra.windows.cumulate import Cumulate
 from headrace.algebra.windows.window import Custom, RowsSlide, TimeSlide, Window
 from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import UserError
+from headrace.planner.joins.stream_joins import signature_of
 
 MOST_WINDOWS: Final = 1_000_000
 """How many windows of a query may hold one row, where the query has no limit of its own: a week by seconds is allowed."""
@@ -33,6 +34,18 @@ def require_few_windows(definition: QueryDefinition, query: Query) -> None:
                 remedy=f"Take a longer SLIDE or a shorter RANGE, or allow it: CREATE QUERY {definition.name} "
                 f"OPTIONS (maxWindowsPerRow '{count}') AS …",
             )
+
+
+def require_limited_join(definition: QueryDefinition, query: Query) -> None:
+    """Refuse a limit of rows for a query that is not one join of windows by a common key: no sample of keys would keep it.
+
+    Raises `UserError`.
+    """
+    if definition.max_join_rows is not None and not signature_of(query):
+        raise UserError(
+            f"maxJoinRows limits a join of windows by one common key, and '{definition.name}' has none",
+            remedy="Leave the option out, or write the join with the key (x.k = y.k AND y.k = z.k) as a query of its own, and read its results.",
+        )
 
 
 def _windows_of_a_row(window: Window, *, aggregates: bool) -> int:

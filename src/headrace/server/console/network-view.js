@@ -1,10 +1,11 @@
 // The network of running work, live: boxes and lines that are zoomed and moved, with rows and rates along each line, and a
-// panel of what the chosen box stands for. Boxes are reached with the arrow keys.
+// panel of what the chosen box stands for, or of the history of a line. Boxes are reached with the arrow keys.
 
 import { json } from "./api.js";
 import { announce, button, count, drawn, duration, element, fresh, hidden, link, percent, problem, rate, renew, repeat } from "./dom.js";
+import { lineHistory } from "./line-history.js";
 
-const LINE = 15, CLOSEST = 160, EVERY = 1500, PAGE = 20;
+const LINE = 15, CLOSEST = 160, EVERY = 1500, PAGE = 20, LINES = 8;
 const KIND = { read: "stream", fold: "work on rows", state: "state", query: "query", more: "several" };
 
 // `chosen`: { query } or { like, tag }; `onmove` is called with the view after each move, `onpick` with the name of the box.
@@ -16,7 +17,7 @@ export function networkView(chosen, signal, { height = 600, onmove = () => {}, o
   const tools = element("div", { class: "tools", role: "toolbar", "aria-label": "Zoom" }, button("+", () => zoom(1.3), { "aria-label": "Zoom in" }), button("−", () => zoom(1 / 1.3), { "aria-label": "Zoom out" }), button("Show all", () => fit()));
   const holder = element("div", { class: "networked" }, element("div", { class: "canvas" }, caption, tools, picture), panel);
   const asked = () => new URLSearchParams(Object.entries(chosen).filter(([, value]) => value));
-  let graph = null, places = new Map(), view = null, current = null, isFitted = true;
+  let graph = null, places = new Map(), view = null, current = null, isFitted = true, charted = new AbortController();
 
   // --- drawing: a picture of the same boxes is changed where it is, so that nothing moves under the reader
   function take(next) {
@@ -65,8 +66,9 @@ export function networkView(chosen, signal, { height = 600, onmove = () => {}, o
       const [x1, y1, x2, y2] = [source.x + source.width, source.y + source.height / 2, target.x, target.y + target.height / 2];
       const bend = Math.max(40, (x2 - x1) / 2), isNear = current === line.source || current === line.target;
       const curve = drawn("path", { d: `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`, class: `line ${source.kind}${line.rows ? " moving" : ""}${isNear ? " near" : ""}`, "stroke-width": 1 + 6 * Math.sqrt(line.operators / most) });
-      if (!isNear && graph.lines.length > 40) return [curve]; // labels of all lines would cover the boxes
-      return [curve, drawn("text", { x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 4, class: "arc" }, line.rows ? `${rate(line.rows < 10 ? Math.round(line.rows * 10) / 10 : Math.round(line.rows))} rows` : "0")];
+      const ends = drawn("path", { d: curve.getAttribute("d"), class: "grip", "data-source": line.source, "data-target": line.target }, drawn("title", {}, `history of the line from ${source.title} to ${target.title}`));
+      if (!isNear && graph.lines.length > 40) return [curve, ends]; // labels of all lines would cover the boxes
+      return [curve, ends, drawn("text", { x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 4, class: "arc" }, line.rows ? `${rate(line.rows < 10 ? Math.round(line.rows * 10) / 10 : Math.round(line.rows))} rows` : "0")];
     }));
   }
 
@@ -102,13 +104,15 @@ export function networkView(chosen, signal, { height = 600, onmove = () => {}, o
   };
   picture.addEventListener("wheel", (event) => { if (!graph) return; event.preventDefault(); zoom(Math.exp(-event.deltaY / 500), ...at(event)); }, { passive: false });
   let dragged = null;
-  picture.addEventListener("pointerdown", (event) => { if (graph && event.button === 0 && !event.target.closest(".box")) { dragged = { at: [event.clientX, event.clientY], view }; picture.setPointerCapture(event.pointerId); } });
+  picture.addEventListener("pointerdown", (event) => { if (graph && event.button === 0 && !event.target.closest(".box, .grip")) { dragged = { at: [event.clientX, event.clientY], view }; picture.setPointerCapture(event.pointerId); } });
   picture.addEventListener("pointermove", (event) => {
     if (!dragged) return;
     const scale = view.width / picture.clientWidth;
     setView({ ...view, x: dragged.view.x - (event.clientX - dragged.at[0]) * scale, y: dragged.view.y - (event.clientY - dragged.at[1]) * scale });
   });
   for (const end of ["pointerup", "pointercancel"]) picture.addEventListener(end, () => { dragged = null; });
+
+  lines.addEventListener("click", (event) => { const grip = event.target.closest(".grip"); if (grip) pickLine(grip.dataset.source, grip.dataset.target); });
 
   // --- keys: an arrow goes to the nearest box in its direction
   const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -140,8 +144,26 @@ export function networkView(chosen, signal, { height = 600, onmove = () => {}, o
 
   // --- the panel of a box: its work, and the queries that share it
   function mark() { for (const [name, place] of places) place.node.classList.toggle("chosen", name === current); }
+  const titled = (name) => places.get(name)?.title ?? name;
+  function history(source, target) { // in place of the one before
+    charted.abort();
+    charted = new AbortController();
+    announce(`History of the line from ${titled(source)} to ${titled(target)}`);
+    return lineHistory(asked(), [source, target], [titled(source), titled(target)], AbortSignal.any([signal, charted.signal]));
+  }
+  function pickLine(source, target) {
+    panel.hidden = false;
+    panel.replaceChildren(element("div", { class: "bar" }, element("h2", {}, "Line"), button("Close", close)), history(source, target),
+      element("div", { class: "bar foot" }, [source, target].map((name) => button(titled(name), () => { focus(name); pick(name); }))));
+  }
+  function linesOf(name, chart) {
+    const found = graph.lines.filter((line) => line.source === name || line.target === name).sort((one, other) => other.rows - one.rows).slice(0, LINES);
+    return element("details", {}, element("summary", {}, "History of its lines"), element("ul", {}, found.map((line) => element("li", {}, button(
+      line.source === name ? `to ${titled(line.target)}` : `from ${titled(line.source)}`, () => renew(chart, history(line.source, line.target)))))));
+  }
   function close() {
     panel.hidden = true;
+    charted.abort();
     const before = current;
     current = null;
     mark();
@@ -151,9 +173,11 @@ export function networkView(chosen, signal, { height = 600, onmove = () => {}, o
   }
   async function pick(name) {
     current = name;
+    charted.abort();
     mark();
     drawLines();
     onpick(name);
+    const chart = element("div");
     const title = element("h2", {}, places.get(name)?.title ?? name), list = element("div"), works = element("div");
     const search = element("input", { type: "search", id: fresh("search"), placeholder: "part of a name" });
     let skip = 0, turn = 0;
@@ -171,7 +195,7 @@ export function networkView(chosen, signal, { height = 600, onmove = () => {}, o
     }
     search.addEventListener("input", () => { skip = 0; load(); });
     panel.hidden = false;
-    panel.replaceChildren(element("div", { class: "bar" }, title, button("Close", close)), works, element("div", { class: "field" }, element("label", { for: search.id }, "Queries of this box"), search), list);
+    panel.replaceChildren(element("div", { class: "bar" }, title, button("Close", close)), works, linesOf(name, chart), chart, element("div", { class: "field" }, element("label", { for: search.id }, "Queries of this box"), search), list);
     announce(`${places.get(name)?.title ?? name} chosen`);
     await load();
   }

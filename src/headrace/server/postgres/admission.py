@@ -1,6 +1,7 @@
-"""The startup of one PostgreSQL connection: encryption where the hub has a certificate, the password, which is an access
-token, and a place among the admitted connections. The token is checked again with each statement, and while one waits, so
-that a revoked one ends its connection.
+"""The startup of one PostgreSQL connection: encryption where the hub has a certificate, the access token, and a place among
+the admitted connections. The token is the password of an encrypted connection; over one in clear the client proves by SCRAM
+that it has the token. It is checked again with each statement, and while one waits, so that one that was revoked or
+has expired ends its connection.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from headrace.server.access import Tokens
 from headrace.server.postgres.protocol import frames
 from headrace.server.postgres.protocol.frames import Body, Malformed
 from headrace.server.postgres.protocol.problems import Failed, Problem
 from headrace.server.postgres.session import Session
 from headrace.server.security.permissions import Limits
+from headrace.server.security.principal import Principal
+from headrace.server.security.scram import MECHANISM, Exchange, NoScram
+from headrace.server.security.tokens import Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ class Startup:
     """Takes a place among the admitted connections; False if there is none."""
     cancel: Callable[[int, int], None]
     """Ends the statement under way of the connection with a key."""
-    _password: str = ""
+    _principal: Principal | None = None
+    """Whose token was admitted."""
 
     async def admits(self) -> bool:
         """Whether the client is admitted, and its messages follow. Raises `Malformed`, and what reading raises."""
@@ -57,8 +61,8 @@ class Startup:
 
     async def holds(self) -> bool:
         """Whether the token is still valid."""
-        tokens = self.entrance.tokens
-        return tokens is None or await asyncio.to_thread(tokens.admit, self._password) is not None
+        tokens, principal = self.entrance.tokens, self._principal
+        return tokens is None or (principal is not None and await asyncio.to_thread(tokens.holds, principal))
 
     async def _opened(self) -> tuple[int, Body, bool]:
         """The startup message, after the encryption that was asked for before it; and whether there is encryption."""
@@ -99,7 +103,7 @@ class Startup:
             self._negotiate([name for name in options if name.startswith("_pq_.")])
         if self.entrance.tls is not None and not is_encrypted:
             return Problem("28000", "this hub is reached with encryption only", "sslmode=require")
-        refusal = await self._refusal_of_password() or self._put_settings(options)
+        refusal = await self._refusal_of_token(is_encrypted=is_encrypted) or self._put_settings(options)
         if refusal is None and not self.enter():
             refusal = Problem("53300", "sorry, too many clients already")
         if refusal is None:
@@ -110,23 +114,54 @@ class Startup:
         body = b"\0\0\0\0" + len(unknown).to_bytes(4, "big") + b"".join(map(frames.text, unknown))
         self.writer.write(frames.message(b"v", body))
 
-    async def _refusal_of_password(self) -> Problem | None:
+    async def _refusal_of_token(self, *, is_encrypted: bool) -> Problem | None:
         tokens, session = self.entrance.tokens, self.session
         if tokens is None:
             return None
-        self.writer.write(frames.authentication(3))
+        prove = self._admitted_by_password if is_encrypted else self._admitted_by_scram
+        self._principal = await prove(tokens)
+        if self._principal is not None:
+            session.admit(self.entrance.limits.of(self._principal), self.holds)
+            return None
+        refusal = Problem(
+            "28P01",
+            "the password is no valid token of this hub",
+            "headrace serve shows one; one that was made by an earlier version needs an encrypted connection.",
+        )
+        await asyncio.to_thread(session.audit, None, status=refusal.code, message=refusal.message)
+        return refusal
+
+    async def _admitted_by_password(self, tokens: Tokens) -> Principal | None:
+        password = (await self._answered(frames.authentication(frames.PASSWORD))).text()
+        return await asyncio.to_thread(tokens.admit, password)
+
+    async def _admitted_by_scram(self, tokens: Tokens) -> Principal | None:
+        """RFC 5802: the token itself is not sent, and the hub proves that it knows it too."""
+        try:
+            offer = frames.authentication(frames.SASL, frames.text(MECHANISM) + b"\0")
+            first = await self._answered(offer)
+            if first.text() != MECHANISM:
+                raise Malformed(f"the mechanism is {MECHANISM}", lost=True)
+            exchange = Exchange.begun(first.sized() or b"")
+            challenge = frames.authentication(frames.SASL_CONTINUE, exchange.server_first.encode())
+            last = await self._answered(challenge)
+            found = await asyncio.to_thread(lambda: exchange.finished(last.data, tokens.verifiers()))
+        except NoScram as error:
+            raise Malformed(str(error), lost=True) from None
+        if found is None:
+            return None
+        principal, proof = found
+        self.writer.write(frames.authentication(frames.SASL_FINAL, proof))
+        return principal
+
+    async def _answered(self, request: bytes) -> Body:
+        """What a client answers when it is asked who it is."""
+        self.writer.write(request)
         await self.writer.drain()
         kind, body = await frames.read_message(self.reader, frames.LARGEST_STARTUP)
         if kind != b"p":
             raise Malformed("a password was expected", lost=True)
-        self._password = body.text()
-        principal = await asyncio.to_thread(tokens.admit, self._password)
-        if principal is not None:
-            session.admit(self.entrance.limits.of(principal), self.holds)
-            return None
-        refusal = Problem("28P01", "the password is no valid token of this hub", "headrace serve shows one.")
-        await asyncio.to_thread(session.audit, None, status=refusal.code, message=refusal.message)
-        return refusal
+        return body
 
     def _put_settings(self, options: dict[str, str]) -> Problem | None:
         for name in ("client_encoding", "application_name", "DateStyle"):
@@ -139,7 +174,7 @@ class Startup:
         return None
 
     async def _greet(self) -> None:
-        self.writer.write(frames.authentication(0))
+        self.writer.write(frames.authentication(frames.ADMITTED))
         for name, value in self.session.settings.reported.items():
             self.writer.write(frames.parameter_status(name, value))
         self.writer.write(frames.backend_key(*self.key) + frames.ready(self.session.status))

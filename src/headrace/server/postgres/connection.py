@@ -94,7 +94,9 @@ class Connection:
         except Malformed as error:
             await say_last(self.writer, Problem("08P01", str(error)))
         except Revoked:
-            await say_last(self.writer, Problem("28P01", "terminating connection: the token was revoked"))
+            await say_last(
+                self.writer, Problem("28P01", "terminating connection: the token was revoked or has expired")
+            )
         except (_Idle, TimeoutError):
             await say_last(self.writer, Problem("57P05", "terminating connection: it was idle for too long"))
         except (_Gone, asyncio.IncompleteReadError, ConnectionError):

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 from headrace.runtime.hub.hub import Hub
-from headrace.server.access import Tokens
+from headrace.server.connections.peers import find_lost_peer
 from headrace.server.following import Publications
 from headrace.server.postgres.admission import Entrance, Startup
 from headrace.server.postgres.connection import Connection
@@ -23,6 +23,7 @@ from headrace.server.postgres.session import Session
 from headrace.server.security.audit import AuditLog, of_tool
 from headrace.server.security.permissions import Limits
 from headrace.server.security.principal import OPEN, Principal
+from headrace.server.security.tokens import Tokens
 
 MOST_CONNECTIONS: Final = 100
 """That are admitted."""
@@ -113,6 +114,7 @@ class PostgresServer:
             self._sessions[number] = secret, session
             return True
 
+        find_lost_peer(writer.get_extra_info("socket"))
         try:
             startup = Startup(self._entrance, session, reader, writer, (number, secret), enter, self._cancel)
             await Connection(session, reader, writer, startup).serve()

@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, WebSocket, WebSocketDisconnect
-from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from headrace.errors import HeadraceError, UserError
 from headrace.runtime.hub.hub import Hub
 from headrace.server.access import WATCH_SECONDS
+from headrace.server.connections.event_streams import EventStream
 from headrace.server.following import Feed
 from headrace.server.problems import Refused, problem_of
 from headrace.server.security.audit import POLICY
@@ -26,7 +26,7 @@ _FORM = "^(json|arrow)$"
 _MOST_CREDITS = 1 << 20
 
 
-@router.get("/{name}/follow")
+@router.get("/{name}/follow", response_class=EventStream, status_code=200)
 def follow(
     request: Request,
     name: str,
@@ -34,7 +34,7 @@ def follow(
     since: Annotated[int | None, Query(ge=0)] = None,
     tables: Annotated[str, Query(pattern=_FORM)] = "json",
     last_event_id: Annotated[str | None, Header()] = None,
-) -> StreamingResponse:
+) -> EventStream:
     """Rows as epochs commit them, as server-sent events whose `id` is the cursor.
 
     With `client` it begins with what that client has not acknowledged; with `Last-Event-ID` or `since` after that cursor;
@@ -43,11 +43,7 @@ def follow(
     state = request.app.state
     start = _cursor(last_event_id) if last_event_id is not None else since
     feed, position = _opened(state, permissions_of(request), name, client, start, tables)
-    return StreamingResponse(
-        feed.server_sent(position, state.publications),
-        media_type="text/event-stream",
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-    )
+    return EventStream(feed, position, state.event_streams)
 
 
 @socket_router.websocket("/{name}/follow")
@@ -87,9 +83,8 @@ async def follow_with_credits(
 async def _send(socket: WebSocket, feed: Feed, position: int, credits_: asyncio.Semaphore) -> None:
     try:
         async for event in feed.events(position, socket.app.state.publications):
-            if event is not None:
-                await _paid(credits_, feed)
-                await socket.send_text(event.data)
+            await _paid(credits_, feed)
+            await socket.send_text(event.data)
     except (Refused, HeadraceError) as error:
         await socket.close(POLICY, str(error)[:100])
     else:
@@ -98,11 +93,13 @@ async def _send(socket: WebSocket, feed: Feed, position: int, credits_: asyncio.
 
 async def _paid(credits_: asyncio.Semaphore, feed: Feed) -> None:
     """Wait for a credit, as long as the follower may have the next event."""
-    while True:
-        feed.require_permitted()
+    feed.require_permitted()
+    while credits_.locked():
         with suppress(TimeoutError):
             await asyncio.wait_for(credits_.acquire(), WATCH_SECONDS)
             return
+        feed.require_permitted()
+    await credits_.acquire()
 
 
 async def _receive(socket: WebSocket, feed: Feed, client: str | None, credits_: asyncio.Semaphore) -> None:

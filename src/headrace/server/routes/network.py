@@ -1,9 +1,10 @@
 """Routes under `/v1/network`: the running work of all queries, of chosen ones or of one, as boxes and lines with their
-measurements, and the content of one box.
+measurements, the content of one box, and the history of one line.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
@@ -11,6 +12,7 @@ from fastapi import APIRouter, Query, Request
 from headrace.errors import UnknownName
 from headrace.planner.explain.diagram import Picture
 from headrace.planner.explain.diagram_json import as_json, content_of
+from headrace.runtime.introspection.line_history import line_history
 from headrace.server.monitoring.plan_snapshot import PlanSnapshot, PlanSnapshots
 from headrace.server.monitoring.waiting_rows import waiting_rows
 from headrace.server.security.permissions import permissions_of
@@ -48,7 +50,7 @@ def box(
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> dict[str, Any]:
     """The content of a box of the same picture: its work, and its queries with their costs, the costliest first."""
-    drawn, snapshot = _picture(request, query, like, tag)
+    drawn, snapshot, *_ = _picture(request, query, like, tag)
     found = next((each for each in drawn.boxes if each.name == name), None)
     if found is None:
         raise UnknownName(f"there is no box '{name}' now", remedy="Ask for the network again.")
@@ -68,9 +70,28 @@ def box(
     }
 
 
+@router.get("/line")
+def line(
+    request: Request,
+    source: str,
+    target: str,
+    query: str | None = None,
+    like: str | None = None,
+    tag: str | None = None,
+    epochs: Annotated[int, Query(ge=1, le=1000)] = 200,
+) -> dict[str, Any]:
+    """The rows along a line of the same picture in each of the newest epochs, oldest first, between two boxes by name."""
+    _, snapshot, registered, chosen = _picture(request, query, like, tag)
+    points = line_history(
+        request.app.state.hub.home, snapshot.graph, (source, target), epochs, registered, chosen
+    )
+    return {"source": source, "target": target, "epochs": [asdict(point) for point in points]}
+
+
 def _picture(
     request: Request, query: str | None, like: str | None, tag: str | None
-) -> tuple[Picture, PlanSnapshot]:
+) -> tuple[Picture, PlanSnapshot, str | None, frozenset[str]]:
+    """The picture, what it is drawn from, and the one query or the chosen ones that it is limited to."""
     permissions, catalog = permissions_of(request), request.app.state.hub.catalog
     snapshots: PlanSnapshots = request.app.state.snapshots
     if query is not None:
@@ -79,7 +100,7 @@ def _picture(
         snapshot = snapshots.current(registered)
         if registered not in snapshot.costs:
             raise UnknownName(f"the query '{query}' has no work", remedy="RESUME QUERY gives it some.")
-        return snapshot.picture(registered), snapshot
+        return snapshot.picture(registered), snapshot, registered, frozenset()
     permissions.require("administer")
     snapshot, chosen = snapshots.current(), set[str]()
     if like or tag:
@@ -92,4 +113,4 @@ def _picture(
         }
         if not chosen:
             raise UnknownName("no query has such a name and tag", remedy="Search for less.")
-    return snapshot.picture(chosen=chosen), snapshot
+    return snapshot.picture(chosen=chosen), snapshot, None, frozenset(chosen)

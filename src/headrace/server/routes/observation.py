@@ -5,6 +5,7 @@ and `/readyz`.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -16,6 +17,7 @@ from headrace.server.monitoring.waiting_rows import waiting_rows
 from headrace.server.problems import Refused
 from headrace.server.routes.queries import explained, state_of
 from headrace.server.security.permissions import needs_administer, permissions_of
+from headrace.server.security.usage import OwnerUse, Usage
 
 router = APIRouter(prefix="/v1", tags=["observation"])
 open_router = APIRouter(tags=["health"])
@@ -68,7 +70,10 @@ def status(request: Request) -> Any:
 
 @router.get("/summary")
 def summary(request: Request) -> dict[str, Any]:
-    """The hub in a few numbers, however many queries there are; of an owner its own queries are counted."""
+    """The hub in a few numbers, however many queries there are; of an owner its own queries are counted.
+
+    `quotas` are the limits of each owner (null: none), `owners` the use of each where its state or results are limited.
+    """
     hub, principal = request.app.state.hub, permissions_of(request).principal
     manifest, waiting = hub.home.latest(), waiting_rows(hub)
     states = Counter(
@@ -87,7 +92,21 @@ def summary(request: Request) -> dict[str, Any]:
         "sources": hub.source_warnings(),
         "state_bytes": sum(run.bytes for run in manifest.state),
         "failures": hub.loop.supervisor.failed,
+        "owners": {
+            owner: asdict(use)
+            for owner, use in _use(request).items()
+            if not principal.is_limited or owner == (principal.owner or "").casefold()
+        },
+        "quotas": {
+            name: getattr(request.app.state.limits.quotas, name)
+            for name in ("queries", "rows_per_second", "body_bytes", "state_bytes", "result_rows")
+        },
     }
+
+
+def _use(request: Request) -> dict[str, OwnerUse]:
+    usage: Usage = request.app.state.usage
+    return usage.by_owner() if usage.quotas.limits_use else {}
 
 
 @router.get("/explain", dependencies=[Depends(needs_administer)])

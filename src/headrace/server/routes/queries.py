@@ -11,7 +11,8 @@ from typing import Annotated, Any, Final, TypeAlias
 from typing import Literal as Choice
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel, model_validator
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError, model_validator
 
 from headrace.catalog.catalog import CatalogQuery
 from headrace.errors import UserError
@@ -19,6 +20,7 @@ from headrace.planner.explain.plan_graph import QueryCost
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.introspection.cost_history import cost_history
 from headrace.runtime.statements.outcome import Outcome
+from headrace.server.bodies import body_of
 from headrace.server.monitoring.plan_snapshot import PlanSnapshot, PlanSnapshots
 from headrace.server.paging import Page, page_of_results, time_of
 from headrace.server.security.permissions import needs_own_query, needs_register, permissions_of
@@ -140,8 +142,26 @@ class Registration(BaseModel):
         return self
 
 
-@router.post("", dependencies=[Depends(needs_register)])
-def register(request: Request, registration: Registration) -> dict[str, Any]:
+async def _registration(request: Request) -> Registration:
+    """The body, read after the check of access and within the sender's limit. Raises `RequestValidationError`."""
+    body = await body_of(request, permissions_of(request).largest_body)
+    try:
+        return Registration.model_validate_json(body)
+    except ValidationError as error:
+        placed = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
+        raise RequestValidationError(placed) from None
+
+
+@router.post(
+    "",
+    dependencies=[Depends(needs_register)],
+    openapi_extra={
+        "requestBody": {"content": {"application/json": {"schema": Registration.model_json_schema()}}}
+    },
+)
+def register(
+    request: Request, registration: Annotated[Registration, Depends(_registration)]
+) -> dict[str, Any]:
     """Register queries, all or none."""
     hub, queries = _hub(request), registration.queries
     request.state.statement = "; ".join(f"{name}: {text}" for name, text in queries.items())

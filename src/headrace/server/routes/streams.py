@@ -17,7 +17,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.server.bodies import body_of
 from headrace.server.problems import Refused
 from headrace.server.security.permissions import Permissions, needs_register, permissions_of
-from headrace.server.tables import pushed_rows
+from headrace.server.tables import ARROW, pushed_rows
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
 catalog_router = APIRouter(prefix="/v1", tags=["streams"])
@@ -40,7 +40,17 @@ def _columns_of(definition: StreamDefinition | RelationDefinition) -> dict[str, 
     return {"name": definition.name, "columns": columns}
 
 
-@router.post("/{name}/rows", dependencies=[Depends(needs_register)])
+@router.post(
+    "/{name}/rows",
+    dependencies=[Depends(needs_register)],
+    openapi_extra={
+        "requestBody": {
+            "content": {
+                kind: {"schema": {"type": "string"}} for kind in ("application/x-ndjson", "text/csv", ARROW)
+            }
+        }
+    },
+)
 async def push(
     request: Request,
     name: str,

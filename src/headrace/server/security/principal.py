@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from headrace.catalog.definitions import QueryDefinition
+from headrace.time import Instant
 
 Role: TypeAlias = Literal["read", "register", "administer"]
 ROLES: Final[tuple[Role, ...]] = ("read", "register", "administer")
@@ -14,12 +15,16 @@ ROLES: Final[tuple[Role, ...]] = ("read", "register", "administer")
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An owner with a role. `token` is the short name of the token, for lists and logs; `is_remote`: it comes over the network."""
+    """An owner with a role. `token` is the short name of the token, for lists and logs; `is_remote`: it comes over the network.
+
+    `expires`: when the token ceases to be valid; None: never.
+    """
 
     owner: str | None = None
     role: Role = "administer"
     token: str = ""
     is_remote: bool = True
+    expires: Instant | None = None
 
     def may(self, role: Role) -> bool:
         """Whether it may do what needs a role."""

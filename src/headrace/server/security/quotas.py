@@ -1,5 +1,6 @@
-"""Quotas of an owner over the network, and their checks: number of queries, pushed rows a second, and bytes of a
-request's body. A principal with the role administer has none.
+"""Quotas of an owner over the network: number of queries, pushed rows a second, bytes of a request's body, bytes of state and
+result rows; and their checks before a request. What exceeds the last two later is in `usage`. A principal with the role
+administer has none.
 """
 
 from __future__ import annotations
@@ -7,30 +8,50 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from headrace.catalog.catalog import Catalog
 from headrace.server.bodies import LARGEST
 from headrace.server.problems import Refused
 from headrace.server.security.principal import Principal
 
+RESULT_SECONDS: Final = 60.0
+"""In which result rows are counted."""
+
 
 @dataclass(slots=True)
 class Quotas:
-    """Limits of each owner; None: none. Pushed rows fill a bucket that holds one second's rows (token bucket)."""
+    """Limits of each owner; None: none. Pushed rows fill a bucket that holds one second's rows (token bucket).
+
+    `result_rows` are emitted in `RESULT_SECONDS` by all queries of an owner.
+    """
 
     queries: int | None = None
     rows_per_second: int | None = None
     body_bytes: int = LARGEST
+    state_bytes: int | None = None
+    result_rows: int | None = None
+    state_in_use: Mapping[str, int] = field(default_factory=dict)
+    """Bytes by owner in lower case, as of the last check of `usage`."""
     seconds: Callable[[], float] = time.monotonic
     _buckets: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
     """By owner: rows that may be pushed at once, and when that was so."""
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def require_query(self, catalog: Catalog, principal: Principal, further: int = 0) -> None:
-        """Raises `Refused` when the owner has as many queries as it may have, `further` ones included."""
-        if self.queries is None or not principal.is_limited:
+        """Raises `Refused` when the owner has as many queries as it may have, `further` ones included, or as much state."""
+        if not principal.is_limited:
+            return
+        in_use = self.state_in_use.get((principal.owner or "").casefold(), 0)
+        if self.state_bytes is not None and in_use >= self.state_bytes:
+            raise Refused(
+                403,
+                f"the queries of '{principal.owner}' have {in_use:,} bytes of state, and may have {self.state_bytes:,}",
+                "Drop one, or ask the administrator for more (headrace serve --max-state).",
+            )
+        if self.queries is None:
             return
         count = sum(principal.sees(query.definition) for query in catalog.queries.values()) + further
         if count >= self.queries:
@@ -39,6 +60,11 @@ class Quotas:
                 f"'{principal.owner}' has {count:,} queries, and may have {self.queries:,}",
                 "Drop one, or ask the administrator for more (headrace serve --max-queries).",
             )
+
+    @property
+    def limits_use(self) -> bool:
+        """Whether state or results have a limit."""
+        return self.state_bytes is not None or self.result_rows is not None
 
     def largest_body(self, principal: Principal) -> int:
         """Bytes of the largest body of a request."""

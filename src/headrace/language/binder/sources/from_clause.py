@@ -51,7 +51,7 @@ class From:
     """Bound sources. `scope` has them in the order of FROM; `stream` is the first stream, `others` the streams joined with it.
 
     `relations` is the rest. `conditions` are of inner joins, not yet attached; a LEFT join has its own. `retain` is the
-    retention of the stream, None without a limit.
+    retention of the stream, None without a limit; `latency` how long its rows may wait for others.
     """
 
     scope: Scope
@@ -60,6 +60,7 @@ class From:
     relations: tuple[StoredJoin, ...]
     conditions: tuple[Expression, ...]
     retain: Duration | None = None
+    latency: Duration = 0
 
     @property
     def streams(self) -> tuple[BoundSource, ...]:
@@ -113,8 +114,8 @@ def bind_from(
     written = [source.on for source in joined_sources if source.kind == "inner" and source.on is not None]
     conditions = tuple(factor for on in written for factor in conjuncts(on))
     definition = names.stream(stream.scan.name)
-    retain = definition.retain if definition is not None else None
-    return From(scope, stream, tuple(others), relations, conditions, retain)
+    retain, latency = (None, 0) if definition is None else (definition.retain, definition.latency)
+    return From(scope, stream, tuple(others), relations, conditions, retain, latency)
 
 
 def _stored(sources: list[BoundSource]) -> tuple[StoredJoin, ...]:

@@ -51,10 +51,18 @@ class Background:
 
 
 class Archiving:
-    """Writes the runs of one stream in one task; `new_name` returns an unused file name."""
+    """Writes the runs of one stream in one task; `new_name` returns an unused file name, and `draws` the numbers of rows by
+    which their blocks are drawn.
+    """
 
-    def __init__(self, store: Store, writer: RunWriter, new_name: Callable[[], str]) -> None:
-        self._store, self._writer, self._new_name = store, writer, new_name
+    def __init__(
+        self,
+        store: Store,
+        writer: RunWriter,
+        new_name: Callable[[], str],
+        draws: Callable[[Sequence[pa.Array], Ints], Ints] = lambda _, position: position,
+    ) -> None:
+        self._store, self._writer, self._new_name, self._draws = store, writer, new_name, draws
         self._encoding, self._writing = Background("encode", most=2), Background("archive", most=1)
         self._is_large = False
         self._names: list[str] = []
@@ -65,7 +73,8 @@ class Archiving:
         """Add a batch with its late rows."""
 
         def encode() -> None:
-            for run, _ in self._writer.add(columns, at, position, late):
+            draw = self._draws(columns, position)
+            for run, _ in self._writer.add(columns, at, position, late, draw):
                 self._names.append(self._new_name())
                 self._writing.do(partial(self._make, self._names[-1], run))
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.archive import runs
+from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import IngestRecord, SourceBatch
 from headrace.connectors.sources.source_reader import read
@@ -90,11 +90,10 @@ def _judged(batch: SourceBatch, first: int, punctuation: Instant) -> Arrival:
 def _from_archive(
     store: Store, split: Split, name: str, definition: StreamDefinition, columns: tuple[str, ...]
 ) -> Iterator[Arrival]:
-    file = pq.ParquetFile(pa.BufferReader(store.map(name)))
-    own_time = definition.time is not None and runs.has_own_time(file.schema_arrow, definition.time)
-    time = definition.time if own_time and definition.time is not None else runs.AT
+    file = RunFile.of(store.map(name))
+    time = file.time_column(definition.time)
     stored_columns = list(dict.fromkeys([*columns, runs.POSITION, runs.FATE, time]))
-    for batch in file.iter_batches(_BATCH, split.row_groups, stored_columns, use_threads=False):
+    for batch in file.batches(_BATCH, stored_columns, split.row_groups):
         late = batch.column(runs.FATE).to_numpy() != runs.ACCEPTED
         yield Arrival(
             [batch.column(column) for column in columns],

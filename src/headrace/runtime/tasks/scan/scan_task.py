@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from headrace.archive.blocks import Blocks, seed_of
+from headrace.archive.blocks import seed_of
 from headrace.archive.runs import RunWriter
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import ALL, PUNCTUATION
@@ -29,6 +29,7 @@ from headrace.operators.rows.filter_profiles import profiling
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.backfill.pane_backfill import backfilled_panes
 from headrace.runtime.home import file_names
+from headrace.runtime.home.block_draws import blocks_of_runs, draws_of
 from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.home.reject_files import RejectWriter, read_refused
 from headrace.runtime.home.run_cache import load_relation
@@ -49,7 +50,7 @@ from headrace.runtime.tasks.scan.column_pruning import columns_of, columns_read
 from headrace.runtime.tasks.scan.deduplicate import encode_keys, max_event_time_of, open_keys
 from headrace.runtime.tasks.scan.read_ahead import read_ahead
 from headrace.runtime.tasks.scan.row_reader import Arrival, arrivals
-from headrace.runtime.tasks.scan.shed_rows import SampledRows
+from headrace.runtime.tasks.scan.shed_rows import SampledRows, Samples
 from headrace.runtime.tasks.scan.stream_monitor import Watch
 from headrace.runtime.tasks.scan.stream_scan import StreamTask, Written
 from headrace.runtime.tasks.scan.union_scan import UnionFeed
@@ -170,7 +171,9 @@ class _ScanTask:
             definition,
             [operator for operator in readers if channels[operator.id] != "rejects"],
             self._is_copied(definition),
-            watch.columns | frozenset().union(*(union.reads() for union in unions)),
+            self._important(readers)
+            | watch.columns
+            | frozenset().union(*(union.reads() for union in unions)),
         )
         relations = {r: self._relation(r) for operator in readers for r in operator.relations}
         revising = {
@@ -179,17 +182,14 @@ class _ScanTask:
             if (revisions := self._plan.planned[operator.id].revisions) is not None
         }
         plain = [operator for operator in readers if operator.id not in revising]
-        rows, late, rejects, sampled = (
+        rows, late, rejects = (
             timed(
                 [operator for operator in plain if channels[operator.id] == channel],
                 relations,
                 self._message.row_layout_states,
                 self._message.isolated,
             )
-            for channel in ("rows", "late", "rejects", "kept")
-        )
-        columns_of_samples = frozenset().union(
-            *(columns_of(operator) for operator in readers if channels[operator.id] == "kept")
+            for channel in ("rows", "late", "rejects")
         )
         revised = {
             within: [operator for operator in readers if revising.get(operator.id, -1) == within]
@@ -202,7 +202,7 @@ class _ScanTask:
             rows,
             late,
             rejects,
-            SampledRows.of(name, self._plan.sample_rate_of(name), sampled, columns_of_samples),
+            self._samples(name, [each for each in plain if channels[each.id] == "kept"], relations),
             [
                 (within, timed(operators, relations, isolated=self._message.isolated))
                 for within, operators in revised.items()
@@ -212,6 +212,41 @@ class _ScanTask:
             watch,
             RejectWriter(),
         )
+
+    def _important(self, readers: Sequence[Operator]) -> frozenset[str]:
+        """The columns by which rows are more or less important to their readers."""
+        qualities = self._plan.qualities
+        stated = [qualities[operator.id].importance for operator in readers if operator.id in qualities]
+        return frozenset(importance.column for importance in stated if importance is not None)
+
+    def _samples(
+        self, stream: str, readers: Sequence[Operator], relations: Mapping[str, pa.Table]
+    ) -> Samples:
+        """One sample for all readers that see the same share, and one for each whose share is chosen for it."""
+        qualities, layouts = self._plan.qualities, self._message.row_layout_states
+        rate, isolated = self._plan.sample_rate_of(stream), self._message.isolated
+        chosen = {
+            operator.id: operator
+            for operator in readers
+            if operator.id in qualities and qualities[operator.id].loss is not None
+        }
+        others = [operator for operator in readers if operator.id not in chosen]
+        parts = [
+            SampledRows(
+                timed([operator], relations, layouts, isolated),
+                columns_of(operator),
+                seed_of(stream),
+                rate,
+                name,
+                qualities[name].importance,
+                self._message.shares.get(name, (1.0,)),
+            )
+            for name, operator in chosen.items()
+        ]
+        if others:
+            columns = frozenset().union(*map(columns_of, others))
+            parts.append(SampledRows.of(stream, rate, timed(others, relations, layouts, isolated), columns))
+        return Samples(parts)
 
     def _readers(self, stream: str) -> list[Operator]:
         """The operators of a stream that take part."""
@@ -239,8 +274,14 @@ class _ScanTask:
             return None
         fields = [definition.schema.arrow().field(column) for column in columns]
         new_run = partial(file_names.archive_run, definition.name, self._message.epoch, self._message.task)
+        writer = RunWriter(pa.schema(fields), definition.time, blocks_of_runs(definition))
+        by_name = {column: number for number, column in enumerate(columns)}
+        draws = partial(draws_of, definition)
         return Archiving(
-            self._store, RunWriter(pa.schema(fields), definition.time, _blocks(definition)), new_run
+            self._store,
+            writer,
+            new_run,
+            lambda batch, position: draws(lambda name: batch[by_name[name]], position),
         )
 
     def _feeds_of(self, name: str) -> list[UnionFeed]:
@@ -303,6 +344,9 @@ class _ScanTask:
             work={name: seen for stream in streams.values() for name, seen in stream.work().items()}
             | {f"fold {scanner.representative}": scanner.seen() for scanner in of_unions},
             failures=failures,
+            arrived={
+                name: rows for stream in streams.values() for name, rows in stream.sampled.arrived.items()
+            },
         )
         return _Folded(receipt, deltas, rejected)
 
@@ -372,7 +416,7 @@ def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Itera
         for owner, part in _split(table, message.owners):
             shares[owner][section] = part
     # The measurements of thousands of operators are in the first blob only.
-    brief = replace(receipt, operators={}, work={}, filters={})
+    brief = replace(receipt, operators={}, work={}, filters={}, arrived={})
     for owner, share in enumerate(shares):
         rejected = folded.rejected if owner == 0 else {}
         yield owner, ScanBlob(receipt if owner == 0 else brief, rejected, share)
@@ -388,8 +432,3 @@ def _split(table: pa.Table, owners: tuple[int, ...]) -> Iterator[tuple[int, pa.T
     for task in np.flatnonzero(np.bincount(owner, minlength=len(owners))).tolist():
         is_owned = owner == task
         yield task, table if is_owned.all() else filtered(table, pa.array(is_owned))
-
-
-def _blocks(stream: StreamDefinition) -> Blocks | None:
-    """The blocks of the stream's runs; None where a run is in one piece."""
-    return None if stream.blocks == 1 else Blocks(seed_of(stream.name), stream.blocks)

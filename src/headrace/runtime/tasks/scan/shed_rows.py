@@ -1,32 +1,56 @@
-"""Load shedding: the sampled rows of a stream with their weights, computed once for all queries WITH SHEDDING.
+"""Load shedding: the sampled rows of a stream with their weights, computed once for all queries WITH SHEDDING that see the
+same share, and for each that states its quality of service by the share that was chosen for it.
 
 Rows are shed after they are archived and found late or not: shed rows are in the archive, and late rows do not depend on
-shedding. Whether a row is shed is a function of the stream, its position and the sample rate of its epoch.
+shedding. Whether a row is shed is a function of the stream, its position and the shares of its epoch; with importance by
+value also of the interval that its value is in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.algebra.expressions.shedding_estimates import MORE, SPREAD, WEIGHT
+from headrace.algebra.quality_of_service import Importance
 from headrace.archive.blocks import hashes_of, seed_of
 from headrace.operators.base.batch import Batch
-from headrace.overload.shedding import is_sampled, weight_of
+from headrace.overload.shedding import intervals_of, is_sampled, is_sampled_by, weight_of
+from headrace.runtime.messages.task_messages import Split
 from headrace.runtime.tasks.timing import Timed
 
 _ENOUGH: Final = 1 << 17
 """Rows that are passed on together: a batch may have few sampled rows."""
+_ALL: Final = (1.0,)
+
+
+@dataclass(slots=True)
+class RowHashes:
+    """The hashes of a batch's rows, computed when the first sample needs them, for all samples."""
+
+    position: npt.NDArray[np.int64]
+    seed: int
+    _hashes: npt.NDArray[np.uint64] | None = None
+
+    def get(self) -> npt.NDArray[np.uint64]:
+        """The hash of each row."""
+        if self._hashes is None:
+            self._hashes = hashes_of(self.position, self.seed)
+        return self._hashes
 
 
 @dataclass(slots=True)
 class SampledRows:
-    """The readers of a stream's sampled rows in one task; `sample_rate` is of rows that arrive now, `shed` counts the others.
+    """The readers of one sample of a stream in one task; `sample_rate` is of rows that arrive now, `shed` counts the others.
 
+    `operator` is the one reader whose shares are chosen for it, "" for all others; `shares` are those of rows that arrive now,
+    one for all rows or one for each interval of `importance`, at most the sample rate. `arrived` counts the rows by interval.
     Few rows wait for those of the next batches, until `flush`.
     """
 
@@ -34,35 +58,57 @@ class SampledRows:
     columns: frozenset[str]
     seed: int
     sample_rate: float
+    operator: str = ""
+    importance: Importance | None = None
+    shares: tuple[float, ...] = _ALL
     shed: int = 0
+    arrived: npt.NDArray[np.int64] = field(init=False)
     _waiting: list[Batch] = field(default_factory=list)
     _rows: int = 0
-    _waiting_rate: float = 1.0
-    """Sample rate of the rows that wait: rows of one weight are passed on together."""
+    _waiting_rates: tuple[float, ...] = _ALL
+    """Sample rates of the rows that wait: rows of one weight are passed on together."""
+
+    def __post_init__(self) -> None:
+        self.arrived = np.zeros(1 if self.importance is None else len(self.importance.levels), np.int64)
 
     @staticmethod
     def of(stream: str, sample_rate: float, readers: list[Timed], columns: frozenset[str]) -> SampledRows:
         """Readers that have not shed any row yet."""
         return SampledRows(readers, columns, seed_of(stream), sample_rate)
 
-    def add(self, batch: Batch, then: float | None) -> None:
-        """Pass the sample of accepted rows to the readers; `then` is the sample rate of the epoch that first read them."""
+    def add(self, batch: Batch, split: Split, hashes: RowHashes) -> None:
+        """Pass the sample of accepted rows to the readers; a split of the archive has the shares of the epoch that first read it."""
         if not self.readers or not batch.rows:
             return
-        sample_rate = self.sample_rate if then is None else then
-        sample = shown_of(batch.only(self.columns), self.seed, sample_rate)
+        rates = self._rates(split)
+        sample = self._sample(batch, rates, hashes)
         self.shed += batch.rows - sample.rows
         if not sample.rows:
             return
-        if self._waiting and (
-            self._waiting_rate != sample_rate or _types(self._waiting[0]) != _types(sample)
-        ):
+        if self._waiting and (self._waiting_rates != rates or _types(self._waiting[0]) != _types(sample)):
             self.flush()
         self._waiting.append(sample)
-        self._waiting_rate = sample_rate
+        self._waiting_rates = rates
         self._rows += sample.rows
         if self._rows >= _ENOUGH:
             self.flush()
+
+    def _rates(self, split: Split) -> tuple[float, ...]:
+        """The sample rates of a split's rows, one or one for each interval."""
+        if split.sample_rate is None:
+            return tuple(min(self.sample_rate, share) for share in self.shares)
+        return tuple(min(split.sample_rate, share) for share in split.shares.get(self.operator, _ALL))
+
+    def _sample(self, batch: Batch, rates: tuple[float, ...], hashes: RowHashes) -> Batch:
+        needed = batch.only(self.columns)
+        if self.importance is None:
+            self.arrived[0] += batch.rows
+            return sampled_at(needed, hashes, rates[0])
+        intervals = intervals_of(batch.columns[self.importance.column], self.importance)
+        self.arrived += np.bincount(intervals, minlength=len(self.arrived))
+        if len(set(rates)) == 1:
+            return sampled_at(needed, hashes, rates[0])
+        return sampled_by_interval(needed, hashes, intervals, rates)
 
     def flush(self) -> None:
         """Pass the waiting rows to the readers."""
@@ -72,14 +118,65 @@ class SampledRows:
                 reader.add(sample)
 
 
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """All samples of a stream in one task."""
+
+    parts: Sequence[SampledRows]
+
+    @property
+    def readers(self) -> list[Timed]:
+        """Those of all samples."""
+        return list(chain.from_iterable(part.readers for part in self.parts))
+
+    @property
+    def shed(self) -> int:
+        """How many rows the query that got the fewest did not get."""
+        return max((part.shed for part in self.parts), default=0)
+
+    @property
+    def arrived(self) -> dict[str, tuple[int, ...]]:
+        """By operator whose shares are chosen for it: how many rows arrived for it, by interval of importance."""
+        return {part.operator: tuple(part.arrived.tolist()) for part in self.parts if part.operator}
+
+    def add(self, batch: Batch, split: Split) -> None:
+        """Pass accepted rows on."""
+        if self.parts:
+            hashes = RowHashes(batch.position, self.parts[0].seed)
+            for part in self.parts:
+                part.add(batch, split, hashes)
+
+    def flush(self) -> None:
+        """Pass the waiting rows to the readers."""
+        for part in self.parts:
+            part.flush()
+
+
 def shown_of(batch: Batch, seed: int, sample_rate: float) -> Batch:
     """The rows sampled at a rate, with their weights as columns."""
+    return sampled_at(batch, RowHashes(batch.position, seed), sample_rate)
+
+
+def sampled_at(batch: Batch, hashes: RowHashes, sample_rate: float) -> Batch:
+    """As `shown_of`, by the hashes of the rows."""
     if sample_rate < 1:
-        batch = batch.where(is_sampled(hashes_of(batch.position, seed), sample_rate))
+        batch = batch.where(is_sampled(hashes.get(), sample_rate))
     weight = weight_of(sample_rate)
     weights = {WEIGHT: weight, MORE: weight - 1, SPREAD: weight * (weight - 1)}
     added = {name: pa.repeat(pa.scalar(value, pa.float64()), batch.rows) for name, value in weights.items()}
     return Batch({**batch.columns, **added}, batch.at, batch.position)
+
+
+def sampled_by_interval(
+    batch: Batch, hashes: RowHashes, intervals: npt.NDArray[np.int64], rates: Sequence[float]
+) -> Batch:
+    """The rows sampled at the rate of the interval that each is in, with their weights as columns."""
+    is_shown = is_sampled_by(hashes.get(), intervals, rates)
+    weight = np.array([weight_of(rate) for rate in rates])[intervals[is_shown]]
+    weights = {WEIGHT: weight, MORE: weight - 1, SPREAD: weight * (weight - 1)}
+    sample = batch.where(is_shown)
+    added = {name: pa.array(values) for name, values in weights.items()}
+    return Batch({**sample.columns, **added}, sample.at, sample.position)
 
 
 def joined(batches: Sequence[Batch]) -> Batch:

@@ -20,7 +20,7 @@ from headrace.runtime.home.reject_files import RejectWriter
 from headrace.runtime.messages.task_messages import RejectsFile, Split, StreamReceipt
 from headrace.runtime.tasks.scan.archive_writer import Archiving
 from headrace.runtime.tasks.scan.row_reader import Arrival
-from headrace.runtime.tasks.scan.shed_rows import SampledRows
+from headrace.runtime.tasks.scan.shed_rows import Samples
 from headrace.runtime.tasks.scan.stream_monitor import Watch
 from headrace.runtime.tasks.scan.union_scan import UnionFeed
 from headrace.runtime.tasks.timing import Timed
@@ -47,7 +47,7 @@ class StreamTask:
     scanners: list[Timed]
     late_scanners: list[Timed]
     reject_scanners: list[Timed]
-    sampled: SampledRows
+    sampled: Samples
     revising: list[tuple[Duration | None, list[Timed]]]
     unions: list[UnionFeed]
     """The unions that have the stream as input; their scan groups belong to the whole task."""
@@ -91,7 +91,7 @@ class StreamTask:
                 _offer(scanners, batch)
         _offer(self.scanners, batch)
         _offer(self.unions, batch)
-        self.sampled.add(batch, split.sample_rate)
+        self.sampled.add(batch, split)
 
     def refuse(self, rejects: list[tuple[int, str, str]]) -> None:
         """Store rejected rows, and pass them to queries over the rejects."""

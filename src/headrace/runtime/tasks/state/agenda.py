@@ -17,6 +17,7 @@ from typing import Final
 
 from headrace.operators.base.operator import Advance, Operator, Sections
 from headrace.operators.families.family import state_name
+from headrace.operators.joins.caches.caching import JoinMemory
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.messages.task_messages import StateMessage
@@ -52,6 +53,8 @@ class Agenda:
     visited: dict[str, int] = field(default_factory=dict)
     """The epoch in which each state was last visited, since epoch `born`; the last one visited is the last."""
 
+    memories: dict[str, JoinMemory] = field(default_factory=dict)
+    """What joins remember, by state."""
     moved: dict[str, tuple[Instant, int]] = field(default_factory=dict)
     """Of each source by which rows expire unvisited its punctuation, and the epoch since which it has that."""
 
@@ -70,6 +73,8 @@ class Agenda:
             for state in known.keys() - index.by_state.keys():
                 known.pop(state)
         changed = [name for name, owners in index.by_state.items() if former.by_state.get(name) != owners]
+        for state in self.memories.keys() - index.by_state.keys() | set(changed):
+            self.memories.pop(state, None)
         for state in changed:
             self.queued.pop(state, None)  # its clock may be another one
         self.schedule({state: BEGINNING if state in stored else FOREVER for state in changed})

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from headrace.operators.base.operator import Advance, Operator
+from headrace.operators.joins.key_promises import KeyPromises
 from headrace.runtime.messages.stream_progress import Clock, StreamProgress
 from headrace.runtime.messages.task_messages import StateMessage, StreamReceipt
 from headrace.runtime.plan import union_streams
 from headrace.runtime.progress.frontier import Frontier
+from headrace.runtime.progress.group_progress import bounds_by
 from headrace.runtime.progress.plan_index import PlanIndex
 from headrace.runtime.progress.punctuation import after_scans
 from headrace.runtime.progress.union_progress import made_of
@@ -111,7 +113,29 @@ class RoundProgress:
             max_event_time = self.now.progress(stream).max_event_time
             advance = Advance(emitted_to, punctuation, max_event_time, ends, inputs, provisional)
             self._advances[key] = advance
-        return advance
+        return self._of_join(operator, advance) if operator.makes_pairs else advance
+
+    def _of_join(self, operator: Operator, advance: Advance) -> Advance:
+        """The advance of a join, with promises for keys if it heeds them, and the share of keys that it joins."""
+        heeds = operator.heeds_key_promises and advance.input_punctuations
+        promises = self._key_promises(operator.stream) if heeds else {}
+        shares = self.message.key_shares.get(operator.id)
+        if not promises and shares is None:
+            return advance
+        return replace(advance, key_promises=promises, key_shares=shares or advance.key_shares)
+
+    def _key_promises(self, stream: str) -> dict[int, KeyPromises]:
+        """By input of a union, its promises for groups of rows."""
+        promises = {}
+        for number, part in enumerate(union_streams.inputs_of(self.index.plan.streams[stream])):
+            rule, groups = (
+                self.index.plan.streams[part.stream].progress,
+                self.now.progress(part.stream).groups,
+            )
+            if groups:
+                required = () if rule.patterns else rule.groups
+                promises[number] = KeyPromises(dict(part.columns), groups, bounds_by(rule), required)
+        return promises
 
     def after(self, operator: Operator) -> Advance:
         """The advance by which an operator's rows expire: up to the instant up to which it has emitted."""
@@ -131,6 +155,8 @@ class RoundProgress:
                 advance.punctuation,
                 advance.max_event_time,
                 input_punctuations=advance.input_punctuations,
+                key_promises=advance.key_promises,
+                key_shares=advance.key_shares,
             )
         emitted_to = self.emitted_to(operator)
         return Advance(emitted_to, emitted_to, self.now.progress(operator.stream).max_event_time)
@@ -139,6 +165,8 @@ class RoundProgress:
         """A key that operators with the same advance have; None for an operator whose own facts decide it."""
         message = self.message
         if message.emitted_to or message.resting or message.punctuation or message.provisionally_emitted_to:
+            return None
+        if operator.heeds_key_promises or operator.id in message.key_shares:
             return None
         return self._driver_of(operator.stream) if message.followers else None
 

@@ -21,6 +21,8 @@ from headrace.operators.base.query_failures import QueryFailure, of_query
 from headrace.operators.families.cohort import cohorts
 from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.scan_output import gathered
+from headrace.operators.joins.caches.caching import Caching, caching
+from headrace.operators.joins.probing.probe_profiles import probing
 from headrace.operators.on_demand.selection import arrived
 from headrace.operators.on_demand.shared_selections import BITS
 from headrace.operators.scalar.evaluation.user_functions import registered
@@ -38,6 +40,7 @@ from headrace.runtime.messages.task_messages import (
     StateReceipt,
     stream_receipts,
 )
+from headrace.runtime.plan.adaptive.join_orders import probe_profiles
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.progress.group_progress import group_advance
@@ -109,12 +112,15 @@ class StateTask:
         self.failures: dict[str, QueryFailure] = {}
         """Operators that failed, in scan tasks or here."""
         self._seen: dict[str, OperatorObservation] = {}
+        self._probes = probe_profiles(message.join_orders)
         self._ledger = Ledger()
         """Time and rows of each state to advance and to merge."""
         self._replaced: tuple[str, ...] = ()
         self._level = 0
         self.result_runs = ResultRuns(message, self.plan, itertools.count() if numbers is None else numbers)
         self._agenda = agenda_for(self._index, message, self._runs) if cached else None
+        memories = None if self._agenda is None else self._agenda.memories
+        self._caching = Caching(message.join_caches, memories, measures=True)
         self._scans: list[ScanReceipt] = []
         self._take_in(blobs)
 
@@ -172,7 +178,8 @@ class StateTask:
 
     def advance_all(self) -> None:
         """Run the operators that are visited."""
-        with registered(callable_by_name(self.plan.functions)):
+        functions = registered(callable_by_name(self.plan.functions))
+        with functions, probing(self._probes), caching(self._caching):
             for name, taking in self._visited.items():
                 with self._ledger.timed(name):
                     if taking[0].family_key is None:
@@ -273,7 +280,9 @@ class StateTask:
         counted = (state_rows, results, sum(rows.rows for rows in step.rejected), step.open_windows)
         emitted, probed = step.emitted_counts, step.probe_counts
         counts = (0, 0, emitted.pairs, emitted.rows, probed.probes, probed.candidates)
-        seen = OperatorObservation(0, 0, 0, *counted, *counts)  # nothing was scanned here
+        seen = OperatorObservation(
+            0, 0, 0, *counted, *counts, *(step.key_sample or ())
+        )  # nothing was scanned here
         self._seen[operator] = self._seen[operator].plus(seen) if operator in self._seen else seen
         return results
 
@@ -452,6 +461,8 @@ class StateTask:
             work=self._work(),
             punctuation={name: progress.punctuation for name, progress in self.round.now.streams.items()},
             due=self._next_due(),
+            joins=self._probes.observed,
+            caches=self._caching.observed,
         )
 
     def _next_due(self) -> Mapping[Clock, Instant]:

@@ -17,6 +17,11 @@ PROTOCOL: Final = 3
 SSL_REQUEST: Final = 80877103
 GSS_REQUEST: Final = 80877104
 CANCEL_REQUEST: Final = 80877102
+ADMITTED: Final = 0
+PASSWORD: Final = 3
+SASL: Final = 10
+SASL_CONTINUE: Final = 11
+SASL_FINAL: Final = 12
 LARGEST: Final = 16 << 20
 """Bytes of a message of a client that is admitted."""
 LARGEST_STARTUP: Final = 10_000
@@ -109,9 +114,9 @@ def text(value: str) -> bytes:
     return value.replace("\0", "").encode(errors="replace") + b"\0"
 
 
-def authentication(code: int) -> bytes:
-    """0: admitted; 3: a password is asked for."""
-    return message(b"R", _INT32.pack(code))
+def authentication(code: int, facts: bytes = b"") -> bytes:
+    """What is asked for, or that it was enough: one of the codes above, and what belongs to it."""
+    return message(b"R", _INT32.pack(code) + facts)
 
 
 def parameter_status(name: str, value: str) -> bytes:

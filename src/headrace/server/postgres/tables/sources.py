@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.archive import runs
+from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
 from headrace.errors import UserError
 from headrace.operators.base.group_codes import ints
@@ -103,10 +103,8 @@ def _archived(hub: Hub, stream: StreamDefinition) -> Iterator[pa.Table]:
     home = hub.home
     for value in home.entries(home.latest(), f"archive:{stream.name}"):
         for name in ArchiveEntry.from_json(value).files:
-            file = pq.ParquetFile(pa.BufferReader(home.store.map(name)))
-            for batch in file.iter_batches(
-                _BATCH_ROWS, columns=[*stream.schema.names, runs.FATE], use_threads=False
-            ):
+            file = RunFile.of(home.store.map(name))
+            for batch in file.batches(_BATCH_ROWS, [*stream.schema.names, runs.FATE]):
                 rows: Any = pa.Table.from_batches([batch])
                 yield rows.filter(pa.array(ints(rows, runs.FATE) == runs.ACCEPTED)).select(
                     stream.schema.names

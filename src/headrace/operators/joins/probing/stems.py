@@ -1,5 +1,5 @@
-"""SteMs: the sorted rows of each side of a join, and the search in one after the other for combinations of a row of
-each side.
+"""SteMs: the sorted rows of each side of a join, the search in one for the partners of new rows, and the extension of
+combinations by rows that were found.
 
 A SteM is one side's state: pieces (runs, and this epoch's rows) in order of (key hash, time), in which all other sides
 search. A combination is one row of each of some sides, of one key hash, with the instants at which all of them hold. New
@@ -9,7 +9,7 @@ Sources: SteMs (Raman, Deshpande, Hellerstein 2003) and MJoin (Viglas, Naughton,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -22,17 +22,13 @@ from headrace.operators.rows.sorted_rows import Sorted, bisected, portions, spre
 from headrace.time import FOREVER, Duration
 
 _SPARSE: Final = 4
-"""Combinations search a piece one by one if it has more rows than so many times theirs."""
+"""Rows search a piece one by one if it has more rows than so many times theirs."""
 _WIDEST: Final = 1 << 62
+_CALL: Final = 4
+"""Steps of a bisection that a search in a piece takes besides."""
 
-HoldTogether: TypeAlias = Callable[[Ints, Ints], npt.NDArray[np.bool_]]
-"""Whether a combination that holds in [at, until] is an answer, or part of one; once false, it stays so with more rows."""
-
-
-Partners: TypeAlias = Callable[[Ints, Ints], tuple[Ints, Ints]]
-"""For combinations that hold in [at, until]: a row that is part of an answer with them holds until the first at least, and
-begins at the second at most.
-"""
+Bounds: TypeAlias = tuple[Ints, Ints]
+"""For each of some rows: a partner holds until the first at least, and begins at the second at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +38,6 @@ class Combinations:
     at: Ints
     until: Ints
     rows: Mapping[int, Ints]
-
-    @staticmethod
-    def of(new: Sorted, side: int) -> Combinations:
-        """New rows of a side, each by itself."""
-        return Combinations(new.at, new.until(), {side: np.arange(new.rows)})
 
     @property
     def count(self) -> int:
@@ -59,6 +50,27 @@ class Combinations:
             return self
         rows = {side: numbers[keep] for side, numbers in self.rows.items()}
         return Combinations(self.at[keep], self.until[keep], rows)
+
+    def renumbered(self, side: int, numbers: Ints) -> Combinations:
+        """The same, of which the row i of a side is called `numbers[i]`."""
+        return Combinations(self.at, self.until, {**self.rows, side: numbers[self.rows[side]]})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where the rows of a SteM are that some rows may be joined with: in each piece `matches` rows from `low` on, for each row.
+
+    `counts` is their number, of all pieces.
+    """
+
+    low: tuple[Ints, ...]
+    matches: tuple[Ints, ...]
+    counts: Ints
+
+    def of(self, rows: Ints) -> Found:
+        """What was found for some of the rows."""
+        low, matches = (tuple(each[rows] for each in pieces) for pieces in (self.low, self.matches))
+        return Found(low, matches, self.counts[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +90,24 @@ class Stem:
         """The number of the first row of each piece, and of all rows."""
         return np.cumsum([0, *(piece.rows for piece in self.pieces)])
 
-    def extend(
-        self, found: Combinations, hashes: Ints, side: int, partners: Partners
-    ) -> Iterator[tuple[Combinations, int]]:
-        """The combinations, of these key hashes, with each row of this SteM, of `side`, that holds with them, and how many
+    @property
+    def steps(self) -> int:
+        """The steps of the search for one row: those of a bisection of each piece, as if all had the same size."""
+        pieces = max(len(self.pieces), 1)
+        return pieces * (_CALL + (self.rows // pieces).bit_length())
+
+    def search(self, bounds: Bounds, hashes: Ints) -> Found:
+        """The rows that may be joined with rows of these key hashes; a superset of those that are."""
+        found = (_overlapping(bounds, hashes, piece, self.longest) for piece in self.pieces)
+        low, matches = zip(*found, strict=True)
+        return Found(low, matches, matches[0] if len(matches) == 1 else np.sum(matches, axis=0))
+
+    def extend(self, known: Combinations, found: Found, side: int) -> Iterator[tuple[Combinations, int]]:
+        """Combinations with each of the rows that were found for them in this SteM, of `side`, and that hold with them; and how many
         rows were compared.
         """
-        bounds = partners(found.at, found.until)
-        ranges = (_overlapping(bounds, hashes, piece, self.longest) for piece in self.pieces)
-        low, matches = zip(*ranges, strict=True)
-        for start, stop in portions(sum(matches)):
-            yield self._portion(found, low, matches, slice(start, stop), side)
+        for start, stop in portions(found.counts):
+            yield self._portion(known, found.low, found.matches, slice(start, stop), side)
 
     def _portion(
         self, found: Combinations, low: Sequence[Ints], matches: Sequence[Ints], rows: slice, side: int
@@ -123,46 +142,8 @@ class Stem:
         return {name: pa.concat_arrays([part[name] for part in chosen]).take(back) for name in names}
 
 
-@dataclass(slots=True)
-class Probing:
-    """The search for combinations of one epoch, and what it cost."""
-
-    stems: Mapping[int, Stem]
-    hold_together: HoldTogether
-    partners: Partners
-    probes: int = 0
-    """Combinations that were looked up in a SteM."""
-    candidates: int = 0
-    """Rows of SteMs that were compared with them."""
-
-    def combinations(self, new: Sorted, side: int, order: Sequence[int]) -> Iterator[Combinations]:
-        """New rows of a side with rows of all other sides, whose SteMs are probed in this order; a bounded number at a time."""
-        if all(self.stems[other].rows for other in order):
-            yield from self._hops(Combinations.of(new, side), new.hash, side, order)
-
-    def _hops(
-        self, found: Combinations, hashes: Ints, origin: int, order: Sequence[int]
-    ) -> Iterator[Combinations]:
-        """`hashes` are those of the rows of side `origin`, from which the combinations are made."""
-        if not order:
-            yield found
-            return
-        side, *rest = order
-        self.probes += found.count
-        of_found = hashes[found.rows[origin]] if len(found.rows) > 1 else hashes
-        for extended, candidates in self.stems[side].extend(found, of_found, side, self.partners):
-            self.candidates += candidates
-            together = extended.where(self.hold_together(extended.at, extended.until))
-            if together.count:
-                yield from self._hops(together, hashes, origin, rest)
-
-
-def _overlapping(
-    bounds: tuple[Ints, Ints], hashes: Ints, piece: Sorted, longest: Duration | None
-) -> tuple[Ints, Ints]:
-    """For each combination the first row of a piece that may hold with it, and the number of rows from there on; `bounds`
-    are those of its partners.
-    """
+def _overlapping(bounds: Bounds, hashes: Ints, piece: Sorted, longest: Duration | None) -> tuple[Ints, Ints]:
+    """For each row the first row of a piece that may hold with it, and the number of rows from there on."""
     if len(hashes) * _SPARSE >= piece.rows:
         ranges = _by_rank(bounds, hashes, piece, longest)
         if ranges is not None:
@@ -177,7 +158,7 @@ def _overlapping(
 
 
 def _by_rank(
-    bounds: tuple[Ints, Ints], hashes: Ints, piece: Sorted, longest: Duration | None
+    bounds: Bounds, hashes: Ints, piece: Sorted, longest: Duration | None
 ) -> tuple[Ints, Ints] | None:
     """The same, where it pays to walk through the piece: (hash, time) of its rows become one ascending integer.
 

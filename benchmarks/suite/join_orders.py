@@ -1,0 +1,344 @@
+"""Joins of four streams by one key, whose sides probe each other in orders that adapt: against the best orders in hindsight, every
+fixed order, and the search in one phase.
+
+Each epoch has five thousand new rows of each stream, and windows hold ten epochs. At any time one stream has few of the keys that the
+others have: which one that is changes after every twenty-two epochs. So rows of the others should probe that stream first. In two of them
+fifty keys have very many rows, that meet no row of the stream with few keys.
+*Counted*: probes of the first phase (with those of samples) and rows that all hops make. What each of the 1,296 fixed orders (six for each
+of the four sides) takes is computed from a run in which every row is sampled. *Timed*: homes without a JVM, in turn in one process, by
+processor time of the epochs; each has the same answers. *Nothing to gain*: every row has one partner in each stream: processor time, calls
+of functions and bytes of the manifest with and without adaptation.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.baselines.one_phase import one_phase
+from benchmarks.charts import Bar
+from benchmarks.expected import WrongAnswer
+from benchmarks.report import Report
+from benchmarks.thresholds import Ratio
+from headrace.adaptive.filters.order_cost import Order
+from headrace.adaptive.filters.ordering import OrderInForce
+from headrace.observation import ProbeObservation
+from headrace.operators.joins import two_phases
+from headrace.operators.joins.probing.probe_profiles import ProbeProfiles
+from headrace.runtime.epoch import task_orders
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
+from headrace.runtime.tasks.state import state_task
+
+STREAMS = "abcd"
+QUERY = "SELECT ISTREAM(a.k, a.v, d.v AS w) FROM a [RANGE 10 SECONDS] " + " ".join(
+    f"JOIN {name} [RANGE 10 SECONDS] ON {name}.k = a.k" for name in STREAMS[1:]
+)
+ROWS, PHASES, EPOCHS_OF_PHASE, IDLE_EPOCHS = 5_000, 4, 22, 60
+KEYS = 12_000
+FEW = 0.002
+"""The share of rows with keys that the others have, of the stream with few of them."""
+HOT, HOT_KEYS = 0.02, 50
+"""The share of rows with hot keys, in the two streams that have most of the keys."""
+_START, _SECOND = 1_700_000_000_000_000, 1_000_000
+ORDERS: tuple[Order, ...] = tuple(permutations(range(3)))
+
+Seen = list[dict[int, ProbeObservation]]
+"""By epoch and side."""
+Choice = Callable[[int], Sequence[Order]]
+"""From an epoch to an order of each side."""
+
+
+def changing(epoch: int) -> dict[str, np.ndarray]:
+    """The keys of each stream in an epoch: those of a phase are its own. Keys below 0 are a stream's own."""
+    few = epoch // EPOCHS_OF_PHASE % len(STREAMS)
+    rng = np.random.default_rng(epoch)
+    found = {}
+    for number, name in enumerate(STREAMS):
+        keys = rng.integers(HOT_KEYS, KEYS, ROWS)
+        behind = (number - few) % len(STREAMS)
+        if not behind:
+            own = rng.random(ROWS) >= FEW
+            keys[own] = -1 - number - len(STREAMS) * rng.integers(0, KEYS, int(own.sum()))
+        elif behind > 1:
+            hot = rng.random(ROWS) < HOT
+            keys[hot] = rng.integers(0, HOT_KEYS, int(hot.sum()))
+        keys[keys >= 0] += epoch // EPOCHS_OF_PHASE * KEYS
+        found[name] = keys
+    return found
+
+
+def matching(epoch: int) -> dict[str, np.ndarray]:
+    """Each key once in each stream and epoch, and never again."""
+    return dict.fromkeys(STREAMS, np.arange(epoch * ROWS, (epoch + 1) * ROWS))
+
+
+def _push(hub: Hub, epoch: int, keys: Mapping[str, np.ndarray]) -> None:
+    at = _START + epoch * _SECOND + np.arange(ROWS) * (_SECOND // ROWS)
+    for name, of_stream in keys.items():
+        columns = {
+            "at": pa.array(at).cast(pa.timestamp("us", tz="UTC")),
+            "k": of_stream,
+            "v": np.arange(ROWS),
+        }
+        hub.push(name, pa.table(columns))
+
+
+def _opened(folder: Path, name: str) -> Hub:
+    hub = open_hub(folder / name.replace(" ", "-").replace(",", ""), local=True)
+    for stream in STREAMS:
+        hub.execute(f"CREATE STREAM {stream} (at TIMESTAMP, k BIGINT, v BIGINT) USING push TIMESTAMP BY at")
+    hub.register(QUERY, "q")
+    return hub
+
+
+class _Forced(dict[str, OrderInForce]):
+    """Orders by the number of the side, whatever the join."""
+
+    def __init__(self, orders: Sequence[Order], share: float = 0.0) -> None:
+        super().__init__()
+        self.orders, self.share = tuple(orders), share
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return _Forced, (self.orders, self.share)
+
+    def get(self, name: str, _: object = None) -> OrderInForce:
+        return OrderInForce(self.orders[int(name.rpartition("/")[2])], self.share)
+
+
+@contextmanager
+def forced(orders: Sequence[Order], share: float = 0.0) -> Iterator[None]:
+    """Inside the block epochs have these orders."""
+    kept = task_orders.join_orders
+    task_orders.join_orders = lambda _: _Forced(orders, share)
+    try:
+        yield
+    finally:
+        task_orders.join_orders = kept
+
+
+@contextmanager
+def without_adaptation() -> Iterator[None]:
+    """Inside the block nothing is measured or chosen: the smallest side is probed first."""
+    kept = state_task.probe_profiles
+    state_task.probe_profiles = lambda _: ProbeProfiles()
+    try:
+        yield
+    finally:
+        state_task.probe_profiles = kept
+
+
+def _seen(hub: Hub) -> dict[int, ProbeObservation]:
+    """What was observed in the last epoch, by side."""
+    joins: Mapping[str, Mapping[str, Any]] = hub.status()["last_epoch"].get("joins", {})
+    return {int(name.rpartition("/")[2]): ProbeObservation.of(fields) for name, fields in joins.items()}
+
+
+def sampled() -> Seen:
+    """A run in which every row is sampled, so that the probes of all orders are known."""
+    kept, two_phases.SAMPLED = two_phases.SAMPLED, 1 << 40
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="headrace-orders-") as name,
+            _opened(Path(name), "all") as hub,
+        ):
+            found = []
+            for epoch in range(PHASES * EPOCHS_OF_PHASE):
+                _push(hub, epoch, changing(epoch))
+                with forced([ORDERS[0]] * len(STREAMS), 1.0):
+                    hub.catch_up()
+                found.append(_seen(hub))
+            return found
+    finally:
+        two_phases.SAMPLED = kept
+
+
+def probes_of(seen: ProbeObservation, order: Order) -> int:
+    """The probes that an order takes, where every row was sampled."""
+    probes, alive, tried = 0, seen.rows, 0
+    for place in order:
+        probes += alive
+        tried |= 1 << place
+        alive = seen.rows - sum(rows for bits, rows in seen.patterns.items() if bits & tried)
+    return probes
+
+
+def best_orders(seen: Seen) -> list[Order]:
+    """For each side the order with fewest probes in some epochs."""
+    return [
+        min(ORDERS, key=lambda order: sum(probes_of(epoch[side], order) for epoch in seen if side in epoch))
+        for side in range(len(STREAMS))
+    ]
+
+
+def _probes(seen: Seen, choice: Choice) -> int:
+    return sum(
+        probes_of(of_side, choice(epoch)[side])
+        for epoch, sides in enumerate(seen)
+        for side, of_side in sides.items()
+    )
+
+
+def _run(
+    ways: Mapping[str, Callable[[int], AbstractContextManager[None]]],
+    epochs: int,
+    keys: Callable[[int], dict[str, np.ndarray]],
+) -> tuple[dict[str, list[float]], dict[str, Seen]]:
+    """Processor seconds of each epoch by way, in homes of their own, and what was observed. Raises `WrongAnswer` when two differ."""
+    spent: dict[str, list[float]] = {way: [] for way in ways}
+    seen: dict[str, Seen] = {way: [] for way in ways}
+    with tempfile.TemporaryDirectory(prefix="headrace-orders-") as name, ExitStack() as opened:
+        hubs = {way: opened.enter_context(_opened(Path(name), way)) for way in ways}
+        for epoch in range(epochs):
+            of_epoch = keys(epoch)
+            turn = epoch % len(hubs)
+            for way, hub in [*hubs.items()][turn:] + [*hubs.items()][:turn]:
+                _push(hub, epoch, of_epoch)
+                with ways[way](epoch):
+                    started = time.process_time()
+                    hub.catch_up()
+                    spent[way].append(time.process_time() - started)
+                seen[way].append(_seen(hub))
+        answers = {way: sorted(hub.query("q").history().column("w").to_pylist()) for way, hub in hubs.items()}
+    for way, answer in answers.items():
+        if answer != answers[next(iter(ways))] or not answer:
+            raise WrongAnswer(f"the answers of {way} differ")
+    return spent, seen
+
+
+def _calls_and_bytes(way: Callable[[], AbstractContextManager[None]]) -> tuple[int, int]:
+    """Calls of functions of an epoch with nothing to gain, and bytes of its manifest, after ten such epochs."""
+    calls = 0
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-orders-") as name,
+        _opened(Path(name), "calls") as hub,
+        way(),
+    ):
+        for epoch in range(12):
+            _push(hub, epoch, matching(epoch))
+            if epoch < 11:
+                hub.catch_up()
+        sys.setprofile(count)
+        try:
+            hub.catch_up()
+        finally:
+            sys.setprofile(None)
+        newest = max((Path(name) / "calls" / "manifests").iterdir(), key=lambda file: file.name)
+        return calls, newest.stat().st_size
+
+
+def join_orders(rows: int, rounds: int) -> Report:
+    """`rows` and `rounds` are not used."""
+    del rows, rounds
+    every = sampled()
+    phases = [every[start : start + EPOCHS_OF_PHASE] for start in range(0, len(every), EPOCHS_OF_PHASE)]
+    of_phase, fixed = [best_orders(phase) for phase in phases], best_orders(every)
+
+    def hindsight(epoch: int) -> Sequence[Order]:
+        return of_phase[epoch // EPOCHS_OF_PHASE]
+
+    ways: dict[str, Callable[[int], AbstractContextManager[None]]] = {
+        "adaptive": lambda _: nullcontext(),
+        "best in hindsight": lambda epoch: forced(hindsight(epoch)),
+        "best fixed orders": lambda _: forced(fixed),
+        "smallest side first": lambda _: without_adaptation(),
+        "smallest side first, one phase": lambda _: _one_phase_smallest(),
+        "best in hindsight, one phase": lambda epoch: _one_phase(hindsight(epoch)),
+    }
+    spent, seen = _run(ways, len(every), changing)
+    total = {way: sum(each) for way, each in spent.items()}
+    probes = {
+        way: sum(sum(of_side.probed) + of_side.profiled for sides in epochs for of_side in sides.values())
+        for way, epochs in seen.items()
+    }
+    made = {
+        way: sum(of_side.made for sides in epochs for of_side in sides.values())
+        for way, epochs in seen.items()
+    }
+    of_fixed = _probes(every, lambda _: fixed)
+    table: list[dict[str, object]] = [
+        {"measured": "probes", "way": way, "value": value} for way, value in probes.items() if value
+    ]
+    table += [{"measured": "rows made", "way": way, "value": value} for way, value in made.items() if value]
+    table += [
+        {"measured": "processor time (s)", "way": way, "value": round(value, 3)}
+        for way, value in total.items()
+    ]
+    idle, _ = _run(
+        {"adaptive": lambda _: nullcontext(), "without": lambda _: without_adaptation()},
+        IDLE_EPOCHS,
+        matching,
+    )
+    with_, without = _calls_and_bytes(nullcontext), _calls_and_bytes(without_adaptation)
+    for what, place in (("calls in an epoch", 0), ("bytes of a manifest", 1)):
+        table += [
+            {"measured": f"{what}, nothing to gain", "way": "adaptive", "value": with_[place]},
+            {"measured": f"{what}, nothing to gain", "way": "without", "value": without[place]},
+        ]
+    in_hindsight = _probes(every, hindsight)
+    ratios = [
+        Ratio("probes: best in hindsight to adaptive", in_hindsight / probes["adaptive"], 0.9),
+        Ratio("probes: best of all 1,296 fixed orders to adaptive", of_fixed / probes["adaptive"], 1),
+        Ratio(
+            "rows made: smallest side first in one phase to adaptive",
+            made["smallest side first, one phase"] / made["adaptive"],
+            1,
+        ),
+        Ratio("time: best in hindsight to adaptive", total["best in hindsight"] / total["adaptive"], 0.9),
+        Ratio("time: best fixed orders to adaptive", total["best fixed orders"] / total["adaptive"], 1),
+        Ratio("time: smallest side first to adaptive", total["smallest side first"] / total["adaptive"], 1),
+        Ratio(
+            "time: smallest side first in one phase to adaptive",
+            total["smallest side first, one phase"] / total["adaptive"],
+            1,
+        ),
+        Ratio(
+            "time, nothing to gain: with adaptation to without",
+            statistics.quantiles(idle["adaptive"])[0] / statistics.quantiles(idle["without"])[0],
+            1.03,
+            at_most=True,
+        ),
+        Ratio(
+            "calls, nothing to gain: with adaptation to without", with_[0] / without[0], 1.03, at_most=True
+        ),
+    ]
+    drawn = [
+        Bar(way, seconds, "ours" if way == "adaptive" else "yardstick") for way, seconds in total.items()
+    ]
+    assert __doc__ is not None
+    return Report(
+        "join-orders", "Orders of joins that adapt", table, ratios, drawn, "seconds", [__doc__.strip()]
+    )
+
+
+@contextmanager
+def _one_phase(orders: Sequence[Order]) -> Iterator[None]:
+    with one_phase(), forced(orders):
+        yield
+
+
+@contextmanager
+def _one_phase_smallest() -> Iterator[None]:
+    """As before decision 49; measured all the same, so that its rows are counted."""
+    kept = state_task.probe_profiles
+    state_task.probe_profiles = lambda _: ProbeProfiles(measures=True)
+    try:
+        with one_phase():
+            yield
+    finally:
+        state_task.probe_profiles = kept

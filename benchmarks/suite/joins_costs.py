@@ -1,0 +1,127 @@
+"""Joins of two windows by unit-time costs, counted: nested loops or hash for each direction, and whose rows to keep in a small memory.
+
+Two streams of 64 keys, rates from 1:1 to 256:1, windows of two and of twenty seconds of the fast stream. All four combinations run over the same rows;
+counted are comparisons, look-ups of buckets (four comparisons each) and rows moved. Memory: a quarter of what both windows need, divided
+in nine ways; a window of 16 rows sometimes has more, so that a little more than its mean is better still. All figures are counts, the same on every machine. Kang, Naughton, Viglas, Evaluating window joins over unbounded streams (2003).
+Headrace stores sorted runs and has neither method: it looks up each row by bisection, or walks through a run where the
+new rows are many, for each run and direction (`operators/joins/probing/stems.py`).
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from benchmarks.baselines.unit_time import METHODS, Costs, cheapest, join, memory_split, pairs_found
+from benchmarks.charts import Curve, Curves
+from benchmarks.expected import WrongAnswer
+from benchmarks.report import Report
+from benchmarks.thresholds import Ratio
+
+RATIOS = (1, 4, 16, 64, 256)
+_KEYS, _FAST, _COSTS = 64, 200.0, Costs()
+_WINDOWS = ((0.1, 2.0), (2.0, 20.0))
+"""Seconds of the fast stream's window, and of the slow one's."""
+
+
+def joins_costs(rows: int, rounds: int) -> Report:
+    """All combinations at all ratios, and the divisions of a memory."""
+    del rounds
+    seconds = max(20, min(rows // 500, 60))
+    table, chosen_to_best, fixed_to_best, kept_to_best, drawn = (
+        list[dict[str, Any]](),
+        [],
+        {m: [] for m in _PAIRS},
+        [],
+        [],
+    )
+    for windows, ratio in product(_WINDOWS, RATIOS):
+        rates = (_FAST, _FAST / ratio)
+        arrivals = _arrivals(rates, seconds)
+        costs = _counted(arrivals, windows)
+        chosen = cheapest(rates, windows, _KEYS, _COSTS)
+        least = min(costs.values())
+        chosen_to_best.append(costs[chosen] / least)
+        for methods, cost in costs.items():
+            fixed_to_best[methods].append(cost / least)
+        split = _split(arrivals, rates, windows)
+        if windows == _WINDOWS[1]:  # of windows with a handful of rows the best division is chance
+            kept_to_best.append(split[0] / max(split[1:]))
+            drawn.append((ratio, costs))
+        table.append(
+            {
+                "windows_s": f"{windows[0]:g}, {windows[1]:g}",
+                "rates": f"{ratio}:1",
+                "chosen": "/".join(chosen),
+                **{
+                    f"{'_'.join(methods)}_a_row": round(cost / len(arrivals), 2)
+                    for methods, cost in costs.items()
+                },
+                "pairs_kept_by_rule": split[0],
+                "pairs_kept_at_best": max(split[1:]),
+            }
+        )
+    ratios = [
+        Ratio("cost of the chosen combination to the least, greatest", max(chosen_to_best), 1.02, True),
+        Ratio(
+            "cost of the best fixed combination to the least, greatest of all rates",
+            min(max(costs) for costs in fixed_to_best.values()),
+            1.02,
+        ),
+        Ratio(
+            "pairs found with memory divided by rates, to the best of nine divisions, least of the longer windows",
+            min(kept_to_best),
+            0.9,
+        ),
+    ]
+    picture = Curves(
+        "Cost of a row, windows of 2 s and 20 s",
+        ("ratio of rates", "comparisons"),
+        [
+            Curve(
+                "/".join(methods),
+                [ratio for ratio, _ in drawn],
+                [costs[methods] for _, costs in drawn],
+                "theirs",
+            )
+            for methods in _PAIRS
+        ],
+    )
+    notes = [f"{seconds} s. {(__doc__ or '').split('.', 1)[1].strip()}"]
+    return Report("joins-costs", "Joins by unit-time costs", table, ratios, [], "", notes, picture=picture)
+
+
+_PAIRS = tuple(product(METHODS, METHODS))
+
+
+def _arrivals(rates: tuple[float, float], seconds: int) -> list[tuple[float, int, int]]:
+    rng = np.random.default_rng(16)
+    times = [np.sort(rng.uniform(0, seconds, round(rate * seconds))) for rate in rates]
+    at = np.concatenate(times)
+    stream = np.repeat((0, 1), [len(each) for each in times])
+    key, order = rng.integers(0, _KEYS, len(at)), np.argsort(at, kind="stable")
+    return list(zip(at[order].tolist(), stream[order].tolist(), key[order].tolist(), strict=True))
+
+
+def _counted(
+    arrivals: list[tuple[float, int, int]], windows: tuple[float, float]
+) -> dict[tuple[Any, Any], float]:
+    """The cost of each combination of methods, which all find the same pairs."""
+    found = {methods: join(arrivals, methods, windows) for methods in _PAIRS}
+    if len({pairs for pairs, _ in found.values()}) != 1:
+        raise WrongAnswer("Expected as many pairs of every method, found other numbers.")
+    return {methods: counts.cost(_COSTS) for methods, (_, counts) in found.items()}
+
+
+def _split(
+    arrivals: list[tuple[float, int, int]], rates: tuple[float, float], windows: tuple[float, float]
+) -> list[int]:
+    """Pairs that are found with a quarter of the memory: divided by rates, and in nine ways."""
+    whole = sum(rate * window for rate, window in zip(rates, windows, strict=True))
+    memory = max(8, round(whole / 4))
+    first = memory_split(rates, windows, memory)
+    assert pairs_found(rates, first, _KEYS) > 0
+    ways = [round(first[0]), *(round(memory * part / 8) for part in range(9))]
+    return [join(arrivals, ("hash", "hash"), windows, (rows, memory - rows))[0] for rows in ways]

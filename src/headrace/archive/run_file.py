@@ -1,0 +1,49 @@
+"""Archive runs open for reading: the one way in which rows of an archive are read, whole, by row groups or in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.archive import runs
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """A run, from its bytes. Only what is asked for is decoded, in the calling thread."""
+
+    file: pq.ParquetFile
+
+    @staticmethod
+    def of(data: pa.Buffer, footer: pq.FileMetaData | None = None) -> RunFile:
+        """Open a run; with its footer, if that was read before."""
+        return RunFile(pq.ParquetFile(pa.BufferReader(data), metadata=footer))
+
+    @property
+    def rows_of_groups(self) -> tuple[int, ...]:
+        """The number of rows of each row group."""
+        footer = self.file.metadata
+        return tuple(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
+
+    def time_column(self, time: str | None) -> str:
+        """The column with event times: the stream's own, or the one that Headrace added."""
+        own = time is not None and runs.has_own_time(self.file.schema_arrow, time)
+        return time if own and time is not None else runs.AT
+
+    def read(self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None) -> pa.Table:
+        """Columns of some row groups; by default all."""
+        names = None if columns is None else list(columns)
+        if groups is None:
+            return self.file.read(names, use_threads=False)
+        return self.file.read_row_groups(list(groups), names, use_threads=False)
+
+    def batches(
+        self, rows: int, columns: Sequence[str], groups: Sequence[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The same in batches of at most so many rows."""
+        yield from self.file.iter_batches(
+            rows, None if groups is None else list(groups), list(columns), use_threads=False
+        )

@@ -1,0 +1,1 @@
+"""Parsers of long clauses that follow a SELECT."""

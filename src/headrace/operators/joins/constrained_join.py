@@ -1,0 +1,251 @@
+"""Operator for joins of windows whose streams have constraints: combinations as of `window_join`, with rows dropped once no new
+row can be combined with them, and a reject for what breaks a constraint.
+
+REFERENCES bounds the event time of a partner: a row is stored no longer than that, and a pair beyond it is left out of the
+answer, whatever is still stored. UNIQUE, CLUSTERED and ORDERED finish single key values; rows that wait for a finished value
+are dropped when runs are merged. A conclusion is drawn from rows that are there, so a merge of some of the runs drops less, but
+nothing that is needed. While the constraints hold, answers are those without them.
+Source: Babu (2005), chapter 6 (k-Mon), with event time in place of arrival counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.adaptive.constraints.key_promises import NEVER, Bools, KeyPromise, KeyRows
+from headrace.operators.base.batch import Rejected
+from headrace.operators.base.group_codes import Ints, ints
+from headrace.operators.base.operator import AT, Advance, Sections, Step
+from headrace.operators.joins.caches.caching import Caching
+from headrace.operators.joins.join_side import failed_pairs
+from headrace.operators.joins.probing.stems import Combinations, Stem
+from headrace.operators.joins.window_join import WindowJoin
+from headrace.operators.rows.row_state import TIME
+from headrace.operators.rows.sorted_rows import HASH
+from headrace.time import Duration, render_duration
+
+_NO_LIMIT: Final = 1 << 61
+"""A distance in event time beyond all others; two of them have a sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Rows of side `child` come at most `within` after those of side `parent` with which they are combined."""
+
+    parent: int
+    child: int
+    within: Duration
+    clause: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConstrainedJoin(WindowJoin):
+    """A join of windows with, by side, what its key promises, and with bounds on the event time of partners.
+
+    `values`: by side the stored column with the value of its key, where a promise is about their order.
+    """
+
+    promises: tuple[tuple[KeyPromise, ...], ...] = ()
+    references: tuple[Reference, ...] = ()
+    values: tuple[str, ...] = ()
+
+    def display(self) -> Iterator[str]:
+        """The join, and how each constraint shortens the time for which rows are stored."""
+        yield from WindowJoin.display(self)
+        sides = self.spec.sides
+        for reference in self.references:
+            parent, child = sides[reference.parent].name, sides[reference.child].name
+            until = render_duration(reference.within) if reference.within else "0 SECONDS"
+            yield f"  {reference.clause}: a row of {parent} waits {until} for those of {child}; a pair beyond that is rejected"
+        for number, promises in enumerate(self.promises):
+            others = " and ".join(side.name for other, side in enumerate(sides) if other != number)
+            for promise in promises:
+                yield f"  {promise.clause}: rows of {others} wait for a value of {sides[number].name} until it is finished"
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
+        """Emit the combinations; a row that can be in no further one is not stored."""
+        step = WindowJoin.advance(self, runs, deltas, advance)
+        new = [[part[name] for part in deltas if name in part] for name in self.sections]
+        stored = [[run[name] for run in runs if name in run] for name in self.sections]
+        arrived = [self._key_rows(side, tables) for side, tables in enumerate(new)]
+        state = {
+            name: self._hopeful(name, table, arrived, stored, advance) for name, table in step.state.items()
+        }
+        state = {name: table for name, table in state.items() if table.num_rows}
+        broken = tuple(self._broken(arrived, stored))
+        return replace(step, state=state, rejected=(*step.rejected, *broken))
+
+    def _caching(self) -> Caching:
+        """None: the memory of a cache has the rows that constraints let the state drop."""
+        return Caching()
+
+    def _hopeful(
+        self,
+        name: str,
+        table: pa.Table,
+        arrived: Sequence[KeyRows],
+        stored: Sequence[Sequence[pa.Table]],
+        advance: Advance,
+    ) -> pa.Table:
+        """New state rows, without those that lack a partner which would have to be there already."""
+        if name not in self.sections or len(self.sections) == 2:
+            return table  # of two sides `needed` says all
+        side, keep = self.sections.index(name), np.ones(table.num_rows, bool)
+        hashes, at = ints(table, HASH), ints(table, TIME)
+        for other, limit in enumerate(self._limits()[side]):
+            if other == side or limit >= _NO_LIMIT:
+                continue
+            closed = at + limit < self.spec.sides[other].bound(advance)
+            if closed.any():
+                there = np.isin(hashes, arrived[other].hash)
+                there |= _first_stored(stored[other], hashes) != NEVER
+                keep &= there | ~closed
+        return table if keep.all() else table.filter(pa.array(keep))
+
+    def emitted(
+        self, found: Combinations, stems: Mapping[int, Stem]
+    ) -> tuple[pa.Table, Rejected | None, Combinations]:
+        """The combinations that no reference excludes; the others are rejected."""
+        failures: list[Rejected] = []
+        for reference in self.references:
+            parent, child = (
+                stems[side].columns((TIME,), found.rows[side])[TIME].to_numpy()
+                for side in (reference.parent, reference.child)
+            )
+            beyond = child > parent + reference.within
+            if beyond.any():
+                excluded, *_ = WindowJoin.emitted(self, found.where(beyond), stems)
+                reasons = (f"the pair breaks CONSTRAINT {reference.clause}",) * excluded.num_rows
+                failures.append(failed_pairs(ints(excluded, AT), reasons))
+                found = found.where(~beyond)
+        table, failed, met = WindowJoin.emitted(self, found, stems)
+        failures += [] if failed is None else [failed]
+        return table, reduce(_both, failures) if failures else None, met
+
+    def _broken(self, arrived: Sequence[KeyRows], stored: Sequence[Sequence[pa.Table]]) -> Iterator[Rejected]:
+        """New rows that break a promise of their stream's key, if rows before them that show it are stored."""
+        for number, promises in enumerate(self.promises):
+            rows = arrived[number]
+            for promise in promises if rows.rows else ():
+                before = self._key_rows(number, stored[number]) if promise.kind == "ordered" else None
+                wrong = promise.broken(rows, _first_stored(stored[number], rows.hash), before)
+                if wrong.any():
+                    name = self.spec.sides[number].name
+                    reasons = (f"a row of {name} breaks CONSTRAINT {promise.clause}",)
+                    yield failed_pairs(rows.at[wrong], reasons * int(wrong.sum()))
+
+    def needed(self, rows: pa.Table, index: int, advance: Advance) -> pa.Table:
+        """The rows of a side that a row of another side may still be joined with, within the windows and the references."""
+        kept = WindowJoin.needed(self, rows, index, advance)
+        at, waits = ints(kept, TIME), np.zeros(kept.num_rows, bool)
+        for other, limit in enumerate(self._limits()[index]):
+            if other != index:
+                waits |= limit >= _NO_LIMIT or at + limit >= self.spec.sides[other].bound(advance)
+        return kept if waits.all() else kept.filter(pa.array(waits))
+
+    def before_merge(
+        self, sections: Mapping[str, Sequence[pa.Table]], advance: Advance
+    ) -> Mapping[str, Sequence[pa.Table]]:
+        """The rows about to be merged, without those that wait for values that are finished.
+
+        Of rows that show that a value is finished the first one of each value stays as long as rows here wait for it.
+        """
+        if not any(self.promises):
+            return sections
+        held = [self._key_rows(side, sections.get(name, ())) for side, name in enumerate(self.sections)]
+        dropped = [self._finished(side, held, advance) for side in range(len(held))]
+        for side, promises in enumerate(self.promises):
+            if any(promise.kind != "ordered" for promise in promises):
+                others = (other for other in range(len(held)) if other != side)
+                waiting = [held[other].hash[~dropped[other]] for other in others]
+                dropped[side] &= ~_first_of(held[side], np.concatenate(waiting))
+        ready = dict(sections)
+        for name, gone in zip(self.sections, dropped, strict=True):
+            if gone.any():
+                ready[name] = _without(sections[name], gone)
+        return ready
+
+    def _finished(self, side: int, held: Sequence[KeyRows], advance: Advance) -> Bools:
+        """The rows of a side for which no row of any other side comes."""
+        rows, limits = held[side], self._limits()[side]
+        done = np.ones(rows.rows, bool)
+        for other, theirs in enumerate(held):
+            if other == side:
+                continue
+            bound = self.spec.sides[other].bound(advance)
+            closed = np.zeros(rows.rows, bool)
+            if limits[other] < _NO_LIMIT:
+                closed |= rows.at + limits[other] < bound
+            for promise in self.promises[other]:
+                closed |= promise.finished(rows, theirs, bound)
+            done &= closed
+        return done
+
+    def _key_rows(self, side: int, tables: Sequence[pa.Table]) -> KeyRows:
+        """The key of a side's rows; in order if all tables have the column."""
+        if not tables:
+            none = np.empty(0, np.int64)
+            return KeyRows(none, none, none)
+        names, column = [HASH, TIME], self.values[side]
+        names += [column] if column and all(column in table.column_names for table in tables) else []
+        columns = [np.concatenate([ints(table, name).astype(np.int64) for table in tables]) for name in names]
+        return KeyRows(*columns)
+
+    def _limits(self) -> list[list[int]]:
+        """By side and other side, how long after a row of the first the last row of the second comes, by way of any sides."""
+        sides = range(len(self.spec.sides))
+        limits = [[0 if one == other else _NO_LIMIT for other in sides] for one in sides]
+        for reference in self.references:
+            known = limits[reference.parent][reference.child]
+            limits[reference.parent][reference.child] = min(known, reference.within)
+        for middle in sides:
+            for one in sides:
+                for other in sides:
+                    by_way = limits[one][middle] + limits[middle][other]
+                    limits[one][other] = min(limits[one][other], by_way, _NO_LIMIT)
+        return limits
+
+
+def _first_stored(tables: Sequence[pa.Table], hashes: Ints) -> Ints:
+    """The event time of the first row of each key hash in tables in order of (hash, time); the end of time without one."""
+    first = np.full(len(hashes), NEVER)
+    for table in tables:
+        if not table.num_rows:
+            continue
+        known, times = ints(table, HASH), ints(table, TIME)
+        place = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+        first = np.minimum(first, np.where(known[place] == hashes, times[place], NEVER))
+    return first
+
+
+def _first_of(rows: KeyRows, hashes: Ints) -> Bools:
+    """The first row of each of these values."""
+    order = np.lexsort((rows.at, rows.hash))
+    begins = np.ones(rows.rows, bool)
+    begins[1:] = rows.hash[order[1:]] != rows.hash[order[:-1]]
+    found = np.zeros(rows.rows, bool)
+    found[order[begins]] = True
+    return found & np.isin(rows.hash, hashes)
+
+
+def _without(tables: Sequence[pa.Table], gone: Bools) -> list[pa.Table]:
+    """The tables without these of all their rows."""
+    starts = np.cumsum([0, *(table.num_rows for table in tables)]).tolist()
+    return [
+        table.filter(pa.array(~gone[start : start + table.num_rows]))
+        for start, table in zip(starts, tables, strict=False)
+    ]
+
+
+def _both(one: Rejected, other: Rejected) -> Rejected:
+    return Rejected(
+        np.concatenate([one.at, other.at]),
+        np.concatenate([one.position, other.position]),
+        one.reasons + other.reasons,
+    )

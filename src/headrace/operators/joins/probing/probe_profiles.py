@@ -1,0 +1,60 @@
+"""The orders in force in a state task in which the new rows of each side of a join probe the others, and what was observed of
+each side: for the joins that advance in a block of code.
+
+Outside such a block (tests) the smallest SteM is probed first, and nothing is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from headrace.adaptive.filters.ordering import OrderInForce
+from headrace.observation import ProbeObservation
+
+
+def name_of_side(join: str, side: int) -> str:
+    """The name by which the order of one side of a join is recorded."""
+    return f"{join}/{side}"
+
+
+def join_of(name: str) -> str:
+    """The join of such a name."""
+    return name.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeProfiles:
+    """Orders by the name of the side; of each that probed what was `observed`, if `measures`.
+
+    A side without an order is sampled at `share_without`.
+    """
+
+    orders: Mapping[str, OrderInForce] = field(default_factory=dict)
+    share_without: float = 0.0
+    measures: bool = False
+    observed: dict[str, ProbeObservation] = field(default_factory=dict)
+
+    def add(self, name: str, seen: ProbeObservation) -> None:
+        """Add what was observed of a side."""
+        self.observed[name] = self.observed[name].plus(seen) if name in self.observed else seen
+
+
+_IN_FORCE: ContextVar[ProbeProfiles] = ContextVar("probe_profiles", default=ProbeProfiles())  # noqa: B039 - never changed unless it measures
+
+
+@contextmanager
+def probing(profiles: ProbeProfiles) -> Iterator[None]:
+    """Orders for all joins that advance inside the block, which add what they observe."""
+    token = _IN_FORCE.set(profiles)
+    try:
+        yield
+    finally:
+        _IN_FORCE.reset(token)
+
+
+def in_force() -> ProbeProfiles:
+    """Those of the innermost `probing` block."""
+    return _IN_FORCE.get()

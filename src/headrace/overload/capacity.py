@@ -1,0 +1,113 @@
+"""Static analysis of load: measured costs of a row, rates through a network of boxes, the processing time that they need in a
+second, and the rate at which that is all there is.
+
+Rates pass through boxes uncapped, since a saturated box would hide the demand behind it. Source: Aurora (Carney et al. 2002,
+TR 764-784): min_cap is the sum of rate times cost, and a part of the capacity, the headroom, is to be left free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, inf
+from typing import Final
+
+MEMORY_SECONDS: Final = 60.0
+"""After so long a measurement counts for 1/e."""
+_VARIED: Final = 0.05
+"""Variance of the rows of an epoch, by the square of their mean, from which on the cost of rows is separated from that of an epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """What rows cost, from epochs of different sizes: seconds = fixed + rows x cost, by least squares; older ones count less.
+
+    Sums over epochs: their weight, rows, seconds, rows squared, and rows times seconds.
+    """
+
+    weight: float = 0.0
+    rows: float = 0.0
+    seconds: float = 0.0
+    squares: float = 0.0
+    products: float = 0.0
+
+    def after(self, rows: float, seconds: float, elapsed: float) -> CostLine:
+        """With one more epoch, which took so many seconds, so long after the last one."""
+        faded = exp(-max(0.0, elapsed) / MEMORY_SECONDS)
+        return CostLine(
+            self.weight * faded + 1,
+            self.rows * faded + rows,
+            self.seconds * faded + seconds,
+            self.squares * faded + rows * rows,
+            self.products * faded + rows * seconds,
+        )
+
+    @property
+    def per_row(self) -> float:
+        """Seconds that one more row costs; of all epochs together where these have about the same size.
+
+        >>> CostLine().after(100, 1.2, 0).after(1100, 3.2, 0).per_row
+        0.002
+        """
+        if not self.rows:
+            return 0.0
+        mean = self.rows / self.weight
+        variance = self.squares / self.weight - mean * mean
+        whole = self.seconds / self.rows
+        if variance <= _VARIED * mean * mean:
+            return whole
+        covariance = self.products / self.weight - mean * self.seconds / self.weight
+        return min(whole, max(covariance / variance, 0.0))
+
+    @property
+    def fixed(self) -> float:
+        """Seconds that an epoch takes besides its rows; 0 where epochs have about the same size.
+
+        >>> round(CostLine().after(100, 1.2, 0).after(1100, 3.2, 0).fixed, 9)
+        1.0
+        """
+        return max(0.0, (self.seconds - self.per_row * self.rows) / self.weight) if self.weight else 0.0
+
+    def as_json(self) -> list[float]:
+        """The sums; the constructor takes them back."""
+        return [self.weight, self.rows, self.seconds, self.squares, self.products]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A piece of work: seconds for each row of its input, rows of output for each of input, and what feeds it.
+
+    `inputs` are names of streams or of boxes before it; `share` is the part of their rows that it gets.
+    """
+
+    name: str
+    seconds_per_row: float
+    inputs: tuple[str, ...]
+    selectivity: float = 1.0
+    share: float = 1.0
+
+
+def needed(boxes: Sequence[Box], rates: Mapping[str, float]) -> float:
+    """Seconds of processing in a second, at these rows per second by stream; boxes are in the order of the data.
+
+    >>> boxes = [Box("read", 1e-6, ("s",)), Box("filter", 1e-5, ("read",), 0.1), Box("fold", 1e-4, ("filter",))]
+    >>> round(needed(boxes, {"s": 10_000}), 6)
+    0.21
+    """
+    through, total = dict(rates), 0.0
+    for box in boxes:
+        rate = sum(through.get(name, 0.0) for name in box.inputs) * box.share
+        total += rate * box.seconds_per_row
+        through[box.name] = rate * box.selectivity
+    return total
+
+
+def saturation(boxes: Sequence[Box], rates: Mapping[str, float]) -> float:
+    """By which factor these rates may grow until all of every second is needed; infinite where nothing is."""
+    load = needed(boxes, rates)
+    return 1 / load if load > 0 else inf
+
+
+def mixed(rates: Mapping[str, float], streams: Iterable[str]) -> Mapping[str, float]:
+    """The rates, or equal ones where no row has arrived lately: a saturation is then that of a mix of all streams."""
+    return rates if any(rates.values()) else dict.fromkeys(streams, 1.0)

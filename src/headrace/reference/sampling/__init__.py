@@ -1,0 +1,1 @@
+"""Answers from samples, by their equations: questions over the archive."""

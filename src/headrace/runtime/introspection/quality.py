@@ -1,0 +1,118 @@
+"""What queries WITH QOS are worth and how loaded the hub is, for status, SHOW QUERIES and EXPLAIN: as the manifest of the last
+epoch has it, so that a reading process shows the same as the one that runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from headrace.algebra.quality_of_service import Point, QualityOfService
+from headrace.catalog.catalog import Catalog
+from headrace.overload.controller import HEADROOM, Worth
+from headrace.runtime.plan import derived_streams
+from headrace.runtime.plan.adaptive.overload_control import OverloadReport, chosen_shares, overload_report
+from headrace.store.logs.manifest import Manifest
+
+
+def quality_status(manifest: Manifest, catalog: Catalog) -> dict[str, Any] | None:
+    """The total utility, the load, and each query's own; None where no query states a quality of service."""
+    report = overload_report(manifest)
+    if report is None:
+        return None
+    worth, shares = worth_by_query(manifest, catalog), _by_name(chosen_shares(manifest), catalog)
+    return {
+        "utility": sum(each.utility for each in worth.values()),
+        "best": len(worth),
+        "load": report.load,
+        "demand": report.demand,
+        "headroom": HEADROOM,
+        "saturation": report.saturation or None,
+        "changes": report.changes,
+        "queries": {
+            name: {
+                "utility": each.utility,
+                "delay": each.delay,
+                "lost": each.lost,
+                "shares": list(shares.get(name, (1.0,))),
+            }
+            for name, each in worth.items()
+        },
+    }
+
+
+def worth_by_query(manifest: Manifest, catalog: Catalog) -> dict[str, Worth]:
+    """What the answers of each query WITH QOS are worth; of one with several SELECTs that state it, the least."""
+    report = overload_report(manifest)
+    worth: dict[str, Worth] = {}
+    if report is None:
+        return worth
+    names = _names(catalog)
+    for operator, each in report.worth.items():
+        name = names.get(derived_streams.owner_of(operator))
+        if name is not None and (name not in worth or each.utility < worth[name].utility):
+            worth[name] = each
+    return worth
+
+
+def quality_lines(quality: QualityOfService, operator: str, manifest: Manifest) -> Iterator[str]:
+    """Lines of EXPLAIN QUERY: the graphs, what the answers are worth now, and what the hub can take."""
+    yield "  quality of service:"
+    if quality.delay is not None:
+        yield f"    utility by delay: {_points(quality.delay.points, _seconds)}"
+    if quality.loss is not None:
+        yield f"    utility by loss: {_points(quality.loss.points, _percent)}"
+    if quality.importance is not None:
+        levels = zip(quality.importance.intervals, quality.importance.levels, strict=True)
+        yield f"    importance: {', '.join(f'{level:g} where {interval}' for interval, level in levels)}"
+    report = overload_report(manifest)
+    worth = None if report is None else report.worth.get(operator)
+    if report is None or worth is None:
+        yield "    nothing is measured yet: figures come with the first epoch"
+        return
+    yield f"    now: utility {worth.utility:.2f}, {worth.delay:.3g} s late, {_percent(worth.lost)} lost"
+    shares = chosen_shares(manifest).get(operator)
+    if shares is not None:
+        yield f"    answered from {' and '.join(map(_percent, shares))} of its rows{_of_each(quality)}"
+    yield f"    {_load(report)}"
+
+
+def load_line(manifest: Manifest) -> Iterator[str]:
+    """The line of EXPLAIN ALL, if a query states a quality of service."""
+    report = overload_report(manifest)
+    if report is not None:
+        yield f"utility {report.utility:.2f} of {len(report.worth)}; {_load(report)}"
+
+
+def _load(report: OverloadReport) -> str:
+    saturated = f", saturated at {report.saturation:,.0f} rows/s" if report.saturation else ""
+    return (
+        f"load: {_percent(report.demand)} of the time at the present rates, {_percent(report.load)} with what is dropped, "
+        f"{_percent(HEADROOM)} may be used{saturated}"
+    )
+
+
+def _of_each(quality: QualityOfService) -> str:
+    return "" if quality.importance is None else " in these intervals"
+
+
+def _points(points: tuple[Point, ...], place: Callable[[float], str]) -> str:
+    return ", ".join(f"{utility:g} at {place(at)}" for at, utility in points)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:g} s"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.3g} %"
+
+
+def _by_name(by_operator: Mapping[str, tuple[float, ...]], catalog: Catalog) -> dict[str, tuple[float, ...]]:
+    names = _names(catalog)
+    owners = {operator: names.get(derived_streams.owner_of(operator)) for operator in by_operator}
+    return {name: by_operator[operator] for operator, name in owners.items() if name is not None}
+
+
+def _names(catalog: Catalog) -> dict[str, str]:
+    return {query.operator_id: query.definition.name for query in catalog.queries.values()}

@@ -1,0 +1,107 @@
+"""Sums of archive runs that a question has read whole, cached in the process: a later question with the same groups, conditions and
+terms reads only the runs that are new, or that its time cuts (OSCAR's lazy copies of aggregates, by run instead of by hour).
+
+A run is never rewritten, so its sums do not change. Where rows failed, or values of percentiles are needed, nothing is cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.expression import Column, Expression, transform
+from headrace.archive.estimates import Doubles
+from headrace.operators.base.group_codes import Ints, group
+from headrace.runtime.home.lru_cache import Recent
+from headrace.runtime.invoke.questions.archived_rows import ArchivedRows
+from headrace.runtime.invoke.questions.clauses import Question
+
+_MOST_GROUPS: Final = 4096
+"""Groups of a run up to which its sums are cached."""
+Signature: TypeAlias = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows that were read together, by run and group: keys and run of each pair, sums and sums of products of the terms."""
+
+    keys: tuple[pa.Array, ...]
+    run: Ints
+    total: Doubles
+    products: Doubles
+    values: list[tuple[Ints, Doubles]]
+    """Of each percentile: the values, and the pair of each."""
+
+
+cached: Final[Recent[tuple[str, str, Signature], Part]] = Recent(4096)
+"""By home, run and signature."""
+
+
+def signature_of(question: Question, source: ArchivedRows) -> Signature | None:
+    """What determines the sums of a run; None where they are not cached."""
+    calls = [item.call for item in question.aggregates]
+    if any(call.function == "percentile" for call in calls) or source.home.catalog.functions:
+        return None
+    prefix = f"{question.sides[0].scan.alias}."
+
+    def own(node: Expression) -> Expression | None:
+        is_own = isinstance(node, Column) and node.name.startswith(prefix)
+        return (
+            Column(node.name.removeprefix(prefix), node.type) if is_own and isinstance(node, Column) else None
+        )
+
+    factors = (*question.sides[0].where, *question.where)
+    return (
+        frozenset(transform(factor, own) for factor in factors),
+        tuple(transform(key.expression, own) for key in question.keys),
+        tuple(call.over(lambda part: transform(part, own)) for call in calls),
+    )
+
+
+def known_parts(source: ArchivedRows, signature: Signature) -> list[Part]:
+    """The cached sums of the runs that the question has all rows of; these runs count as read."""
+    found = []
+    for number, run in enumerate(source.runs):
+        part = cached.get((str(source.home.store.root), run.name, signature))
+        if part is not None and source.has_all_of(run):
+            run.done, run.is_cached = len(run.prefixes.shares) - 1, True
+            found.append(replace(part, run=np.full(len(part.run), number, np.int64)))
+    return found
+
+
+def remember(source: ArchivedRows, signature: Signature, parts: Sequence[Part]) -> None:
+    """Cache the sums of the runs that were read whole."""
+    pairs = np.concatenate([np.zeros(0, np.int64), *(part.run for part in parts)])
+    for number, run in enumerate(source.runs):
+        is_whole = run.done == len(run.prefixes.shares) - 1 and not run.is_cached
+        if is_whole and (pairs == number).sum() <= _MOST_GROUPS and source.has_all_of(run):
+            cached.put((str(source.home.store.root), run.name, signature), _of_run(parts, number))
+
+
+def _of_run(parts: Sequence[Part], number: int) -> Part:
+    """The sums of one run by group."""
+    places = [np.flatnonzero(part.run == number) for part in parts]
+    keys = tuple(
+        pa.concat_arrays(
+            [part.keys[key].take(pa.array(rows)) for part, rows in zip(parts, places, strict=True)]
+        )
+        for key in range(len(parts[0].keys) if parts else 0)
+    )
+    grouped = group(keys, sum(map(len, places)))
+    size = parts[0].total.shape[1]
+    total, products = np.zeros((grouped.count, size)), np.zeros((grouped.count, size, size))
+    np.add.at(
+        total,
+        grouped.codes,
+        np.concatenate([part.total[rows] for part, rows in zip(parts, places, strict=True)]),
+    )
+    np.add.at(
+        products,
+        grouped.codes,
+        np.concatenate([part.products[rows] for part, rows in zip(parts, places, strict=True)]),
+    )
+    return Part(grouped.keys, np.zeros(grouped.count, np.int64), total, products, [])

@@ -1,0 +1,232 @@
+"""Sample of a stream's rows, as a question has read it: sums of the terms by run and group, the values of percentiles, and the
+estimates from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.expression import Named, conjunction
+from headrace.archive.estimates import Doubles, Estimates, Sums, Weighted, of_rows, quantile
+from headrace.errors import UserError
+from headrace.operators.base.batch import Batch
+from headrace.operators.base.group_codes import Ints, compact, flat, group, picked
+from headrace.operators.rows.row_pipeline import RowFilter, RowPipeline
+from headrace.runtime.invoke.questions.archived_rows import ArchivedRows
+from headrace.runtime.invoke.questions.clauses import Question
+from headrace.runtime.invoke.questions.run_sums import Part, known_parts, remember, signature_of
+from headrace.runtime.invoke.questions.summaries import Summary
+from headrace.runtime.invoke.questions.terms import Contributed, Terms, doubles, percentiles_of
+from headrace.schema import to_arrow
+
+_MOST_VALUES: Final = 1 << 26
+"""Values of percentiles that are held in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups of an answer: an array for each key. There is one without keys."""
+
+    keys: tuple[pa.Array, ...]
+    count: int
+
+
+@dataclass(slots=True)
+class SampledRows:
+    """The rows of a question over one stream."""
+
+    question: Question
+    source: ArchivedRows
+    terms: Terms
+    pipeline: RowPipeline
+    summary: Summary | None = None
+    """What is known without reading rows."""
+    parts: list[Part] = field(default_factory=list)
+
+    @staticmethod
+    def of(question: Question, source: ArchivedRows, summary: Summary | None) -> SampledRows:
+        """Nothing read yet."""
+        factors = [*question.sides[0].where, *question.where]
+        steps = (RowFilter(conjunction(factors)),) if factors else ()
+        terms = Terms.of(question.aggregates)
+        sample = SampledRows(question, source, terms, RowPipeline.of(steps, {}), summary)
+        if (signature := signature_of(question, source)) is not None:
+            sample.parts += known_parts(source, signature)
+        return sample
+
+    def finish(self) -> None:
+        """Cache what later questions may use."""
+        signature = None if self.failed else signature_of(self.question, self.source)
+        if signature is not None and self.parts:
+            remember(self.source, signature, self.parts)
+
+    @property
+    def sources(self) -> tuple[ArchivedRows, ...]:
+        """The stream that is read."""
+        return (self.source,)
+
+    @property
+    def share(self) -> float:
+        """The share of the rows that was read."""
+        return self.source.sampled / self.source.rows if self.source.rows else 1.0
+
+    @property
+    def failed(self) -> int:
+        """Rows left out, since an expression failed on them."""
+        return sum(rejected.rows for rejected in self.pipeline.rejected)
+
+    def extend(self, share: float, is_due: Callable[[], bool]) -> None:
+        """Read on up to a share of each run, or until time is due."""
+        for batch in self.source.further(share, is_due):
+            self._add(self.pipeline.apply(batch))
+
+    def _add(self, batch: Batch) -> None:
+        keys = [key.expression for key in self.question.keys]
+        calls = [call for _, call in percentiles_of(self.question)]
+        also = [part for call in calls for part in (call.argument, call.condition) if part is not None]
+        found = self.terms.contributions(self.pipeline, batch, [*keys, *also])
+        run = found.batch.position
+        grouped = group(found.values[: len(keys)], found.batch.rows)
+        count = max(1, grouped.count)
+        codes, pairs = compact(run * count + grouped.codes, (int(run.max()) + 1) * count if len(run) else 1)
+        of_group = pairs % count
+        part_keys = tuple(picked(flat(key), of_group) for key in grouped.keys)
+        total, products = self._sums(found, codes, len(pairs))
+        values = self._values(found.values[len(keys) :], codes)
+        self.parts.append(Part(part_keys, pairs // count, total, products, values))
+        if sum(len(held) for part in self.parts for _, held in part.values) > _MOST_VALUES:
+            raise UserError(
+                f"a percentile of more than {_MOST_VALUES:,} values does not fit in memory",
+                remedy="Accept a larger error, or choose fewer rows with WHERE or BEGIN … END.",
+            )
+
+    def _sums(self, found: Contributed, codes: Ints, count: int) -> tuple[Doubles, Doubles]:
+        """Sums of the terms and of their products, by pair. Most products are sums that are known: 1 times a value is the value."""
+        terms, size = self.terms.items, len(self.terms.items)
+        total, products = np.zeros((count, size)), np.zeros((count, size, size))
+        for number, column in enumerate(found.terms):
+            total[:, number] = np.bincount(codes, column, count)
+        for one, term in enumerate(terms):
+            for other in range(one, size):
+                by = terms[other]
+                same = (term.argument, term.condition) == (by.argument, by.condition)
+                if (same and not term.valued) or _is_every_row(term.argument, term.condition):
+                    product = total[:, other]
+                elif (same and not by.valued) or _is_every_row(by.argument, by.condition):
+                    product = total[:, one]
+                else:
+                    by_row = found.terms[one] * found.terms[other]
+                    product = np.bincount(codes, by_row, count).astype(np.float64, copy=False)
+                products[:, one, other] = products[:, other, one] = product
+        return total, products
+
+    def _values(self, evaluated: Sequence[pa.Array], codes: Ints) -> list[tuple[Ints, Doubles]]:
+        """The values of each percentile, with their pairs."""
+        left, found = iter(evaluated), []
+        for _, call in percentiles_of(self.question):
+            argument = next(left)
+            counts = argument.is_valid().to_numpy(zero_copy_only=False)
+            if call.condition is not None:
+                counts = counts & next(left).fill_null(False).to_numpy(zero_copy_only=False)
+            found.append((codes[counts], doubles(argument)[counts]))
+        return found
+
+    def answer(self) -> tuple[Groups, dict[str, Estimates]]:
+        """The groups, and the estimates of each column of the select list."""
+        pairs = [len(part.run) for part in self.parts]
+        known = () if self.summary is None else (self.summary,)
+        keys = concatenated(self.question.keys, [part.keys for part in (*self.parts, *known)])
+        grouped = group(keys, sum(pairs) + sum(len(summary.total) for summary in known))
+        groups = Groups(grouped.keys, grouped.count if self.question.keys else 1)
+        code, of_known = grouped.codes[: sum(pairs)], grouped.codes[sum(pairs) :]
+        stratum_of_run, population, sample = self._strata()
+        run = np.concatenate([np.zeros(0, np.int64), *(part.run for part in self.parts)])
+        stratum, size = stratum_of_run[run], len(self.terms.items)
+        total = np.zeros((len(population), groups.count, size))
+        products = np.zeros((len(population), groups.count, size, size))
+        if self.parts:
+            np.add.at(total, (stratum, code), np.concatenate([part.total for part in self.parts]))
+            of_pairs = np.concatenate([part.products for part in self.parts])
+            np.add.at(products, (stratum, code), of_pairs)
+        totals = of_rows(Sums(population, sample, total, products))
+        for summary in known:
+            np.add.at(totals.value, of_known, summary.total)
+        found = self.terms.estimates(self.question, totals, self.source.least_read)
+        of_strata = _Strata(code, stratum, population, sample)
+        found |= self._percentiles(np.cumsum([0, *pairs])[:-1], of_strata, groups.count)
+        return groups, found
+
+    def _percentiles(self, starts: Ints, strata: _Strata, count: int) -> dict[str, Estimates]:
+        """The percentiles of each group."""
+        found = {}
+        for number, (name, call) in enumerate(percentiles_of(self.question)):
+            assert call.share is not None
+            held = [part.values[number] for part in self.parts]
+            pair = np.concatenate(
+                [
+                    np.zeros(0, np.int64),
+                    *(each + start for (each, _), start in zip(held, starts, strict=True)),
+                ]
+            )
+            value = np.concatenate([np.zeros(0), *(values for _, values in held)])
+            found[name] = _percentile(value, pair, strata, count, call.share)
+        return found
+
+    def _strata(self) -> tuple[Ints, Doubles, Doubles]:
+        """The stratum of each run, and N and n of each stratum: the runs of which the same share was read."""
+        runs = self.source.runs
+        shares = [run.prefixes.shares[run.done] for run in runs]
+        known, stratum = np.unique(np.array(shares, np.float64), return_inverse=True)
+        has_rows = np.flatnonzero(np.bincount(stratum, [run.sampled for run in runs], len(known)))
+        if len(has_rows):  # a stratum of which nothing is left is counted with the next one
+            next_with_rows = has_rows[np.minimum(np.searchsorted(has_rows, stratum), len(has_rows) - 1)]
+            stratum = next_with_rows
+        population = np.bincount(stratum, [run.prefixes.population for run in runs], len(known))
+        sample = np.bincount(stratum, [run.sampled for run in runs], len(known))
+        return stratum.astype(np.int64), population.astype(np.float64), sample.astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Strata:
+    """The group and the stratum of each pair of a run and a group; N and n of each stratum."""
+
+    group: Ints
+    stratum: Ints
+    population: Doubles
+    sample: Doubles
+
+
+def _percentile(value: Doubles, pair: Ints, of: _Strata, count: int, share: float) -> Estimates:
+    """The percentile of each of `count` groups; `pair` is that of each value."""
+    scale = np.divide(of.population, of.sample, out=np.ones_like(of.sample), where=of.sample > 0)
+    stratum, of_group = of.stratum[pair], of.group[pair]
+    order = np.argsort(of_group, kind="stable")
+    edges = np.searchsorted(of_group[order], np.arange(count + 1))
+    found = []
+    for low, high in pairwise(edges):
+        rows = order[low:high]
+        found.append(
+            quantile(
+                Weighted(value[rows], scale[stratum[rows]], stratum[rows], of.population, of.sample), share
+            )
+        )
+    return Estimates(np.array([each[0] for each in found]), np.array([each[1] for each in found]))
+
+
+def concatenated(keys: Sequence[Named], parts: Sequence[Sequence[pa.Array]]) -> tuple[pa.Array, ...]:
+    """The columns of keys, of which each part has some rows."""
+    return tuple(
+        pa.concat_arrays([pa.nulls(0, to_arrow(key.expression.type)), *(part[number] for part in parts)])
+        for number, key in enumerate(keys)
+    )
+
+
+def _is_every_row(argument: object, condition: object) -> bool:
+    """Whether a term is COUNT(*): it contributes 1 for each row."""
+    return argument is None and condition is None

@@ -1,0 +1,303 @@
+"""The join of windows with constraints against nested loops: any arrival, cut, tasks and merges; what it stores and rejects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.adaptive.constraints.key_promises import KeyPromise
+from headrace.algebra.expressions.expression import Column
+from headrace.operators.base.batch import Batch
+from headrace.operators.base.operator import Advance, Sections
+from headrace.operators.base.union_positions import placed
+from headrace.operators.joins.caches.caching import Caching, caching
+from headrace.operators.joins.constrained_join import ConstrainedJoin, Reference
+from headrace.operators.joins.join_side import JoinSpec, Side
+from headrace.operators.joins.window_join import UNTIL
+from headrace.schema import BIGINT, Field, Schema
+from headrace.time import BEGINNING
+from tests.operators.local_driver import _of, _owners
+
+Row = tuple[int | None, int, int]
+"""(key, value, time)."""
+RANGE = 30
+
+
+def join(
+    sides: int, promises: Sequence[Sequence[KeyPromise]] = (), references: Sequence[Reference] = ()
+) -> ConstrainedJoin:
+    made = []
+    for number in range(sides):
+        stored = Schema((Field(f"s{number}.k", BIGINT), Field(f"s{number}.v", BIGINT)))
+        key = (Column(f"s{number}.k", BIGINT),)
+        made.append(Side((number,), stored, (), key, RANGE, None, RANGE, name=f"s{number}"))
+    shown = Schema((*(Field(f"s{number}.v", BIGINT) for number in range(sides)), Field(UNTIL, BIGINT)))
+    return ConstrainedJoin(
+        JoinSpec("q1.inner", "q", "@met", tuple(made), None, shown, 3),
+        promises=tuple(map(tuple, promises)) or ((),) * sides,
+        references=tuple(references),
+        values=tuple(f"s{number}.k" for number in range(sides)),
+    )
+
+
+@dataclass
+class Driven:
+    """A join with its runs, what it has emitted, and the reasons of rejects."""
+
+    operator: ConstrainedJoin
+    runs: list[Sections] = field(default_factory=list)
+    emitted: Counter[tuple[int, ...]] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
+    bounds: tuple[int, ...] = ()
+
+    @property
+    def sides(self) -> int:
+        return len(self.operator.spec.sides)
+
+    def epoch(self, rows: Sequence[Sequence[Row]], bounds: Sequence[int], tasks: int = 1) -> None:
+        deltas, self.bounds = [], tuple(bounds)
+        for side, own in enumerate(rows):
+            if own:
+                scanner = self.operator.scanner({})
+                columns = {
+                    f"s{side}.k": pa.array([row[0] for row in own], pa.int64()),
+                    f"s{side}.v": pa.array([row[1] for row in own], pa.int64()),
+                }
+                times = np.array([row[2] for row in own], np.int64)
+                scanner.add(Batch(columns, times, placed(np.arange(len(own)), side)))
+                deltas.append(scanner.finish().deltas)
+        made = list[Sections]()
+        for owned in _owners(tasks):
+            step = self.operator.advance(_of(self.runs, owned), _of(deltas, owned), self.advance)
+            for part in step.rejected:
+                self.rejected.update(part.reasons)
+            if step.results is not None:
+                names = [f"s{number}.v" for number in range(self.sides)]
+                self.emitted.update(
+                    zip(*(step.results.column(name).to_pylist() for name in names), strict=True)
+                )
+            made += [step.state] if step.state else []
+        self.runs += made
+
+    @property
+    def advance(self) -> Advance:
+        return Advance(BEGINNING, min(self.bounds), max(self.bounds), input_punctuations=self.bounds)
+
+    def merge(self, which: Sequence[int]) -> None:
+        """Merge some of the runs."""
+        merging = [self.runs[number] for number in which]
+        names = sorted({name for run in merging for name in run})
+        sections = {name: [run[name] for run in merging if name in run] for name in names}
+        ready = self.operator.before_merge(sections, self.advance)
+        merged = {name: self.operator.compact(name, tables, self.advance) for name, tables in ready.items()}
+        self.runs = [run for number, run in enumerate(self.runs) if number not in which]
+        self.runs += [merged] if any(table.num_rows for table in merged.values()) else []
+
+    def kept(self) -> list[list[int]]:
+        """The values of the stored rows of each side."""
+        return [
+            sorted(
+                value
+                for run in self.runs
+                if name in run
+                for value in run[name].column(f"s{side}.v").to_pylist()
+            )
+            for side, name in enumerate(self.operator.sections)
+        ]
+
+
+def loops(every: Sequence[Sequence[Row]]) -> list[tuple[Row, ...]]:
+    """All combinations of rows of one key whose windows overlap."""
+    return [
+        rows
+        for rows in product(*every)
+        if rows[0][0] is not None
+        and len({row[0] for row in rows}) == 1
+        and max(row[2] for row in rows) <= min(row[2] for row in rows) + RANGE
+    ]
+
+
+def held(every: Sequence[Sequence[Row]], data: st.DataObject) -> ConstrainedJoin:
+    """A join with some of the constraints that the rows obey, as narrow as they are."""
+    promises = []
+    for rows in every:
+        known = [row for row in rows if row[0] is not None]
+        pairs = list(product(known, known))
+        apart = max((b[2] - a[2] for a, b in pairs if a[0] == b[0]), default=0)
+        inverted = max((b[2] - a[2] for a, b in pairs if a[2] < b[2] and b[0] < a[0]), default=0)
+        found = [KeyPromise("clustered", apart, "CLUSTERED"), KeyPromise("ordered", inverted, "ORDERED")]
+        if len({row[0] for row in known}) == len(known):
+            found.append(KeyPromise("unique", 0, "UNIQUE"))
+        promises.append([promise for promise in found if data.draw(st.booleans())])
+    references = []
+    combined = loops(every)
+    for parent, child in product(range(len(every)), repeat=2):
+        if parent != child and data.draw(st.booleans()):
+            late = max((rows[child][2] - rows[parent][2] for rows in combined), default=0)
+            references.append(Reference(parent, child, max(late, 0), "REFERENCES"))
+    return join(len(every), promises, references)
+
+
+@given(data=st.data(), sides=st.integers(2, 3))
+def test_answers_are_those_without_constraints_while_these_hold(data: st.DataObject, sides: int) -> None:
+    epochs = data.draw(st.integers(1, 5), "epochs")
+    plan: list[tuple[list[list[Row]], list[int]]] = []
+    bounds, value = [0] * sides, 0
+    for _ in range(epochs):
+        rows: list[list[Row]] = []
+        for side in range(sides):
+            own = []
+            for key, later in data.draw(
+                st.lists(st.tuples(st.sampled_from((None, 0, 1, 2, 3)), st.integers(0, 15)), max_size=5)
+            ):
+                own.append((key, value, bounds[side] + later))
+                value += 1
+            rows.append(own)
+        bounds = [bound + data.draw(st.integers(0, 15)) for bound in bounds]
+        plan.append((rows, list(bounds)))
+    every = [[row for rows, _ in plan for row in rows[side]] for side in range(sides)]
+    driven = Driven(held(every, data))
+    for rows, bounds in plan:
+        driven.epoch(rows, bounds, data.draw(st.integers(1, 3)))
+        if driven.runs:
+            which = data.draw(st.sets(st.integers(0, len(driven.runs) - 1)))
+            driven.merge(sorted(which))
+    expected = Counter(tuple(row[1] for row in rows) for rows in loops(every))
+    assert driven.emitted == expected
+    assert not driven.rejected
+
+
+UNIQUE = KeyPromise("unique", 0, "UNIQUE (k)")
+
+
+def test_referenced_rows_are_waited_for_no_longer_than_declared() -> None:
+    driven = Driven(join(2, (), [Reference(0, 1, 5, "(k) REFERENCES s1 (k)")]))
+    driven.epoch([[(1, 10, 0), (2, 11, 4)], []], (5, 5))
+    assert driven.kept() == [[10, 11], []]
+    driven.epoch([[], []], (6, 6))
+    driven.merge([0])
+    assert driven.kept() == [[11], []]
+    driven.epoch([[], [(2, 20, 9)]], (9, 9))
+    assert driven.emitted == {(11, 20): 1}
+
+
+def test_a_pair_beyond_a_reference_is_rejected_though_its_row_is_still_stored() -> None:
+    for merged in (False, True):
+        driven = Driven(join(2, (), [Reference(0, 1, 5, "(k) REFERENCES s1 (k)")]))
+        driven.epoch([[(1, 10, 0)], []], (0, 0))
+        driven.epoch([[], [(1, 20, 6), (1, 21, 5)]], (5, 0))
+        if merged:
+            driven.merge([0, 1])
+        assert driven.emitted == {(10, 21): 1}
+        assert driven.rejected == {"the pair breaks CONSTRAINT (k) REFERENCES s1 (k)": 1}
+
+
+def test_references_are_followed_over_several_sides() -> None:
+    driven = Driven(join(3, (), [Reference(0, 1, 5, "first"), Reference(1, 2, 5, "second")]))
+    driven.epoch([[(1, 10, 0)], [(1, 20, 5)], []], (10, 10, 10))
+    assert driven.kept() == [[10], [20], []]
+    driven.epoch([[], [], []], (11, 11, 11))
+    driven.merge([0])
+    assert driven.kept()[0] == []
+
+
+def test_rows_that_had_to_find_a_partner_are_not_stored_without_one() -> None:
+    chain = [Reference(1, 0, 0, "first"), Reference(0, 1, 20, "second"), Reference(1, 2, 20, "third")]
+    driven = Driven(join(3, (), chain))
+    driven.epoch([[(1, 10, 0)], [(1, 20, 3), (2, 21, 3)], []], (9, 9, 9))
+    assert driven.kept() == [[10], [20], []]
+    driven.epoch([[], [], [(1, 30, 9)]], (9, 9, 9))
+    assert driven.emitted == {(10, 20, 30): 1}
+
+
+def test_both_rows_of_a_pair_go_when_their_values_are_unique() -> None:
+    driven = Driven(join(2, [[UNIQUE], [UNIQUE]]))
+    driven.epoch([[(1, 10, 0), (2, 11, 0)], [(1, 20, 1)]], (1, 1))
+    assert driven.kept() == [[10, 11], [20]]
+    driven.merge([0])
+    assert driven.kept() == [[11], []]
+    driven.epoch([[], [(2, 21, 2)]], (2, 2))
+    assert driven.emitted == {(10, 20): 1, (11, 21): 1}
+
+
+def test_a_row_that_shows_that_a_value_is_finished_stays_as_long_as_rows_wait_for_it() -> None:
+    """The parent has its only child; that it came shows when the child is finished."""
+    driven = Driven(join(2, [[KeyPromise("clustered", 4, "c")], [UNIQUE]]))
+    driven.epoch([[(1, 10, 0), (1, 11, 1)], [(1, 20, 0)]], (2, 2))
+    driven.merge([0])
+    assert driven.kept() == [[10], [20]]
+    driven.epoch([[], []], (4, 4))
+    driven.merge(range(len(driven.runs)))
+    assert driven.kept() == [[10], [20]], "a row at 4 may still come"
+    driven.epoch([[(1, 12, 4)], []], (4, 4))
+    driven.epoch([[], []], (5, 5))
+    driven.merge(range(len(driven.runs)))
+    assert driven.kept() == [[], []]
+    assert driven.emitted == {(10, 20): 1, (11, 20): 1, (12, 20): 1}
+
+
+@pytest.mark.parametrize("kind", ["clustered", "ordered"])
+def test_a_stream_of_which_nothing_is_known_finishes_nothing(kind: Literal["clustered", "ordered"]) -> None:
+    driven = Driven(join(2, [[KeyPromise(kind, 9, "c")], []], [Reference(1, 0, 9, "r")]))
+    driven.epoch([[(1, 10, 0)], [(0, 20, 0), (1, 21, 0)]], (BEGINNING, 5))
+    driven.merge([0])
+    assert driven.kept()[1] == [20, 21]
+
+
+def test_an_order_finishes_values_that_never_came() -> None:
+    driven = Driven(join(2, [[KeyPromise("ordered", 2, "o")], []]))
+    driven.epoch([[(2, 12, 6)], [(key, 20 + key, 0) for key in range(4)]], (8, 8))
+    driven.merge([0])
+    assert driven.kept()[1] == [20, 21, 22, 23], "a row 2 before the punctuation says nothing yet"
+    driven.epoch([[], []], (9, 9))
+    driven.merge([0])
+    assert driven.kept()[1] == [22, 23]
+
+
+@pytest.mark.parametrize(
+    ("promise", "rows", "broken"),
+    [
+        (UNIQUE, [(1, 1, 0), (2, 2, 0), (1, 3, 9)], 1),
+        (KeyPromise("clustered", 8, "c"), [(1, 1, 0), (1, 2, 8), (1, 3, 9)], 1),
+        (KeyPromise("ordered", 8, "o"), [(0, 1, 1), (0, 2, 9), (-1, 4, 9), (-2, 5, 10)], 1),
+    ],
+)
+@pytest.mark.parametrize("together", [True, False])
+def test_rows_that_break_a_promise_are_counted(
+    promise: KeyPromise, rows: list[Row], broken: int, together: bool
+) -> None:
+    driven = Driven(join(2, [[promise], []]))
+    for part in [rows] if together else [[row] for row in rows]:
+        driven.epoch([part, []], (0, 0))
+    assert driven.rejected.total() == broken
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(("later", "broken"), [(8, 0), (9, 1)])
+def test_a_value_below_an_older_one_is_out_of_order(together: bool, later: int, broken: int) -> None:
+    driven = Driven(join(2, [[KeyPromise("ordered", 8, "o")], []]))
+    rows = [(1, 1, 0), (0, 2, later)]
+    for part in [rows] if together else [[row] for row in rows]:
+        driven.epoch([part, []], (0, 0))
+    assert driven.rejected.total() == broken
+
+
+def test_no_cache_has_the_rows_that_constraints_let_the_state_drop() -> None:
+    seen = Caching({"q1.inner": {0: (1, 2)}}, {}, measures=True)
+    driven = Driven(join(3, references=[Reference(0, 1, 5, "REFERENCES"), Reference(0, 2, 5, "REFERENCES")]))
+    with caching(seen):
+        for epoch in range(3):
+            rows = [[(1, epoch, 10 * epoch)]] * 3
+            driven.epoch(rows, [10 * epoch] * 3)
+    assert driven.emitted
+    assert seen.memories == {}
+    assert seen.observed == {}

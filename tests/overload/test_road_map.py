@@ -1,0 +1,154 @@
+"""Which rows are dropped first: greedy against all choices that there are; and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.algebra.quality_of_service import Importance, QualityOfService, UtilityGraph
+from headrace.overload.road_map import FINE, LEAST_SHARE, Sheddable, Step, shed, undo
+
+TOLERANT = UtilityGraph(((0.0, 1.0), (0.9, 0.8)))
+LINEAR = UtilityGraph(((0.0, 1.0), (1.0, 0.0)))
+STRICT = UtilityGraph(((0.0, 1.0), (0.1, 0.9), (0.5, 0.0)))
+
+
+def query(
+    loss: UtilityGraph, seconds: float, importance: Importance | None = None, *frequencies: float
+) -> Sheddable:
+    return Sheddable(
+        QualityOfService(loss=loss, importance=importance),
+        seconds,
+        frequencies or (1.0,),
+        (1.0,) * max(1, len(frequencies)),
+    )
+
+
+def after(queries: Mapping[str, Sheddable], steps: Sequence[Step]) -> dict[str, Sheddable]:
+    state = dict(queries)
+    for step in steps:
+        assert state[step.query].shares[step.interval] == step.before > step.after
+        state[step.query] = state[step.query].at(step.interval, step.after)
+    return state
+
+
+def utility(queries: Mapping[str, Sheddable]) -> float:
+    return sum(each.quality.utility(0, each.lost) for each in queries.values())
+
+
+def saved(queries: Mapping[str, Sheddable]) -> float:
+    return sum(each.saved for each in queries.values())
+
+
+def test_nothing_is_dropped_without_need_and_nothing_of_a_query_that_allows_none() -> None:
+    queries = {"a": query(TOLERANT, 1.0), "b": Sheddable(QualityOfService(), 5.0)}
+    assert shed(queries, 0) == []
+    assert {step.query for step in shed(queries, 99)} == {"a"}
+
+
+def test_the_costly_and_tolerant_query_loses_first() -> None:
+    queries = {"cheap": query(TOLERANT, 0.1), "costly": query(TOLERANT, 1.0), "strict": query(STRICT, 1.0)}
+    assert shed(queries, 0.5) == [Step("costly", 0, 1.0, 0.5)]
+
+
+def test_a_query_loses_no_more_than_its_graph_allows() -> None:
+    (step,) = shed({"a": query(TOLERANT, 1.0)}, 99)
+    assert step.after == pytest.approx(4 / FINE)
+    assert 1 - step.after <= 0.9 < 1 - step.after + 1 / FINE
+
+
+def test_a_query_whose_answers_would_be_worthless_is_not_computed_at_all() -> None:
+    (step,) = shed({"a": query(STRICT, 1.0)}, 0.6)
+    assert step.after == LEAST_SHARE
+
+
+def test_one_query_is_given_up_where_that_loses_less_than_a_part_of_several() -> None:
+    """The strict one loses steeply, step by step, but once it is worthless it saves all of its time."""
+    queries = {"linear": query(LINEAR, 0.5), "strict": query(STRICT, 1.0)}
+    assert {step.query for step in shed(queries, 0.6)} == {"strict"}
+    assert {step.query for step in shed(queries, 0.05)} == {"strict"}
+    assert utility(after(queries, shed(queries, 0.05))) > 1.9
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kinds=st.lists(
+        st.tuples(
+            st.sampled_from((TOLERANT, LINEAR, UtilityGraph(((0.0, 1.0), (0.5, 0.9), (1.0, 0.3))))),
+            st.integers(1, 9),
+        ),
+        min_size=2,
+        max_size=3,
+    ),
+    part=st.floats(0.05, 0.8),
+)
+def test_no_choice_of_shares_saves_as_much_and_loses_less(
+    kinds: list[tuple[UtilityGraph, int]], part: float
+) -> None:
+    queries = {f"q{number}": query(loss, float(seconds)) for number, (loss, seconds) in enumerate(kinds)}
+    need = part * sum(seconds for _, seconds in kinds) * 0.8
+    chosen = after(queries, shed(queries, need))
+    assert saved(chosen) >= need - 1e-6
+    best = max(
+        utility(others)
+        for shares in product(*[[n / 16 for n in range(1, 17)]] * len(queries))
+        for others in (
+            {name: each.at(0, share) for (name, each), share in zip(queries.items(), shares, strict=True)},
+        )
+        if saved(others) >= need
+        and all(each.lost <= (each.quality.loss or LINEAR).last for each in others.values())
+    )
+    a_step = 1 / FINE  # of the rows of one query, at the steepest graph
+    assert utility(chosen) >= best - 1.2 * a_step
+
+
+def test_rows_that_count_least_are_dropped_first_and_every_interval_keeps_a_sample() -> None:
+    importance = Importance("v", (10.0, 100.0), (0.1, 0.5, 1.0))
+    queries = {"q": query(LINEAR, 1.0, importance, 0.5, 0.3, 0.2)}
+    order = list(dict.fromkeys(step.interval for step in shed(queries, 0.9)))
+    assert order == [0, 1, 2]
+    chosen = after(queries, shed(queries, 0.48))["q"]
+    assert chosen.shares == (LEAST_SHARE, 1.0, 1.0)
+    without = after({"q": query(LINEAR, 1.0)}, shed({"q": query(LINEAR, 1.0)}, 0.48))["q"]
+    assert chosen.saved >= 0.48
+    assert chosen.quality.utility(0, chosen.lost) > without.quality.utility(0, without.lost) + 0.3
+
+
+@settings(max_examples=50)
+@given(
+    costs=st.lists(st.floats(0.1, 5), min_size=1, max_size=4),
+    needs=st.lists(st.floats(0.05, 3), min_size=1, max_size=4),
+)
+def test_what_was_dropped_last_returns_first_and_in_the_end_all_is_as_before(
+    costs: list[float], needs: list[float]
+) -> None:
+    queries = {f"q{number}": query((TOLERANT, LINEAR)[number % 2], cost) for number, cost in enumerate(costs)}
+    state, stack, states = dict(queries), list[Step](), [dict(queries)]
+    for need in needs:
+        steps = shed(state, need)
+        state = after(state, steps)
+        stack += steps
+        states.append(state)
+    for before, now in reversed(list(pairwise(states))):
+        spare = saved(now) - saved(before)
+        stack, state = undo(stack, state, spare)
+        for name in queries:
+            assert state[name].shares == pytest.approx(before[name].shares)
+    assert stack == []
+
+
+def test_no_more_returns_than_there_is_time_for_and_a_step_returns_in_part() -> None:
+    queries = {"a": query(TOLERANT, 1.0)}
+    steps = shed(queries, 0.5)
+    remaining, state = undo(steps, after(queries, steps), 0.2)
+    assert state["a"].shares[0] == pytest.approx(0.5 + 6 / FINE)
+    assert remaining == [Step("a", 0, 1.0, state["a"].shares[0])]
+
+
+def test_steps_of_a_query_that_is_no_more_are_forgotten() -> None:
+    remaining, _ = undo([Step("gone", 0, 1.0, 0.5)], {}, 0.0)
+    assert remaining == []
