@@ -203,3 +203,14 @@ def test_most_that_is_missed_is_so_with_five_percent() -> None:
     assert (1 - 0.1) ** 29 < 0.05 < (1 - 0.1) ** 28
     of = Weighted(*(np.zeros(0) for _ in range(2)), np.zeros(0, np.int64), np.array([9.0]), np.array([4.0]))
     assert quantile(of, 0.5)[1] == inf
+
+
+def test_values_that_are_no_numbers_leave_the_errors_of_other_totals_alone() -> None:
+    nan = float("nan")
+    total, products = np.array([[[2.0, nan]]]), np.array([[[[2.0, nan], [nan, nan]]]])
+    whole = of_rows(Sums(np.array([4.0]), np.array([4.0]), total, products))
+    part = of_rows(Sums(np.array([8.0]), np.array([4.0]), total, products))
+    count = np.array([[1.0, 0.0]])
+    assert whole.error(count) == [0]
+    assert 0 < part.error(count)[0] < np.inf
+    assert part.error(np.array([[0.0, 1.0]])) == [np.inf]

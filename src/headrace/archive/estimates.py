@@ -46,8 +46,10 @@ class Totals:
 
     def error(self, gradient: Doubles) -> Doubles:
         """The error of a function of the totals with this gradient, (groups, terms); infinite where values are not finite."""
+        used = gradient != 0  # else a total that is NaN would make all errors infinite
+        covariance = np.where(used[:, :, None] & used[:, None, :], self.covariance, 0.0)
         with np.errstate(invalid="ignore"):
-            variance = np.einsum("gi,gij,gj->g", gradient, self.covariance, gradient)
+            variance = np.einsum("gi,gij,gj->g", gradient, covariance, gradient)
         error: Doubles = Z * np.sqrt(np.where(np.isnan(variance), np.inf, np.maximum(variance, 0)))
         return error
 
@@ -81,8 +83,8 @@ def of_rows(sums: Sums) -> Totals:
     weight = scale * np.maximum(size - n, 0) / np.maximum(n - 1, 1)
     mean = sums.total / np.maximum(n, 1)[:, None, None]
     spread = sums.products - mean[:, :, :, None] * sums.total[:, :, None, :]
-    covariance = np.einsum("s,sgij->gij", weight, spread)
     is_part = n < size
+    covariance = np.einsum("s,sgij->gij", weight[is_part], spread[is_part])
     seen = np.einsum("s,sgtt->gt", is_part.astype(np.float64), sums.products) > 0
     return Totals(value, covariance, ~seen & is_part.any())
 

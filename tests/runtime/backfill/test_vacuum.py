@@ -300,3 +300,24 @@ def test_a_kill_at_any_moment_loses_no_row_and_no_sample(tmp_path: Path) -> None
                 assert abs(len(found) - segment.keep * segment.rows) < 6 * np.sqrt(segment.rows)
             for name in [name for entry in listed for name in entry["files"]]:
                 assert pq.read_metadata(home / name).num_rows == HOUR_ROWS
+
+
+def test_a_time_of_which_all_rows_were_dropped_is_not_answered_exactly(tmp_path: Path) -> None:
+    """The segment has two rows, and of the last ones none is left: it said 0 ± 0, of all rows."""
+    with opened(tmp_path / "home", "blocks '128', reduce 'uniform(0.99)'") as hub:
+        hub.push("s", hour(0).slice(0, 200))
+        hub.catch_up()
+        hub.push("s", hour(1).slice(0, 1))
+        hub.catch_up()
+        hub.vacuum()
+        (segment,) = segments(hub)
+        stored = pq.read_table(tmp_path / "home" / segment.file)["v"].to_pylist()
+        end = (min([*stored, 200]) or max(stored) + 200) - 1
+        begin, end = (0, end) if end < 200 else (max(stored) + 1, 199)
+        instants = [f"TIMESTAMP '{np.datetime64(START // SECOND + at, 's')}'" for at in (begin, end)]
+        row = asked(
+            hub, f"SELECT COUNT(*) AS n FROM s BEGIN {instants[0]} END {instants[1]} WITHIN 0 PERCENT"
+        )
+        assert row["n"] == 0
+        assert row["n_error"] > 0
+        assert row["kept"] < 0.1

@@ -46,7 +46,7 @@ _MOST_ROWS: Final = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A file with the share `keep` of `rows` rows, whose event times are from `low` to `high`."""
+    """A file with the share `keep` of `rows` rows, whose event times are from `low` to `high`, also of those that were dropped."""
 
     file: str
     rows: int
@@ -118,7 +118,9 @@ class Vacuum:
             return None
         names = [name for entry in entries for name in entry.files]
         rows, high = sum(entry.rows for entry in entries), max(entry.greatest for entry in entries)
-        segment = self._written(stream, names, rows, high) if names else None
+        time = _time_of(stream)
+        low = min((Prefixes.of(self.home.store.map(name)).range_of(time)[0] for name in names), default=high)
+        segment = self._written(stream, names, rows, (low, high)) if names else None
         return self._done(stream, (), segment, horizon, archive.start, len(entries))
 
     def _reduced(self, stream: StreamDefinition) -> Vacuumed | None:
@@ -150,7 +152,7 @@ class Vacuum:
             stream,
             [segment.file for segment in segments],
             sum(segment.rows for segment in segments),
-            max(segment.high for segment in segments),
+            (min(segment.low for segment in segments), max(segment.high for segment in segments)),
         )
         return self._done(stream, segments, segment, BEGINNING)
 
@@ -181,22 +183,29 @@ class Vacuum:
                 reduction = step
         return blocks_for(1 - reduction, stream.blocks) / stream.blocks
 
-    def _written(self, stream: StreamDefinition, names: Sequence[str], rows: int, high: Instant) -> Segment:
-        """One segment of several files: of each the row groups that remain, block by block."""
+    def _written(
+        self, stream: StreamDefinition, names: Sequence[str], rows: int, between: tuple[Instant, Instant]
+    ) -> Segment:
+        """One segment of several files, with rows between two instants: of each the row groups that remain, block by block."""
+        low, high = between
         keep, store = self._keep(stream, high), self.home.store
         count = round(keep * stream.blocks)
         tables = [_remaining(store.map(name), keep, count) for name in names]
-        time = stream.time
-        own = time is not None and runs.has_own_time(stream.schema.arrow(), time)
         table = pa.concat_tables(tables).combine_chunks()
-        at, position = as_int64(flat(table.column(time if own else runs.AT))), ints(table, runs.POSITION)
+        at, position = as_int64(flat(table.column(_time_of(stream)))), ints(table, runs.POSITION)
         blocks = blocks_of_runs(stream)
         assert blocks is not None
         by = runs.Order(at, position, draws_of(stream, table.column, position))
         buffer, facts = runs.randomised(table, by, blocks, of=rows, keep=keep)
         name = file_names.archive_run(stream.name, self.manifest.epoch, 0)
         store.write_once(name, [buffer])
-        return Segment(name, rows, facts.rows, keep, facts.low, facts.high if facts.rows else high)
+        return Segment(name, rows, facts.rows, keep, low, high)
+
+
+def _time_of(stream: StreamDefinition) -> str:
+    """The stored column with event times."""
+    time = stream.time
+    return time if time is not None and runs.has_own_time(stream.schema.arrow(), time) else runs.AT
 
 
 def _remaining(file: pa.Buffer, keep: float, count: int) -> pa.Table:

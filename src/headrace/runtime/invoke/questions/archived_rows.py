@@ -34,6 +34,8 @@ class ArchivedRun:
 
     name: str
     prefixes: Prefixes
+    between: tuple[Instant, Instant] | None = None
+    """The event times of all rows of a run that was reduced: its file has those of the rows that are left."""
     done: int = -1
     is_cached: bool = False
     """Whether its sums were known without reading it."""
@@ -66,21 +68,21 @@ class ArchivedRows:
     def open(self, manifest: Manifest) -> ArchivedRows:
         """Find the runs of a manifest."""
         name = self.side.stream.name
-        names = [
-            segment.file
+        found = [
+            ArchivedRun(segment.file, _prefixes_of(self.home, segment.file), (segment.low, segment.high))
             for segment in segments_of(manifest, name)
-            if self._may_have(segment.low, segment.high)
         ]
         for value in self.home.entries(manifest, f"archive:{name}"):
             entry = ArchiveEntry.from_json(value)
             if self._may_have(entry.before, entry.greatest):
-                names += entry.files
-        found = [ArchivedRun(file, _prefixes_of(self.home, file)) for file in names]
+                found += [ArchivedRun(file, _prefixes_of(self.home, file)) for file in entry.files]
         self.runs = [run for run in found if not self._is_bounded or self._may_have(*self._times(run))]
         return self
 
     def _times(self, run: ArchivedRun) -> tuple[Instant, Instant]:
         """The least and the greatest event time of a run, of late rows too."""
+        if run.between is not None:
+            return run.between
         time, schema = self.side.stream.time, self.side.stream.schema.arrow()
         own = time is not None and runs.has_own_time(schema, time)
         return run.prefixes.range_of(time if own and time is not None else runs.AT)
