@@ -303,7 +303,7 @@ def test_a_kill_at_any_moment_loses_no_row_and_no_sample(tmp_path: Path) -> None
 
 
 def test_a_time_of_which_all_rows_were_dropped_is_not_answered_exactly(tmp_path: Path) -> None:
-    """The segment has two rows, and of the last ones none is left: it said 0 ± 0, of all rows."""
+    """The segment has two rows, and of the last ones none is left: the answer was 0 ± 0, of all rows."""
     with opened(tmp_path / "home", "blocks '128', reduce 'uniform(0.99)'") as hub:
         hub.push("s", hour(0).slice(0, 200))
         hub.catch_up()
