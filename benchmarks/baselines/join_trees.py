@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.joins.probing.stems import Probing, Stem
+from benchmarks.baselines.one_phase import OnePhase
+from headrace.adaptive.filters.ordering import OrderInForce
+from headrace.operators.joins.probing.stems import Stem
 from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import END, HASH, Sorted, in_order, key_hashes
 
@@ -116,11 +118,12 @@ class _Node:
                 number: Stem(() if stored is None else (stored,), None)
                 for number, stored in enumerate(self.stems)
             }
-            others = sorted((number for number in stems if number != place), key=lambda n: stems[n].rows)
-            probing = Probing(stems, _always, _any_time)
-            met = probing.combinations(new, place, others)
+            others = tuple(number for number in stems if number != place)
+            order = tuple(sorted(range(len(others)), key=lambda number: stems[others[number]].rows))
+            probing = OnePhase(stems, others, OrderInForce(order, 0.0), _always, _any_time, fixed=True)
+            met = probing.combinations(new, place)
             found += [(new.hash[each.rows[place]], each.at, each.until) for each in met]
-            work.probes, work.compared = work.probes + probing.probes, work.compared + probing.candidates
+            work.probes, work.compared = work.probes + sum(probing.probed), work.compared + probing.compared
             self.stems[place] = _joined(self.stems[place], new)
         if not found:
             return None

@@ -33,7 +33,7 @@ from benchmarks.thresholds import Ratio
 from headrace.adaptive.filters.order_cost import Order
 from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.observation import ProbeObservation
-from headrace.operators.joins import two_phases
+from headrace.operators.joins.probing import two_phases
 from headrace.operators.joins.probing.probe_profiles import ProbeProfiles
 from headrace.runtime.epoch import task_orders
 from headrace.runtime.hub.hub import Hub

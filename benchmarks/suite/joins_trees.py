@@ -3,7 +3,7 @@
 Points differ in how often the streams come and how many partners a row has. Each of the 26 trees runs over the same rows and finds
 the same results; the best of a kind is the one that did least (look-ups, rows compared, inner rows made). An MJoin stores no
 inner rows and makes them again with each probe; XJoins do less at every point, as the thesis has it at most of its own, and store up to as many
-rows again as the streams have, or more. Headrace's operator is the MJoin. All figures are counts, the same on every machine. Babu, Adaptive Query Processing in Data Stream Management Systems (2005), chapter 5.
+rows again as the streams have, or more. Hops search in one phase, as there; Headrace's join searches in two (`join-orders`). All figures are counts, the same on every machine. Babu, Adaptive Query Processing in Data Stream Management Systems (2005), chapter 5.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce
 from headrace.adaptive.joins.output_order import fewest_first, rows_made
 from headrace.observation import ProbeObservation
-from headrace.operators.joins import two_phases
+from headrace.operators.joins.probing import two_phases
 from headrace.operators.joins.probing.probe_profiles import ProbeProfiles, join_of, name_of_side, probing
 from headrace.time import BEGINNING
 from tests.operators.joins.test_many_sides import Driven, Row, batch, join, loops

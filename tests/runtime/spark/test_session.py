@@ -102,7 +102,7 @@ def test_what_tasks_put_off_importing_is_imported_before_workers_are_forked() ->
         for imported in [inner.module.partition(".")[0] if "pandas" in inner.module else inner.module]
     }
     assert {"pandas", "headrace.operators.scalar.evaluation.kernels"} <= put_off
-    assert put_off <= set(PUT_OFF)
+    assert put_off - {"IPython.display"} <= set(PUT_OFF)  # of notebooks, in which no task runs
 
 
 def test_a_rehearsal_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
