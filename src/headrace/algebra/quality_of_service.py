@@ -25,24 +25,24 @@ class UtilityGraph:
 
     points: tuple[Point, ...]
 
-    def at(self, place: float) -> float:
+    def at(self, value: float) -> float:
         """The utility at a delay, or a loss.
 
         >>> UtilityGraph(((2.0, 1.0), (10.0, 0.0))).at(4.0)
         0.75
         """
-        after = bisect_right(self.points, place, key=lambda point: point[0])
+        after = bisect_right(self.points, value, key=lambda point: point[0])
         if after == 0:
             return self.points[0][1]
         if after == len(self.points):
             return self.points[-1][1]
         (low, high_utility), (high, low_utility) = self.points[after - 1], self.points[after]
-        return high_utility + (low_utility - high_utility) * (place - low) / (high - low)
+        return high_utility + (low_utility - high_utility) * (value - low) / (high - low)
 
     @property
     def good_until(self) -> float:
         """The end of the good zone: the greatest place with the utility 1."""
-        return max(place for place, utility in self.points if utility == 1)
+        return max(value for value, utility in self.points if utility == 1)
 
     @property
     def last(self) -> float:
@@ -61,8 +61,8 @@ def faults(points: Sequence[Point]) -> Iterator[tuple[int, str, str]]:
             f"the graph begins with the utility {points[0][1]:g}",
             "Begin with the point up to which it is 1.",
         )
-    for number, ((before, higher), (place, lower)) in enumerate(pairwise(points), 1):
-        if place <= before:
+    for number, ((before, higher), (value, lower)) in enumerate(pairwise(points), 1):
+        if value <= before:
             yield number, "the points are not in ascending order", "Sort them, and give each place once."
         elif lower > higher:
             yield (

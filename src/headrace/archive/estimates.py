@@ -130,16 +130,16 @@ def quantile(of: Weighted, share: float) -> tuple[float, float]:
         return float("nan"), float("inf") if is_part else float("nan")
     order = np.argsort(of.value, kind="stable")
     value, weight, stratum = of.value[order], of.weight[order], of.stratum[order]
-    place = np.cumsum(weight) - (weight + 1) / 2
+    rank = np.cumsum(weight) - (weight + 1) / 2
     rows = float(weight.sum())
 
     def at(part: float) -> float:
         target = part * (rows - 1)
-        upper = min(int(np.searchsorted(place, target)), len(place) - 1)
+        upper = min(int(np.searchsorted(rank, target)), len(rank) - 1)
         lower = max(upper - 1, 0)
-        if place[upper] <= target or value[lower] == value[upper] or upper == lower:
+        if rank[upper] <= target or value[lower] == value[upper] or upper == lower:
             return float(value[upper])
-        between = max(target - place[lower], 0.0) / (place[upper] - place[lower])
+        between = max(target - rank[lower], 0.0) / (rank[upper] - rank[lower])
         return float(value[lower] + between * (value[upper] - value[lower]))
 
     middle = at(share)

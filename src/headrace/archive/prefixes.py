@@ -54,9 +54,11 @@ class Prefixes:
             self.footer.row_group(group).column(number).statistics
             for group in range(self.footer.num_row_groups)
         ]
-        if not of_groups or any(each is None or not each.has_min_max for each in of_groups):
+        if not of_groups or any(of_group is None or not of_group.has_min_max for of_group in of_groups):
             return BEGINNING, FOREVER
-        return min(each.min_raw for each in of_groups), max(each.max_raw for each in of_groups)
+        return min(of_group.min_raw for of_group in of_groups), max(
+            of_group.max_raw for of_group in of_groups
+        )
 
     def holding(self, share: float) -> int:
         """The index of the shortest prefix that has at least this share."""

@@ -30,8 +30,8 @@ class RunFile:
 
     def time_column(self, time: str | None) -> str:
         """The column with event times: the stream's own, or the one that Headrace added."""
-        own = time is not None and runs.has_own_time(self.file.schema_arrow, time)
-        return time if own and time is not None else runs.AT
+        is_own = time is not None and runs.has_own_time(self.file.schema_arrow, time)
+        return time if is_own and time is not None else runs.AT
 
     def read(self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None) -> pa.Table:
         """Columns of some row groups; by default all."""

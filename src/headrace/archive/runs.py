@@ -93,8 +93,8 @@ class RunWriter:
         theirs = [
             pa.field(name, column.type) for name, column in zip(self.schema.names, columns, strict=True)
         ]
-        own = [pa.field(name, column.type, nullable=False) for name, column in ours.items()]
-        table = pa.table([*columns, *ours.values()], schema=pa.schema([*theirs, *own]))
+        added = [pa.field(name, column.type, nullable=False) for name, column in ours.items()]
+        table = pa.table([*columns, *ours.values()], schema=pa.schema([*theirs, *added]))
         follows = self.ordered is None or at[0] >= self.ordered.high
         if self.blocks is not None or self.batches or not follows or bool((at[1:] < at[:-1]).any()):
             self.batches.append((table, at, position, draw))

@@ -221,8 +221,12 @@ class Control:
                 costs[name] = costs.get(name, CostLine()).after(work.rows, work.seconds, elapsed)
             if sum(work.arrived) and name in queries:
                 frequencies[name] = _divided(frequencies.get(name, ()), work.arrived)
-        taken = sum(seen.taken.values())
-        others = self.others.after(taken, max(0.0, seen.busy - of_queries), elapsed) if taken else self.others
+        rows_taken = sum(seen.taken.values())
+        others = (
+            self.others.after(rows_taken, max(0.0, seen.busy - of_queries), elapsed)
+            if rows_taken
+            else self.others
+        )
         return replace(
             self,
             at=seen.at,

@@ -69,8 +69,8 @@ def value_of(
 ) -> CacheValue:
     """The value of a segment's cache; of one that is globally consistent, changes are combinations of the windows `seen_with`."""
     plain, rates = segment_cost(load, segment), load.rates[segment.pipeline]
-    made = rates[segment.last + 1] * cache.update
-    proc = rates[segment.first] * cache.probe + cache.miss_probability * (plain + made)
+    creation_cost = rates[segment.last + 1] * cache.update
+    proc = rates[segment.first] * cache.probe + cache.miss_probability * (plain + creation_cost)
     windows = seen_with or segment.windows
     changes = sum(load.rates[window][len(windows) - 1] for window in windows)
     return CacheValue(plain - proc, proc, cache.update * changes)

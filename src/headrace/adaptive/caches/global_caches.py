@@ -35,12 +35,12 @@ class GlobalSegment:
 
 def global_candidates(orders: Orders) -> list[GlobalSegment]:
     """Segments without the prefix invariant, the largest first, each with the fewest windows that have it."""
-    found = (
+    without_invariant = (
         GlobalSegment(segment, _least_around(orders, segment))
         for segment in segments(orders)
         if not is_prefix_invariant(orders, segment.windows)
     )
-    return sorted(found, key=lambda one: (-len(one.segment.windows), one))
+    return sorted(without_invariant, key=lambda one: (-len(one.segment.windows), one))
 
 
 def _least_around(orders: Orders, segment: Segment) -> tuple[int, ...]:
@@ -61,8 +61,8 @@ def _least_around(orders: Orders, segment: Segment) -> tuple[int, ...]:
 
 def within_quota(orders: Orders, quota: int) -> tuple[tuple[Segment, ...], tuple[GlobalSegment, ...]]:
     """The candidates to choose among: all with the prefix invariant, and others up to the quota."""
-    own = candidates(orders)
-    return own, tuple(global_candidates(orders)[: max(0, quota - len(own))])
+    with_invariant = candidates(orders)
+    return with_invariant, tuple(global_candidates(orders)[: max(0, quota - len(with_invariant))])
 
 
 @dataclass(slots=True)

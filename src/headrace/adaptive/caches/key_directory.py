@@ -59,9 +59,9 @@ class KeyDirectory:
             if not self.granted[page]:
                 self.granted[page] = need_page()
         allowed = self.granted[buckets // PAGE]
-        taken = buckets[allowed]
-        evicted = np.unique(self.keys[taken[self.used[taken]]])
-        self.keys[taken], self.used[taken] = keys[allowed], True
+        allowed_buckets = buckets[allowed]
+        evicted = np.unique(self.keys[allowed_buckets[self.used[allowed_buckets]]])
+        self.keys[allowed_buckets], self.used[allowed_buckets] = keys[allowed], True
         return allowed & (self.keys[buckets] == keys), evicted
 
     def evict_page(self, page: int) -> Ints:

@@ -57,7 +57,7 @@ def by_dynamic_programming(among: Sequence[Candidate]) -> Chosen:
         parts = [best(child) for child in below[segment]]
         total, chosen = (
             sum(value for value, _ in parts),
-            frozenset[Segment]().union(*(own for _, own in parts)),
+            frozenset[Segment]().union(*(chosen_below for _, chosen_below in parts)),
         )
         net = known[segment].value.net if segment is not None else 0.0
         return (
@@ -76,7 +76,7 @@ def exhaustively(among: Sequence[Candidate]) -> Chosen:
         without = best(rest[1:], chosen)
         if any(rest[0].segment.overlaps(one.segment) for one in chosen):
             return without
-        return max(best(rest[1:], (*chosen, rest[0])), without, key=lambda found: found[0])
+        return max(best(rest[1:], (*chosen, rest[0])), without, key=lambda option: option[0])
 
     return frozenset(one.segment for one in best(list(among), ())[1])
 
@@ -92,11 +92,11 @@ def greedily(among: Sequence[Candidate], plain: dict[tuple[int, int], float]) ->
         actions = [(plain[single], 1, tuple[Candidate, ...](), {single})]
         for group in dict.fromkeys(one.group for one in among):
             actions += _openings([one for one in among if one.group == group], chosen, uncovered)
-        _, _, taken, covered = min(actions, key=lambda action: (action[0] / action[1], -action[1]))
-        chosen += taken
+        _, _, opened, covered = min(actions, key=lambda action: (action[0] / action[1], -action[1]))
+        chosen += opened
         uncovered -= covered
-    kept = [one for one in chosen if not any(other.segment.holds(one.segment) for other in chosen)]
-    return frozenset(one.segment for one in _paying(kept))
+    outermost = [one for one in chosen if not any(other.segment.holds(one.segment) for other in chosen)]
+    return frozenset(one.segment for one in _paying(outermost))
 
 
 def _openings(
@@ -111,11 +111,11 @@ def _openings(
             offers.append((one.value.proc / len(places), one, places))
     offers.sort(key=lambda offer: (offer[0], offer[1].segment))
     price, covered = 0.0 if is_open else group[0].value.upkeep, set[tuple[int, int]]()
-    taken: tuple[Candidate, ...] = ()
+    opened: tuple[Candidate, ...] = ()
     actions = []
     for _, one, places in offers:
-        price, covered, taken = price + one.value.proc, covered | places, (*taken, one)
-        actions.append((price, len(covered), taken, covered))
+        price, covered, opened = price + one.value.proc, covered | places, (*opened, one)
+        actions.append((price, len(covered), opened, covered))
     return actions
 
 

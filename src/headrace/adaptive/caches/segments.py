@@ -60,22 +60,22 @@ def key_of(segment: Segment, orders: Orders, equalities: Sequence[Equality]) -> 
     """The columns of the segment that are equal to columns of the rows that come to it: the key of its cache."""
     before = {segment.pipeline, *orders[segment.pipeline][: segment.first]}
     inside = frozenset(segment.windows)
-    found = {
-        own
+    columns = {
+        inner
         for one, other in equalities
-        for own, their in ((one, other), (other, one))
-        if own[0] in inside and their[0] in before
+        for inner, outer in ((one, other), (other, one))
+        if inner[0] in inside and outer[0] in before
     }
-    return tuple(sorted(found))
+    return tuple(sorted(columns))
 
 
 def children(among: Sequence[Segment]) -> dict[Segment | None, list[Segment]]:
     """The largest segments within each segment, and under None those within no other: a forest, as they nest."""
-    found: dict[Segment | None, list[Segment]] = {None: []}
+    forest: dict[Segment | None, list[Segment]] = {None: []}
     for segment in among:
-        found[segment] = []
+        forest[segment] = []
     for segment in among:
         around = [other for other in among if other.holds(segment)]
         parent = min(around, key=lambda other: len(other.windows), default=None)
-        found[parent].append(segment)
-    return found
+        forest[parent].append(segment)
+    return forest

@@ -98,20 +98,24 @@ class TracedJoin:
 
     def use(self, segment: Segment | GlobalSegment) -> None:
         """Begin to use a cache, which is empty. Raises `ValueError` where it could become wrong."""
-        own = segment.segment if isinstance(segment, GlobalSegment) else segment
+        cached = segment.segment if isinstance(segment, GlobalSegment) else segment
         seen_with = segment.seen_with if isinstance(segment, GlobalSegment) else segment.windows
         if not is_prefix_invariant(self.orders, seen_with):
             raise ValueError(f"expected windows with the prefix invariant, found {seen_with}")
-        new = _Used(own, seen_with, key_of(own, self.orders, self.equalities))
+        new = _Used(cached, seen_with, key_of(cached, self.orders, self.equalities))
         for other in self.used.values():
-            if own.overlaps(other.segment) or self._skips(own, other) or self._skips(other.segment, new):
-                raise ValueError(f"expected caches that do not overlap, found {own} and {other.segment}")
-        self.used[own] = new
+            if (
+                cached.overlaps(other.segment)
+                or self._skips(cached, other)
+                or self._skips(other.segment, new)
+            ):
+                raise ValueError(f"expected caches that do not overlap, found {cached} and {other.segment}")
+        self.used[cached] = new
 
     def _skips(self, segment: Segment, other: _Used) -> bool:
         """Whether a hit leaves out the place at which another cache is changed."""
-        place = len(other.seen_with) - 1
-        return segment.pipeline in other.seen_with and segment.first < place <= segment.last
+        changed_at = len(other.seen_with) - 1
+        return segment.pipeline in other.seen_with and segment.first < changed_at <= segment.last
 
     def drop(self, segment: Segment) -> None:
         """Do without a cache from now on."""
@@ -124,8 +128,8 @@ class TracedJoin:
         for segment, used in list(self.used.items()):
             if segment.pipeline in changed or not is_prefix_invariant(orders, used.seen_with):
                 self.drop(segment)
-        kept = list(self.used.values())
-        for one in kept:
+        remaining = list(self.used.values())
+        for one in remaining:
             if one.segment in self.used and any(
                 self._skips(other.segment, one) for other in self.used.values()
             ):
@@ -139,14 +143,14 @@ class TracedJoin:
         waiting: list[list[Combination]] = [[] for _ in range(len(order) + 1)]
         waiting[0].append(((window, row),))
         for place, other in enumerate(order):
-            found = waiting[place]
-            self._pass_changes(window, place, found, sign)
-            self._watch(window, place, found)
+            combinations = waiting[place]
+            self._pass_changes(window, place, combinations, sign)
+            self._watch(window, place, combinations)
             used = self._used_at(window, place)
             if used is None:
-                waiting[place + 1] += [more for one in found for more in self._joined(one, other)]
+                waiting[place + 1] += [more for one in combinations for more in self._joined(one, other)]
             else:
-                waiting[used.segment.last + 1] += self._looked_up(used, found)
+                waiting[used.segment.last + 1] += self._looked_up(used, combinations)
         self._pass_changes(window, len(order), waiting[-1], sign)
         self._store(window, row, sign)
         if sign < 0:
@@ -167,32 +171,32 @@ class TracedJoin:
             if not counter[row]:
                 del counter[row]
 
-    def _pass_changes(self, window: int, place: int, found: Sequence[Combination], sign: int) -> None:
+    def _pass_changes(self, window: int, place: int, combinations: Sequence[Combination], sign: int) -> None:
         """Change the caches for which these combinations are changes of their windows."""
         for used in self.used.values():
             if window in used.seen_with and place == len(used.seen_with) - 1:
-                for combination in found:
+                for combination in combinations:
                     part = used.part(combination)
                     self.counts.changes += 1
                     used.entries.change(used.key_of_part(part), part, sign)
 
-    def _watch(self, pipeline: int, place: int, found: Sequence[Combination]) -> None:
+    def _watch(self, pipeline: int, place: int, combinations: Sequence[Combination]) -> None:
         for segment, estimate in self.watched.items():
-            if (segment.pipeline, segment.first) == (pipeline, place) and found:
+            if (segment.pipeline, segment.first) == (pipeline, place) and combinations:
                 key = key_of(segment, self.orders, self.equalities)
-                estimate.add(np.array([crc32(repr(self._asked(key, one)).encode()) for one in found]))
+                estimate.add(np.array([crc32(repr(self._asked(key, one)).encode()) for one in combinations]))
 
     def profile(self, window: int, row: Row) -> list[tuple[int, int]]:
         """What a row would do without caches: at each place the rows that come there and their cost; at the end those that leave."""
-        found: list[Combination] = [((window, row),)]
+        combinations: list[Combination] = [((window, row),)]
         before, seen = self.counts, list[tuple[int, int]]()
         for other in self.orders[window]:
             self.counts = Counts()
-            came = len(found)
-            found = [more for one in found for more in self._joined(one, other)]
+            came = len(combinations)
+            combinations = [more for one in combinations for more in self._joined(one, other)]
             seen.append((came, self.counts.cost))
         self.counts = before
-        return [*seen, (len(found), 0)]
+        return [*seen, (len(combinations), 0)]
 
     def _used_at(self, pipeline: int, place: int) -> _Used | None:
         """The cache that is looked up at a place."""
@@ -203,7 +207,7 @@ class TracedJoin:
         )
         return next(at_place, None)
 
-    def _looked_up(self, used: _Used, found: Sequence[Combination]) -> list[Combination]:
+    def _looked_up(self, used: _Used, combinations: Sequence[Combination]) -> list[Combination]:
         """Combinations with the rows of a cache; where a key is absent the segment is run, and the key added.
 
         A key that was added for this row is not looked up for it again: a globally consistent cache has the rows that windows support, of
@@ -211,7 +215,7 @@ class TracedJoin:
         """
         fresh: dict[Values, list[Combination]] = {}
         result = []
-        for combination in found:
+        for combination in combinations:
             self.counts.lookups += 1
             used.lookups += 1
             key = self._asked(used.key, combination)
@@ -227,10 +231,10 @@ class TracedJoin:
 
     def _missed(self, used: _Used, key: Values, combination: Combination) -> list[Combination]:
         """Run the segment for a combination, and add its key; returns the segment's part of the results."""
-        found = [combination]
+        combinations = [combination]
         for other in self.orders[used.segment.pipeline][used.segment.first : used.segment.last + 1]:
-            found = [more for one in found for more in self._joined(one, other)]
-        parts = [used.part(one) for one in found]
+            combinations = [more for one in combinations for more in self._joined(one, other)]
+        parts = [used.part(one) for one in combinations]
         used.entries.create(key, self._supported(used, Counter(parts)).elements())
         self.counts.changes += len(parts)
         return parts
@@ -312,14 +316,14 @@ class TracedJoin:
             if indexed
             else self.windows[window]
         )
-        found = []
+        joined = []
         for row in candidates.elements():
             self.counts.compared += 1
             values = dict(row)
             if all(values[column] == value for column, value in wanted.items()):
-                found.append(_together(combination, ((window, row),)))
-        self.counts.made += len(found)
-        return found
+                joined.append(_together(combination, ((window, row),)))
+        self.counts.made += len(joined)
+        return joined
 
 
 def _together(one: Combination, other: Combination) -> Combination:

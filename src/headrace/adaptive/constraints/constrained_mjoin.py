@@ -154,9 +154,9 @@ class ConstrainedMJoin:
             for join in self.graph.below(name):
                 child = self.synopses[join.child]
                 values = synopsis.columns[join.parent_key][open_rows]
-                found = child.row_of(join.child_key, values, child.status != SHADOW)
-                is_absent = found < 0
-                status = np.where(is_absent, UNKNOWN, child.status[found] if len(child) else UNKNOWN)
+                child_rows = child.row_of(join.child_key, values, child.status != SHADOW)
+                is_absent = child_rows < 0
+                status = np.where(is_absent, UNKNOWN, child.status[child_rows] if len(child) else UNKNOWN)
                 fails |= status == NO
                 late = is_absent & self._will_not_come(join, values, synopsis.since[join.child][open_rows])
                 synopsis.given_up[open_rows[late]] = True
@@ -193,8 +193,8 @@ class ConstrainedMJoin:
                 (join.parent_key, join.child_key) if goes_down else (join.child_key, join.parent_key)
             )
             values = self.synopses[known].columns[key][rows[known]]
-            index, found = self.synopses[wanted].pairs_of(other_key, values, among[wanted])
-            rows = {name: numbers[index] for name, numbers in rows.items()} | {wanted: found}
+            index, partners = self.synopses[wanted].pairs_of(other_key, values, among[wanted])
+            rows = {name: numbers[index] for name, numbers in rows.items()} | {wanted: partners}
         begins = reduce(np.maximum, (self.synopses[name].place[item] for name, item in rows.items()))
         ends = reduce(np.minimum, (self.synopses[name].dies[item] for name, item in rows.items()))
         live = begins < ends

@@ -47,8 +47,8 @@ def join_distances(parents: Ints, parent_at: Ints, children: Ints, child_at: Int
     if not len(children):
         return np.full(len(parents), -1)
     order = np.argsort(children, kind="stable")
-    place = np.minimum(np.searchsorted(children[order], parents), len(children) - 1)
-    child = order[place]
+    index = np.minimum(np.searchsorted(children[order], parents), len(children) - 1)
+    child = order[index]
     arrived_before = np.searchsorted(child_at, parent_at)
     distance = np.maximum(child + 1 - arrived_before, 0)
     return np.where(children[child] == parents, distance, -1)

@@ -62,15 +62,15 @@ class Clustered:
         group = np.cumsum(begins) - 1
         distinct, first = values[order[starts]], order[starts]
         rank = np.arange(len(values)) - starts[group]
-        place = self._places(distinct)
-        is_known = place >= 0
+        index = self._places(distinct)
+        is_known = index >= 0
         before = np.where(
-            is_known, self._count[place] + 1 if len(self._count) else 0, self.arrived + first + 1
+            is_known, self._count[index] + 1 if len(self._count) else 0, self.arrived + first + 1
         )
         distance = np.empty(len(values), np.int64)
         distance[order] = self.arrived + order + 1 - before[group] - rank
         after = before + np.diff(np.append(starts, len(values))) - 1
-        self._count[place[is_known]] = after[is_known]
+        self._count[index[is_known]] = after[is_known]
         self._known = np.concatenate([self._known, distinct[~is_known]])
         self._count = np.concatenate([self._count, after[~is_known]])
         sort = np.argsort(self._known, kind="stable")
@@ -80,10 +80,10 @@ class Clustered:
 
     def finished(self, values: Ints) -> Bools:
         """The known values of which too many others came since."""
-        place = self._places(values)
+        index = self._places(values)
         if not len(self._known):
             return np.zeros(len(values), bool)
-        return (place >= 0) & (self._count[place] < self.arrived - self.estimate.k)
+        return (index >= 0) & (self._count[index] < self.arrived - self.estimate.k)
 
     def drop_but(self, held: Ints) -> None:
         """Keep the values that are held, and those that may be needed to see how far k rises."""
@@ -94,8 +94,8 @@ class Clustered:
     def _places(self, values: Ints) -> Ints:
         if not len(self._known):
             return np.full(len(values), -1)
-        place = np.minimum(np.searchsorted(self._known, values), len(self._known) - 1)
-        return np.where(self._known[place] == values, place, -1)
+        index = np.minimum(np.searchsorted(self._known, values), len(self._known) - 1)
+        return np.where(self._known[index] == values, index, -1)
 
     @property
     def entries(self) -> int:
@@ -121,8 +121,8 @@ class Ordered:
         whole = np.maximum.accumulate(np.concatenate([self._maxima, values]))
         first = np.searchsorted(whole, values, side="right")
         self.estimate.observe(np.maximum(np.arange(held, held + len(values)) - first, 0))
-        kept = int(min(self.estimate.seen_to, self.most)) + 1
-        self._maxima = whole[-kept:]
+        retained = int(min(self.estimate.seen_to, self.most)) + 1
+        self._maxima = whole[-retained:]
 
     def finished(self, values: Ints) -> Bools:
         """The values below the bound."""

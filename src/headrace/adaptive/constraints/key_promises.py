@@ -40,8 +40,8 @@ class KeyRows:
         known, times = self.hash[order], self.at[order]
         if not len(known):
             return np.full(len(hashes), NEVER)
-        place = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-        return np.where(known[place] == hashes, times[place], NEVER)
+        index = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+        return np.where(known[index] == hashes, times[index], NEVER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,9 +103,9 @@ class Synopsis:
             return np.full(len(values), -1)
         held = self.columns[name][rows]
         order = np.argsort(held, kind="stable")
-        place = np.searchsorted(held[order], values, side="right") - 1
-        found = order[np.maximum(place, 0)]
-        return np.where((place >= 0) & (held[found] == values), rows[found], -1)
+        index = np.searchsorted(held[order], values, side="right") - 1
+        newest = order[np.maximum(index, 0)]
+        return np.where((index >= 0) & (held[newest] == values), rows[newest], -1)
 
     def pairs_of(self, name: str, values: Ints, among: Bools) -> tuple[Ints, Ints]:
         """(index into values, row) of all of some rows that have a value in a column."""

@@ -37,8 +37,8 @@ class MatrixView:
         """The first position at which a later filter drops more per unit of cost, by more than the slack allows."""
         rates = self.counts / costs[list(self.order)]
         best_later = np.triu(rates, 1).max(axis=1)
-        found = np.flatnonzero(rates.diagonal() < slack * best_later)
-        return int(found[0]) if len(found) else None
+        positions = np.flatnonzero(rates.diagonal() < slack * best_later)
+        return int(positions[0]) if len(positions) else None
 
     def correct(self, window: Bools, costs: Floats, position: int) -> None:
         """Restore the invariant from `position` on, where it holds before; positions that no filter crosses stay as they are."""

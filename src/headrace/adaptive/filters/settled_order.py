@@ -54,8 +54,8 @@ class Drops:
         )
         if len(bits) > WINDOW:
             bits = bits[np.linspace(0, len(bits) - 1, WINDOW).astype(np.int64)]
-        found: Bools = (bits[:, None] >> np.arange(len(self.order)) & 1).astype(bool)
-        return found
+        dropped: Bools = (bits[:, None] >> np.arange(len(self.order)) & 1).astype(bool)
+        return dropped
 
 
 @dataclass(slots=True)

@@ -71,10 +71,10 @@ class Sweep:
 
     def reoptimize(self) -> Order:
         """Move the profiled filter to the first position at which it drops more per unit of cost."""
-        place = self._violation
-        if place is not None:
+        target = self._violation
+        if target is not None:
             order = list(self.plan)
-            order.insert(place, order.pop(self.position))
+            order.insert(target, order.pop(self.position))
             self.plan = tuple(order)
         self._next_stage()
         return self.plan

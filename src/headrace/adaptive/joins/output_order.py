@@ -16,18 +16,20 @@ from headrace.adaptive.filters.order_cost import Ints
 
 def rows_made(counts: Mapping[int, Ints], order: Sequence[int]) -> int:
     """The rows that all hops make; `counts[side]` has the number of each new row's partners in a side."""
-    made = np.multiply.accumulate([counts[side].astype(np.float64) for side in order])
-    return int(made.sum())
+    rows_by_hop = np.multiply.accumulate([counts[side].astype(np.float64) for side in order])
+    return int(rows_by_hop.sum())
 
 
 def fewest_first(counts: Mapping[int, Ints]) -> list[int]:
     """At each hop the side with which it makes fewest rows, given those before; the first of equal ones."""
     rest, order = dict(counts), list[int]()
-    made: np.ndarray | None = None
+    row_counts: np.ndarray | None = None
     while len(rest) > 1:
-        hop = {side: counted if made is None else made * counted for side, counted in rest.items()}
+        hop = {
+            side: counted if row_counts is None else row_counts * counted for side, counted in rest.items()
+        }
         best = min(rest, key=lambda side: float(hop[side].sum()))
-        made = hop[best].astype(np.float64)
+        row_counts = hop[best].astype(np.float64)
         order.append(best)
         del rest[best]
     return [*order, *rest]

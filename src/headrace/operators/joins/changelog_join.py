@@ -263,8 +263,8 @@ def _matches(left: _Changes, right: _Changes) -> Iterator[tuple[Ints, Ints]]:
 def _of_family(table: pa.Table, number: int) -> pa.Table:
     """A query's rows as rows of its family's."""
     mixed = ints(table, HASH) ^ np.int64(mixed_bits(number))
-    place = table.column_names.index(HASH)
-    return in_order([numbered(table.set_column(place, HASH, pa.array(mixed)), number)])
+    index = table.column_names.index(HASH)
+    return in_order([numbered(table.set_column(index, HASH, pa.array(mixed)), number)])
 
 
 def failures_of(failing: Sequence[pa.Table]) -> tuple[Rejected, ...]:

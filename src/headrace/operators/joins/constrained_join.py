@@ -109,22 +109,22 @@ class ConstrainedJoin(WindowJoin):
         return table if keep.all() else table.filter(pa.array(keep))
 
     def emitted(
-        self, found: Combinations, stems: Mapping[int, Stem]
+        self, combinations: Combinations, stems: Mapping[int, Stem]
     ) -> tuple[pa.Table, Rejected | None, Combinations]:
         """The combinations that no reference excludes; the others are rejected."""
         failures: list[Rejected] = []
         for reference in self.references:
             parent, child = (
-                stems[side].columns((TIME,), found.rows[side])[TIME].to_numpy()
+                stems[side].columns((TIME,), combinations.rows[side])[TIME].to_numpy()
                 for side in (reference.parent, reference.child)
             )
             beyond = child > parent + reference.within
             if beyond.any():
-                excluded, *_ = WindowJoin.emitted(self, found.where(beyond), stems)
+                excluded, *_ = WindowJoin.emitted(self, combinations.where(beyond), stems)
                 reasons = (f"the pair breaks CONSTRAINT {reference.clause}",) * excluded.num_rows
                 failures.append(failed_pairs(ints(excluded, AT), reasons))
-                found = found.where(~beyond)
-        table, failed, met = WindowJoin.emitted(self, found, stems)
+                combinations = combinations.where(~beyond)
+        table, failed, met = WindowJoin.emitted(self, combinations, stems)
         failures += [] if failed is None else [failed]
         return table, reduce(_both, failures) if failures else None, met
 
@@ -142,12 +142,12 @@ class ConstrainedJoin(WindowJoin):
 
     def needed(self, rows: pa.Table, index: int, advance: Advance) -> pa.Table:
         """The rows of a side that a row of another side may still be joined with, within the windows and the references."""
-        kept = WindowJoin.needed(self, rows, index, advance)
-        at, waits = ints(kept, TIME), np.zeros(kept.num_rows, bool)
+        in_windows = WindowJoin.needed(self, rows, index, advance)
+        at, waits = ints(in_windows, TIME), np.zeros(in_windows.num_rows, bool)
         for other, limit in enumerate(self._limits()[index]):
             if other != index:
                 waits |= limit >= _NO_LIMIT or at + limit >= self.spec.sides[other].bound(advance)
-        return kept if waits.all() else kept.filter(pa.array(waits))
+        return in_windows if waits.all() else in_windows.filter(pa.array(waits))
 
     def before_merge(
         self, sections: Mapping[str, Sequence[pa.Table]], advance: Advance
@@ -219,8 +219,8 @@ def _first_stored(tables: Sequence[pa.Table], hashes: Ints) -> Ints:
         if not table.num_rows:
             continue
         known, times = ints(table, HASH), ints(table, TIME)
-        place = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-        first = np.minimum(first, np.where(known[place] == hashes, times[place], NEVER))
+        index = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+        first = np.minimum(first, np.where(known[index] == hashes, times[index], NEVER))
     return first
 
 
@@ -229,9 +229,9 @@ def _first_of(rows: KeyRows, hashes: Ints) -> Bools:
     order = np.lexsort((rows.at, rows.hash))
     begins = np.ones(rows.rows, bool)
     begins[1:] = rows.hash[order[1:]] != rows.hash[order[:-1]]
-    found = np.zeros(rows.rows, bool)
-    found[order[begins]] = True
-    return found & np.isin(rows.hash, hashes)
+    is_first = np.zeros(rows.rows, bool)
+    is_first[order[begins]] = True
+    return is_first & np.isin(rows.hash, hashes)
 
 
 def _without(tables: Sequence[pa.Table], gone: Bools) -> list[pa.Table]:

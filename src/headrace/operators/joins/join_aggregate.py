@@ -128,10 +128,10 @@ class JoinAggregate(BaseOperator):
 
     def _multiplied(self, sides: Sequence[WindowCells]) -> WindowCells:
         """The cells of each window and group over all combinations of rows with equal keys."""
-        found = combinations(sides, self.keys)
-        answer = products(self._layout, sides, found, self.side_of)
-        windows = sides[0].windows[found[0]]
-        keys = [picked(sides[side].keys[key], found[side]) for side, key in self.places]
+        cell_numbers = combinations(sides, self.keys)
+        answer = products(self._layout, sides, cell_numbers, self.side_of)
+        windows = sides[0].windows[cell_numbers[0]]
+        keys = [picked(sides[side].keys[key], cell_numbers[side]) for side, key in self.places]
         if self.once:
             return WindowCells(windows, tuple(keys), answer)
         groups = group([pa.array(windows), *keys], len(windows))

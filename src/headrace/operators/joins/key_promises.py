@@ -76,11 +76,11 @@ def least_bound(rows: pa.Table, index: int, sides: Sequence[Side], advance: Adva
     return least
 
 
-def _shared_keys(rows: pa.Table, own: Side, other: Side) -> dict[str, pa.Array]:
+def _shared_keys(rows: pa.Table, side: Side, other: Side) -> dict[str, pa.Array]:
     """Key columns of another side as stored rows of this one have them: equal keys are equal values of comparable types."""
     return {
         theirs.name: flat(rows.column(mine.name))
-        for mine, theirs in zip(own.keys, other.keys, strict=True)
+        for mine, theirs in zip(side.keys, other.keys, strict=True)
         if isinstance(mine, Column)
         and isinstance(theirs, Column)
         and mine.name in rows.column_names

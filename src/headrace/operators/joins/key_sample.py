@@ -40,11 +40,11 @@ def in_sample(hashes: Ints, share: float) -> npt.NDArray[np.bool_]:
     return hashes.view(np.uint64) < np.uint64(int(share * _HASHES))
 
 
-def sample_counts(joinable: int, found: Sequence[Ints], share: float) -> KeySampleCounts:
+def sample_counts(joinable: int, key_hashes: Sequence[Ints], share: float) -> KeySampleCounts:
     """The counts of a step: rows that may still be joined, and by the key hashes of the combinations that it found, what it did not."""
-    if share >= 1 or not found:
+    if share >= 1 or not key_hashes:
         return KeySampleCounts(joinable)
-    combinations = np.unique(np.concatenate(found), return_counts=True)[1].astype(np.float64)
+    combinations = np.unique(np.concatenate(key_hashes), return_counts=True)[1].astype(np.float64)
     missing = float(combinations.sum()) * (1 / share - 1)
     variance = (1 - share) * float(np.square(combinations / share).sum())
     return KeySampleCounts(joinable, missing, variance)

@@ -79,7 +79,7 @@ class OuterJoin(RelationJoin):
 
     def is_stored(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> npt.NDArray[np.bool_]:
         """All rows of a side whose rows are kept."""
-        if any(side is self.spec.sides[kept] for kept in KEPT[self.kind]):
+        if any(side is self.spec.sides[index] for index in KEPT[self.kind]):
             return np.ones(batch.rows, bool)
         return RelationJoin.is_stored(self, batch, keys, side)
 
@@ -143,10 +143,10 @@ def new_counts(counts: PairCounts, rows: pa.Table | None, pairs: pa.Table | None
 
 def padded(spec: JoinSpec, side: Schema, rows: pa.Table, copies: Ints) -> dict[str, pa.Array]:
     """The shown columns of a side's rows, and NULLs for those of the other side."""
-    picked, own = pa.array(copies), set(side.names)
+    picked, names = pa.array(copies), set(side.names)
     return {
         field.name: flat(rows.column(field.name)).take(picked)
-        if field.name in own
+        if field.name in names
         else pa.nulls(len(copies), to_arrow(field.type))
         for field in spec.shown.fields[:-1]
     }

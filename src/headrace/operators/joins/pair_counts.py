@@ -79,8 +79,8 @@ class PairCounts:
         """The rows with a change in the span, at each of their instants before its limit; None without such rows."""
         due = [ints(table, HASH)[span.holds(ints(table, TIME))] for table in tables]
         hashes = np.unique(np.concatenate([np.empty(0, np.int64), *due]))
-        found = [table.take(pa.array(rows)) for table in tables for rows in _with_hash(table, hashes)]
-        return self.occurrences(found, span) if found else None
+        key_rows = [table.take(pa.array(rows)) for table in tables for rows in _with_hash(table, hashes)]
+        return self.occurrences(key_rows, span) if key_rows else None
 
     def occurrences(self, tables: Sequence[pa.Table], span: Span) -> Occurrences | None:
         """All rows, at each of their instants before the limit of the span; None without rows."""

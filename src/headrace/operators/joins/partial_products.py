@@ -65,26 +65,26 @@ def combinations(sides: Sequence[WindowCells], keys: int) -> list[Ints]:
     """
     joined = [np.flatnonzero(usable(side.keys[:keys], side.rows)) for side in sides]
     columns = [pa.array(np.concatenate([side.windows for side in sides]))]
-    columns += [pa.concat_arrays([flat(side.keys[place]) for side in sides]) for place in range(keys)]
+    columns += [pa.concat_arrays([flat(side.keys[key]) for side in sides]) for key in range(keys)]
     groups = group(columns, len(columns[0]))
     starts = np.cumsum([0, *(side.rows for side in sides)]).tolist()
     codes = [groups.codes[start:][rows] for start, rows in zip(starts, joined, strict=False)]
     order = np.argsort(codes[0], kind="stable")
-    found, of_found = [joined[0][order]], codes[0][order]
-    for side, rows, own in zip(sides[1:], joined[1:], codes[1:], strict=True):
+    cell_numbers, cell_codes = [joined[0][order]], codes[0][order]
+    for side, rows, side_codes in zip(sides[1:], joined[1:], codes[1:], strict=True):
         if len(side.keys) == keys:  # one cell for each code
-            place = np.full(groups.count, -1)
-            place[own] = rows
-            right = place[of_found]
+            cell_of_code = np.full(groups.count, -1)
+            cell_of_code[side_codes] = rows
+            right = cell_of_code[cell_codes]
             left = np.flatnonzero(right >= 0)
             right = right[left]
         else:
-            by_code = np.argsort(own, kind="stable")
-            left, right = _pairs(of_found, own[by_code])
+            by_code = np.argsort(side_codes, kind="stable")
+            left, right = _pairs(cell_codes, side_codes[by_code])
             right = rows[by_code[right]]
-        found = [*(numbers[left] for numbers in found), right]
-        of_found = of_found[left]
-    return found
+        cell_numbers = [*(numbers[left] for numbers in cell_numbers), right]
+        cell_codes = cell_codes[left]
+    return cell_numbers
 
 
 def _pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
@@ -95,19 +95,20 @@ def _pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
 
 
 def products(
-    layout: Layout, sides: Sequence[WindowCells], found: Sequence[Ints], side_of: Sequence[int]
+    layout: Layout, sides: Sequence[WindowCells], cell_numbers: Sequence[Ints], side_of: Sequence[int]
 ) -> Answer:
     """The partials of each combination of cells; `side_of` are the sides whose rows the partials aggregate."""
     counts = [
-        side.answer.cells[rows_partial()][0][numbers] for side, numbers in zip(sides, found, strict=True)
+        side.answer.cells[rows_partial()][0][numbers]
+        for side, numbers in zip(sides, cell_numbers, strict=True)
     ]
     cells: dict[PartialColumn, Cells] = {}
     dictionaries: dict[PartialColumn, pa.Array] = {}
     for partial_column, owner in zip(layout.partial_columns, side_of, strict=True):
         answer = sides[owner].answer
-        taken = tuple(part[found[owner]] for part in answer.cells[partial_column])
+        owner_cells = tuple(part[cell_numbers[owner]] for part in answer.cells[partial_column])
         others = [count for side, count in enumerate(counts) if side != owner]
-        cells[partial_column] = repeated(partial_column, taken, others)
+        cells[partial_column] = repeated(partial_column, owner_cells, others)
         if partial_column in answer.dictionaries:
             dictionaries[partial_column] = answer.dictionaries[partial_column]
     return Answer(cells, dictionaries)

@@ -58,7 +58,7 @@ class SlidingOuterJoin(JoinOperator):
     def is_stored(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> npt.NDArray[np.bool_]:
         """The rows that are in a window: those that can be in a pair, and all of a side whose rows are kept."""
         in_window = self.grid.last_end(side.until(batch)) > batch.at
-        if any(side is self.spec.sides[kept] for kept in KEPT[self.kind]):
+        if any(side is self.spec.sides[index] for index in KEPT[self.kind]):
             return np.asarray(in_window)
         return JoinOperator.is_stored(self, batch, keys, side) & in_window
 

@@ -139,8 +139,8 @@ class WindowJoin(JoinOperator):
             if rows is not None:
                 probing = self._probing(index, stems)
                 probed = {**stems, index: Stem((rows,), None)}
-                for found in cached.combinations(probing, rows, index):
-                    table, failed, met = self.emitted(found, probed)
+                for combinations in cached.combinations(probing, rows, index):
+                    table, failed, met = self.emitted(combinations, probed)
                     met_keys += [rows.hash[met.rows[index]]] if joined < 1 else []
                     emitted += table.num_rows
                     tables += [table] if table.num_rows else []
@@ -181,12 +181,12 @@ class WindowJoin(JoinOperator):
     def _probing(self, side: int, stems: Mapping[int, Stem]) -> Probing:
         """The search for new rows of a side."""
         others = tuple(other for other in range(len(self.spec.sides)) if other != side)
-        places, profiles = range(len(others)), in_force()
+        indexes, profiles = range(len(others)), in_force()
         order = profiles.orders.get(name_of_side(self.id, side))
         if self.orders:
             order = OrderInForce(tuple(map(others.index, self.orders[side])), 0.0)
-        elif order is None or sorted(order.order) != list(places):
-            smallest = tuple(sorted(places, key=lambda place: stems[others[place]].rows))
+        elif order is None or sorted(order.order) != list(indexes):
+            smallest = tuple(sorted(indexes, key=lambda index: stems[others[index]].rows))
             order = OrderInForce(smallest, profiles.share_without if self.adapts else 0.0)
         fixed = bool(self.orders)
         return Probing(stems, others, order, self._hold_together, self._partners, fixed)
@@ -203,37 +203,37 @@ class WindowJoin(JoinOperator):
         return (at, until) if self.grid is None else (self.grid.first_end(at), self.grid.last_end(until) - 1)
 
     def emitted(
-        self, found: Combinations, stems: Mapping[int, Stem]
+        self, combinations: Combinations, stems: Mapping[int, Stem]
     ) -> tuple[pa.Table, Rejected | None, Combinations]:
         """The combinations on which the condition is true, as result rows too; columns that it does not read are taken last."""
         condition, failed = self.spec.condition, None
         tested: dict[str, pa.Array] = {}
         if condition is not None:
-            tested = self._taken(found, stems, columns_of(condition))
-            keep, bad, reasons = passing(condition, tested, found.count)
-            failed = failed_pairs(found.at[bad], reasons) if reasons else None
+            tested = self._taken(combinations, stems, columns_of(condition))
+            keep, bad, reasons = passing(condition, tested, combinations.count)
+            failed = failed_pairs(combinations.at[bad], reasons) if reasons else None
             if not keep.all():
-                found, mask = found.where(keep), pa.array(keep)
+                combinations, mask = combinations.where(keep), pa.array(keep)
                 tested = {name: column.filter(mask) for name, column in tested.items()}
         shown = frozenset(self.spec.shown.names[:-1])
-        rows = {**tested, **self._taken(found, stems, shown - tested.keys())}
+        rows = {**tested, **self._taken(combinations, stems, shown - tested.keys())}
         if not self.shows_ages:
-            return self.pairs(rows, found.at, pa.array(found.until)), failed, found
-        for side, numbers in found.rows.items():
+            return self.pairs(rows, combinations.at, pa.array(combinations.until)), failed, combinations
+        for side, numbers in combinations.rows.items():
             times = stems[side].columns((TIME,), numbers)[TIME].to_numpy()
-            rows[f"{AGE}{side}"] = pa.array(found.at - times)
-        return self.pairs(rows, found.at, pa.array(found.at)), failed, found
+            rows[f"{AGE}{side}"] = pa.array(combinations.at - times)
+        return self.pairs(rows, combinations.at, pa.array(combinations.at)), failed, combinations
 
     def _taken(
-        self, found: Combinations, stems: Mapping[int, Stem], names: frozenset[str]
+        self, combinations: Combinations, stems: Mapping[int, Stem], names: frozenset[str]
     ) -> dict[str, pa.Array]:
         """Columns of the rows of combinations."""
-        taken: dict[str, pa.Array] = {}
+        columns: dict[str, pa.Array] = {}
         for index, side in enumerate(self.spec.sides):
             of_side = [name for name in side.stored.names if name in names]
             if of_side:
-                taken |= stems[index].columns(of_side, found.rows[index])
-        return taken
+                columns |= stems[index].columns(of_side, combinations.rows[index])
+        return columns
 
     def needed(self, rows: pa.Table, index: int, advance: Advance) -> pa.Table:
         """The rows of a side that a row of another side may still be joined with."""

@@ -40,8 +40,8 @@ class _Period:
     def measured(self) -> str:
         """`1.1 probes and 3.4 rows made for each of 2,000 rows`."""
         rows = self.seen.rows
-        probes, made = sum(self.seen.probed) / rows, self.seen.made / rows
-        return f"{probes:.3g} probes and {made:.3g} rows made for each of {rows_of(rows)} rows"
+        probes, rows_made = sum(self.seen.probed) / rows, self.seen.made / rows
+        return f"{probes:.3g} probes and {rows_made:.3g} rows made for each of {rows_of(rows)} rows"
 
     def reason(self, order: Order) -> str:
         """Why another order was chosen: the first side that differs, and what both orders take, by the newest sample."""
@@ -54,13 +54,13 @@ class _Period:
         )
         if not self.newest.sampled:
             return why
-        believed = [_believed(self.newest, each) for each in (order, self.seen.order)]
+        believed = [_believed(self.newest, candidate) for candidate in (order, self.seen.order)]
         return f"{why}: {believed[0]:.3g} probes a row instead of {believed[1]:.3g}, by the sample"
 
 
-def _figures(seen: ProbeObservation, place: int) -> str:
+def _figures(seen: ProbeObservation, side: int) -> str:
     """`drops 48 %`: of the sampled rows, whatever the order."""
-    return f"drops {percent_of(seen.drop_rate(place)) if seen.sampled else 'an unknown share'}"
+    return f"drops {percent_of(seen.drop_rate(side)) if seen.sampled else 'an unknown share'}"
 
 
 def _believed(seen: ProbeObservation, order: Order) -> float:
@@ -68,7 +68,7 @@ def _believed(seen: ProbeObservation, order: Order) -> float:
     alive, probes = seen.sampled, 0
     for position in range(len(order)):
         probes += alive
-        before = sum(1 << place for place in order[: position + 1])
+        before = sum(1 << side for side in order[: position + 1])
         alive = seen.sampled - sum(rows for bits, rows in seen.patterns.items() if bits & before)
     return probes / seen.sampled
 
@@ -92,7 +92,7 @@ def _side_lines(
         return
     last = past[-1]
     sampled = next((period.seen for period in reversed(past) if period.seen.sampled), last.seen)
-    yield f"  {name}: " + ", ".join(f"{others[place]} {_figures(sampled, place)}" for place in next_order)
+    yield f"  {name}: " + ", ".join(f"{others[side]} {_figures(sampled, side)}" for side in next_order)
     if last.seen.order != next_order:
         yield f"    from the next epoch on: {_shown(next_order, others)}; {last.reason(next_order)}"
     changes = list(zip([None, *past[:-1]], past, strict=True))
@@ -114,4 +114,4 @@ def _periods(history: History, others: Sequence[str]) -> list[_Period]:
 
 
 def _shown(order: Order, others: Sequence[str]) -> str:
-    return "order " + ", ".join(others[place] for place in order)
+    return "order " + ", ".join(others[side] for side in order)

@@ -57,25 +57,25 @@ def _where(root: Node) -> list[Expression]:
 
 def _bounded(node: Node, other: Node, factors: list[Expression]) -> Node:
     """The source, with the greatest difference between the time of a row that it is joined with and its own."""
-    own, others = _time(node), _time(other)
-    bounds = [bound for factor in factors if (bound := _after(factor, own, others)) is not None]
+    time, other_time = _time(node), _time(other)
+    bounds = [bound for factor in factors if (bound := _after(factor, time, other_time)) is not None]
     if not bounds:
         return node
     assert isinstance(node, Windowed)
     return replace(node, window=Unbounded(max(min(bounds), 0)))
 
 
-def _after(factor: Expression, own: str | None, other: str | None) -> Duration | None:
-    """The greatest `other - own` that a comparison of the two times allows; None if it bounds it not."""
+def _after(factor: Expression, time: str | None, other: str | None) -> Duration | None:
+    """The greatest `other - time` that a comparison of the two times allows; None if it bounds it not."""
     if not (isinstance(factor, Call) and factor.function in _MIRRORED):
         return None
     left, right = (_shifted(side) for side in factor.arguments)
     if left is None or right is None:
         return None
     sign = factor.function
-    if (left[0], right[0]) == (own, other):  # own + l < other + r is other + r > own + l
+    if (left[0], right[0]) == (time, other):  # time + l < other + r is other + r > time + l
         left, right, sign = right, left, _MIRRORED[sign]
-    if (left[0], right[0]) != (other, own) or sign not in ("<", "<=", "="):
+    if (left[0], right[0]) != (other, time) or sign not in ("<", "<=", "="):
         return None
     return right[1] - left[1]
 

@@ -79,10 +79,10 @@ def groups_of(
             for members in _classes(units, factors)
             if members.keys() >= set(chosen)
         ]
-        of_unit = [tuple(key[place] for key in keys) for place in range(len(chosen))]
+        of_unit = [tuple(key[index] for key in keys) for index in range(len(chosen))]
         sources = [waiting[unit - 1 if joined else unit] for unit in chosen if not (joined and unit == 0)]
-        own = of_unit[1:] if joined else of_unit
-        groups.append(Group(tuple(sources), tuple(own), of_unit[0] if joined else None))
+        source_keys = of_unit[1:] if joined else of_unit
+        groups.append(Group(tuple(sources), tuple(source_keys), of_unit[0] if joined else None))
         joined += sources
         waiting = [number for number in waiting if number not in sources]
     return groups

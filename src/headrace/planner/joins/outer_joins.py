@@ -260,9 +260,9 @@ class _Chain:
         ]
         tested = [factor for factor in factors if factor not in of_left and factor not in of_right]
         read = columns.union(*map(columns_of, tested))
-        kept = KEPT[join.kind]
+        kept_sides = KEPT[join.kind]
         pairs = [pair for factor in tested if (pair := _equality(factor, left_names, right_names))]
-        keys = [pair for pair in pairs if all(_never_fails(pair[side]) for side in kept)]
+        keys = [pair for pair in pairs if all(_never_fails(pair[side]) for side in kept_sides)]
         left_keys, right_keys = (tuple(key) for key in zip(*keys, strict=True)) if keys else ((), ())
         right, right_inputs = self._leaf(join.right, read & right_names, right_keys, of_right)
         below: tuple[JoinStage, ...] = ()

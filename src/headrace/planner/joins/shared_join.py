@@ -121,20 +121,20 @@ def covering(signature: str, known: Mapping[str, str]) -> tuple[str, str] | None
     name is empty, and the signature is that of a shared join to be founded; of one with neighbouring classes too, and the shared
     join is for both. None without such a join.
     """
-    own, digest = classes_in(signature), _digest(signature)
+    of_query, digest = classes_in(signature), _digest(signature)
     alike = [other for other in known if _digest(other) == digest]
     shared = [
         other
         for other in alike
         if known[other]
-        and (other == signature or (classes_in(known[other]) and _covers(classes_in(other), own)))
+        and (other == signature or (classes_in(known[other]) and _covers(classes_in(other), of_query)))
     ]
     if shared:
         least = min(shared, key=lambda other: _width(classes_in(other)))
         return least, known[least]
-    if any(classes_in(other) == own for other in alike):
+    if any(classes_in(other) == of_query for other in alike):
         return signature, ""
-    both = [wider for other in alike if (wider := _for_both(classes_in(other), own)) is not None]
+    both = [wider for other in alike if (wider := _for_both(classes_in(other), of_query)) is not None]
     return (with_classes(digest, min(both, key=_width)), "") if both else None
 
 
@@ -146,22 +146,22 @@ def _digest(signature: str) -> str:
     return signature.partition(_APART)[0]
 
 
-def _covers(classes: SizeClasses, own: SizeClasses) -> bool:
+def _covers(classes: SizeClasses, of_query: SizeClasses) -> bool:
     """Whether all classes are as wide as a query's own, or the next wider ones."""
     return all(
         one == other if one is None or other is None else 0 <= one - other <= 1
-        for one, other in zip(classes, own, strict=True)
+        for one, other in zip(classes, of_query, strict=True)
     )
 
 
-def _for_both(classes: SizeClasses, own: SizeClasses) -> SizeClasses | None:
+def _for_both(classes: SizeClasses, of_query: SizeClasses) -> SizeClasses | None:
     """The next classes after the narrower ones of each side, where the others are no wider: for windows on both sides of a bound."""
     narrow = [
         None if one is None or other is None else min(one, other)
-        for one, other in zip(classes, own, strict=True)
+        for one, other in zip(classes, of_query, strict=True)
     ]
     wider = tuple(None if one is None else one + 1 for one in narrow)
-    return wider if _covers(wider, classes) and _covers(wider, own) else None
+    return wider if _covers(wider, classes) and _covers(wider, of_query) else None
 
 
 def graph_of(windows: Sequence[Windowed], factors: Sequence[Expression]) -> Graph | None:
@@ -184,19 +184,19 @@ def _is_shareable(window: Windowed) -> bool:
 def _in_shared_order(windows: Sequence[Windowed], keys: Sequence[tuple[Expression, ...]]) -> Graph:
     """Windows by their streams and keys, and keys by their text: however the query was written."""
     plain = [
-        [show(_renamed(key, _names(window, ""))) for key in own]
-        for window, own in zip(windows, keys, strict=True)
+        [show(_renamed(key, _names(window, ""))) for key in window_keys]
+        for window, window_keys in zip(windows, keys, strict=True)
     ]
     order = sorted(
         range(len(windows)), key=lambda index: (sources(windows[index]), sorted(plain[index]), index)
     )
-    key_order = sorted(range(len(keys[0])), key=lambda place: [plain[index][place] for index in order])
+    key_order = sorted(range(len(keys[0])), key=lambda position: [plain[index][position] for index in order])
     ordered = [windows[index] for index in order]
     names = {
         old: new for side, window in enumerate(ordered) for old, new in _names(window, f"s{side}.").items()
     }
-    written = tuple(tuple(keys[index][place] for place in key_order) for index in order)
-    shared = tuple(tuple(_renamed(key, names) for key in own) for own in written)
+    written = tuple(tuple(keys[index][position] for position in key_order) for index in order)
+    shared = tuple(tuple(_renamed(key, names) for key in window_keys) for window_keys in written)
     return Graph(tuple(ordered), shared, names, written)
 
 

@@ -54,16 +54,16 @@ def join_aggregate(
     assert join.grid is not None
     sides, slide, anchor = join.spec.sides, join.grid.slide, join.grid.anchor
     grouped = Grouped(grouped.keys, tuple(map(_summed_exactly, grouped.aggregates)))
-    own: list[list[Named]] = [
-        [Named(f"__join{place}", key) for place, key in enumerate(side.keys)] for side in sides
+    named_keys: list[list[Named]] = [
+        [Named(f"__join{index}", key) for index, key in enumerate(side.keys)] for side in sides
     ]
-    places = tuple(_place(sides, own, key) for key in grouped.keys)
+    places = tuple(_place(sides, named_keys, key) for key in grouped.keys)
     joined = len(sides[0].keys)
     by_key = {key for _, key in places if key < joined} == set(range(joined))
-    alone = all(len(keys) == joined for keys in own)
+    alone = all(len(keys) == joined for keys in named_keys)
     slot = None if by_key and alone and not finish.needs_whole_window else slot_of_name(id_)
     aggregated: list[AggregatedSide] = []
-    for number, (side, keys) in enumerate(zip(sides, own, strict=True)):
+    for number, (side, keys) in enumerate(zip(sides, named_keys, strict=True)):
         assert side.lookback is not None
         items = tuple(item for item in grouped.aggregates if _owner(sides, _read_by(item)) == number)
         panes = PaneAggregate(
@@ -111,13 +111,13 @@ def _read_by(item: NamedAggregate) -> frozenset[str]:
     return frozenset().union(*(columns_of(part) for part in parts if part is not None))
 
 
-def _place(sides: Sequence[Side], own: list[list[Named]], key: Named) -> tuple[int, int]:
+def _place(sides: Sequence[Side], named_keys: list[list[Named]], key: Named) -> tuple[int, int]:
     """The side and the place of a group key among its keys, to which it is added where it is none of the join's."""
     side = _owner(sides, columns_of(key.expression))
     assert side is not None
-    expressions: list[Expression] = [known.expression for known in own[side]]
+    expressions: list[Expression] = [known.expression for known in named_keys[side]]
     if key.expression not in expressions:
-        own[side].append(Named(f"__group{len(expressions)}", key.expression))
+        named_keys[side].append(Named(f"__group{len(expressions)}", key.expression))
         expressions.append(key.expression)
     return side, expressions.index(key.expression)
 

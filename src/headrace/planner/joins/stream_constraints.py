@@ -28,8 +28,8 @@ class _Keyed:
 
     def place_of(self, columns: tuple[str, ...]) -> tuple[int, ...] | None:
         """The places of columns in the key; None if one is not there."""
-        found = [self.places.get(column.lower()) for column in columns]
-        return None if None in found else tuple(place for place in found if place is not None)
+        indexes = [self.places.get(column.lower()) for column in columns]
+        return None if None in indexes else tuple(index for index in indexes if index is not None)
 
 
 def constrained(stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> JoinStage:
@@ -46,12 +46,12 @@ def constrained(stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> Jo
     if not any(promises) and not references:
         return stage
     sides, values = operator.spec.sides, ("",) * len(keyed)
-    if any(promise.kind == "ordered" for own in promises for promise in own):
+    if any(promise.kind == "ordered" for of_side in promises for promise in of_side):
         values = tuple(_value(side) for side in sides)
         sides = tuple(map(_with_key, sides))
-    given = {field.name: getattr(operator, field.name) for field in fields(operator)}
-    given["spec"] = replace(operator.spec, sides=sides)
-    join = ConstrainedJoin(**given, promises=promises, references=references, values=values)
+    arguments = {field.name: getattr(operator, field.name) for field in fields(operator)}
+    arguments["spec"] = replace(operator.spec, sides=sides)
+    join = ConstrainedJoin(**arguments, promises=promises, references=references, values=values)
     return replace(stage, operator=join)
 
 
@@ -71,7 +71,7 @@ def _keyed(side: Side, stage: JoinStage, streams: Mapping[str, StreamDefinition]
     renamed = {new: old.lower() for old, new in columns}
     keys = enumerate(side.keys)
     places = {
-        renamed[key.name]: place for place, key in keys if isinstance(key, Column) and key.name in renamed
+        renamed[key.name]: index for index, key in keys if isinstance(key, Column) and key.name in renamed
     }
     return _Keyed(stream, places)
 

@@ -155,7 +155,9 @@ def sizes_of(query: Query, rows_of: Callable[[str], int]) -> tuple[int, ...]:
         return ()
     if any(isinstance(node, QueryScan) for window in parts.windows for node in walk(window)):
         return ()
-    between = (factor for factor in parts.factors if not any(columns_of(factor) <= own for own in columns))
+    between = (
+        factor for factor in parts.factors if not any(columns_of(factor) <= names for names in columns)
+    )
     if any(map(can_fail, between)):  # which combinations are rejected follows the order
         return ()
     ranges = [stored_for(window.window) for window in parts.windows]
@@ -338,7 +340,8 @@ class _Parts:
             both = [factor for factor in both if factor not in set(equalities(keys, both))]
         read = above.union(*map(columns_of, both))
         sides = [
-            self._side(window, read, own, factors) for window, own in zip(windows, group.keys, strict=True)
+            self._side(window, read, side_keys, factors)
+            for window, side_keys in zip(windows, group.keys, strict=True)
         ]
         sources, titles = [inputs(window) for window in windows], [title(window) for window in windows]
         if inner is not None:

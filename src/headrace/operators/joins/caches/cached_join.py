@@ -108,16 +108,16 @@ class CachedJoin:
         rest = [other for other in probing.others if other not in sides]
         for start in range(0, new.rows, _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            for found in self._looked_up(cache, new, part, side):
-                yield from self._extended(found, new.hash, side, rest)
+            for matched in self._looked_up(cache, new, part, side):
+                yield from self._extended(matched, new.hash, side, rest)
 
     def _without_cache(self, probing: Probing, new: Sorted, side: int) -> Iterator[Combinations]:
         """Search all others, and note what that takes."""
-        made = 0
-        for found in probing.combinations(new, side):
-            made += found.count
-            yield found
-        seen = CacheObservation(measured=new.rows, compared=probing.compared, made=made)
+        count = 0
+        for combinations in probing.combinations(new, side):
+            count += combinations.count
+            yield combinations
+        seen = CacheObservation(measured=new.rows, compared=probing.compared, made=count)
         self._seen = self._seen.plus(seen)
 
     def _is_too_much(self, new: Sorted, cache: SubjoinCache) -> bool:
@@ -152,19 +152,19 @@ class CachedJoin:
         keys = hashes[begins]
         present = cache.directory.present(keys)
         of_row = present[np.cumsum(begins) - 1]
-        made = Entries.together(list(self._joined(keys[~present], cache)), cache.sides)
+        created = Entries.together(list(self._joined(keys[~present], cache)), cache.sides)
         numbers = np.arange(len(hashes)) + part.start
         hits, missed = numbers[of_row], numbers[~of_row]
-        found = len(hashes) - int(np.count_nonzero(~present))
-        looked_up = CacheObservation(lookups=len(hashes), hits=found, created=made.count)
+        hit_count = len(hashes) - int(np.count_nonzero(~present))
+        looked_up = CacheObservation(lookups=len(hashes), hits=hit_count, created=created.count)
         self._seen = self._seen.plus(looked_up)
         if len(hits) and cache.pieces:
             yield from self._matched(cache.pieces, cache.stem(), new, hits, side)
         if len(missed):
-            if made.count:
-                stem = Stem((made.searchable(),), cache.longest)
-                yield from self._matched([made], stem, new, missed, side)
-            cache.create(keys[~present], made, lambda: self._need_page(cache.sides))
+            if created.count:
+                stem = Stem((created.searchable(),), cache.longest)
+                yield from self._matched([created], stem, new, missed, side)
+            cache.create(keys[~present], created, lambda: self._need_page(cache.sides))
 
     def _matched(
         self, pieces: Sequence[Entries], stem: Stem, new: Sorted, rows: Ints, side: int
@@ -175,21 +175,23 @@ class CachedJoin:
         matches = stem.search(self.partners(at, until), new.hash[rows])
         for extended, compared in stem.extend(known, matches, _ENTRY):
             self._seen = self._seen.plus(CacheObservation(matched=compared))
-            found = extended.where(self.hold_together(extended.at, extended.until))
-            if found.count:
-                of_sides = rows_of(pieces, sorted(pieces[0].found.rows), found.rows[_ENTRY])
-                yield Combinations(found.at, found.until, {side: found.rows[side], **of_sides})
+            together = extended.where(self.hold_together(extended.at, extended.until))
+            if together.count:
+                of_sides = rows_of(pieces, sorted(pieces[0].found.rows), together.rows[_ENTRY])
+                yield Combinations(together.at, together.until, {side: together.rows[side], **of_sides})
 
     def _extended(
-        self, found: Combinations, hashes: Ints, origin: int, rest: Sequence[int]
+        self, combinations: Combinations, hashes: Ints, origin: int, rest: Sequence[int]
     ) -> Iterator[Combinations]:
         """Combinations with rows of more sides, which are searched."""
         if not rest:
-            yield found
+            yield combinations
             return
         stem = self.stems[rest[0]]
-        matches = stem.search(self.partners(found.at, found.until), hashes[found.rows[origin]])
-        for extended, _ in stem.extend(found, matches, rest[0]):
+        matches = stem.search(
+            self.partners(combinations.at, combinations.until), hashes[combinations.rows[origin]]
+        )
+        for extended, _ in stem.extend(combinations, matches, rest[0]):
             together = extended.where(self.hold_together(extended.at, extended.until))
             if together.count:
                 yield from self._extended(together, hashes, origin, rest[1:])
@@ -228,10 +230,10 @@ class CachedJoin:
         matches = stem.search(self.partners(known.at, known.until), keys[key_of])
         for extended, compared in stem.extend(numbered, matches, rest[0]):
             self._seen = self._seen.plus(CacheObservation(joined=compared))
-            found = extended.where(self.hold_together(extended.at, extended.until))
-            rows = {side: numbers for side, numbers in found.rows.items() if side != _ENTRY}
+            together = extended.where(self.hold_together(extended.at, extended.until))
+            rows = {side: numbers for side, numbers in together.rows.items() if side != _ENTRY}
             yield from self._entries(
-                Combinations(found.at, found.until, rows), keys, found.rows[_ENTRY], rest[1:], cache
+                Combinations(together.at, together.until, rows), keys, together.rows[_ENTRY], rest[1:], cache
             )
 
     def _condition(self, sides: Sides) -> Expression | None:
@@ -250,14 +252,14 @@ class CachedJoin:
         others = tuple(other for other in range(len(self.spec.sides)) if other != side)
         return self._condition(others) == self.spec.condition
 
-    def _columns(self, found: Combinations, sides: Sides) -> dict[str, pa.Array]:
+    def _columns(self, combinations: Combinations, sides: Sides) -> dict[str, pa.Array]:
         condition = self._condition(sides)
         read = frozenset() if condition is None else columns_of(condition)
         columns: dict[str, pa.Array] = {}
         for side in sides:
             of_side = [name for name in self.spec.sides[side].stored.names if name in read]
             if of_side:
-                columns |= self.stems[side].columns(of_side, found.rows[side])
+                columns |= self.stems[side].columns(of_side, combinations.rows[side])
         return columns
 
     # ---------------------------------------------------------------------------------------------------- upkeep
@@ -272,8 +274,8 @@ class CachedJoin:
         if self.caching.measures and len(self.spec.sides) > 2:
             name = f"{self.spec.id}/{side}"
             known = self._seen
-            made = known.made * new.rows // known.measured if known.measured else known.matched
-            passed = emitted if self._tests_all(side) else made
+            combination_count = known.made * new.rows // known.measured if known.measured else known.matched
+            passed = emitted if self._tests_all(side) else combination_count
             self.caching.add(
                 name, known.plus(CacheObservation(passing=passed, missing=self._missing(new, side)))
             )

@@ -34,10 +34,10 @@ class Entries:
     found: Combinations
 
     @staticmethod
-    def of(hash_: Ints, found: Combinations) -> Entries:
+    def of(hash_: Ints, combinations: Combinations) -> Entries:
         """Combinations in any order."""
-        order = np.lexsort((found.at, hash_))
-        return Entries(hash_, found).take(order)
+        order = np.lexsort((combinations.at, hash_))
+        return Entries(hash_, combinations).take(order)
 
     @staticmethod
     def together(parts: Sequence[Entries], sides: Sequence[int]) -> Entries:
@@ -105,9 +105,9 @@ class SubjoinCache:
 
     def insert(self, entries: Entries) -> int:
         """Add combinations of new rows to the keys that are present; returns how many."""
-        kept = entries.take(self.directory.present(entries.hash))
-        self._append(kept)
-        return kept.count
+        present = entries.take(self.directory.present(entries.hash))
+        self._append(present)
+        return present.count
 
     def _append(self, entries: Entries) -> None:
         if entries.count:
@@ -133,7 +133,7 @@ class SubjoinCache:
 
     def renumber(self, side: int, start: int, numbers: Ints) -> None:
         """Rows of a side from `start` on have new numbers; those with number -1 are gone."""
-        for place, piece in enumerate(self.pieces):
+        for index, piece in enumerate(self.pieces):
             rows = piece.found.rows[side]
             moved = rows >= start
             if not moved.any():
@@ -142,8 +142,10 @@ class SubjoinCache:
             changed[moved] = np.where(
                 numbers[rows[moved] - start] < 0, -1, numbers[rows[moved] - start] + start
             )
-            found = Combinations(piece.found.at, piece.found.until, {**piece.found.rows, side: changed})
-            self.pieces[place] = Entries(piece.hash, found).take(changed >= 0)
+            combinations = Combinations(
+                piece.found.at, piece.found.until, {**piece.found.rows, side: changed}
+            )
+            self.pieces[index] = Entries(piece.hash, combinations).take(changed >= 0)
         self.pieces = [piece for piece in self.pieces if piece.count]
 
     def _forget(self, keys: Ints) -> None:

@@ -69,7 +69,7 @@ class Found:
 
     def of(self, rows: Ints) -> Found:
         """What was found for some of the rows."""
-        low, matches = (tuple(each[rows] for each in pieces) for pieces in (self.low, self.matches))
+        low, matches = (tuple(of_piece[rows] for of_piece in pieces) for pieces in (self.low, self.matches))
         return Found(low, matches, self.counts[rows])
 
 
@@ -98,19 +98,19 @@ class Stem:
 
     def search(self, bounds: Bounds, hashes: Ints) -> Found:
         """The rows that may be joined with rows of these key hashes; a superset of those that are."""
-        found = (_overlapping(bounds, hashes, piece, self.longest) for piece in self.pieces)
-        low, matches = zip(*found, strict=True)
+        overlaps = (_overlapping(bounds, hashes, piece, self.longest) for piece in self.pieces)
+        low, matches = zip(*overlaps, strict=True)
         return Found(low, matches, matches[0] if len(matches) == 1 else np.sum(matches, axis=0))
 
-    def extend(self, known: Combinations, found: Found, side: int) -> Iterator[tuple[Combinations, int]]:
+    def extend(self, known: Combinations, candidates: Found, side: int) -> Iterator[tuple[Combinations, int]]:
         """Combinations with each of the rows that were found for them in this SteM, of `side`, and that hold with them; and how many
         rows were compared.
         """
-        for start, stop in portions(found.counts):
-            yield self._portion(known, found.low, found.matches, slice(start, stop), side)
+        for start, stop in portions(candidates.counts):
+            yield self._portion(known, candidates.low, candidates.matches, slice(start, stop), side)
 
     def _portion(
-        self, found: Combinations, low: Sequence[Ints], matches: Sequence[Ints], rows: slice, side: int
+        self, combinations: Combinations, low: Sequence[Ints], matches: Sequence[Ints], rows: slice, side: int
     ) -> tuple[Combinations, int]:
         """The extensions of some combinations, and the number of rows that were compared."""
         parts, candidates = list[Combinations](), 0
@@ -119,11 +119,11 @@ class Stem:
             candidates += len(row)
             if not len(row):
                 continue
-            at = np.maximum(found.at[index], piece.at[row])
-            until = np.minimum(found.until[index], piece.until(row))
-            numbers = {other: known[index] for other, known in found.rows.items()}
+            at = np.maximum(combinations.at[index], piece.at[row])
+            until = np.minimum(combinations.until[index], piece.until(row))
+            numbers = {other: known[index] for other, known in combinations.rows.items()}
             parts.append(Combinations(at, until, {**numbers, side: row + start}).where(at <= until))
-        return _together(parts, [*found.rows, side]), candidates
+        return _together(parts, [*combinations.rows, side]), candidates
 
     def columns(self, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:
         """Columns of rows by their numbers. The cost follows these rows, not those that are stored."""
@@ -132,13 +132,13 @@ class Stem:
         piece_of = np.searchsorted(self.starts, rows, side="right") - 1
         order = np.argsort(piece_of, kind="stable")
         edges = np.searchsorted(piece_of[order], np.arange(len(self.pieces) + 1))
-        place = np.empty(len(rows), np.int64)
-        place[order] = np.arange(len(rows))
+        inverse = np.empty(len(rows), np.int64)
+        inverse[order] = np.arange(len(rows))
         chosen = [
             taken(piece.table, names, rows[order[edges[number] : edges[number + 1]]] - start)
             for number, (piece, start) in enumerate(zip(self.pieces, self.starts.tolist(), strict=False))
         ]
-        back = pa.array(place)
+        back = pa.array(inverse)
         return {name: pa.concat_arrays([part[name] for part in chosen]).take(back) for name in names}
 
 
@@ -183,8 +183,8 @@ def _by_rank(
 def _places(known: Ints, hashes: Ints) -> Ints:
     """Where each hash is, or would be, in an ascending column; equal neighbours are searched once."""
     changes = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
-    found: Ints = np.searchsorted(known, hashes[changes])
-    return found if len(found) == len(hashes) else found[np.cumsum(changes) - 1]
+    positions: Ints = np.searchsorted(known, hashes[changes])
+    return positions if len(positions) == len(hashes) else positions[np.cumsum(changes) - 1]
 
 
 def _together(parts: Sequence[Combinations], sides: Sequence[int]) -> Combinations:

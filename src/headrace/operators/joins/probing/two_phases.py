@@ -81,13 +81,13 @@ class Probing:
             part = slice(start, start + _AT_ONCE)
             at, until, hashes = new.at[part], new.until(part), new.hash[part]
             self.rows += len(at)
-            whole, found = self._whole(at, until, hashes)
+            whole, candidates = self._whole(at, until, hashes)
             if not len(whole):
                 continue
-            counts = {other: each.counts for other, each in found.items()}
-            order = list(found) if self.fixed else fewest_first(counts)
+            counts = {other: of_side.counts for other, of_side in candidates.items()}
+            order = list(candidates) if self.fixed else fewest_first(counts)
             alone = Combinations(at[whole], until[whole], {side: np.arange(len(whole))})
-            for combined in self._extended(alone, found, side, order):
+            for combined in self._extended(alone, candidates, side, order):
                 yield combined.renumbered(side, whole + start)
 
     def _whole(self, at: Ints, until: Ints, hashes: Ints) -> tuple[Ints, dict[int, Found]]:
@@ -97,27 +97,27 @@ class Probing:
         whole = last.rows[last.found.counts > 0]
         if not len(whole):
             return whole, {}
-        ordered = zip((self.others[place] for place in self.order.order), reached, strict=True)
-        found = {
-            other: each.found
-            if len(each.rows) == len(whole)
-            else each.found.of(np.searchsorted(each.rows, whole))
-            for other, each in ordered
+        ordered = zip((self.others[index] for index in self.order.order), reached, strict=True)
+        candidates = {
+            other: probe.found
+            if len(probe.rows) == len(whole)
+            else probe.found.of(np.searchsorted(probe.rows, whole))
+            for other, probe in ordered
         }
-        return whole, found
+        return whole, candidates
 
     def _probe(self, at: Ints, until: Ints, hashes: Ints) -> list[_Reached]:
         """The rows that reach each side, until none does, and what is found for them there."""
         reached, rows = list[_Reached](), np.arange(len(at))
         low, high = all_bounds = self.partners(at, until)
         bounds, keys = (low, high), hashes
-        for place in self.order.order:
-            found = self.stems[self.others[place]].search(bounds, keys)
-            reached.append(_Reached(rows, found))
-            has_partners = found.counts > 0
+        for index in self.order.order:
+            candidates = self.stems[self.others[index]].search(bounds, keys)
+            reached.append(_Reached(rows, candidates))
+            has_partners = candidates.counts > 0
             left = int(np.count_nonzero(has_partners))
-            self.probed[place] += len(rows)
-            self.dropped[place] += len(rows) - left
+            self.probed[index] += len(rows)
+            self.dropped[index] += len(rows) - left
             if not left:
                 break
             if left < len(rows):
@@ -142,38 +142,38 @@ class Probing:
         self.sampled += wanted
         is_dropped = np.zeros((len(sample), len(self.others)), bool)
         gone = np.zeros(len(sample), bool)
-        for position, place in enumerate(self.order.order):
+        for position, index in enumerate(self.order.order):
             if position < len(reached):
-                each = reached[position]
+                probe = reached[position]
                 here = np.flatnonzero(~gone)
-                is_dropped[here, place] = each.found.counts[np.searchsorted(each.rows, sample[here])] == 0
+                is_dropped[here, index] = probe.found.counts[np.searchsorted(probe.rows, sample[here])] == 0
             if gone.any():
                 again = sample[gone]
-                found = self.stems[self.others[place]].search(
+                candidates = self.stems[self.others[index]].search(
                     (bounds[0][again], bounds[1][again]), hashes[again]
                 )
-                is_dropped[gone, place] = found.counts == 0
+                is_dropped[gone, index] = candidates.counts == 0
                 self.profiled += len(again)
-            gone |= is_dropped[:, place]
+            gone |= is_dropped[:, index]
         bits, counts = np.unique(is_dropped[gone] @ (1 << np.arange(len(self.others))), return_counts=True)
         for code, count in zip(bits.tolist(), counts.tolist(), strict=True):
             self.patterns[code] = self.patterns.get(code, 0) + count
 
     def _extended(
-        self, known: Combinations, found: Mapping[int, Found], origin: int, order: Sequence[int]
+        self, known: Combinations, candidates: Mapping[int, Found], origin: int, order: Sequence[int]
     ) -> Iterator[Combinations]:
-        """The combinations with rows of the sides of an order; `found` by the new rows, of side `origin`."""
+        """The combinations with rows of the sides of an order; `candidates` by the new rows, of side `origin`."""
         if not order:
             yield known
             return
         side, *rest = order
-        of_known = found[side] if len(known.rows) == 1 else found[side].of(known.rows[origin])
+        of_known = candidates[side] if len(known.rows) == 1 else candidates[side].of(known.rows[origin])
         for extended, compared in self.stems[side].extend(known, of_known, side):
             self.compared += compared
             together = extended.where(self.hold_together(extended.at, extended.until))
             self.made += together.count
             if together.count:
-                yield from self._extended(together, found, origin, rest)
+                yield from self._extended(together, candidates, origin, rest)
 
     def observation(self) -> ProbeObservation:
         """What was observed, as it travels in a receipt."""
