@@ -187,9 +187,12 @@ class Vacuum:
         count = round(keep * stream.blocks)
         tables = [_remaining(store.map(name), keep, count) for name in names]
         time = stream.time
-        own = time is not None and runs.has_own_time(stream.schema.arrow(), time)
+        has_own_time = time is not None and runs.has_own_time(stream.schema.arrow(), time)
         table = pa.concat_tables(tables).combine_chunks()
-        at, position = as_int64(flat(table.column(time if own else runs.AT))), ints(table, runs.POSITION)
+        at, position = (
+            as_int64(flat(table.column(time if has_own_time else runs.AT))),
+            ints(table, runs.POSITION),
+        )
         blocks = blocks_of_runs(stream)
         assert blocks is not None
         by = runs.Order(at, position, draws_of(stream, table.column, position))

@@ -75,15 +75,17 @@ class ArchivedRows:
             entry = ArchiveEntry.from_json(value)
             if self._may_have(entry.before, entry.greatest):
                 names += entry.files
-        found = [ArchivedRun(file, _prefixes_of(self.home, file)) for file in names]
-        self.runs = [run for run in found if not self._is_bounded or self._may_have(*self._times(run))]
+        archived_runs = [ArchivedRun(file, _prefixes_of(self.home, file)) for file in names]
+        self.runs = [
+            run for run in archived_runs if not self._is_bounded or self._may_have(*self._times(run))
+        ]
         return self
 
     def _times(self, run: ArchivedRun) -> tuple[Instant, Instant]:
         """The least and the greatest event time of a run, of late rows too."""
         time, schema = self.side.stream.time, self.side.stream.schema.arrow()
-        own = time is not None and runs.has_own_time(schema, time)
-        return run.prefixes.range_of(time if own and time is not None else runs.AT)
+        has_own_time = time is not None and runs.has_own_time(schema, time)
+        return run.prefixes.range_of(time if has_own_time and time is not None else runs.AT)
 
     def _may_have(self, low: Instant, high: Instant) -> bool:
         """Whether some of the rows from one instant to another are asked for."""
