@@ -39,8 +39,8 @@ class CachesReplay:
     _forms: dict[Segment, GlobalSegment] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        own, more = within_quota(self.orders, self.quota)
-        forms = [*(GlobalSegment(segment, segment.windows) for segment in own), *more]
+        segments, more = within_quota(self.orders, self.quota)
+        forms = [*(GlobalSegment(segment, segment.windows) for segment in segments), *more]
         self._forms = {one.segment: one for one in forms}
         self.join = TracedJoin(self.equalities, self.orders)
         self.selection = CacheSelection(self.orders, 10 * self.chunk, 3, lambda _: tuple(self._forms))
@@ -70,9 +70,9 @@ class CachesReplay:
         load = load_of(profiles, arriving)
         places = range(len(self.orders) - 1)
         plain = {
-            (pipeline, place): load.plain(pipeline, place)
+            (pipeline, position): load.plain(pipeline, position)
             for pipeline in range(len(self.orders))
-            for place in places
+            for position in places
         }
         if self.selection.record(values, plain):
             self.selection.reoptimize()

@@ -101,7 +101,7 @@ def replayed(
         join.process(part)
         rows.append(join.rows_held)
         entries.append(join.entries)
-        results.append(sum(len(found["S1"]) for found in join.results))
+        results.append(sum(len(result["S1"]) for result in join.results))
         join.results.clear()
         k.append(estimates[0].k if estimates else np.inf)
     return Replayed(np.array(rows), np.array(entries), np.array(results), np.array(k))
@@ -147,16 +147,16 @@ def scattered_parents(
     """Graph (b): the values of S1 and S2 are nearly clustered and nearly in order; their child in S3 came before."""
     ahead = int(np.max(spread)) // MULTIPLICITY + 2
     places = _woven({"S3": 1, "S1": MULTIPLICITY, "S2": MULTIPLICITY}, units + ahead)
-    own = {name: places[name][ahead * MULTIPLICITY :] for name in ("S1", "S2")}
+    parent_places = {name: places[name][ahead * MULTIPLICITY :] for name in ("S1", "S2")}
     joined = np.repeat(np.arange(units), MULTIPLICITY)
     wide = spread if np.ndim(spread) == 0 else np.repeat(np.asarray(spread), MULTIPLICITY)
     columns = {"S3": {"A": np.arange(units + ahead)}} | {
-        name: {"A": _scattered(joined, wide, rng)} for name in own
+        name: {"A": _scattered(joined, wide, rng)} for name in parent_places
     }
     passes = {"S3": _passing(units + ahead, passing, rng)} | {
-        name: np.ones(len(joined), bool) for name in own
+        name: np.ones(len(joined), bool) for name in parent_places
     }
-    return Trace(GRAPH_B, {"S3": places["S3"], **own}, columns, passes)
+    return Trace(GRAPH_B, {"S3": places["S3"], **parent_places}, columns, passes)
 
 
 def scattered_children(units: int, spread: int, rng: np.random.Generator, *, passing: float = 0.5) -> Trace:

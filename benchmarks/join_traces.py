@@ -42,13 +42,13 @@ _COMMON, _OF_PAIR, _SHARE = 10, 4, 0.6
 def distributions(selectivities: Sequence[float]) -> np.ndarray:
     """Of four streams the probabilities of values, with these selectivities of pairs; the last value is that of all rows that join nothing."""
     pairs, common = list(combinations(range(4), 2)), _SHARE * min(selectivities)
-    found = np.zeros((4, _COMMON + _OF_PAIR * len(pairs) + 1))
-    found[:, :_COMMON] = np.sqrt(common / _COMMON)
+    probabilities = np.zeros((4, _COMMON + _OF_PAIR * len(pairs) + 1))
+    probabilities[:, :_COMMON] = np.sqrt(common / _COMMON)
     for number, (pair, wanted) in enumerate(zip(pairs, selectivities, strict=True)):
         first = _COMMON + _OF_PAIR * number
-        found[list(pair), first : first + _OF_PAIR] = np.sqrt((wanted - common) / _OF_PAIR)
-    found[:, -1] = 1 - found[:, :-1].sum(axis=1)
-    return found
+        probabilities[list(pair), first : first + _OF_PAIR] = np.sqrt((wanted - common) / _OF_PAIR)
+    probabilities[:, -1] = 1 - probabilities[:, :-1].sum(axis=1)
+    return probabilities
 
 
 def drawn(probabilities: np.ndarray, private: int, rng: np.random.Generator) -> Draw:
@@ -154,10 +154,10 @@ class TreeCost:
         for below, other in ((left, right), (right, left)):
             changed = self._climb(below, window, value)
             if changed:
-                found = changed * self._size(other, value)
-                stored = 0 if node is self.tree else found
-                self.cost += changed + 2 * found + stored
-                return found
+                joined = changed * self._size(other, value)
+                stored = 0 if node is self.tree else joined
+                self.cost += changed + 2 * joined + stored
+                return joined
             if _is_below(below, window):
                 return 0
         return 0

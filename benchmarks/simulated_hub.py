@@ -135,25 +135,25 @@ class SimulatedHub:
             yield arrived, rows
 
     def _epoch(self, rate: Callable[[float], float], began: float) -> float:
-        taken = list(self._taken())
-        rows = sum(count for _, count in taken)
+        slices = list(self._taken())
+        rows = sum(count for _, count in slices)
         stated = self.stated
         shares = self.control.shares(stated)
         work = {name: _work(query, rows, shares[name]) for name, query in self.queries.items()}
-        busy = self.fixed + rows * self.others + sum(each.seconds for each in work.values())
+        busy = self.fixed + rows * self.others + sum(query_work.seconds for query_work in work.values())
         busy *= 1 + self._random.uniform(-self.noise, self.noise)
         ended = began + busy
         self._arrive(rate, ended)
         lost = {
             name: query.quality.lost(shares[name], query.frequencies) for name, query in self.queries.items()
         }
-        for arrived, _ in taken:
+        for arrived, _ in slices:
             if arrived < self.counts_from:
                 continue
             self.utility += _SLICE * sum(
                 query.quality.utility(ended - arrived, lost[name]) for name, query in self.queries.items()
             )
-        delay = ended - taken[0][0] if taken else 0.0
+        delay = ended - slices[0][0] if slices else 0.0
         waiting = sum(count for _, count in self._waiting)
         seen = Observed(ended, busy, {STREAM: rows}, {STREAM: waiting}, {STREAM: delay}, work)
         total = sum(query.quality.utility(delay, lost[name]) for name, query in self.queries.items())

@@ -27,21 +27,21 @@ _RUNS = 6
 def window_join(steps: Sequence[Arrived], ranges: tuple[int, int]) -> Joined:
     """The pairs of each step, as `Joined` has them."""
     operator, runs = _operator(ranges), list[Sections]()
-    found = Joined([], [], [])
+    joined = Joined([], [], [])
     for step in steps:
         deltas = [_scanned(operator, rows, side) for side, rows in enumerate(step.rows) if len(rows)]
         advance = Advance(BEGINNING, min(step.bounds), max(step.bounds), input_punctuations=step.bounds)
-        made = operator.advance(runs, deltas, advance)
-        runs += [made.state] if made.state else []
+        output = operator.advance(runs, deltas, advance)
+        runs += [output.state] if output.state else []
         if len(runs) > _RUNS:
             runs = [_merged(operator, runs, advance)]
         pairs = (NONE.at, NONE.at)
-        if made.results is not None:
-            pairs = ints(made.results, "x.at"), ints(made.results, "y.at")
-        found.pairs.append(pairs)
-        found.complete.append(min(step.bounds[1] - ranges[0], step.bounds[0]))
-        found.held.append(sum(table.num_rows for table in _merged(operator, runs, advance).values()))
-    return found
+        if output.results is not None:
+            pairs = ints(output.results, "x.at"), ints(output.results, "y.at")
+        joined.pairs.append(pairs)
+        joined.complete.append(min(step.bounds[1] - ranges[0], step.bounds[0]))
+        joined.held.append(sum(table.num_rows for table in _merged(operator, runs, advance).values()))
+    return joined
 
 
 def _operator(ranges: tuple[int, int]) -> WindowJoin:

@@ -54,7 +54,7 @@ def _partitions(streams: list[int]) -> Iterator[list[list[int]]]:
     first, rest = streams[0], streams[1:]
     for size in range(len(rest) + 1):
         for others in combinations(rest, size):
-            for parts in _partitions([each for each in rest if each not in others]):
+            for parts in _partitions([stream for stream in rest if stream not in others]):
                 yield [[first, *others], *parts]
 
 
@@ -107,8 +107,8 @@ class _Node:
 
     def changes(self, arrived: Sequence[Sorted | None], work: Work) -> Sorted | None:
         """The new results of a step."""
-        found: list[tuple[Ints, Ints, Ints]] = []
-        for place, child in enumerate(self.children):
+        results: list[tuple[Ints, Ints, Ints]] = []
+        for index, child in enumerate(self.children):
             new = arrived[child] if isinstance(child, int) else child.changes(arrived, work)
             if new is None:
                 continue
@@ -118,29 +118,31 @@ class _Node:
                 number: Stem(() if stored is None else (stored,), None)
                 for number, stored in enumerate(self.stems)
             }
-            others = tuple(number for number in stems if number != place)
+            others = tuple(number for number in stems if number != index)
             order = tuple(sorted(range(len(others)), key=lambda number: stems[others[number]].rows))
             probing = OnePhase(stems, others, OrderInForce(order, 0.0), _always, _any_time, fixed=True)
-            met = probing.combinations(new, place)
-            found += [(new.hash[each.rows[place]], each.at, each.until) for each in met]
+            met = probing.combinations(new, index)
+            results += [
+                (new.hash[combination.rows[index]], combination.at, combination.until) for combination in met
+            ]
             work.probes, work.compared = work.probes + sum(probing.probed), work.compared + probing.compared
-            self.stems[place] = _joined(self.stems[place], new)
-        if not found:
+            self.stems[index] = _joined(self.stems[index], new)
+        if not results:
             return None
-        hashed, at, until = (np.concatenate(column) for column in zip(*found, strict=True))
+        hashed, at, until = (np.concatenate(column) for column in zip(*results, strict=True))
         return _of(hashed, at, until) if len(at) else None
 
     def expire(self, bound: int) -> tuple[int, int]:
         """Remove what ended before an instant; the rows of streams and of inner results that remain."""
         streams = inner = 0
-        for place, (child, stored) in enumerate(zip(self.children, self.stems, strict=True)):
+        for index, (child, stored) in enumerate(zip(self.children, self.stems, strict=True)):
             if stored is not None:
-                kept = stored.table.filter(pa.array(stored.until() >= bound))
-                self.stems[place] = Sorted.of(kept, None) if kept.num_rows else None
+                remaining = stored.table.filter(pa.array(stored.until() >= bound))
+                self.stems[index] = Sorted.of(remaining, None) if remaining.num_rows else None
                 streams, inner = (
-                    (streams + kept.num_rows, inner)
+                    (streams + remaining.num_rows, inner)
                     if isinstance(child, int)
-                    else (streams, inner + kept.num_rows)
+                    else (streams, inner + remaining.num_rows)
                 )
             if not isinstance(child, int):
                 below = child.expire(bound)
@@ -180,11 +182,13 @@ class JoinTree:
 
     def take(self, arrived: Sequence[Sorted | None], bound: int) -> list[tuple[int, int]]:
         """The results of a step as (instant, end); rows that end before `bound` are removed after it."""
-        found = self.root.changes(arrived, self.work)
+        results = self.root.changes(arrived, self.work)
         streams, inner = self.root.expire(bound)
         self.work.stored = max(self.work.stored, streams)
         self.work.inner_stored = max(self.work.inner_stored, inner)
-        return [] if found is None else list(zip(found.at.tolist(), found.until().tolist(), strict=True))
+        return (
+            [] if results is None else list(zip(results.at.tolist(), results.until().tolist(), strict=True))
+        )
 
 
 def _built(tree: tuple[Tree, ...]) -> _Node:

@@ -133,21 +133,23 @@ def global_order(steps: Sequence[Arrived], ranges: tuple[int, int]) -> Joined:
     behind it loses pairs, and makes pairs of rows that are too far from each other.
     """
     stored, now = [NONE, NONE], NEVER
-    found = Joined([], [], [])
+    joined = Joined([], [], [])
     for step in steps:
         pairs = [(NONE.at, NONE.at)]
         side_of = np.repeat((0, 1), [len(rows) for rows in step.rows])
         both = step.rows[0].and_(step.rows[1])
-        for place in np.lexsort((side_of, both.at)).tolist():
-            side, row = int(side_of[place]), both.where(np.array([place]))
+        for index in np.lexsort((side_of, both.at)).tolist():
+            side, row = int(side_of[index]), both.where(np.array([index]))
             now = max(now, int(row.at[0]))
             other = stored[1 - side]
             stored[1 - side] = other = other.where(other.at >= now - ranges[1 - side])
             met = other.at[other.key == row.key[0]]
-            own = np.repeat(row.at, len(met))
-            pairs.append((own, met) if side == 0 else (met, own))
+            row_times = np.repeat(row.at, len(met))
+            pairs.append((row_times, met) if side == 0 else (met, row_times))
             stored[side] = stored[side].and_(row)
-        found.pairs.append((np.concatenate([t0 for t0, _ in pairs]), np.concatenate([t1 for _, t1 in pairs])))
-        found.complete.append(min(step.bounds[1] - ranges[0], step.bounds[0]))
-        found.held.append(len(stored[0]) + len(stored[1]))
-    return found
+        joined.pairs.append(
+            (np.concatenate([t0 for t0, _ in pairs]), np.concatenate([t1 for _, t1 in pairs]))
+        )
+        joined.complete.append(min(step.bounds[1] - ranges[0], step.bounds[0]))
+        joined.held.append(len(stored[0]) + len(stored[1]))
+    return joined

@@ -25,8 +25,8 @@ class OnePhase(Probing):
         """New rows of a side with rows of all others."""
         if all(self.stems[other].rows for other in self.others):
             self.rows = new.rows
-            found = Combinations(new.at, new.until(), {side: np.arange(new.rows)})
-            yield from self._hops(found, new.hash, side, self.order.order)
+            new_rows = Combinations(new.at, new.until(), {side: np.arange(new.rows)})
+            yield from self._hops(new_rows, new.hash, side, self.order.order)
 
     def _hops(
         self, known: Combinations, hashes: Ints, origin: int, order: Sequence[int]
@@ -34,12 +34,12 @@ class OnePhase(Probing):
         if not order:
             yield known
             return
-        place, *rest = order
-        side = self.others[place]
-        self.probed[place] += known.count
-        found = self.stems[side].search(self.partners(known.at, known.until), hashes[known.rows[origin]])
-        self.dropped[place] += int(np.count_nonzero(found.counts == 0))
-        for extended, compared in self.stems[side].extend(known, found, side):
+        index, *rest = order
+        side = self.others[index]
+        self.probed[index] += known.count
+        matches = self.stems[side].search(self.partners(known.at, known.until), hashes[known.rows[origin]])
+        self.dropped[index] += int(np.count_nonzero(matches.counts == 0))
+        for extended, compared in self.stems[side].extend(known, matches, side):
             self.compared += compared
             together = extended.where(self.hold_together(extended.at, extended.until))
             self.made += together.count
@@ -50,9 +50,9 @@ class OnePhase(Probing):
 @contextmanager
 def one_phase() -> Iterator[None]:
     """Inside the block all joins search in one phase."""
-    kept = window_join.Probing
+    original = window_join.Probing
     window_join.Probing = OnePhase
     try:
         yield
     finally:
-        window_join.Probing = kept
+        window_join.Probing = original

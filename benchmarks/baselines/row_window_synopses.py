@@ -61,7 +61,9 @@ class Swj:
     @property
     def stored(self) -> tuple[int, int]:
         """Rows and placeholders of all synopses."""
-        return sum(each.stored for each in self.synopses), sum(each.placeholders for each in self.synopses)
+        return sum(synopsis.stored for synopsis in self.synopses), sum(
+            synopsis.placeholders for synopsis in self.synopses
+        )
 
     def arrive(self, stream: int, keys: list[Ints], passes: np.ndarray) -> int:
         """Take rows of a stream, one after the other in its window; the number of new results, as an MJoin finds them.
@@ -82,7 +84,7 @@ class Swj:
         for key in keys[0][passes].tolist():
             roots = self.roots[stream - 1] == key
             met = np.ones(int(roots.sum()), np.int64)
-            for place, (other, known) in enumerate(zip(self.synopses[1:], self.roots, strict=True), 1):
-                met *= 1 if place == stream else other.matches(known[roots])
+            for other_stream, (other, known) in enumerate(zip(self.synopses[1:], self.roots, strict=True), 1):
+                met *= 1 if other_stream == stream else other.matches(known[roots])
             results += int(met.sum())
         return results

@@ -89,15 +89,15 @@ def memory_split(
     """
     whole = [rate * window for rate, window in zip(rates, seconds, strict=True)]
     slower = 0 if rates[0] <= rates[1] else 1
-    kept = [0.0, 0.0]
-    kept[slower] = min(float(memory), float(whole[slower]))
-    kept[1 - slower] = min(float(memory) - kept[slower], float(whole[1 - slower]))
-    return kept[0], kept[1]
+    window_rows = [0.0, 0.0]
+    window_rows[slower] = min(float(memory), float(whole[slower]))
+    window_rows[1 - slower] = min(float(memory) - window_rows[slower], float(whole[1 - slower]))
+    return window_rows[0], window_rows[1]
 
 
-def pairs_found(rates: tuple[float, float], kept: tuple[float, float], keys: float) -> float:
+def pairs_found(rates: tuple[float, float], window_rows: tuple[float, float], keys: float) -> float:
     """Pairs a second that a join of these rates finds with so many rows of both windows."""
-    return (rates[0] * kept[1] + rates[1] * kept[0]) / keys
+    return (rates[0] * window_rows[1] + rates[1] * window_rows[0]) / keys
 
 
 @dataclass(slots=True)

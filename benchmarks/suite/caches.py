@@ -152,22 +152,22 @@ def counted_sweeps() -> tuple[_Table, dict[str, list[float]]]:
 
 def counted_points() -> tuple[_Table, dict[str, dict[str, float]]]:
     """D1 to D8: the cost of an update by the best plan of each kind."""
-    table, found = list[dict[str, object]](), dict[str, dict[str, float]]()
+    table, costs_by_point = list[dict[str, object]](), dict[str, dict[str, float]]()
     equalities = [((one, "A"), (other, "A")) for one, other in combinations(range(4), 2)]
     for name, (rates, selectivities) in POINTS.items():
         rng, by_stream = np.random.default_rng(6), distributions(selectivities)
         draws = [drawn(one, 10**6 * (number + 1), rng) for number, one in enumerate(by_stream)]
         trace = list(updates(draws, lambda _, rates=rates: rates, (SIZE,) * 4, ARRIVALS // 4, rng))
         orders = _greedy_orders(selectivities)
-        own, more = within_quota(orders, 6)
-        prefix = [GlobalSegment(segment, segment.windows) for segment in own]
+        segments, more = within_quota(orders, 6)
+        prefix = [GlobalSegment(segment, segment.windows) for segment in segments]
         costs = {
             "M": float(counted(trace, equalities, Plan(orders)).counts.cost),
             "X": float(min(TreeCost(tree).run(trace) for tree in trees(range(4)))),
             "P": _best(trace, equalities, orders, prefix),
             "G": _best(trace, equalities, orders, [*prefix, *more]),
         }
-        found[name] = costs
+        costs_by_point[name] = costs
         table.append(
             {
                 "measured": "table 5.2",
@@ -175,7 +175,7 @@ def counted_points() -> tuple[_Table, dict[str, dict[str, float]]]:
                 **{kind: round(cost / ARRIVALS, 2) for kind, cost in costs.items()},
             }
         )
-    return table, found
+    return table, costs_by_point
 
 
 def _greedy_orders(selectivities: Sequence[float]) -> Orders:
@@ -282,15 +282,15 @@ def _rows(
     of so many values, as many as rows if it is not given.
     """
     keys = max(10, rows // 20)
-    rng, found = np.random.default_rng(number), []
+    rng, side_rows = np.random.default_rng(number), []
     for side in range(sides):
         count = rows if side == sides - 1 else max(1, keys * fan // RANGE)
         drawn_keys = rng.integers(0, keys, count)
         if side == sides - 1:
             drawn_keys = np.repeat(rng.integers(0, keys, max(1, rows // repeats)), repeats)[:count]
         at = number * _EPOCH + np.sort(rng.integers(0, _EPOCH, count))
-        found.append((drawn_keys, rng.integers(0, values or fan, count), at))
-    return found
+        side_rows.append((drawn_keys, rng.integers(0, values or fan, count), at))
+    return side_rows
 
 
 def timed_sweeps(rows: int) -> tuple[_Table, dict[str, list[float]]]:
@@ -348,13 +348,13 @@ _QUERY = (
 @contextmanager
 def _without(way: str) -> Iterator[None]:
     """While this lasts no cache is looked up, unless the way is to choose."""
-    kept = task_orders.join_caches
+    original = task_orders.join_caches
     try:
         if way != "as chosen":
             task_orders.join_caches = lambda _: {}
         yield
     finally:
-        task_orders.join_caches = kept
+        task_orders.join_caches = original
 
 
 def in_hub(rows: int, fan: int, repeats: int, values: int) -> tuple[dict[str, float], bool]:
@@ -400,8 +400,8 @@ def caches(rows: int, rounds: int) -> Report:
     points, by_point = counted_points()
     timed, gains = timed_sweeps(rows)
     ratios = [
-        Ratio(f"counted, {what}: least gain of the cache", min(found), 0.9)
-        for what, found in counted_gains.items()
+        Ratio(f"counted, {what}: least gain of the cache", min(sweep_gains), 0.9)
+        for what, sweep_gains in counted_gains.items()
     ]
     most = max(counted_gains["E5.5 rows of S, no index on S.B"])
     ratios.append(Ratio("counted, E5.5: MJoin to cached at the expensive end", most, 10))

@@ -89,12 +89,12 @@ EXPERIMENTS: Mapping[str, tuple[Callable[..., Trace], Callable[[Trace], Constrai
 def _settled(trace: Trace, constraints: Constraints) -> tuple[float, int, float]:
     """Rows and stored numbers in the last third; results; microseconds of the processor an arrival."""
     started = time.process_time()
-    found = replayed(trace, constraints, dict.fromkeys(trace.graph.streams, WINDOW), BATCH)
+    replay = replayed(trace, constraints, dict.fromkeys(trace.graph.streams, WINDOW), BATCH)
     spent = time.process_time() - started
-    third = 2 * len(found.rows) // 3
+    third = 2 * len(replay.rows) // 3
     return (
-        float((found.rows + found.entries)[third:].mean()),
-        int(found.results.sum()),
+        float((replay.rows + replay.entries)[third:].mean()),
+        int(replay.results.sum()),
         spent / trace.rows * 1e6,
     )
 
@@ -112,7 +112,7 @@ def _row(measured: str, conditions: str, way: str, value: float) -> dict[str, ob
 
 def on_arrivals() -> tuple[list[dict[str, object]], Found]:
     """The rows held, by experiment and k; -1 is for whole windows."""
-    table, found = [], Found()
+    table, figures = [], Found()
     for name, (make, constraints) in EXPERIMENTS.items():
         for k in KS:
             trace = make(UNITS, k, np.random.default_rng(1))
@@ -120,23 +120,23 @@ def on_arrivals() -> tuple[list[dict[str, object]], Found]:
             _, expected, _ = _settled(trace, Constraints())
             if results != expected:
                 raise WrongAnswer(f"{name}, k = {k}: {results} results in place of {expected}")
-            found[name, k] = held
+            figures[name, k] = held
             table.append(_row("rows and numbers held", name, f"k = {k:,}", held))
-        found[name, -1] = _of_whole_windows(trace)
-        table.append(_row("rows and numbers held", name, "whole windows", found[name, -1]))
-    return table, found
+        figures[name, -1] = _of_whole_windows(trace)
+        table.append(_row("rows and numbers held", name, "whole windows", figures[name, -1]))
+    return table, figures
 
 
 def combined() -> tuple[list[dict[str, object]], Found]:
     """Two constraints at once: more is freed (6.8), or rows stay longer (6.9)."""
-    table, found = [], Found()
+    table, figures = [], Found()
     trace = dangling_and_clustered(UNITS, 1_000, np.random.default_rng(1))
     order = trace.ordered("S3", "B")
     for way in ("clustered", "ordered", "both"):
         parents = {("S1", "A"): [Clustered(_fixed(0))]} if way != "ordered" else {}
         children = {("S3", "B"): Ordered(_fixed(order))} if way != "clustered" else {}
-        found[way, 0] = _settled(trace, Constraints(of_parent=parents, of_child=children))[0]
-        table.append(_row("rows and numbers held", "6.8, graph (a)", way, found[way, 0]))
+        figures[way, 0] = _settled(trace, Constraints(of_parent=parents, of_child=children))[0]
+        table.append(_row("rows and numbers held", "6.8, graph (a)", way, figures[way, 0]))
     for k in INTEGRITY_KS:
         trace = clustered_and_late(UNITS, 1_000, k, np.random.default_rng(1))
         width = trace.clustered("S1", "A")
@@ -144,14 +144,14 @@ def combined() -> tuple[list[dict[str, object]], Found]:
         for way in ("clustered alone", "with integrity"):
             parents = {("S1", "A"): [Clustered(_fixed(width))]}
             held = _settled(trace, Constraints(by if way != "clustered alone" else {}, parents))[0]
-            found[way, k] = held
+            figures[way, k] = held
             table.append(_row("rows and numbers held", f"6.9, graph (c), integrity k = {k:,}", way, held))
-    return table, found
+    return table, figures
 
 
 def monitored() -> tuple[list[dict[str, object]], Found]:
     """The largest share of results that is lost in 4200 arrivals, where k is found by the monitor (6.2)."""
-    table, found = [], Found()
+    table, figures = [], Found()
     for first, last in ((400, 400), (800, 100), (100, 800)):
         third = UNITS // 3
         way = np.concatenate(
@@ -164,14 +164,14 @@ def monitored() -> tuple[list[dict[str, object]], Found]:
         every = replayed(trace, Constraints(), windows, 700)
         lost = np.add.reduceat(every.results - seen.results, np.arange(0, len(seen.results), 6))
         share = float(lost.max()) / (6 * float(every.results.mean()))
-        found["lost", last - first] = share
-        found["k at the end", last - first] = float(seen.k[-1]) / last
+        figures["lost", last - first] = share
+        figures["k at the end", last - first] = float(seen.k[-1]) / last
         conditions = f"6.2, k from {first:,} to {last:,}"
         table.append(
             _row("largest loss in 4200 arrivals (%)", conditions, "found by the monitor", 100 * share)
         )
         table.append(_row("k found at the end", conditions, "found by the monitor", float(seen.k[-1])))
-    return table, found
+    return table, figures
 
 
 # ------------------------------------------------------------------------------------------------ the network
@@ -207,11 +207,11 @@ def _packets(seconds: int) -> Iterator[list[tuple[np.ndarray, np.ndarray]]]:
         start = second * SECOND
         at = start + np.sort(rng.integers(0, SECOND, RATES[0]))
         packets = second * RATES[0] + np.arange(RATES[0])
-        made = [(packets, at)]
+        by_link = [(packets, at)]
         for link in (1, 2):
             passed = rng.random(len(packets)) < SURVIVING
             coming[link - 1].append((packets[passed], at[passed] + rng.integers(0, LATENCY, passed.sum())))
-            ids, times = (np.concatenate(each) for each in zip(*coming[link - 1], strict=True))
+            ids, times = (np.concatenate(parts) for parts in zip(*coming[link - 1], strict=True))
             now = times < start + SECOND
             coming[link - 1] = [(ids[~now], times[~now])]
             others = max(0, RATES[link] - int(now.sum()))
@@ -219,8 +219,8 @@ def _packets(seconds: int) -> Iterator[list[tuple[np.ndarray, np.ndarray]]]:
             packets, at = ids[now], times[now]
             whole = np.concatenate([packets, fresh + np.arange(others)]), np.concatenate([at, other_times])
             fresh += others
-            made.append(whole)
-        yield made
+            by_link.append(whole)
+        yield by_link
 
 
 def _state(join: WindowJoin, seconds: int) -> tuple[list[int], list[int], int]:
@@ -258,12 +258,14 @@ def _merged(
         if any(name in run for _, run in merging)
     }
     ready = join.before_merge(sections, advance)
-    tables = {name: join.compact(name, each, advance) for name, each in ready.items()}
-    made = {name: table for name, table in tables.items() if table.num_rows}
+    tables = {name: join.compact(name, parts, advance) for name, parts in ready.items()}
+    nonempty = {name: table for name, table in tables.items() if table.num_rows}
     counts = [(ref.level, sum(table.num_rows for table in run.values())) for ref, run in merging]
-    level = level_after(counts, sum(table.num_rows for table in made.values()))
+    level = level_after(counts, sum(table.num_rows for table in nonempty.values()))
     rest = [(ref, run) for ref, run in runs if ref.name not in due]
-    return [*rest, (RunRef(f"m{epoch}", 0, 256, level, _bytes(made), epoch), made)] if made else rest
+    return (
+        [*rest, (RunRef(f"m{epoch}", 0, 256, level, _bytes(nonempty), epoch), nonempty)] if nonempty else rest
+    )
 
 
 def _bytes(sections: Sections) -> int:
@@ -278,21 +280,21 @@ def network() -> tuple[list[dict[str, object]], Found]:
         raise WrongAnswer(f"{results} results with constraints, {expected} without")
     whole = sum(RATES) * NETWORK_RANGE // SECOND
     most, size = max(rows[30:]), max(sizes[30:])
-    found = {("windows", 0): whole * ROW_BYTES, ("constrained", 0): most * ROW_BYTES, ("engine", 0): size}
-    ways = {"whole windows": found["windows", 0], "with constraints": found["constrained", 0]}
+    figures = {("windows", 0): whole * ROW_BYTES, ("constrained", 0): most * ROW_BYTES, ("engine", 0): size}
+    ways = {"whole windows": figures["windows", 0], "with constraints": figures["constrained", 0]}
     table = [
         _row("bytes, of 10 a row", "three links, ten minutes", way, value) for way, value in ways.items()
     ]
     table.append(_row("bytes in memory", "three links, ten minutes", "with constraints", size))
-    return table, found
+    return table, figures
 
 
 def constraints(rows: int, rounds: int) -> Report:
     """`rows` and `rounds` change nothing."""
     del rows, rounds
     parts = [on_arrivals(), combined(), monitored(), network()]
-    table = [row for own, _ in parts for row in own]
-    held, both, monitor, links = (found for _, found in parts)
+    table = [row for part_rows, _ in parts for row in part_rows]
+    held, both, monitor, links = (figures for _, figures in parts)
     ratios = [
         Ratio(
             f"{name}, k = {k:,}: rows held to those of k = {smaller:,}",

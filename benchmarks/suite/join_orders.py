@@ -63,19 +63,19 @@ def changing(epoch: int) -> dict[str, np.ndarray]:
     """The keys of each stream in an epoch: those of a phase are its own. Keys below 0 are a stream's own."""
     few = epoch // EPOCHS_OF_PHASE % len(STREAMS)
     rng = np.random.default_rng(epoch)
-    found = {}
+    keys_by_stream = {}
     for number, name in enumerate(STREAMS):
         keys = rng.integers(HOT_KEYS, KEYS, ROWS)
         behind = (number - few) % len(STREAMS)
         if not behind:
-            own = rng.random(ROWS) >= FEW
-            keys[own] = -1 - number - len(STREAMS) * rng.integers(0, KEYS, int(own.sum()))
+            is_own = rng.random(ROWS) >= FEW
+            keys[is_own] = -1 - number - len(STREAMS) * rng.integers(0, KEYS, int(is_own.sum()))
         elif behind > 1:
             hot = rng.random(ROWS) < HOT
             keys[hot] = rng.integers(0, HOT_KEYS, int(hot.sum()))
         keys[keys >= 0] += epoch // EPOCHS_OF_PHASE * KEYS
-        found[name] = keys
-    return found
+        keys_by_stream[name] = keys
+    return keys_by_stream
 
 
 def matching(epoch: int) -> dict[str, np.ndarray]:
@@ -119,23 +119,23 @@ class _Forced(dict[str, OrderInForce]):
 @contextmanager
 def forced(orders: Sequence[Order], share: float = 0.0) -> Iterator[None]:
     """Inside the block epochs have these orders."""
-    kept = task_orders.join_orders
+    original = task_orders.join_orders
     task_orders.join_orders = lambda _: _Forced(orders, share)
     try:
         yield
     finally:
-        task_orders.join_orders = kept
+        task_orders.join_orders = original
 
 
 @contextmanager
 def without_adaptation() -> Iterator[None]:
     """Inside the block nothing is measured or chosen: the smallest side is probed first."""
-    kept = state_task.probe_profiles
+    original = state_task.probe_profiles
     state_task.probe_profiles = lambda _: ProbeProfiles()
     try:
         yield
     finally:
-        state_task.probe_profiles = kept
+        state_task.probe_profiles = original
 
 
 def _seen(hub: Hub) -> dict[int, ProbeObservation]:
@@ -146,29 +146,29 @@ def _seen(hub: Hub) -> dict[int, ProbeObservation]:
 
 def sampled() -> Seen:
     """A run in which every row is sampled, so that the probes of all orders are known."""
-    kept, two_phases.SAMPLED = two_phases.SAMPLED, 1 << 40
+    original, two_phases.SAMPLED = two_phases.SAMPLED, 1 << 40
     try:
         with (
             tempfile.TemporaryDirectory(prefix="headrace-orders-") as name,
             _opened(Path(name), "all") as hub,
         ):
-            found = []
+            observations = []
             for epoch in range(PHASES * EPOCHS_OF_PHASE):
                 _push(hub, epoch, changing(epoch))
                 with forced([ORDERS[0]] * len(STREAMS), 1.0):
                     hub.catch_up()
-                found.append(_seen(hub))
-            return found
+                observations.append(_seen(hub))
+            return observations
     finally:
-        two_phases.SAMPLED = kept
+        two_phases.SAMPLED = original
 
 
 def probes_of(seen: ProbeObservation, order: Order) -> int:
     """The probes that an order takes, where every row was sampled."""
     probes, alive, tried = 0, seen.rows, 0
-    for place in order:
+    for index in order:
         probes += alive
-        tried |= 1 << place
+        tried |= 1 << index
         alive = seen.rows - sum(rows for bits, rows in seen.patterns.items() if bits & tried)
     return probes
 
@@ -261,12 +261,12 @@ def join_orders(rows: int, rounds: int) -> Report:
         "best in hindsight, one phase": lambda epoch: _one_phase(hindsight(epoch)),
     }
     spent, seen = _run(ways, len(every), changing)
-    total = {way: sum(each) for way, each in spent.items()}
+    total = {way: sum(times) for way, times in spent.items()}
     probes = {
         way: sum(sum(of_side.probed) + of_side.profiled for sides in epochs for of_side in sides.values())
         for way, epochs in seen.items()
     }
-    made = {
+    rows_made = {
         way: sum(of_side.made for sides in epochs for of_side in sides.values())
         for way, epochs in seen.items()
     }
@@ -274,7 +274,9 @@ def join_orders(rows: int, rounds: int) -> Report:
     table: list[dict[str, object]] = [
         {"measured": "probes", "way": way, "value": value} for way, value in probes.items() if value
     ]
-    table += [{"measured": "rows made", "way": way, "value": value} for way, value in made.items() if value]
+    table += [
+        {"measured": "rows made", "way": way, "value": value} for way, value in rows_made.items() if value
+    ]
     table += [
         {"measured": "processor time (s)", "way": way, "value": round(value, 3)}
         for way, value in total.items()
@@ -285,10 +287,10 @@ def join_orders(rows: int, rounds: int) -> Report:
         matching,
     )
     with_, without = _calls_and_bytes(nullcontext), _calls_and_bytes(without_adaptation)
-    for what, place in (("calls in an epoch", 0), ("bytes of a manifest", 1)):
+    for what, index in (("calls in an epoch", 0), ("bytes of a manifest", 1)):
         table += [
-            {"measured": f"{what}, nothing to gain", "way": "adaptive", "value": with_[place]},
-            {"measured": f"{what}, nothing to gain", "way": "without", "value": without[place]},
+            {"measured": f"{what}, nothing to gain", "way": "adaptive", "value": with_[index]},
+            {"measured": f"{what}, nothing to gain", "way": "without", "value": without[index]},
         ]
     in_hindsight = _probes(every, hindsight)
     ratios = [
@@ -296,7 +298,7 @@ def join_orders(rows: int, rounds: int) -> Report:
         Ratio("probes: best of all 1,296 fixed orders to adaptive", of_fixed / probes["adaptive"], 1),
         Ratio(
             "rows made: smallest side first in one phase to adaptive",
-            made["smallest side first, one phase"] / made["adaptive"],
+            rows_made["smallest side first, one phase"] / rows_made["adaptive"],
             1,
         ),
         Ratio("time: best in hindsight to adaptive", total["best in hindsight"] / total["adaptive"], 0.9),
@@ -335,10 +337,10 @@ def _one_phase(orders: Sequence[Order]) -> Iterator[None]:
 @contextmanager
 def _one_phase_smallest() -> Iterator[None]:
     """As before decision 49; measured all the same, so that its rows are counted."""
-    kept = state_task.probe_profiles
+    original = state_task.probe_profiles
     state_task.probe_profiles = lambda _: ProbeProfiles(measures=True)
     try:
         with one_phase():
             yield
     finally:
-        state_task.probe_profiles = kept
+        state_task.probe_profiles = original

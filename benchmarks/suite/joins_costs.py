@@ -100,7 +100,7 @@ def _arrivals(rates: tuple[float, float], seconds: int) -> list[tuple[float, int
     rng = np.random.default_rng(16)
     times = [np.sort(rng.uniform(0, seconds, round(rate * seconds))) for rate in rates]
     at = np.concatenate(times)
-    stream = np.repeat((0, 1), [len(each) for each in times])
+    stream = np.repeat((0, 1), [len(stream_times) for stream_times in times])
     key, order = rng.integers(0, _KEYS, len(at)), np.argsort(at, kind="stable")
     return list(zip(at[order].tolist(), stream[order].tolist(), key[order].tolist(), strict=True))
 
@@ -109,10 +109,10 @@ def _counted(
     arrivals: list[tuple[float, int, int]], windows: tuple[float, float]
 ) -> dict[tuple[Any, Any], float]:
     """The cost of each combination of methods, which all find the same pairs."""
-    found = {methods: join(arrivals, methods, windows) for methods in _PAIRS}
-    if len({pairs for pairs, _ in found.values()}) != 1:
+    outcomes = {methods: join(arrivals, methods, windows) for methods in _PAIRS}
+    if len({pairs for pairs, _ in outcomes.values()}) != 1:
         raise WrongAnswer("Expected as many pairs of every method, found other numbers.")
-    return {methods: counts.cost(_COSTS) for methods, (_, counts) in found.items()}
+    return {methods: counts.cost(_COSTS) for methods, (_, counts) in outcomes.items()}
 
 
 def _split(

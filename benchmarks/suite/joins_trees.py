@@ -61,9 +61,9 @@ def joins_trees(rows: int, rounds: int) -> Report:
     """All trees of four streams, at each point."""
     del rounds
     count = max(15, min(rows // 1000, 60))
-    found = {point.name: _ran(point, count) for point in POINTS}
+    plans_by_point = {point.name: _ran(point, count) for point in POINTS}
     table, bars = list[dict[str, Any]](), list[Bar]()
-    for point, plans in found.items():
+    for point, plans in plans_by_point.items():
         best = _best(plans)
         row: dict[str, Any] = {"point": point}
         for kind, tree in best.items():
@@ -72,7 +72,7 @@ def joins_trees(rows: int, rounds: int) -> Report:
             bars.append(Bar(f"{point}: {kind}", work.total, "ours" if kind == "mjoin" else "theirs"))
         row["best_xjoin"], row["best_tree"] = str(best["xjoin"]), str(best["tree"])
         table.append(row)
-    works = [{kind: plans[tree] for kind, tree in _best(plans).items()} for plans in found.values()]
+    works = [{kind: plans[tree] for kind, tree in _best(plans).items()} for plans in plans_by_point.values()]
     to_mjoin = [work["xjoin"].total / work["mjoin"].total for work in works]
     ratios = [
         Ratio("inner rows that MJoins store", sum(work["mjoin"].inner_stored for work in works), 0, True),

@@ -62,7 +62,7 @@ def skewed_joins(rows: int, rounds: int) -> Report:
     del rounds
     seconds = 400
     rate = max(10, min(rows // (4 * seconds), 200))
-    found = {
+    held_by_skew = {
         skew: rows_held(
             [_source(seconds, rate, 0, 31), _source(seconds, rate, skew, 32)],
             [_source(seconds, rate, 0, 33), _source(seconds, rate, skew, 34)],
@@ -71,12 +71,12 @@ def skewed_joins(rows: int, rounds: int) -> Report:
         )
         for skew in SKEWS
     }
-    shares = {skew: each.peak[0] / each.peak[1] for skew, each in found.items()}
+    shares = {skew: held.peak[0] / held.peak[1] for skew, held in held_by_skew.items()}
     ratios = [
         Ratio("rows held at most, out of order to in order", max(shares.values()), 1.2, True),
         Ratio("the same below 20 s", max(share for skew, share in shares.items() if skew < 20), 1.1, True),
     ]
-    return _plans("skewed-joins", "E11: a join of two unions with skew", "skew", found, ratios, rate)
+    return _plans("skewed-joins", "E11: a join of two unions with skew", "skew", held_by_skew, ratios, rate)
 
 
 def late_joins(rows: int, rounds: int) -> Report:
@@ -84,7 +84,7 @@ def late_joins(rows: int, rounds: int) -> Report:
     del rounds
     seconds = 400
     rate = max(10, min(rows // (2 * seconds), 400))
-    found = {
+    held_by_delay = {
         late: rows_held(
             [_source(seconds, rate, 0, 41)],
             [_source(seconds, rate, 0, 42), _source(seconds, 1, late, 43)],
@@ -93,7 +93,7 @@ def late_joins(rows: int, rounds: int) -> Report:
         )
         for late in LATE
     }
-    out, in_order = (found[LATE[-1]].mean[plan] - found[0].mean[plan] for plan in (0, 1))
+    out, in_order = (held_by_delay[LATE[-1]].mean[plan] - held_by_delay[0].mean[plan] for plan in (0, 1))
     ratios = [
         Ratio(
             "growth of rows held on average from 0 to 10 s, out of order to in order",
@@ -102,7 +102,7 @@ def late_joins(rows: int, rounds: int) -> Report:
             True,
         )
     ]
-    return _plans("late-joins", "E12: a join with a thin late source", "delay", found, ratios, rate)
+    return _plans("late-joins", "E12: a join with a thin late source", "delay", held_by_delay, ratios, rate)
 
 
 def _source(seconds: int, rate: int, late: float, seed: int) -> Source:
@@ -117,7 +117,7 @@ def rows_held(left: list[Source], right: list[Source], window: int, seconds: int
         raise WrongAnswer("Expected the same pairs of both plans, found others.")
     moments = slice(0, seconds * _MILLIS // _STEP)
     held = [
-        [sum(each) for each in zip(*(h[moments] for h in ran.held.values()), strict=True)]
+        [sum(counts) for counts in zip(*(h[moments] for h in ran.held.values()), strict=True)]
         for ran in (out, in_order)
     ]
     return _Held((max(held[0]), max(held[1])), (float(np.mean(held[0])), float(np.mean(held[1]))))
@@ -148,25 +148,25 @@ def _pairs(ran: Ran) -> np.ndarray:
 
 
 def _plans(
-    name: str, title: str, varied: str, found: dict[int, _Held], ratios: list[Ratio], rate: int
+    name: str, title: str, varied: str, held_by_value: dict[int, _Held], ratios: list[Ratio], rate: int
 ) -> Report:
     table = [
         {
-            f"{varied}_s": each,
+            f"{varied}_s": value,
             "out_of_order_rows": held.peak[0],
             "in_order_rows": held.peak[1],
             "out_of_order_rows_on_average": round(held.mean[0]),
             "in_order_rows_on_average": round(held.mean[1]),
         }
-        for each, held in found.items()
+        for value, held in held_by_value.items()
     ]
-    x = list(found)
+    x = list(held_by_value)
     drawn = Curves(
         "Rows held on average",
         (f"{varied} in seconds", "rows"),
         [
-            Curve("out of order", x, [held.mean[0] for held in found.values()], "ours"),
-            Curve("in order", x, [held.mean[1] for held in found.values()], "theirs"),
+            Curve("out of order", x, [held.mean[0] for held in held_by_value.values()], "ours"),
+            Curve("in order", x, [held.mean[1] for held in held_by_value.values()], "theirs"),
         ],
     )
     notes = [

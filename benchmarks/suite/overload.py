@@ -54,16 +54,16 @@ def overload(rows: int, rounds: int) -> Report:
     """One run of each policy, which is exact: `rows` and `rounds` do not matter."""
     del rows, rounds
     table: list[dict[str, Any]] = []
-    found: dict[tuple[str, float], float] = {}
+    utilities: dict[tuple[str, float], float] = {}
     for times in (1.5, 2.0, 3.0, 5.0):
         for name, policy in _POLICIES.items():
             hub = flooded(policy, monitoring(), times)
-            found[name, times] = hub.utility / FLOOD
+            utilities[name, times] = hub.utility / FLOOD
             table.append(
                 {
                     "flood": f"{times:g}x",
                     "policy": name,
-                    "utility_of_18": round(found[name, times], 2),
+                    "utility_of_18": round(utilities[name, times], 2),
                     "greatest_delay_s": round(max(point.delay for point in hub.points), 1),
                     "changes_of_shares": hub.control.changes,
                     "most_in_a_minute": most_in_a_minute(hub.points),
@@ -76,11 +76,17 @@ def overload(rows: int, rounds: int) -> Report:
     most = max(row["most_in_a_minute"] for row in table)
     ratios = [
         Ratio(
-            "5x: utility to that of random dropping", found["QOS", 5.0] / found["random dropping", 5.0], 1.3
+            "5x: utility to that of random dropping",
+            utilities["QOS", 5.0] / utilities["random dropping", 5.0],
+            1.3,
         ),
-        Ratio("5x: utility to that of backpressure", found["QOS", 5.0] / found["backpressure", 5.0], 2),
         Ratio(
-            "1.5x: utility to that of random dropping", found["QOS", 1.5] / found["random dropping", 1.5], 1
+            "5x: utility to that of backpressure", utilities["QOS", 5.0] / utilities["backpressure", 5.0], 2
+        ),
+        Ratio(
+            "1.5x: utility to that of random dropping",
+            utilities["QOS", 1.5] / utilities["random dropping", 1.5],
+            1,
         ),
         Ratio(f"5x: median of {MIXES} random mixes to random dropping", statistics.median(gains), 1),
         Ratio(
@@ -90,7 +96,7 @@ def overload(rows: int, rounds: int) -> Report:
     ]
     bars = [
         Bar(f"{name}, {times:g}x", utility, "ours" if name == "QOS" else "yardstick")
-        for (name, times), utility in found.items()
+        for (name, times), utility in utilities.items()
     ]
     assert __doc__ is not None
     notes = [__doc__.strip(), f"Random mixes: {min(gains):.2f} to {max(gains):.2f} times random dropping."]

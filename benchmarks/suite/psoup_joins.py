@@ -67,10 +67,10 @@ class _Probed:
 def figure_8(rows: int, rounds: int) -> Report:
     """An INVOKE of joins over windows of 64 to 576 tuples."""
     del rows
-    found = {window: _by_window(window, max(rounds, 3)) for window in WINDOWS}
-    shares = [ways["none"].examined / window**2 for window, ways in found.items()]
-    kept = [ways[way].examined for ways in found.values() for way in ("partial", "complete")]
-    last = found[WINDOWS[-1]]
+    ways_by_window = {window: _by_window(window, max(rounds, 3)) for window in WINDOWS}
+    shares = [ways["none"].examined / window**2 for window, ways in ways_by_window.items()]
+    examined = [ways[way].examined for ways in ways_by_window.values() for way in ("partial", "complete")]
+    last = ways_by_window[WINDOWS[-1]]
     ratios = [
         Ratio(
             "pairs examined by NoMat to the window's square, greatest to least",
@@ -78,7 +78,7 @@ def figure_8(rows: int, rounds: int) -> Report:
             1.5,
             True,
         ),
-        Ratio("pairs examined where matches are kept", sum(kept), 0, True),
+        Ratio("pairs examined where matches are kept", sum(examined), 0, True),
         Ratio(
             "time of PSoup-P to PSoup-C, 576 tuples",
             last["partial"].seconds / last["complete"].seconds,
@@ -90,16 +90,21 @@ def figure_8(rows: int, rounds: int) -> Report:
         {
             "tuples": window,
             "answer": ways["none"].answer // _QUERIES,
-            **{f"{way}_examined": each.examined // _QUERIES for way, each in ways.items()},
-            **{f"{way}_us": round(1e6 * each.seconds / _QUERIES, 1) for way, each in ways.items()},
+            **{f"{way}_examined": invoked.examined // _QUERIES for way, invoked in ways.items()},
+            **{f"{way}_us": round(1e6 * invoked.seconds / _QUERIES, 1) for way, invoked in ways.items()},
         }
-        for window, ways in found.items()
+        for window, ways in ways_by_window.items()
     ]
     drawn = Curves(
         "Microseconds of an INVOKE",
         ("tuples in each window", "microseconds"),
         [
-            Curve(way, list(WINDOWS), [1e6 * found[each][way].seconds / _QUERIES for each in WINDOWS], kind)
+            Curve(
+                way,
+                list(WINDOWS),
+                [1e6 * ways_by_window[window][way].seconds / _QUERIES for window in WINDOWS],
+                kind,
+            )
             for way, kind in (("none", "theirs"), ("partial", "theirs"), ("complete", "ours"))
         ],
     )
@@ -110,8 +115,8 @@ def figure_8(rows: int, rounds: int) -> Report:
 def figure_11(rows: int, rounds: int) -> Report:
     """A thousand structs of a new query against the tuples of one stream."""
     stored = min(_STORED, max(1000, rows // 2))
-    found = {name: _by_way(shared, own, stored, max(rounds, 9)) for name, shared, own in FORMS}
-    equal, by_equal, neither = (found[name] for name, _, _ in FORMS)
+    by_form = {name: _by_way(shared, own_relop, stored, max(rounds, 9)) for name, shared, own_relop in FORMS}
+    equal, by_equal, neither = (by_form[name] for name, _, _ in FORMS)
     ratios = [
         Ratio(
             "=/<: probes of separate structs to two for each", equal["separate"].probes / (2 * _STRUCTS), 1
@@ -142,17 +147,17 @@ def figure_11(rows: int, rounds: int) -> Report:
     table = [
         {
             "shared/own": name,
-            "chosen": chosen(own),
-            "pairs": found[name]["separate"].pairs,
-            **{f"{way}_probes": each.probes for way, each in found[name].items()},
-            **{f"{way}_ms": round(1000 * each.seconds, 2) for way, each in found[name].items()},
+            "chosen": chosen(own_relop),
+            "pairs": by_form[name]["separate"].pairs,
+            **{f"{way}_probes": probed.probes for way, probed in by_form[name].items()},
+            **{f"{way}_ms": round(1000 * probed.seconds, 2) for way, probed in by_form[name].items()},
         }
-        for name, _, own in FORMS
+        for name, _, own_relop in FORMS
     ]
     bars = [
-        Bar(f"{name}, {way}", 1000 * each.seconds, "ours" if way == chosen(own) else "theirs")
-        for name, _, own in FORMS
-        for way, each in found[name].items()
+        Bar(f"{name}, {way}", 1000 * probed.seconds, "ours" if way == chosen(own_relop) else "theirs")
+        for name, _, own_relop in FORMS
+        for way, probed in by_form[name].items()
     ]
     notes = [f"{_STRUCTS:,} structs against {stored:,} tuples. {_ABOUT}"]
     return Report("composites", "PSoup, Figure 11: composite tuples", table, ratios, bars, "ms", notes)
@@ -177,18 +182,18 @@ def _by_window(window: int, rounds: int) -> dict[str, _Invoked]:
 
 def _invoked(left: Ints, right: Ints, query: _Join, begin: int, rounds: int) -> dict[str, _Invoked]:
     """An INVOKE of the tuples from `begin` on, in each way; a tuple's number is its time."""
-    kept = _matches(left, right, query, 0)
-    order = np.argsort(np.minimum(*kept), kind="stable")
-    kept = (kept[0][order], kept[1][order])
-    earliest = np.minimum(*kept)
-    current = [left[kept[0][earliest >= begin]], right[kept[1][earliest >= begin]]]
+    pairs = _matches(left, right, query, 0)
+    order = np.argsort(np.minimum(*pairs), kind="stable")
+    pairs = (pairs[0][order], pairs[1][order])
+    earliest = np.minimum(*pairs)
+    current = [left[pairs[0][earliest >= begin]], right[pairs[1][earliest >= begin]]]
 
     def complete() -> tuple[int, list[Ints]]:
         return 0, [column.copy() for column in current]
 
     ways: dict[str, Callable[[], tuple[int, list[Ints]]]] = {
         "none": partial(_evaluated, left, right, query, begin),
-        "partial": partial(_looked_up, left, right, kept, earliest, begin),
+        "partial": partial(_looked_up, left, right, pairs, earliest, begin),
         "complete": complete,
     }
     took: dict[str, list[float]] = {way: [] for way in ways}
@@ -221,11 +226,11 @@ def _evaluated(left: Ints, right: Ints, query: _Join, begin: int) -> tuple[int, 
 
 
 def _looked_up(
-    left: Ints, right: Ints, kept: tuple[Ints, Ints], earliest: Ints, begin: int
+    left: Ints, right: Ints, pairs: tuple[Ints, Ints], earliest: Ints, begin: int
 ) -> tuple[int, list[Ints]]:
     """PSoup-P: the kept pairs from the window's begin on, and their tuples by id. Pairs examined: none."""
     low = int(np.searchsorted(earliest, begin))
-    return 0, [left[kept[0][low:]], right[kept[1][low:]]]
+    return 0, [left[pairs[0][low:]], right[pairs[1][low:]]]
 
 
 def _require_equal(answers: list[list[Ints]]) -> None:
@@ -234,18 +239,21 @@ def _require_equal(answers: list[list[Ints]]) -> None:
         raise WrongAnswer("Expected one answer of all ways, found several.")
 
 
-def _by_way(shared: Relop, own: Relop, stored: int, rounds: int) -> dict[str, _Probed]:
+def _by_way(shared: Relop, own_relop: Relop, stored: int, rounds: int) -> dict[str, _Probed]:
     rng = np.random.default_rng(11)
-    column = np.sort(rng.integers(0, stored // 20 if own == "=" else 256, stored))
-    values = rng.integers(0, stored // 20 if own == "=" else 256, _STRUCTS)
+    column = np.sort(rng.integers(0, stored // 20 if own_relop == "=" else 256, stored))
+    values = rng.integers(0, stored // 20 if own_relop == "=" else 256, _STRUCTS)
     factor = (shared, int(np.median(column)))
     ways = {"separate": separate, "nested": nested, "merged": merged}
     took: dict[str, list[float]] = {name: [] for name in ways}
-    found: dict[str, Matched] = {}
+    matched_by_way: dict[str, Matched] = {}
     for _ in range(rounds):
         for name, way in ways.items():
             started = time.perf_counter()
-            found[name] = way(column, factor, own, values)
+            matched_by_way[name] = way(column, factor, own_relop, values)
             took[name].append(time.perf_counter() - started)
-    _require_equal([[each.struct, each.row] for each in found.values()])
-    return {name: _Probed(each.probes, len(each.row), median(took[name])) for name, each in found.items()}
+    _require_equal([[matched.struct, matched.row] for matched in matched_by_way.values()])
+    return {
+        name: _Probed(matched.probes, len(matched.row), median(took[name]))
+        for name, matched in matched_by_way.items()
+    }

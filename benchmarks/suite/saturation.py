@@ -48,8 +48,8 @@ def saturation(rows: int, rounds: int) -> Report:
     del rows
     table, ratios, bars = [], list[Ratio](), list[Bar]()
     for name, texts in PLANS.items():
-        found = [_measured(texts) for _ in range(rounds)]
-        predicted, measured = (statistics.median(each) for each in zip(*found, strict=True))
+        measurements = [_measured(texts) for _ in range(rounds)]
+        predicted, measured = (statistics.median(rates) for rates in zip(*measurements, strict=True))
         table.append(
             {
                 "plan": name,

@@ -28,9 +28,9 @@ class TumblingJoin:
 
     def take(self, *inputs: Flow) -> Flow:
         first, second = (flow.rows for flow in inputs)
-        found = [_pairs(first, self.stored[1], self.window)]
-        found.append(_pairs(Rows.of([self.stored[0], first]), second, self.window))
-        self.stored = [Rows.of([kept, flow.rows]) for kept, flow in zip(self.stored, inputs, strict=True)]
+        pairs = [_pairs(first, self.stored[1], self.window)]
+        pairs.append(_pairs(Rows.of([self.stored[0], first]), second, self.window))
+        self.stored = [Rows.of([stored, flow.rows]) for stored, flow in zip(self.stored, inputs, strict=True)]
         self.bounds = [
             bound if flow.bound is None else max(bound, flow.bound)
             for bound, flow in zip(self.bounds, inputs, strict=True)
@@ -41,7 +41,7 @@ class TumblingJoin:
         complete = min(self._floor(self.bounds[1]), self.bounds[0])
         advanced = complete > self.emitted
         self.emitted = max(complete, self.emitted)
-        return Flow(Rows.of(found), complete if advanced else None)
+        return Flow(Rows.of(pairs), complete if advanced else None)
 
     def _floor(self, bound: int) -> int:
         return bound // self.window * self.window

@@ -37,54 +37,54 @@ def _range(column: Ints, relop: Relop, constants: Ints) -> tuple[Ints, Ints]:
     return low, high
 
 
-def separate(column: Ints, shared: tuple[Relop, int], own: Relop, values: Ints) -> Matched:
+def separate(column: Ints, shared: tuple[Relop, int], own_relop: Relop, values: Ints) -> Matched:
     """Each struct searches by the shared factor, and by its own: two probes each."""
-    found, probes = list[tuple[Ints, Ints]](), 0
+    pairs, probes = list[tuple[Ints, Ints]](), 0
     for number in range(len(values)):
         one = values[number : number + 1]
         (low,), (high,) = _range(column, shared[0], np.array([shared[1]]))
-        (first,), (last,) = _range(column, own, one)
+        (first,), (last,) = _range(column, own_relop, one)
         probes += 2
         begin = max(low, first)
         rows = np.arange(begin, max(begin, min(high, last)))
-        found.append((np.full(len(rows), number), rows))
-    return _matched(found, probes)
+        pairs.append((np.full(len(rows), number), rows))
+    return _matched(pairs, probes)
 
 
-def nested(column: Ints, shared: tuple[Relop, int], own: Relop, values: Ints) -> Matched:
+def nested(column: Ints, shared: tuple[Relop, int], own_relop: Relop, values: Ints) -> Matched:
     """A composite tuple: the shared factor once, and then each value searches what is left of the SteM."""
     (low,), (high,) = _range(column, shared[0], np.array([shared[1]]))
-    left, found, probes = column[low:high], list[tuple[Ints, Ints]](), 1
+    left, pairs, probes = column[low:high], list[tuple[Ints, Ints]](), 1
     for number in range(len(values)):
-        (first,), (last,) = _range(left, own, values[number : number + 1])
+        (first,), (last,) = _range(left, own_relop, values[number : number + 1])
         probes += 1
         rows = np.arange(first, max(first, last)) + low
-        found.append((np.full(len(rows), number), rows))
-    return _matched(found, probes)
+        pairs.append((np.full(len(rows), number), rows))
+    return _matched(pairs, probes)
 
 
-def merged(column: Ints, shared: tuple[Relop, int], own: Relop, values: Ints) -> Matched:
+def merged(column: Ints, shared: tuple[Relop, int], own_relop: Relop, values: Ints) -> Matched:
     """A composite tuple, whose values in order are merged with what the shared factor leaves: one pass over both."""
     (low,), (high,) = _range(column, shared[0], np.array([shared[1]]))
     left, order = column[low:high], np.argsort(values, kind="stable")
-    first, last = _range(left, own, values[order])
+    first, last = _range(left, own_relop, values[order])
     counts = np.maximum(last - first, 0)
     struct = np.repeat(order, counts)
     row = np.arange(len(struct)) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
     return Matched(struct, row + low, 1, len(left) + len(values))
 
 
-def chosen(own: Relop) -> str:
+def chosen(own_relop: Relop) -> str:
     """The way for structs with such a factor: a merge finds equal values in one pass; of an inequality each value has a prefix or
     a suffix of the rows, so that the pairs themselves are the cost, and a search finds where they begin.
     """
-    return "merged" if own == "=" else "nested"
+    return "merged" if own_relop == "=" else "nested"
 
 
-def _matched(found: list[tuple[Ints, Ints]], probes: int) -> Matched:
+def _matched(pairs: list[tuple[Ints, Ints]], probes: int) -> Matched:
     none = np.zeros(0, np.int64)
     return Matched(
-        np.concatenate([none, *(struct for struct, _ in found)]),
-        np.concatenate([none, *(row for _, row in found)]),
+        np.concatenate([none, *(struct for struct, _ in pairs)]),
+        np.concatenate([none, *(row for _, row in pairs)]),
         probes,
     )

@@ -124,14 +124,14 @@ class DataStem:
 
     def probe(self, struct: Struct) -> Iterator[Struct]:
         assert struct.query is not None
-        own = [factor for factor in struct.query.factors if factor.stream == self.stream]
+        own_factors = [factor for factor in struct.query.factors if factor.stream == self.stream]
         meeting = [
             factor
             for join in struct.query.joins
             if (factor := join.substituted(struct.rows)) is not None and factor.stream == self.stream
         ]
         for row in self.tuples:
-            if all(self.counts.holds(factor, row.value, substituted=False) for factor in own) and all(
+            if all(self.counts.holds(factor, row.value, substituted=False) for factor in own_factors) and all(
                 self.counts.holds(factor, row.value, substituted=True) for factor in meeting
             ):
                 self.counts.structs += 1
@@ -229,16 +229,16 @@ class Eddy:
 
 def by_loops(arrived: Sequence[Tuple | Query]) -> set[Result]:
     """The results of a prefix of arrivals, by loops over all combinations."""
-    found: set[Result] = set()
-    for query in (each for each in arrived if isinstance(each, Query)):
+    results: set[Result] = set()
+    for query in (arrival for arrival in arrived if isinstance(arrival, Query)):
         combinations: list[dict[str, Tuple]] = [{}]
         for stream in sorted(query.streams):
-            rows = [each for each in arrived if isinstance(each, Tuple) and each.stream == stream]
+            rows = [arrival for arrival in arrived if isinstance(arrival, Tuple) and arrival.stream == stream]
             combinations = [{**combination, stream: row} for combination in combinations for row in rows]
         for rows_of in combinations:
             values = {stream: row.value for stream, row in rows_of.items()}
             if all(COMPARE[f.relop](values[f.stream], f.constant) for f in query.factors) and all(
                 COMPARE[j.relop](values[j.left], values[j.right] + j.offset) for j in query.joins
             ):
-                found.add((query.id, tuple(sorted((stream, row.id) for stream, row in rows_of.items()))))
-    return found
+                results.add((query.id, tuple(sorted((stream, row.id) for stream, row in rows_of.items()))))
+    return results

@@ -36,17 +36,17 @@ def quality(select: Select, sources: From) -> QualityOfService | None:
         return stated
     scan = sources.stream.scan
     assert isinstance(scan, StreamScan)
-    found = scan.table.find(stated.importance.column)
-    if found is None:
+    column = scan.table.find(stated.importance.column)
+    if column is None:
         remedy = did_you_mean(stated.importance.column, scan.table.names)
         fail(f"'{scan.name}' has no column '{stated.importance.column}'", clause.spans["value"], remedy)
-    if not found.type.is_numeric:
+    if not column.type.is_numeric:
         fail(
-            f"value compares numbers, and '{found.name}' is {found.type}",
+            f"value compares numbers, and '{column.name}' is {column.type}",
             clause.spans["value"],
             "Name a numeric column of the stream.",
         )
-    return replace(stated, importance=replace(stated.importance, column=found.name))
+    return replace(stated, importance=replace(stated.importance, column=column.name))
 
 
 def _check_shedding(select: Select, clause: QualityClause) -> None:

@@ -61,7 +61,7 @@ class SampleOfRows:
         """A unit is a row."""
         (name,) = history.streams
         places = [position for _, read in self.strata for position in read]
-        return [_inputs(query, history, {name: _is_at(place)}) for place in places]
+        return [_inputs(query, history, {name: _is_at(position)}) for position in places]
 
     def total(self, of_unit: Sequence[Fraction]) -> Fraction:
         """Each row represents N / n."""
@@ -71,26 +71,26 @@ class SampleOfRows:
 
     def variance(self, of_unit: Sequence[Fraction]) -> Fraction:
         """Of simple random samples without replacement."""
-        found = Fraction(0)
+        variance = Fraction(0)
         for size, values in self._by(of_unit):
             read = len(values)
             mean = sum(values, Fraction(0)) / read
             squares = sum(((value - mean) ** 2 for value in values), Fraction(0))
-            found += Fraction(size * (size - read), read) * squares / max(read - 1, 1)
-        return found
+            variance += Fraction(size * (size - read), read) * squares / max(read - 1, 1)
+        return variance
 
     def _by(self, of_unit: Sequence[Fraction]) -> list[tuple[int, Sequence[Fraction]]]:
         """The strata with the contributions of their rows; one of which no row was read is counted with the next that has some."""
-        found: list[tuple[int, Sequence[Fraction]]] = []
+        strata: list[tuple[int, Sequence[Fraction]]] = []
         left, unread = list(of_unit), 0
         for size, read in self.strata:
             unread += size
             if read:
-                found.append((unread, left[: len(read)]))
+                strata.append((unread, left[: len(read)]))
                 left, unread = left[len(read) :], 0
-        if unread and found:
-            found[-1] = (found[-1][0] + unread, found[-1][1])
-        return found
+        if unread and strata:
+            strata[-1] = (strata[-1][0] + unread, strata[-1][1])
+        return strata
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,8 @@ def question(query: Query, history: History, design: Design) -> list[Row]:
     return [_row(project, aggregate, keys, of_units, design) for keys, of_units in ordered]
 
 
-def _is_at(place: int) -> Callable[[StreamRow], bool]:
-    return lambda row: row.position == place
+def _is_at(position: int) -> Callable[[StreamRow], bool]:
+    return lambda row: row.position == position
 
 
 def _has(column: str, key: Any) -> Callable[[StreamRow], bool]:

@@ -129,21 +129,21 @@ def result_files(receipts: Sequence[StateReceipt]) -> list[ResultsFile]:
 def with_upper_levels(done: Round, plan: EpochPlan, message: StateMessage) -> EpochWork:
     """The work of a round whose tasks ran all levels: with the streams of results that they have read."""
     work, index = done.work, index_of(plan)
-    taken: dict[str, tuple[int, ...]] = {}
+    ordinals: dict[str, tuple[int, ...]] = {}
     for ordinal, file in enumerate(
         result_files(done.receipts), message.upper.results if message.upper else 0
     ):
         for operator in file.queries:
             stream = index.results_of.get(operator)
             if stream is not None:
-                taken[stream.name] = (*taken.get(stream.name, ()), ordinal)
+                ordinals[stream.name] = (*ordinals.get(stream.name, ()), ordinal)
     seen = stream_receipts(scans_of(done.receipts), plan)
     progress = after_scans(plan.streams, message.streams, seen)
     frontier = Frontier(index, progress, {**message.resting, **message.emitted_to})
-    punctuations = {name: frontier.punctuation(name) for name in taken}
+    punctuations = {name: frontier.punctuation(name) for name in ordinals}
     return replace(
         work,
-        taken={**work.taken, **taken},
+        taken={**work.taken, **ordinals},
         min_punctuations={**work.min_punctuations, **punctuations},
     )
 
@@ -388,11 +388,11 @@ def _after(
     if work.kind == "replay" and plan.streams[operator.stream].archive == "none":
         # Rows that arrived while it was paused are not stored.
         complete_since = beyond(progress_of(stream))
-    taken = not after.streams[operator.stream].inputs and operator.stream in work.taken
-    read = progress.replayed + taken
+    was_read = not after.streams[operator.stream].inputs and operator.stream in work.taken
+    read = progress.replayed + was_read
     if (
         any(part.stream in work.taken for part in union_streams.inputs_of(plan.streams[operator.stream]))
-        and not taken
+        and not was_read
     ):
         read = max(read, done.epoch + 1)
     progress = replace(

@@ -78,14 +78,14 @@ class Retention:
     def settled(
         self,
         planned: Manifest,
-        taken: Mapping[str, Sequence[int]],
+        read_ordinals: Mapping[str, Sequence[int]],
         plan: EpochPlan,
         intake: Intake,
         files: ListFiles,
     ) -> Manifest:
         """An epoch's manifest, with the number of settled ingest records; every `EVERY` epochs without what has expired."""
         store, sources = intake.home.store, index_of(plan).sources
-        upto = intake.settled(sources, taken, in_place(planned, sources, store))
+        upto = intake.settled(sources, read_ordinals, in_place(planned, sources, store))
         planned = replace(planned, ingest=max(planned.ingest, upto))
         if planned.epoch % EVERY:
             return planned

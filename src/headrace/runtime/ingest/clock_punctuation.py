@@ -22,10 +22,10 @@ def clock_punctuations(
     intake: Intake,
     streams: Iterable[StreamDefinition],
     manifest: Manifest,
-    taken: Mapping[str, Sequence[int]],
+    read_ordinals: Mapping[str, Sequence[int]],
     now: Instant,
 ) -> dict[str, Instant]:
-    """The minimum punctuations by the clock, by stream; `taken` are the records that the next epoch reads."""
+    """The minimum punctuations by the clock, by stream; `read_ordinals` are the records that the next epoch reads."""
     by_stream: dict[str, Instant] = {}
     for stream in streams:
         if stream.progress.heartbeat is None and stream.idle_timeout is None:
@@ -35,7 +35,7 @@ def clock_punctuations(
             waiting = [
                 pending
                 for pending in intake.waiting(stream.name)
-                if pending.ordinal not in taken.get(stream.name, ())
+                if pending.ordinal not in read_ordinals.get(stream.name, ())
             ]
         min_punctuations = []
         if stream.progress.heartbeat is not None:
@@ -44,7 +44,7 @@ def clock_punctuations(
             )
             min_punctuations.append(heartbeat(*stream.progress.heartbeat, arrived))
         if stream.idle_timeout is not None and not waiting:
-            busy = stream.name in taken
+            busy = stream.name in read_ordinals
             min_punctuations.append(idle(stream, stream.idle_timeout, committed, now, busy=busy))
         if min_punctuations and max(min_punctuations) > BEGINNING:
             by_stream[stream.name] = max(min_punctuations)

@@ -229,14 +229,14 @@ class Intake:
     def settled(
         self,
         streams: Iterable[StreamDefinition],
-        taken: Mapping[str, Sequence[int]],
+        read_ordinals: Mapping[str, Sequence[int]],
         oldest: Mapping[str, int],
     ) -> int:
-        """Number of records, from the first, that no epoch reads once `taken` are published.
+        """Number of records, from the first, that no epoch reads once `read_ordinals` are published.
 
         `oldest`: for streams that are read in place, the first ordinal that may be read again.
         """
-        published = {ordinal for ordinals in taken.values() for ordinal in ordinals}
+        published = {ordinal for ordinals in read_ordinals.values() for ordinal in ordinals}
         least = self._logged  # read before what waits: a push may append meanwhile
         for stream in streams:
             least = min(least, oldest.get(stream.name, least))
@@ -296,9 +296,9 @@ class Intake:
         """Records of a stream that were not consumed, in order."""
         return self._waiting.get(stream, ())
 
-    def consumed(self, taken: Mapping[str, Sequence[int]]) -> None:
+    def consumed(self, read_ordinals: Mapping[str, Sequence[int]]) -> None:
         """Remove records that an epoch has published: the first of each stream. A push may append others meanwhile."""
-        for stream, ordinals in taken.items():
+        for stream, ordinals in read_ordinals.items():
             waiting = self._waiting.get(stream, [])
             del waiting[: sum(record.ordinal <= max(ordinals) for record in waiting[: len(ordinals)])]
 

@@ -89,9 +89,9 @@ def _tree_lines(
     if len(joins) > 1:
         why = "sources of fewest rows first, as counted when it was registered" if sizes else "as written"
         yield f"{len(joins)} joins one after the other, {why}:"
-        for place, join in enumerate(joins, 1):
-            made = sum(line["operators"].get(join.id, {}).get("results", 0) for line in log)
-            yield f"  {place}. {', '.join(join.joined_sides)}: {rows_of(made)} rows made"
+        for number, join in enumerate(joins, 1):
+            rows_made = sum(line["operators"].get(join.id, {}).get("results", 0) for line in log)
+            yield f"  {number}. {', '.join(join.joined_sides)}: {rows_of(rows_made)} rows made"
 
 
 def _join_lines(

@@ -39,6 +39,6 @@ def line_history(
     """
     most = min(epochs, max(1, _MOST_PARTS // max(1, len(graph.owners))))
     lines = [line for line in last_lines(Path(home.store.root), most) if "work" in line]
-    seen = [found for line in lines if (found := measured(graph.sharing, [line])) is not None]
+    seen = [observed for line in lines if (observed := measured(graph.sharing, [line])) is not None]
     rows = rows_along(graph, ends, seen, query, chosen)
-    return [LinePoint(each.last, passed) for each, passed in zip(seen, rows, strict=True)]
+    return [LinePoint(observation.last, passed) for observation, passed in zip(seen, rows, strict=True)]

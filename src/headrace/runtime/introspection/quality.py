@@ -22,7 +22,7 @@ def quality_status(manifest: Manifest, catalog: Catalog) -> dict[str, Any] | Non
         return None
     worth, shares = worth_by_query(manifest, catalog), _by_name(chosen_shares(manifest), catalog)
     return {
-        "utility": sum(each.utility for each in worth.values()),
+        "utility": sum(query_worth.utility for query_worth in worth.values()),
         "best": len(worth),
         "load": report.load,
         "demand": report.demand,
@@ -31,12 +31,12 @@ def quality_status(manifest: Manifest, catalog: Catalog) -> dict[str, Any] | Non
         "changes": report.changes,
         "queries": {
             name: {
-                "utility": each.utility,
-                "delay": each.delay,
-                "lost": each.lost,
+                "utility": query_worth.utility,
+                "delay": query_worth.delay,
+                "lost": query_worth.lost,
                 "shares": list(shares.get(name, (1.0,))),
             }
-            for name, each in worth.items()
+            for name, query_worth in worth.items()
         },
     }
 
@@ -48,10 +48,10 @@ def worth_by_query(manifest: Manifest, catalog: Catalog) -> dict[str, Worth]:
     if report is None:
         return worth
     names = _names(catalog)
-    for operator, each in report.worth.items():
+    for operator, operator_worth in report.worth.items():
         name = names.get(derived_streams.owner_of(operator))
-        if name is not None and (name not in worth or each.utility < worth[name].utility):
-            worth[name] = each
+        if name is not None and (name not in worth or operator_worth.utility < worth[name].utility):
+            worth[name] = operator_worth
     return worth
 
 
@@ -96,8 +96,8 @@ def _of_each(quality: QualityOfService) -> str:
     return "" if quality.importance is None else " in these intervals"
 
 
-def _points(points: tuple[Point, ...], place: Callable[[float], str]) -> str:
-    return ", ".join(f"{utility:g} at {place(at)}" for at, utility in points)
+def _points(points: tuple[Point, ...], render: Callable[[float], str]) -> str:
+    return ", ".join(f"{utility:g} at {render(at)}" for at, utility in points)
 
 
 def _seconds(value: float) -> str:

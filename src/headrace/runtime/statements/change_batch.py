@@ -239,8 +239,8 @@ class CatalogChanges:
         catalog = self.catalog
         streams = [catalog.stream(node.name) for node in walk(query.root) if isinstance(node, StreamScan)]
         archived = all(stream is not None and stream.archive != "none" for stream in streams)
-        own = definition.from_now or definition.max_join_rows is not None or not definition.sharing
-        signature = signature_of(query) if archived and not own else ""
+        is_unshared = definition.from_now or definition.max_join_rows is not None or not definition.sharing
+        signature = signature_of(query) if archived and not is_unshared else ""
         if not signature:
             return ""
         index = index_of(self._pipeline.plan)

@@ -35,11 +35,11 @@ class PlanSnapshot:
     def picture(self, query: str | None = None, chosen: Iterable[str] = ()) -> Picture:
         """All work, that of one query, or that of the chosen ones."""
         key = query, frozenset(chosen)
-        found = self.pictures.get(key)
-        if found is None:
-            found = picture(self.graph, query, key[1])
-            self.pictures.put(key, found)
-        return found
+        drawn = self.pictures.get(key)
+        if drawn is None:
+            drawn = picture(self.graph, query, key[1])
+            self.pictures.put(key, drawn)
+        return drawn
 
 
 @dataclass(slots=True)

@@ -145,12 +145,12 @@ class Startup:
             exchange = Exchange.begun(first.sized() or b"")
             challenge = frames.authentication(frames.SASL_CONTINUE, exchange.server_first.encode())
             last = await self._answered(challenge)
-            found = await asyncio.to_thread(lambda: exchange.finished(last.data, tokens.verifiers()))
+            admitted = await asyncio.to_thread(lambda: exchange.finished(last.data, tokens.verifiers()))
         except NoScram as error:
             raise Malformed(str(error), lost=True) from None
-        if found is None:
+        if admitted is None:
             return None
-        principal, proof = found
+        principal, proof = admitted
         self.writer.write(frames.authentication(frames.SASL_FINAL, proof))
         return principal
 
@@ -165,10 +165,10 @@ class Startup:
 
     def _put_settings(self, options: dict[str, str]) -> Problem | None:
         for name in ("client_encoding", "application_name", "DateStyle"):
-            given = options.get(name, options.get(name.lower()))
+            value = options.get(name, options.get(name.lower()))
             try:
-                if given is not None:
-                    self.session.settings.put(name, given)
+                if value is not None:
+                    self.session.settings.put(name, value)
             except Failed as failed:
                 return failed.problem
         return None

@@ -322,15 +322,15 @@ class Connection:
         if portal and portal in self._portals:
             raise Failed("42P03", f'portal "{portal}" already exists')
         forms = forms * len(values) if len(forms) == 1 else forms or [0] * len(values)
-        constants = [literal(*given) for given in zip(prepared.types, forms, values, strict=True)]
+        constants = [literal(*parameter) for parameter in zip(prepared.types, forms, values, strict=True)]
         if (written := statements(prepared.text)) and self.session.is_of_hub(written[0]):
             constants = [
                 constant.replace("\\", "\\\\") for constant in constants
             ]  # which the hub's language unescapes
-        found = statements(with_values(prepared.text, constants))
+        texts = statements(with_values(prepared.text, constants))
         if portal in self._portals:
             self._portals[portal].end()
-        self._portals[portal] = _Portal(found[0] if found else None, formats)
+        self._portals[portal] = _Portal(texts[0] if texts else None, formats)
         self.writer.write(frames.BIND_COMPLETE)
 
     async def _describe(self, body: Body) -> None:
@@ -354,10 +354,10 @@ class Connection:
             "NULL" if oid in (0, TEXT.oid) or oid not in BY_OID else f"NULL::{BY_OID[oid].name}"
             for oid in prepared.types
         ]
-        found = statements(with_values(prepared.text, nulls))
+        texts = statements(with_values(prepared.text, nulls))
         schema = None
-        if found:
-            described = _Portal(found[0], [])
+        if texts:
+            described = _Portal(texts[0], [])
             schema = await self._columns(described)
             described.end()
         self.writer.write(frames.NO_DATA if schema is None else row_description(schema, [0] * len(schema)))
@@ -418,10 +418,10 @@ def _tag(answer: Answer) -> str:
     return answer.tag if answer.rows is None else f"{answer.tag} {answer.rows.taken}"
 
 
-def _formats(given: Sequence[int], columns: int) -> list[int]:
+def _formats(formats: Sequence[int], columns: int) -> list[int]:
     """The format of each column: given for all, for each, or text."""
-    if len(given) in (0, 1):
-        return list(given or [0]) * columns
-    if len(given) != columns:
-        raise Failed("08P01", f"{len(given)} formats are bound, and there are {columns} columns")
-    return list(given)
+    if len(formats) in (0, 1):
+        return list(formats or [0]) * columns
+    if len(formats) != columns:
+        raise Failed("08P01", f"{len(formats)} formats are bound, and there are {columns} columns")
+    return list(formats)

@@ -58,8 +58,8 @@ class CopyIn:
             raise Failed("0A000", "COPY is FROM STDIN or TO STDOUT", f"COPY {target} FROM STDIN (FORMAT csv)")
         is_csv, has_header = _options(text, after + 2)
         stream = hub.stream_definition(target)
-        given = tuple(stream.schema.field(name).name for name in columns) or stream.schema.names
-        return CopyIn(hub, stream, given, is_csv, has_header)
+        names = tuple(stream.schema.field(name).name for name in columns) or stream.schema.names
+        return CopyIn(hub, stream, names, is_csv, has_header)
 
     def rows(self, data: bytes) -> pa.Table:
         """The rows that were copied. Raises `Failed` that names the first one that does not fit the stream."""
@@ -198,23 +198,23 @@ def _type(kind: Type) -> str:
 
 def _target(text: Text, at: int) -> tuple[str, list[str], int]:
     """The name after so many tokens, without its schema, the columns after it, and the token that follows."""
-    found = text.tokens
-    if len(found) <= at or not found[at].word:
+    tokens = text.tokens
+    if len(tokens) <= at or not tokens[at].word:
         raise Failed("42601", "the name of a stream is missing")
-    if len(found) > at + 2 and found[at + 1].text == ".":
+    if len(tokens) > at + 2 and tokens[at + 1].text == ".":
         at += 2
-    name, columns = _name(found[at].text), list[str]()
+    name, columns = _name(tokens[at].text), list[str]()
     at += 1
     if (
-        at < len(found)
-        and found[at].text == "("
-        and found[at + 1 : at + 2]
-        and found[at + 1].word not in ("SELECT", "VALUES")
+        at < len(tokens)
+        and tokens[at].text == "("
+        and tokens[at + 1 : at + 2]
+        and tokens[at + 1].word not in ("SELECT", "VALUES")
     ):
         at += 1
-        while at < len(found) and found[at].text != ")":
-            if found[at].word:
-                columns.append(_name(found[at].text))
+        while at < len(tokens) and tokens[at].text != ")":
+            if tokens[at].word:
+                columns.append(_name(tokens[at].text))
             at += 1
         at += 1
     return name, columns, at

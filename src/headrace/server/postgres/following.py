@@ -55,17 +55,17 @@ class FollowingCursor:
 
     def take(self, most: int) -> pa.Table:
         """The next rows, at most so many; none if none is committed."""
-        found: list[pa.Table] = []
+        parts: list[pa.Table] = []
         missing = most
         while missing and (self._pending or self._read()):
             rows, after = self._pending.popleft()
-            found.append(rows.slice(0, missing))
+            parts.append(rows.slice(0, missing))
             if rows.num_rows > missing:
                 self._pending.appendleft((rows.slice(missing), after))
             else:
                 self._fetched = after
-            missing -= found[-1].num_rows
-        return pa.concat_tables(found) if found else self.schema.empty_table()
+            missing -= parts[-1].num_rows
+        return pa.concat_tables(parts) if parts else self.schema.empty_table()
 
     def acknowledge(self) -> None:
         """Never give this client again what was fetched."""

@@ -123,8 +123,8 @@ class Session:
 
     def columns(self, text: Text) -> pa.Schema | None:
         """The columns of a FETCH."""
-        found = _FETCH.fullmatch(text.text.strip())
-        return None if found is None else self._cursor(name_of(found[2])).schema
+        match = _FETCH.fullmatch(text.text.strip())
+        return None if match is None else self._cursor(name_of(match[2])).schema
 
     async def run(self, text: Text) -> list[Answer] | CopyIn | CopyOut:
         """Run a statement, or several of the hub's; raises its errors. A COPY is what remains to be done."""
@@ -306,13 +306,13 @@ class Session:
         return FollowingCursor.of(self.hub, query, client)
 
     async def _fetch(self, text: Text) -> Answer:
-        found = _FETCH.fullmatch(text.text.strip())
-        if found is None:
+        match = _FETCH.fullmatch(text.text.strip())
+        if match is None:
             raise Failed(
                 "0A000", "FETCH [FORWARD] [n | ALL] FROM name is expected", "Cursors move forward only."
             )
-        cursor = self._cursor(name_of(found[2]))
-        most = 1 if found[1] is None else _ALL if found[1].upper() == "ALL" else int(found[1])
+        cursor = self._cursor(name_of(match[2]))
+        most = 1 if match[1] is None else _ALL if match[1].upper() == "ALL" else int(match[1])
         if isinstance(cursor, FollowingCursor):
             seconds = self.settings.seconds("follow_timeout")
             return Answer("FETCH", Rows.of(await self._wait_for(cursor, most, seconds)))
@@ -420,11 +420,11 @@ def _first(text: Text) -> str:
 
 
 def _taken(rows: Rows, most: int) -> pa.Table:
-    found: Sequence[pa.Table] = []
+    parts: Sequence[pa.Table] = []
     while most and (part := rows.take(most)) is not None:
-        found = [*found, part]
+        parts = [*parts, part]
         most -= part.num_rows
-    return pa.concat_tables(found) if found else rows.schema.empty_table()
+    return pa.concat_tables(parts) if parts else rows.schema.empty_table()
 
 
 async def _each(rows: Rows) -> AsyncIterator[pa.Table]:

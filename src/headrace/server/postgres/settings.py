@@ -97,8 +97,8 @@ class Settings:
 
 def seconds_of(text: str) -> float | None:
     """A length of time such as `500ms`, `10 s` or `60000`, in seconds; None for what is none."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s|min|h|)", text.strip())
-    return None if found is None else float(found[1]) * _UNITS[found[2]]
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s|min|h|)", text.strip())
+    return None if match is None else float(match[1]) * _UNITS[match[2]]
 
 
 def name_of(text: str) -> str:

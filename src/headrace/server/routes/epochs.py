@@ -66,8 +66,8 @@ def _facts(request: Request, observed: EpochObservation) -> dict[str, Any]:
     longest = sorted(observed.work.items(), key=lambda work: -work[1].nanoseconds)[:_WORKS]
     works = []
     for key, measured in longest:
-        place = graph.sharing.place_of(key)
-        label = key if place is None else graph.sharing.works[place].label
+        position = graph.sharing.place_of(key)
+        label = key if position is None else graph.sharing.works[position].label
         works.append({"name": key, "label": label, **asdict(measured)})
     facts = {name: getattr(observed, name) for name in ("epoch", "rows", "late", "rejected")}
     return {

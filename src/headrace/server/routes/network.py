@@ -33,8 +33,8 @@ def network(
     """
     drawn = as_json(_picture(request, query, like, tag)[0])
     waiting = {f"read {stream}": rows for stream, rows in waiting_rows(request.app.state.hub).items()}
-    for each in drawn["boxes"]:
-        each["waiting"] = waiting.get(each["name"], 0)
+    for drawn_box in drawn["boxes"]:
+        drawn_box["waiting"] = waiting.get(drawn_box["name"], 0)
     return drawn
 
 
@@ -51,14 +51,14 @@ def box(
 ) -> dict[str, Any]:
     """The content of a box of the same picture: its work, and its queries with their costs, the costliest first."""
     drawn, snapshot, *_ = _picture(request, query, like, tag)
-    found = next((each for each in drawn.boxes if each.name == name), None)
-    if found is None:
+    drawn_box = next((candidate for candidate in drawn.boxes if candidate.name == name), None)
+    if drawn_box is None:
         raise UnknownName(f"there is no box '{name}' now", remedy="Ask for the network again.")
-    permissions, content = permissions_of(request), content_of(snapshot.graph, found, _WORKS)
+    permissions, content = permissions_of(request), content_of(snapshot.graph, drawn_box, _WORKS)
     seen = [cost for cost in content.queries if search.lower() in cost.name.lower()]
     if permissions.principal.is_limited:
-        own = set(permissions.visible(request.app.state.hub.catalog, [cost.name for cost in seen]))
-        seen = [cost for cost in seen if cost.name in own]
+        visible = set(permissions.visible(request.app.state.hub.catalog, [cost.name for cost in seen]))
+        seen = [cost for cost in seen if cost.name in visible]
     return {
         "title": content.title,
         "works": content.works,
@@ -105,11 +105,11 @@ def _picture(
     snapshot, chosen = snapshots.current(), set[str]()
     if like or tag:
         chosen = {
-            each.definition.name
-            for each in catalog.queries.values()
-            if (like or "").lower() in each.definition.name.lower()
-            and (not tag or tag in each.definition.tags)
-            and each.definition.name in snapshot.costs
+            catalog_query.definition.name
+            for catalog_query in catalog.queries.values()
+            if (like or "").lower() in catalog_query.definition.name.lower()
+            and (not tag or tag in catalog_query.definition.tags)
+            and catalog_query.definition.name in snapshot.costs
         }
         if not chosen:
             raise UnknownName("no query has such a name and tag", remedy="Search for less.")

@@ -53,17 +53,19 @@ def status(request: Request) -> Any:
     hub, principal = request.app.state.hub, permissions_of(request).principal
     facts = hub.status()
     if principal.is_limited:
-        own = {
+        visible_queries = {
             query.definition.name
             for query in hub.catalog.queries.values()
             if principal.sees(query.definition)
         }
         shared = {name: facts[name] for name in ("epoch", "running", "streams")}
         by_query = {
-            name: {query: fact for query, fact in facts[name].items() if query in own}
+            name: {query: fact for query, fact in facts[name].items() if query in visible_queries}
             for name in ("queries", "failed", "rejected")
         }
-        actions = {name: action for name, action in facts["actions"].items() if action["name"] in own}
+        actions = {
+            name: action for name, action in facts["actions"].items() if action["name"] in visible_queries
+        }
         facts = {**shared, **by_query, "actions": actions}
     return jsonable_encoder(facts)
 

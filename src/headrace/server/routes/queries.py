@@ -148,7 +148,7 @@ async def _registration(request: Request) -> Registration:
     try:
         return Registration.model_validate_json(body)
     except ValidationError as error:
-        placed = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
+        placed = [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors()]
         raise RequestValidationError(placed) from None
 
 
@@ -174,9 +174,9 @@ def register(
 def query(request: Request, name: str) -> dict[str, Any]:
     """One query: its text, and the columns of its answer."""
     hub = _hub(request)
-    found = hub.catalog.require_query(name)
+    registered = hub.catalog.require_query(name)
     columns = [{"name": field.name, "type": str(field.type)} for field in hub.query(name).schema]
-    return {**_described(found), "columns": columns}
+    return {**_described(registered), "columns": columns}
 
 
 @router.delete("/{name}", dependencies=[Depends(needs_register)])
@@ -237,10 +237,10 @@ def timeline(
     request: Request, name: str, buckets: Annotated[int, Query(ge=1, le=1000)] = 200
 ) -> dict[str, Any]:
     """How many results were emitted over time: `rows` has counts of intervals from `first` to `last`, in microseconds."""
-    found = _hub(request).query(name).timeline(buckets)
-    if found is None:
+    counts = _hub(request).query(name).timeline(buckets)
+    if counts is None:
         return {"first": None, "last": None, "interval": None, "rows": []}
-    return asdict(found)
+    return asdict(counts)
 
 
 @router.get("/{name}/costs")

@@ -66,18 +66,18 @@ async def check(request: Request, zone: str = "UTC") -> dict[str, Any]:
 
 
 def _checked(state: Any, script: str, zone: str, permissions: Permissions) -> dict[str, Any]:
-    statements, made = parse_script(script, zone), set[str]()
+    statements, new_names = parse_script(script, zone), set[str]()
     checked = []
     for statement in statements:
         match statement:
             case stmt.CreateQuery(definition=definition):
                 facts = {"kind": "query", "name": definition.name}
-                if not made & {name.lower() for name in sources_of(statement.select)}:
+                if not new_names & {name.lower() for name in sources_of(statement.select)}:
                     facts |= _prospect(state, statement, script, permissions)
                 checked.append(facts)
-                made.add(definition.name.lower())
+                new_names.add(definition.name.lower())
             case stmt.CreateStream(definition=created) | stmt.CreateRelation(definition=created):
-                made.add(created.name.lower())
+                new_names.add(created.name.lower())
     return {"statements": len(statements), "queries": checked}
 
 
@@ -87,12 +87,12 @@ def _prospect(
     definition, hub = statement.definition, state.hub
     permissions.permit(hub.catalog, stmt.ExplainSelect(definition.text, statement.select, definition.zone))
     try:
-        found = prospect(hub, state.snapshots.current().graph, definition)
+        preview = prospect(hub, state.snapshots.current().graph, definition)
     except UserError as error:
         raise moved(error, statement.select.span.start).within(script) from None
     return {
-        "columns": [{"name": field.name, "type": str(field.type)} for field in found.columns],
-        "plan": found.plan,
+        "columns": [{"name": field.name, "type": str(field.type)} for field in preview.columns],
+        "plan": preview.plan,
         "work": [
             {
                 "kind": work.kind,
@@ -101,7 +101,7 @@ def _prospect(
                 "names": permissions.visible(hub.catalog, work.queries)[:_NAMES],
                 "nanoseconds": work.nanoseconds,
             }
-            for work in found.works
+            for work in preview.works
         ],
     }
 

@@ -31,7 +31,9 @@ def catalog(request: Request) -> dict[str, Any]:
     return {
         "streams": [_columns_of(stream) for stream in known.streams.values()],
         "relations": [_columns_of(relation) for relation in relations],
-        "functions": [{"name": name, "usage": each.usage} for name, each in sorted(FUNCTIONS.items())],
+        "functions": [
+            {"name": name, "usage": function.usage} for name, function in sorted(FUNCTIONS.items())
+        ],
     }
 
 

@@ -132,8 +132,12 @@ class Permissions:
 
     def visible(self, catalog: Catalog, names: Sequence[str]) -> list[str]:
         """Those of some queries that the principal sees."""
-        found = ((name, catalog.query(name)) for name in names)
-        return [name for name, query in found if query is not None and self.principal.sees(query.definition)]
+        named_queries = ((name, catalog.query(name)) for name in names)
+        return [
+            name
+            for name, query in named_queries
+            if query is not None and self.principal.sees(query.definition)
+        ]
 
     def _require_sources(self, catalog: Catalog, select: object) -> None:
         for name in sources_of(select):

@@ -92,8 +92,8 @@ class Tokens:
 
     def all(self) -> list[Principal]:
         """All tokens, the expired ones too, without the tokens themselves."""
-        found = (self._principal(file.name) for file in self.store.list(f"{FOLDER}/"))
-        return [principal for principal in found if principal is not None]
+        principals = (self._principal(file.name) for file in self.store.list(f"{FOLDER}/"))
+        return [principal for principal in principals if principal is not None]
 
     def names(self) -> set[str]:
         """The short names of all tokens."""

@@ -129,13 +129,13 @@ class Usage:
 
 
 def _state_bytes(graph: Explained) -> Counter[str]:
-    found = Counter[str]()
+    by_owner = Counter[str]()
     if graph.seen is not None:
         for position, work in enumerate(graph.sharing.works):
             size = graph.seen.state_bytes[position]
             for user in work.users if size else ():
-                found[graph.owners[user]] += -(-size // len(work.users))
-    return found
+                by_owner[graph.owners[user]] += -(-size // len(work.users))
+    return by_owner
 
 
 def _always(_: stmt.Statement) -> bool:

@@ -55,7 +55,7 @@ def quality_clause(cursor: Cursor, start: Span) -> QualityClause:
     return QualityClause(QualityOfService(delay, loss, importance), spans, cursor.since(start))
 
 
-def _graph(cursor: Cursor, name: str, place: Callable[[Cursor], float]) -> UtilityGraph:
+def _graph(cursor: Cursor, name: str, read_position: Callable[[Cursor], float]) -> UtilityGraph:
     """`(1 AT 2 SECONDS, 0 AT 10 SECONDS)`: its points, checked."""
     cursor.expect_sign("(", f" after {name}")
     points: list[Point] = []
@@ -64,7 +64,7 @@ def _graph(cursor: Cursor, name: str, place: Callable[[Cursor], float]) -> Utili
         at = cursor.token.span
         utility = _number(cursor, "a utility from 0 to 1")
         cursor.expect("AT", purpose=" after the utility")
-        points.append((place(cursor), utility))
+        points.append((read_position(cursor), utility))
         places.append(cursor.since(at))
         if not cursor.accept_sign(","):
             break

@@ -27,11 +27,11 @@ def constraint(cursor: Cursor, schema: Schema, before: Sequence[StreamConstraint
     Raises `UserError` for unknown columns, a second constraint of one kind on the same columns, and for what is no constraint.
     """
     start = cursor.token.span
-    found = _form(cursor, schema)
-    same = (found.kind, found.columns, found.stream.lower(), found.others)
+    parsed = _form(cursor, schema)
+    same = (parsed.kind, parsed.columns, parsed.stream.lower(), parsed.others)
     if same in [(item.kind, item.columns, item.stream.lower(), item.others) for item in before]:
         raise cursor.error("the same constraint appears twice", cursor.since(start), "Leave one of them out.")
-    return found
+    return parsed
 
 
 def _form(cursor: Cursor, schema: Schema) -> StreamConstraint:

@@ -134,9 +134,9 @@ def asked(
         while True:
             begun, rows = clock(), steps.read
             sample.extend(share, lambda: clock() > deadline)
-            groups, found = sample.answer()
+            groups, estimates = sample.answer()
             before = share
-            needed = steps.needed(found.values(), float(accepted.within))
+            needed = steps.needed(estimates.values(), float(accepted.within))
             if steps.is_whole or needed <= before:
                 break
             now = clock()
@@ -147,7 +147,7 @@ def asked(
                 break
             share = needed
         sample.finish()
-        return _asked(question, sample, groups, found)
+        return _asked(question, sample, groups, estimates)
 
 
 def explained(home: Home, manifest: Manifest, query: Query) -> str:
@@ -258,8 +258,12 @@ class _Steps:
         share = self.sample.share
         wanted = 1 / (1 + (1 / share - 1) / factor)
         rows = sum(source.rows for source in self.sample.sources)
-        higher = [each for each in _shares(self.sample) if _rows_at(self.sample, each) > self.read]
-        return next((each for each in higher if _rows_at(self.sample, each) >= wanted * rows), 1.0)
+        higher = [
+            candidate for candidate in _shares(self.sample) if _rows_at(self.sample, candidate) > self.read
+        ]
+        return next(
+            (candidate for candidate in higher if _rows_at(self.sample, candidate) >= wanted * rows), 1.0
+        )
 
     def affordable(self, rows: float) -> float:
         """The greatest share that takes so many more rows; 0 where none does."""
@@ -269,7 +273,9 @@ class _Steps:
         )
 
 
-def _asked(question: Question, sample: Sample, groups: Groups, found: Mapping[str, Estimates]) -> Asked:
+def _asked(
+    question: Question, sample: Sample, groups: Groups, estimates_by_column: Mapping[str, Estimates]
+) -> Asked:
     """The rows of the answer: each value followed by its error, and the share that was read, in the order of the groups."""
     places = {key.name: number for number, key in enumerate(question.keys)}
     columns: dict[str, pa.Array] = {}
@@ -277,7 +283,7 @@ def _asked(question: Question, sample: Sample, groups: Groups, found: Mapping[st
         if isinstance(column.expression, Column) and column.expression.name in places:
             columns[column.name] = groups.keys[places[column.expression.name]]
             continue
-        estimates = found[column.name]
+        estimates = estimates_by_column[column.name]
         columns[column.name] = pa.array(estimates.value, from_pandas=True)
         columns[f"{column.name}_error"] = pa.array(estimates.error, from_pandas=True)
     read, rows = (sum(getattr(source, name) for source in sample.sources) for name in ("read", "rows"))
@@ -289,13 +295,15 @@ def _asked(question: Question, sample: Sample, groups: Groups, found: Mapping[st
     missing = _missing(question, sample) if question.keys else ""
     known = "" if sample.summary is None else str(sample.summary)
     cached = sum(run.sampled for source in sample.sources for run in source.runs if run.is_cached)
-    return Asked(table, read, rows, _greatest(found.values()), missing, sample.failed, known, cached)
+    return Asked(
+        table, read, rows, _greatest(estimates_by_column.values()), missing, sample.failed, known, cached
+    )
 
 
-def _greatest(found: Iterable[Estimates]) -> float:
+def _greatest(all_estimates: Iterable[Estimates]) -> float:
     """The greatest error as a part of its value; infinite where a value is 0 and its error is not."""
     greatest = 0.0
-    for estimates in found:
+    for estimates in all_estimates:
         error, value = estimates.error, np.abs(estimates.value)
         known = error > 0
         with np.errstate(divide="ignore", invalid="ignore"):

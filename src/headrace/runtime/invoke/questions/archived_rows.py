@@ -68,15 +68,17 @@ class ArchivedRows:
     def open(self, manifest: Manifest) -> ArchivedRows:
         """Find the runs of a manifest."""
         name = self.side.stream.name
-        found = [
+        archived_runs = [
             ArchivedRun(segment.file, _prefixes_of(self.home, segment.file), (segment.low, segment.high))
             for segment in segments_of(manifest, name)
         ]
         for value in self.home.entries(manifest, f"archive:{name}"):
             entry = ArchiveEntry.from_json(value)
             if self._may_have(entry.before, entry.greatest):
-                found += [ArchivedRun(file, _prefixes_of(self.home, file)) for file in entry.files]
-        self.runs = [run for run in found if not self._is_bounded or self._may_have(*self._times(run))]
+                archived_runs += [ArchivedRun(file, _prefixes_of(self.home, file)) for file in entry.files]
+        self.runs = [
+            run for run in archived_runs if not self._is_bounded or self._may_have(*self._times(run))
+        ]
         return self
 
     def _times(self, run: ArchivedRun) -> tuple[Instant, Instant]:
@@ -84,8 +86,8 @@ class ArchivedRows:
         if run.between is not None:
             return run.between
         time, schema = self.side.stream.time, self.side.stream.schema.arrow()
-        own = time is not None and runs.has_own_time(schema, time)
-        return run.prefixes.range_of(time if own and time is not None else runs.AT)
+        has_own_time = time is not None and runs.has_own_time(schema, time)
+        return run.prefixes.range_of(time if has_own_time and time is not None else runs.AT)
 
     def _may_have(self, low: Instant, high: Instant) -> bool:
         """Whether some of the rows from one instant to another are asked for."""

@@ -64,13 +64,13 @@ def signature_of(question: Question, source: ArchivedRows) -> Signature | None:
 
 def known_parts(source: ArchivedRows, signature: Signature) -> list[Part]:
     """The cached sums of the runs that the question has all rows of; these runs count as read."""
-    found = []
+    parts = []
     for number, run in enumerate(source.runs):
         part = cached.get((str(source.home.store.root), run.name, signature))
         if part is not None and source.has_all_of(run):
             run.done, run.is_cached = len(run.prefixes.shares) - 1, True
-            found.append(replace(part, run=np.full(len(part.run), number, np.int64)))
-    return found
+            parts.append(replace(part, run=np.full(len(part.run), number, np.int64)))
+    return parts
 
 
 def remember(source: ArchivedRows, signature: Signature, parts: Sequence[Part]) -> None:

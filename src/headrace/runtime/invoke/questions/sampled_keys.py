@@ -60,10 +60,10 @@ class SampledKeys:
     @staticmethod
     def of(question: Question, sources: Sequence[ArchivedRows]) -> SampledKeys:
         """Nothing read yet."""
-        own = [_filter(side.where) for side in question.sides]
+        filters = [_filter(side.where) for side in question.sides]
         empty: list[list[Batch]] = [[] for _ in sources]
         over = _filter(question.where)
-        return SampledKeys(question, tuple(sources), Terms.of(question.aggregates), own, over, rows=empty)
+        return SampledKeys(question, tuple(sources), Terms.of(question.aggregates), filters, over, rows=empty)
 
     @property
     def summary(self) -> Summary | None:
@@ -109,10 +109,10 @@ class SampledKeys:
         key = self.question.sides[0].key if self.question.per_key is None else self._name_of_key
         assert key is not None
         keys = [named.expression for named in self.question.keys]
-        found = self.terms.contributions(self.over, self.over.apply(batch), keys)
-        draw = hashes(flat(found.batch.columns[key]))
-        grouped = group([*found.values, pa.array(draw)], found.batch.rows)
-        sums = [np.bincount(grouped.codes, column, grouped.count) for column in found.terms]
+        contributed = self.terms.contributions(self.over, self.over.apply(batch), keys)
+        draw = hashes(flat(contributed.batch.columns[key]))
+        grouped = group([*contributed.values, pa.array(draw)], contributed.batch.rows)
+        sums = [np.bincount(grouped.codes, column, grouped.count) for column in contributed.terms]
         total: Doubles = np.stack(sums, axis=1).astype(np.float64, copy=False)
         return _Part(tuple(map(flat, grouped.keys[:-1])), grouped.keys[-1].to_numpy(), total)
 
@@ -183,14 +183,14 @@ class SampledKeys:
         grouped = group([pa.array(np.concatenate(drawn))], left.rows + right.rows)
         of_left, of_right = grouped.codes[: left.rows], grouped.codes[left.rows :]
         counts = np.bincount(of_right, minlength=grouped.count)
-        each = counts[of_left]
-        if each.sum() > _MOST_ROWS:
+        matches = counts[of_left]
+        if matches.sum() > _MOST_ROWS:
             raise _too_many("pairs of rows with equal keys")
         order = np.argsort(of_right, kind="stable")
         start = np.cumsum(counts) - counts
-        first = np.repeat(np.arange(left.rows), each)
-        offset = np.arange(len(first)) - np.repeat(np.cumsum(each) - each, each)
-        second = order[np.repeat(start[of_left], each) + offset]
+        first = np.repeat(np.arange(left.rows), matches)
+        offset = np.arange(len(first)) - np.repeat(np.cumsum(matches) - matches, matches)
+        second = order[np.repeat(start[of_left], matches) + offset]
         one, other = left.take(first), right.take(second)
         return Batch({**one.columns, **other.columns}, one.at, one.position)
 
@@ -209,18 +209,18 @@ def _selected(per_key: PerKey, batch: Batch, over: RowPipeline) -> Batch:
     batch, values = over.evaluate(batch, grouped.inputs())
     columns, failed = _aggregated(grouped, values, batch.rows)
     rows = len(columns[per_key.key])
-    kept = np.ones(rows, np.bool_) if failed is None else ~failed
+    passing = np.ones(rows, np.bool_) if failed is None else ~failed
     evaluation = Evaluation(columns, rows)
     for factor in per_key.having:
-        kept &= evaluation.mask(factor)
+        passing &= evaluation.mask(factor)
     shown = {
         f"{per_key.alias}.{name}": evaluation.values(named.expression)
         for name, named in zip(per_key.names, per_key.project.columns, strict=True)
     }
     if evaluation.errors is not None:
-        kept &= ~evaluation.errors.mask
+        passing &= ~evaluation.errors.mask
     shown[f"{per_key.alias}.{_KEY}"] = flat(columns[per_key.key])
-    return Batch(shown, np.zeros(rows, np.int64), np.arange(rows)).where(kept)
+    return Batch(shown, np.zeros(rows, np.int64), np.arange(rows)).where(passing)
 
 
 def _aggregated(

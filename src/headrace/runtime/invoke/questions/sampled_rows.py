@@ -90,15 +90,15 @@ class SampledRows:
         keys = [key.expression for key in self.question.keys]
         calls = [call for _, call in percentiles_of(self.question)]
         also = [part for call in calls for part in (call.argument, call.condition) if part is not None]
-        found = self.terms.contributions(self.pipeline, batch, [*keys, *also])
-        run = found.batch.position
-        grouped = group(found.values[: len(keys)], found.batch.rows)
+        contributed = self.terms.contributions(self.pipeline, batch, [*keys, *also])
+        run = contributed.batch.position
+        grouped = group(contributed.values[: len(keys)], contributed.batch.rows)
         count = max(1, grouped.count)
         codes, pairs = compact(run * count + grouped.codes, (int(run.max()) + 1) * count if len(run) else 1)
         of_group = pairs % count
         part_keys = tuple(picked(flat(key), of_group) for key in grouped.keys)
-        total, products = self._sums(found, codes, len(pairs))
-        values = self._values(found.values[len(keys) :], codes)
+        total, products = self._sums(contributed, codes, len(pairs))
+        values = self._values(contributed.values[len(keys) :], codes)
         self.parts.append(Part(part_keys, pairs // count, total, products, values))
         if sum(len(held) for part in self.parts for _, held in part.values) > _MOST_VALUES:
             raise UserError(
@@ -106,11 +106,11 @@ class SampledRows:
                 remedy="Accept a larger error, or choose fewer rows with WHERE or BEGIN … END.",
             )
 
-    def _sums(self, found: Contributed, codes: Ints, count: int) -> tuple[Doubles, Doubles]:
+    def _sums(self, contributed: Contributed, codes: Ints, count: int) -> tuple[Doubles, Doubles]:
         """Sums of the terms and of their products, by pair. Most products are sums that are known: 1 times a value is the value."""
         terms, size = self.terms.items, len(self.terms.items)
         total, products = np.zeros((count, size)), np.zeros((count, size, size))
-        for number, column in enumerate(found.terms):
+        for number, column in enumerate(contributed.terms):
             total[:, number] = np.bincount(codes, column, count)
         for one, term in enumerate(terms):
             for other in range(one, size):
@@ -121,21 +121,21 @@ class SampledRows:
                 elif (same and not by.valued) or _is_every_row(by.argument, by.condition):
                     product = total[:, one]
                 else:
-                    by_row = found.terms[one] * found.terms[other]
+                    by_row = contributed.terms[one] * contributed.terms[other]
                     product = np.bincount(codes, by_row, count).astype(np.float64, copy=False)
                 products[:, one, other] = products[:, other, one] = product
         return total, products
 
     def _values(self, evaluated: Sequence[pa.Array], codes: Ints) -> list[tuple[Ints, Doubles]]:
         """The values of each percentile, with their pairs."""
-        left, found = iter(evaluated), []
+        left, values = iter(evaluated), []
         for _, call in percentiles_of(self.question):
             argument = next(left)
             counts = argument.is_valid().to_numpy(zero_copy_only=False)
             if call.condition is not None:
                 counts = counts & next(left).fill_null(False).to_numpy(zero_copy_only=False)
-            found.append((codes[counts], doubles(argument)[counts]))
-        return found
+            values.append((codes[counts], doubles(argument)[counts]))
+        return values
 
     def answer(self) -> tuple[Groups, dict[str, Estimates]]:
         """The groups, and the estimates of each column of the select list."""
@@ -157,26 +157,26 @@ class SampledRows:
         totals = of_rows(Sums(population, sample, total, products))
         for summary in known:
             np.add.at(totals.value, of_known, summary.total)
-        found = self.terms.estimates(self.question, totals, self.source.least_read)
+        estimates = self.terms.estimates(self.question, totals, self.source.least_read)
         of_strata = _Strata(code, stratum, population, sample)
-        found |= self._percentiles(np.cumsum([0, *pairs])[:-1], of_strata, groups.count)
-        return groups, found
+        estimates |= self._percentiles(np.cumsum([0, *pairs])[:-1], of_strata, groups.count)
+        return groups, estimates
 
     def _percentiles(self, starts: Ints, strata: _Strata, count: int) -> dict[str, Estimates]:
         """The percentiles of each group."""
-        found = {}
+        estimates = {}
         for number, (name, call) in enumerate(percentiles_of(self.question)):
             assert call.share is not None
             held = [part.values[number] for part in self.parts]
             pair = np.concatenate(
                 [
                     np.zeros(0, np.int64),
-                    *(each + start for (each, _), start in zip(held, starts, strict=True)),
+                    *(pairs + start for (pairs, _), start in zip(held, starts, strict=True)),
                 ]
             )
             value = np.concatenate([np.zeros(0), *(values for _, values in held)])
-            found[name] = _percentile(value, pair, strata, count, call.share)
-        return found
+            estimates[name] = _percentile(value, pair, strata, count, call.share)
+        return estimates
 
     def _strata(self) -> tuple[Ints, Doubles, Doubles]:
         """The stratum of each run, and N and n of each stratum: the runs of which the same share was read."""
@@ -208,15 +208,17 @@ def _percentile(value: Doubles, pair: Ints, of: _Strata, count: int, share: floa
     stratum, of_group = of.stratum[pair], of.group[pair]
     order = np.argsort(of_group, kind="stable")
     edges = np.searchsorted(of_group[order], np.arange(count + 1))
-    found = []
+    estimates = []
     for low, high in pairwise(edges):
         rows = order[low:high]
-        found.append(
+        estimates.append(
             quantile(
                 Weighted(value[rows], scale[stratum[rows]], stratum[rows], of.population, of.sample), share
             )
         )
-    return Estimates(np.array([each[0] for each in found]), np.array([each[1] for each in found]))
+    return Estimates(
+        np.array([estimate[0] for estimate in estimates]), np.array([estimate[1] for estimate in estimates])
+    )
 
 
 def concatenated(keys: Sequence[Named], parts: Sequence[Sequence[pa.Array]]) -> tuple[pa.Array, ...]:

@@ -58,14 +58,16 @@ def summary_of(
     has_others = any(item.call.function == "percentile" for item in question.aggregates)
     if question.by_key or has_others or not terms.items:
         return None
-    found = [
+    candidates = [
         (end - begin, query, columns, begin, end)
         for query, slide, columns in _candidates(home, question, terms)
         for begin, end in _covered(manifest, query, slide, between)
     ]
-    if not found:
+    if not candidates:
         return None
-    _, query, columns, begin, end = max(found, key=lambda each: (each[0], each[1].definition.name))
+    _, query, columns, begin, end = max(
+        candidates, key=lambda candidate: (candidate[0], candidate[1].definition.name)
+    )
     tables = in_range(home, manifest, query.operator_id, begin + 1, end + 1)
     keys = tuple(
         _joined([flat(table.column(name)) for table in tables], to_arrow(key.expression.type))
@@ -86,13 +88,13 @@ class _Columns:
 
     def sums(self, table: pa.Table) -> Doubles:
         """The terms of each row."""
-        found = [
+        columns = [
             flat(table.column(name)).is_valid().to_numpy(zero_copy_only=False).astype(np.float64)
             if counts_valid
             else doubles(flat(table.column(name)))
             for name, counts_valid in self.terms
         ]
-        return np.stack(found, axis=1)
+        return np.stack(columns, axis=1)
 
 
 def _candidates(
@@ -112,8 +114,8 @@ def _candidates(
             or shape.scan.name != side.scan.name
         ):
             continue
-        own = f"{shape.scan.alias}."
-        if {_plain(factor, own) for factor in (*shape.before, *shape.where)} != where:
+        query_prefix = f"{shape.scan.alias}."
+        if {_plain(factor, query_prefix) for factor in (*shape.before, *shape.where)} != where:
             continue
         columns = _columns(question, terms, shape, prefix)
         if columns is not None and isinstance(shape.window, TimeSlide):
@@ -137,14 +139,14 @@ def _shape(home: Home, query: CatalogQuery) -> Shape | None:
 
 def _columns(question: Question, terms: Terms, shape: Shape, prefix: str) -> _Columns | None:
     """The columns of a summary with what is asked; None where one is missing."""
-    aggregate, own = shape.aggregate, f"{shape.scan.alias}."
+    aggregate, query_prefix = shape.aggregate, f"{shape.scan.alias}."
     assert aggregate is not None
     shown = {
         column.expression.name: column.name
         for column in shape.project.columns
         if isinstance(column.expression, Column)
     }
-    groups = {_plain(key.expression, own): shown.get(key.name) for key in aggregate.keys}
+    groups = {_plain(key.expression, query_prefix): shown.get(key.name) for key in aggregate.keys}
     keys = [groups.get(_plain(key.expression, prefix)) for key in question.keys]
     held: dict[Term, str] = {}
     for item in aggregate.aggregates:
@@ -155,17 +157,17 @@ def _columns(question: Question, terms: Terms, shape: Shape, prefix: str) -> _Co
             and not call.against
             and item.name in shown
         ):
-            argument, condition = (_optional(part, own) for part in (call.argument, call.condition))
+            argument, condition = (_optional(part, query_prefix) for part in (call.argument, call.condition))
             held[Term(argument, condition, valued=call.function == "sum")] = shown[item.name]
     counted = {
         (call.argument, call.condition)
         for call in (item.call for item in question.aggregates)
         if call.function != "sum"
     }
-    found = [_held(term, held, prefix, counted) for term in terms.items]
+    term_columns = [_held(term, held, prefix, counted) for term in terms.items]
     named_keys = [key for key in keys if key is not None]
-    named_terms = [each for each in found if each is not None]
-    if len(named_keys) < len(keys) or len(named_terms) < len(found):
+    named_terms = [term_column for term_column in term_columns if term_column is not None]
+    if len(named_keys) < len(keys) or len(named_terms) < len(term_columns):
         return None
     return _Columns(tuple(named_keys), tuple(named_terms))
 

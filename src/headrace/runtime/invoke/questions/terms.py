@@ -43,10 +43,10 @@ class Terms:
     @staticmethod
     def of(aggregates: Sequence[NamedAggregate]) -> Terms:
         """The terms of all aggregates but percentiles."""
-        found: dict[Term, None] = {}
+        terms: dict[Term, None] = {}
         for item in aggregates:
-            found |= dict.fromkeys(_terms_of(item.call))
-        return Terms(tuple(found))
+            terms |= dict.fromkeys(_terms_of(item.call))
+        return Terms(tuple(terms))
 
     def index(self, term: Term) -> int:
         """The number of a term."""
@@ -79,15 +79,15 @@ class Terms:
                 continue
             parts = [totals_of[self.index(term)] for term in _terms_of(item.call)]
             columns[item.name] = _aggregate(item.call, parts)
-        found = {}
+        estimates = {}
         for column in question.columns:
             if columns_of(column.expression) <= columns.keys():
                 expanded = expand(column.expression, columns)
                 error = _error(totals, expanded)
-                found[column.name] = Estimates(
+                estimates[column.name] = Estimates(
                     expanded.value, self._honest(question, column.expression, error, totals, share)
                 )
-        return found
+        return estimates
 
     def _honest(
         self, question: Question, expression: Expression, error: Doubles, totals: Totals, share: float

@@ -110,8 +110,8 @@ class _Join:
 
     def _plain(self, side: int, rows: int) -> float:
         """Nanoseconds for the new rows of a side without a cache."""
-        compared, made, _ = self.costs[side]
-        return rows * (SEARCH * (self.sides - 1) + COMPARE * compared + TEST * made)
+        compared, rows_made, _ = self.costs[side]
+        return rows * (SEARCH * (self.sides - 1) + COMPARE * compared + TEST * rows_made)
 
     def _value(self, side: int, seen: BySide) -> tuple[CacheValue, float]:
         """The value of a side's cache in an epoch, and what the side costs without."""
@@ -143,7 +143,9 @@ class JoinCaches:
         if not observed:
             return manifest
         before = {
-            name: found for name, found in manifest.facts.get(JOIN_CACHES, ()) if name in plan.operators
+            name: side_facts
+            for name, side_facts in manifest.facts.get(JOIN_CACHES, ())
+            if name in plan.operators
         }
         by_join: dict[str, dict[int, CacheObservation]] = {}
         for name, seen in observed.items():
@@ -156,7 +158,7 @@ class JoinCaches:
                 costs = {side: tuple(of_row) for side, _, of_row in before.get(join, ())}
                 new[join] = self._facts(join, self.chosen(join, sides, of_sides, costs))
         self._joins = {name: known for name, known in self._joins.items() if name in plan.operators}
-        facts = [[name, found] for name, found in {**before, **new}.items() if found]
+        facts = [[name, side_facts] for name, side_facts in {**before, **new}.items() if side_facts]
         if facts == manifest.facts.get(JOIN_CACHES, []):
             return manifest
         return replace(manifest, facts={**manifest.facts, JOIN_CACHES: facts})

@@ -133,7 +133,10 @@ def with_key_samples(after: Manifest, plan: EpochPlan, seen: Mapping[str, Operat
 def _reach(name: str, plan: EpochPlan, after: Manifest) -> Reach:
     """How far the inputs of a join have come, and how long their rows may still be joined."""
     operator = plan.operators[name]
-    inputs = [after.stream(each.stream) for each in union_streams.inputs_of(plan.streams[operator.stream])]
-    longest, greatest = operator.longest_stored, max(each.greatest for each in inputs)
+    inputs = [
+        after.stream(union_input.stream)
+        for union_input in union_streams.inputs_of(plan.streams[operator.stream])
+    ]
+    longest, greatest = operator.longest_stored, max(stream.greatest for stream in inputs)
     ended = FOREVER if longest is None else greatest + longest
-    return Reach(ended, min(each.punctuation for each in inputs))
+    return Reach(ended, min(stream.punctuation for stream in inputs))

@@ -94,10 +94,10 @@ class FinishedEpoch:
         """The epoch as the control of overload sees it; `streams` are those of queries WITH QOS, `waiting` the records of one that
         no epoch has published.
         """
-        taken: dict[str, float] = {}
+        weights: dict[str, float] = {}
         delays: dict[str, float] = {}
         for split, weight in self.work.splits:
-            taken[split.stream] = taken.get(split.stream, 0) + weight
+            weights[split.stream] = weights.get(split.stream, 0) + weight
             arrival = (split.record or {}).get("arrival", self.now)
             delays[split.stream] = max(delays.get(split.stream, 0.0), (self.now - arrival) / SECOND)
         last = {stream: max(ordinals) for stream, ordinals in self.work.taken.items()}
@@ -107,7 +107,7 @@ class FinishedEpoch:
             )
             for stream in streams
         }
-        return Observed(self.now / SECOND, self.seconds, taken, left, delays, self._queries(plan))
+        return Observed(self.now / SECOND, self.seconds, weights, left, delays, self._queries(plan))
 
     def _queries(self, plan: EpochPlan) -> dict[str, QueryWork]:
         """The work of each query that may lose rows: its part of the seconds is that of all measured work."""

@@ -202,7 +202,9 @@ class _ScanTask:
             rows,
             late,
             rejects,
-            self._samples(name, [each for each in plain if channels[each.id] == "kept"], relations),
+            self._samples(
+                name, [operator for operator in plain if channels[operator.id] == "kept"], relations
+            ),
             [
                 (within, timed(operators, relations, isolated=self._message.isolated))
                 for within, operators in revised.items()

@@ -140,10 +140,10 @@ def elements_of(text: str) -> list[str | None]:
     """
     if not (text.startswith("{") and text.endswith("}")):
         raise ValueError("an array begins with { and ends with }")
-    found: list[str | None] = []
+    elements: list[str | None] = []
     for piece in re.findall(r'"(?:[^"\\]|\\.)*"|[^,]+', text[1:-1]):
         if piece.startswith('"'):
-            found.append(re.sub(r"\\(.)", r"\1", piece[1:-1]))
+            elements.append(re.sub(r"\\(.)", r"\1", piece[1:-1]))
         else:
-            found.append(None if piece.upper() == "NULL" else piece)
-    return found
+            elements.append(None if piece.upper() == "NULL" else piece)
+    return elements

@@ -69,12 +69,12 @@ class Problem:
         return self._fields(b"N", severity)
 
     def _fields(self, kind: bytes, severity: str) -> bytes:
-        given = [(b"S", severity), (b"V", severity), (b"C", self.code), (b"M", self.message)]
+        fields = [(b"S", severity), (b"V", severity), (b"C", self.code), (b"M", self.message)]
         if self.hint:
-            given.append((b"H", self.hint))
+            fields.append((b"H", self.hint))
         if self.position is not None:
-            given.append((b"P", str(self.position)))
-        return frames.fields(kind, given)
+            fields.append((b"P", str(self.position)))
+        return frames.fields(kind, fields)
 
     def moved(self, offset: int) -> Problem:
         """The same of a statement that begins at an offset of its message."""
@@ -103,25 +103,25 @@ def problem_of(error: Exception, text: str = "") -> Problem:
 
 def _of_reader(error: Exception, text: str) -> Problem:
     code = next(code for kind, code in _OF_READER if isinstance(error, kind))
-    found = _PLACE.search(str(error))
-    message, _, hint = str(error)[: found.start() if found else None].partition("\n")
+    match = _PLACE.search(str(error))
+    message, _, hint = str(error)[: match.start() if match else None].partition("\n")
     message = message.partition(": ")[2] or message
     if code == "57014":
         message = "canceling statement due to user request"
     elif code == "42P01" and "unction" in message:
         code = "42883"
-    return Problem(code, message, hint.strip() or None, None if found is None else _position(found, text))
+    return Problem(code, message, hint.strip() or None, None if match is None else _position(match, text))
 
 
-def _position(found: re.Match[str], text: str) -> int | None:
+def _position(match: re.Match[str], text: str) -> int | None:
     """The place of a caret below an excerpt of a line, counted from 1 in the text."""
-    excerpt, caret = found[2], len(found[3]) - len(f"LINE {found[1]}: ")
+    excerpt, caret = match[2], len(match[3]) - len(f"LINE {match[1]}: ")
     lines = text.split("\n")
-    if int(found[1]) > len(lines) or caret < 0:
+    if int(match[1]) > len(lines) or caret < 0:
         return None
     shown = excerpt.removeprefix("...").removesuffix("...")
-    column = lines[int(found[1]) - 1].find(shown)
+    column = lines[int(match[1]) - 1].find(shown)
     if column < 0:
         return None
-    before = sum(len(line) + 1 for line in lines[: int(found[1]) - 1])
+    before = sum(len(line) + 1 for line in lines[: int(match[1]) - 1])
     return before + column + caret - (len(excerpt) - len(excerpt.removeprefix("..."))) + 1

@@ -82,4 +82,4 @@ def type_of(kind: pa.DataType) -> PgType:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         element = type_of(kind.value_type)
         return PgType(element.array or TEXT.array, -1, f"{element.name}[]", f"_{element.internal}")
-    return next((found for test, found in _OF_ARROW if test(kind)), TEXT)
+    return next((pg_type for test, pg_type in _OF_ARROW if test(kind)), TEXT)

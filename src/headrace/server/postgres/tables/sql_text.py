@@ -49,9 +49,9 @@ def tokens(text: str) -> Iterator[Token]:
     """All tokens; together they are the text."""
     at = 0
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        assert found is not None, "every character is a sign"
-        kind, end = found.lastgroup or "", found.end()
+        match = _TOKEN.match(text, at)
+        assert match is not None, "every character is a sign"
+        kind, end = match.lastgroup or "", match.end()
         if kind == "comment":
             kind, end = "space", _after_comment(text, at)
         elif kind == "tag":
@@ -84,12 +84,12 @@ class Text:
     @cached_property
     def words(self) -> tuple[str, ...]:
         """Its first words in capitals, up to a token that is no name."""
-        found = []
+        words = []
         for token in self.tokens[:6]:
             if token.kind != "name":
                 break
-            found.append(token.word)
-        return tuple(found)
+            words.append(token.word)
+        return tuple(words)
 
     def begins(self, *words: str) -> bool:
         """Whether these are its first words."""
@@ -102,16 +102,16 @@ class Text:
 
 def statements(text: str) -> list[Text]:
     """The statements of a message, which `;` separates; empty ones are left out."""
-    found: list[Text] = []
+    texts: list[Text] = []
     start: int | None = None
     for token in (*tokens(text), Token("sign", ";", len(text))):
         if token.kind == "sign" and token.text == ";":
             if start is not None:
-                found.append(Text(text[start : token.start], start))
+                texts.append(Text(text[start : token.start], start))
             start = None
         elif start is None and token.kind != "space":
             start = token.start
-    return found
+    return texts
 
 
 def parameters(text: str) -> int:
@@ -121,12 +121,12 @@ def parameters(text: str) -> int:
 
 def cast_parameters(text: Text) -> dict[int, str]:
     """The types that a text itself gives its parameters: `$1::bigint`, `CAST($1 AS bigint)`."""
-    found = {}
+    types = {}
     for index, token in enumerate(text.tokens[:-2]):
         sign, kind = text.tokens[index + 1 : index + 3]
         if token.kind == "parameter" and (sign.text == "::" or sign.word == "AS"):
-            found[int(token.text[1:])] = kind.text.lower()
-    return found
+            types[int(token.text[1:])] = kind.text.lower()
+    return types
 
 
 def with_values(text: str, values: Sequence[str]) -> str:

@@ -300,8 +300,8 @@ def script() -> str:
         "version": VERSION,
         "headrace": __version__,
     }
-    made = [f"CREATE TYPE {name} AS VARCHAR" for name in _ALIASES]
-    made += [f"CREATE TABLE {name} ({_columns_of(columns)})" for name, columns in _EMPTY.items()]
+    statements = [f"CREATE TYPE {name} AS VARCHAR" for name in _ALIASES]
+    statements += [f"CREATE TABLE {name} ({_columns_of(columns)})" for name, columns in _EMPTY.items()]
     functions = [
         "CREATE MACRO "
         + heads.partition("(")[0]
@@ -309,7 +309,9 @@ def script() -> str:
         for heads, body in _FUNCTIONS.items()
     ]
     views = _VIEWS.format(**facts)
-    return ";\n".join(made) + ";" + views + ";\n".join(function.format(**facts) for function in functions)
+    return (
+        ";\n".join(statements) + ";" + views + ";\n".join(function.format(**facts) for function in functions)
+    )
 
 
 def _columns_of(columns: str) -> str:
