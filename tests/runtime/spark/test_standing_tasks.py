@@ -421,7 +421,7 @@ def test_idle_tasks_give_their_cores_back_and_come_again(
         assert_as_the_reference(hub, FILES)
         assert spark_executor.standing._job is not first
         assert hub.status()["failures"]["count"] == 0
-    assert active_jobs(spark) == 0
+    waited(lambda: active_jobs(spark) == 0)
 
 
 def test_tasks_whose_driver_is_stopped_end_by_themselves(
