@@ -311,8 +311,8 @@ class JoinScanner:
             self.first = min(self.first, int(batch.at.min()))
             return batch
         pairs = flat(batch.columns[column]).is_valid().to_numpy(zero_copy_only=False)
-        begun = batch.at if side.changes is not None else batch.at[~pairs]
-        self.first = min(self.first, int(begun.min(initial=FOREVER)))
+        starts = batch.at if side.changes is not None else batch.at[~pairs]
+        self.first = min(self.first, int(starts.min(initial=FOREVER)))
         return batch.where(pairs)
 
     def finish(self) -> Scanned:

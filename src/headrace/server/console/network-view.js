@@ -1,5 +1,5 @@
 // The network of running work, live: boxes and lines that are zoomed and moved, with rows and rates along each line, and a
-// panel of what the chosen box stands for, or of the history of a line. Boxes are reached with the arrow keys.
+// panel of the queries of the chosen box, or of the history of a line. Boxes are reached with the arrow keys.
 
 import { json } from "./api.js";
 import { announce, button, count, drawn, duration, element, fresh, hidden, link, percent, problem, rate, renew, repeat } from "./dom.js";

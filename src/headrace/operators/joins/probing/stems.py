@@ -149,11 +149,11 @@ def _overlapping(bounds: Bounds, hashes: Ints, piece: Sorted, longest: Duration 
         if ranges is not None:
             return ranges
     first, last = (np.searchsorted(piece.hash, hashes, side) for side in ("left", "right"))
-    held, begun = bounds
+    held, latest = bounds
     low = first
     if longest is not None:
         low = bisected(piece.at, first, last, held - longest, after=False)
-    high = last if (begun == FOREVER).all() else bisected(piece.at, low, last, begun, after=True)
+    high = last if (latest == FOREVER).all() else bisected(piece.at, low, last, latest, after=True)
     return low, np.maximum(high - low, 0)
 
 
@@ -171,12 +171,12 @@ def _by_rank(
         return None
     keys = (np.cumsum(begins) - 1) * span + (piece.at - least)
     rank = np.minimum(_places(known, hashes), len(known) - 1)
-    base, (held, begun) = rank * span, bounds
+    base, (held, latest) = rank * span, bounds
     low = base
     if longest is not None:
         low = base + np.clip(held - longest, least, most + 1) - least
     first = np.searchsorted(keys, low)
-    last = np.searchsorted(keys, base + np.minimum(begun, most) - least, side="right")
+    last = np.searchsorted(keys, base + np.minimum(latest, most) - least, side="right")
     return first, np.where(known[rank] == hashes, np.maximum(last - first, 0), 0)
 
 

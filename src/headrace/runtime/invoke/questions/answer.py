@@ -132,7 +132,7 @@ def asked(
         sample = _sample(home, manifest, question)
         steps, share, before = _Steps(sample), _first_share(sample), 0.0
         while True:
-            begun, rows = clock(), steps.read
+            start, rows = clock(), steps.read
             sample.extend(share, lambda: clock() > deadline)
             groups, estimates = sample.answer()
             before = share
@@ -141,7 +141,7 @@ def asked(
                 break
             now = clock()
             if deadline < math.inf:
-                rate = max(steps.read - rows, 1) / max(now - begun, 1e-6)
+                rate = max(steps.read - rows, 1) / max(now - start, 1e-6)
                 needed = min(needed, steps.affordable(rate * _OF_TIME * max(deadline - now, 0)))
             if needed <= before:
                 break

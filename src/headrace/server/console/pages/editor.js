@@ -1,4 +1,4 @@
-// The editor of statements: completion, mistakes marked where they are while one writes, and beside it what the queries would
+// The editor of statements: completion, mistakes marked where they are while one writes, and next to it what the queries would
 // cost and share before they are registered.
 
 import { execute, json } from "../api.js";
