@@ -139,7 +139,7 @@ def test_something_else_than_a_first_message_ends_the_connection(
     ],
 )
 def test_a_last_message_that_does_not_fit_is_refused(change, message: str) -> None:
-    exchange = Exchange.begun(b"n,,n=,r=abc")
+    exchange = Exchange.of(b"n,,n=,r=abc")
     nonce = exchange.server_first.split(",")[0]
     proof = base64.b64encode(bytes(32)).decode()
     last = f"c=biws,{nonce},p={proof}"

@@ -142,7 +142,7 @@ class Startup:
             first = await self._answered(offer)
             if first.text() != MECHANISM:
                 raise Malformed(f"the mechanism is {MECHANISM}", lost=True)
-            exchange = Exchange.begun(first.sized() or b"")
+            exchange = Exchange.of(first.sized() or b"")
             challenge = frames.authentication(frames.SASL_CONTINUE, exchange.server_first.encode())
             last = await self._answered(challenge)
             admitted = await asyncio.to_thread(lambda: exchange.finished(last.data, tokens.verifiers()))

@@ -67,8 +67,8 @@ class Exchange:
     server_first: str
 
     @staticmethod
-    def begun(message: bytes) -> Exchange:
-        """Answer the first message of a client. Raises `NoScram`."""
+    def of(message: bytes) -> Exchange:
+        """The exchange that the first message of a client begins. Raises `NoScram`."""
         text = _decoded(message)
         flag, _, rest = text.partition(",")
         name, _, bare = rest.partition(",")
