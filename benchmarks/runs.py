@@ -218,6 +218,7 @@ def run_watched(
     scratch: Path,
     sample_seconds: float = EVERY_SECONDS,
     environment: Mapping[str, str] = MappingProxyType({}),
+    longest_seconds: float = LONGEST_SECONDS,
 ) -> tuple[dict[str, Any], PeakMemory]:
     """The runner's report, which is its last line, and its processes' memory at its peak. Raises `RunFailed`."""
     python = command[0]
@@ -236,7 +237,7 @@ def run_watched(
         )
         try:
             with PeakMemory(process.pid, sample_seconds) as memory:
-                code = process.wait(LONGEST_SECONDS)
+                code = process.wait(longest_seconds)
         finally:
             _end(process)
     lines = (scratch / "stdout").read_text().strip().splitlines()

@@ -31,6 +31,8 @@ from headrace.time import EPOCH
 QUERIES = 1000
 LONG, QUICK = (600.0, 60.0), (80.0, 20.0)
 """Seconds in all, and of an interval with or without churn."""
+_READING_SECONDS = 1200
+"""At most, after the run: the histories of all epochs of the queries that are compared."""
 
 
 def churn(rows: int, rounds: int) -> Report:
@@ -39,7 +41,11 @@ def churn(rows: int, rounds: int) -> Report:
     seconds, stretch = LONG if rows >= 1_000_000 else QUICK
     scratch = folders.fresh("churn-run")
     command = [str(python_of(None)), "-m", "benchmarks.churn_runner", str(scratch / "output")]
-    said, _ = run_watched([*command, str(QUERIES), str(seconds), str(stretch)], scratch)
+    said, _ = run_watched(
+        [*command, str(QUERIES), str(seconds), str(stretch)],
+        scratch,
+        longest_seconds=seconds + _READING_SECONDS,
+    )
     checked = _check(scratch / "output", said)
     epochs = said["epochs"][len(said["epochs"]) // 10 :]  # the first ones warm up
     table = [_row(name, [epoch for epoch in epochs if epoch[0] == on]) for name, on in _PHASES]
