@@ -13,11 +13,12 @@ from headrace.algebra.query import Filter, Query, RelationScan, SemijoinColumn, 
 from headrace.algebra.windows.window import TimeSlide, Unbounded
 from headrace.reference.evaluate import stream_answer, windows_answer
 from headrace.reference.history import History, record
+from headrace.reference.relational import Rejects
 from headrace.schema import BOOLEAN, INT, STRING
 from tests.laws import strategies as some
 from tests.laws import streams
 from tests.laws.comparing import canonical
-from tests.laws.driving import plain, run
+from tests.laws.driving import driven, plain, run
 
 SCHEMAS = {"s": some.SCHEMA, "names": some.NAMES}
 RIGHT = RelationScan("names", "in0", some.NAMES)
@@ -68,6 +69,7 @@ def queries(draw: st.DrawFn) -> Query:
                 some.call("not", truth),
                 some.call("isnull", truth),
                 Call("or", (truth, some.call(">", some.column("x"), Literal(0, some.BIGINT))), BOOLEAN),
+                Call("and", (truth, some.call(">", some.column("x"), Literal(0, some.BIGINT))), BOOLEAN),
             ]
         )
     )
@@ -81,10 +83,16 @@ def queries(draw: st.DrawFn) -> Query:
 
 @given(query=queries(), history=streams.histories(with_late=False))
 def test_a_subquery_of_where_is_the_reference_s(query: Query, history: History) -> None:
-    rows = plain(run(query, history, SCHEMAS), query)
+    done, rejects = driven(query, history, SCHEMAS), Rejects()
     answer = stream_answer if query.emission == "stream" else windows_answer
-    expected = answer(query, history, history.punctuation(query), final=True)
-    assert canonical(rows) == canonical(expected)
+    expected = answer(query, history, history.punctuation(query), final=True, rejects=rejects)
+    assert canonical(plain(done.results, query)) == canonical(expected)
+    failed = {(row["#s"], reason) for row, reason in rejects.rows.values()}
+    assert {
+        ((int(at), int(position)), reason)
+        for rejected in done.rejected
+        for at, position, reason in zip(rejected.at, rejected.position, rejected.reasons, strict=True)
+    } == failed
 
 
 @pytest.mark.parametrize(
@@ -121,3 +129,17 @@ def test_in_has_sql_s_three_values(g: int | None, ids: tuple[int | None, ...], t
         query = Query(some._projected(Filter(mark, test), ["s.x"]), "stream")
         assert len(stream_answer(query, history, 0)) == expected
         assert len(plain(run(query, history, SCHEMAS), query)) == expected
+
+
+def test_a_test_that_fails_rejects_the_row_also_where_another_condition_is_false() -> None:
+    rows: list[dict[str, Any]] = [{"k": "a", "g": g, "x": g, "y": 0.0, "at": 0} for g in (-1, 0, 1)]
+    history = History({"s": record([rows], "at")}, {"names": ({"id": 0, "name": "one"},)})
+    fails = some.call("=", some.call("div", some.column("g"), inner("id"), kind=INT), Literal(1, INT))
+    mark = SemijoinColumn(Windowed(some.SCAN, "s", Unbounded()), RIGHT, "in0.matched", fails, None)
+    above = some.call(">", some.column("x"), Literal(0, some.BIGINT))
+    test = Call("and", (Column("in0.matched", BOOLEAN), above), BOOLEAN)
+    query = Query(some._projected(Filter(mark, test), ["s.x"]), "stream")
+    rejects = Rejects()
+    assert not stream_answer(query, history, 0, rejects=rejects)
+    rejected = driven(query, history, SCHEMAS).rejected
+    assert len(rejects.rows) == sum(len(part.at) for part in rejected) == 3

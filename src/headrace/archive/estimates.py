@@ -12,10 +12,12 @@ Keys. Each key is in the sample with probability f, with all of its rows and ind
 
     T = sum y / f             Cov(T_y, T_z) = sum y z (1 - f) / f^2           (Horvitz and Thompson 1952)
 
-T is unbiased in both. The error is half the width of a 95 % interval, z times the root of the variance; it is 0 where
-everything was read. Of a smooth g(T) the variance is grad' Cov grad (a ratio of totals is biased by about 1 / n). The interval of a
-quantile is where that of the share of rows below it meets p (Woodruff 1952). Source: Cochran, Sampling Techniques, 1977, 2.4
-to 2.9 and 5.3 (rows), 9A.7 (unequal groups); Särndal, Swensson and Wretman 1992, 5.5 and 5.11.
+T is unbiased in both. One row shows no variance, so a stratum of which only one was read has the covariance of all rows that were read (collapsed
+strata). The error is half the width of a 95 % interval, the root of the variance times the quantile of the normal distribution for a count, and of
+Student's distribution for what is computed from values: with one degree of freedom less than there are units with a value, and for as many
+deviations from a mean, so that one unit alone has an infinite error. It is 0 where everything was read. Of a smooth g(T) the variance is grad' Cov grad (a ratio of totals is biased by
+about 1 / n). The interval of a quantile is where that of the share of rows below it meets p (Woodruff 1952). Source: Cochran, Sampling
+Techniques, 1977, 2.4 to 2.9, 5.3 and 5A.12 (rows), 9A.7 (unequal groups); Särndal, Swensson and Wretman 1992, 5.5 and 5.11; Abramowitz and Stegun 26.7.5.
 """
 
 from __future__ import annotations
@@ -31,27 +33,61 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 Z: Final = 1.959963984540054
 """Half the width of a 95 % interval of the normal distribution, in standard deviations."""
+_FEW: Final = (np.inf, np.inf, 12.706204736, 4.302652730, 3.182446305, 2.776445105)
+"""That of Student's distribution, of so many units: one degree of freedom less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
     """The estimated totals of each group, (groups, terms), and their covariances, (groups, terms, terms).
 
-    `unseen` is where no row contributes of those that represent others: then the covariance shows nothing.
+    `units`, (groups, terms), is how many contribute of those that represent others; None where all represent themselves alone.
     """
 
     value: Doubles
     covariance: Doubles
-    unseen: npt.NDArray[np.bool_]
+    units: Doubles | None
 
-    def error(self, gradient: Doubles) -> Doubles:
-        """The error of a function of the totals with this gradient, (groups, terms); infinite where values are not finite."""
+    def deviation(self, gradient: Doubles) -> Doubles:
+        """The standard deviation of a function of the totals with this gradient, (groups, terms); infinite where values are not finite."""
         used = gradient != 0  # else a total that is NaN would make all errors infinite
         covariance = np.where(used[:, :, None] & used[:, None, :], self.covariance, 0.0)
         with np.errstate(invalid="ignore"):
             variance = np.einsum("gi,gij,gj->g", gradient, covariance, gradient)
-        error: Doubles = Z * np.sqrt(np.where(np.isnan(variance), np.inf, np.maximum(variance, 0)))
-        return error
+        variance = np.where(np.isnan(variance), np.inf, np.maximum(variance, 0))
+        deviation: Doubles = np.sqrt(np.where(covariance.any(axis=(1, 2)), variance, 0.0))
+        return deviation
+
+    def units_of(self, terms: list[int]) -> Doubles:
+        """In each group, the least number of units that contribute to one of some terms; infinite where none represents others."""
+        if self.units is None:
+            return np.full(len(self.value), np.inf)
+        least: Doubles = self.units[:, terms].min(axis=1)
+        return least
+
+
+def reach(units: Doubles) -> Doubles:
+    """Half the width of a 95 % interval, in standard deviations that were estimated from so many units; infinite below two.
+
+    That is Student's quantile, times the root of n / (n - 1): deviations from a mean of n values are too small by that.
+
+    >>> reach(np.array([1.0, 2.0, 11.0, np.inf])).round(3).tolist()
+    [inf, 17.969, 2.337, 1.96]
+    """
+    less = 1 - 1 / np.maximum(units, 2)
+    half: Doubles = student(units) / np.sqrt(less)
+    return half
+
+
+def student(units: Doubles) -> Doubles:
+    """The quantile of Student's distribution, with a degree of freedom less than there are units."""
+    free = np.maximum(units - 1, 4)
+    wide = Z + (Z**3 + Z) / (4 * free) + (5 * Z**5 + 16 * Z**3 + 3 * Z) / (96 * free**2)
+    wide += (3 * Z**7 + 19 * Z**5 + 17 * Z**3 - 15 * Z) / (384 * free**3)
+    wide += (79 * Z**9 + 776 * Z**7 + 1482 * Z**5 - 1920 * Z**3 - 945 * Z) / (92160 * free**4)
+    few = np.array(_FEW)[np.minimum(units, len(_FEW) - 1).astype(np.int64)]
+    quantiles: Doubles = np.where(units < len(_FEW), few, wide)
+    return quantiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +105,11 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """An estimate and its error for each group; NaN where no value was read."""
+    """An estimate and its error for each group. Where the estimate is NULL, as without any value, `known` is false."""
 
     value: Doubles
     error: Doubles
+    known: npt.NDArray[np.bool_]
 
 
 def of_rows(sums: Sums) -> Totals:
@@ -82,11 +119,23 @@ def of_rows(sums: Sums) -> Totals:
     value = np.einsum("s,sgt->gt", scale, sums.total)
     weight = scale * np.maximum(size - n, 0) / np.maximum(n - 1, 1)
     mean = sums.total / np.maximum(n, 1)[:, None, None]
-    spread = sums.products - mean[:, :, :, None] * sums.total[:, :, None, :]
     is_part = n < size
-    covariance = np.einsum("s,sgij->gij", weight[is_part], spread[is_part])
-    seen = np.einsum("s,sgtt->gt", is_part.astype(np.float64), sums.products) > 0
-    return Totals(value, covariance, ~seen & is_part.any())
+    alone = is_part & (n == 1)
+    with np.errstate(invalid="ignore"):  # infinite values
+        spread = sums.products - mean[:, :, :, None] * sums.total[:, :, None, :]
+        covariance = np.einsum("s,sgij->gij", weight[is_part], spread[is_part])
+        if alone.any():
+            covariance += float((size[alone] * (size[alone] - 1)).sum()) * _pooled(sums)
+    units = np.einsum("s,sgtt->gt", is_part.astype(np.float64), sums.products)
+    return Totals(value, covariance, units if is_part.any() else None)
+
+
+def _pooled(sums: Sums) -> Doubles:
+    """The sample covariances of all rows that were read, of whatever stratum."""
+    n, total = float(sums.sample.sum()), sums.total.sum(axis=0)
+    spread = sums.products.sum(axis=0) - total[:, :, None] * total[:, None, :] / n
+    pooled: Doubles = spread / max(n - 1, 1)
+    return pooled
 
 
 def of_keys(share: float, group: Ints, contributions: Doubles, groups: int) -> Totals:
@@ -99,8 +148,11 @@ def of_keys(share: float, group: Ints, contributions: Doubles, groups: int) -> T
         for other in range(one, terms):
             product = contributions[:, one] * contributions[:, other]
             products[:, one, other] = products[:, other, one] = np.bincount(group, product, groups)
-    unseen = (np.einsum("gtt->gt", products) == 0) & (share < 1)
-    return Totals(value / share, products * ((1 - share) / share**2), unseen)
+    units = np.zeros((groups, terms))
+    np.add.at(units, group, contributions != 0)
+    weight = (1 - share) / share**2
+    covariance = products * weight if weight else np.zeros_like(products)
+    return Totals(value / share, covariance, units if weight else None)
 
 
 def most_missed(share: float) -> float:
@@ -120,14 +172,12 @@ class Weighted:
 
 
 def quantile(of: Weighted, share: float) -> tuple[float, float]:
-    """The value below which a share of the values is, and its error; between two values in proportion. NaN without values.
+    """The value below which a share of the values is, and its error; between two values in proportion. There is at least one value.
 
     The error is the greater distance to the ends of the interval, so that it holds for values with gaps too; it is infinite where
     the interval ends beyond the rows that were read.
     """
     is_part = bool((of.sample < of.population).any())
-    if not len(of.value):
-        return float("nan"), float("inf") if is_part else float("nan")
     order = np.argsort(of.value, kind="stable")
     value, weight, stratum = of.value[order], of.weight[order], of.stratum[order]
     rank = np.cumsum(weight) - (weight + 1) / 2
@@ -143,6 +193,8 @@ def quantile(of: Weighted, share: float) -> tuple[float, float]:
         return float(value[lower] + between * (value[upper] - value[lower]))
 
     middle = at(share)
+    if not np.isfinite(middle):
+        return middle, float("inf") if is_part else 0.0
     below = (value <= middle) - share
     n, size = of.sample, of.population
     total = np.bincount(stratum, below, len(n))

@@ -352,3 +352,80 @@ def test_explain_shows_what_a_question_would_read(asked_of: tuple[Hub, pa.Table]
     assert lines[0] == "question over the archive: historical, answered once"
     assert lines[1] == "  sample of rows"
     assert lines[2].startswith(f"  reads s: 4 runs, {ROWS:,} rows; samples from ")
+
+
+@pytest.mark.parametrize(
+    ("select", "name", "column"),
+    [
+        ("COUNT(*) AS kept", "kept", 8),
+        ("SUM(v) AS x, AVG(v) AS X_Error", "X_Error", 21),
+        ("SUM(v) AS x_error, AVG(v) AS x", "x_error", 8),
+    ],
+)
+@pytest.mark.parametrize("explain", ["", "EXPLAIN "])
+def test_a_column_with_the_name_of_one_that_the_answer_has_is_refused_at_its_place(
+    asked_of: tuple[Hub, pa.Table], select: str, name: str, column: int, explain: str
+) -> None:
+    with pytest.raises(UserError) as refused:
+        asked_of[0].execute(f"{explain}SELECT {select} FROM s WITHIN 2 PERCENT")
+    assert refused.value.line_and_column == (1, column + len(explain))
+    assert f"the column '{name}' has the name of " in refused.value.message
+    assert "AS name" in str(refused.value)
+
+
+def test_of_one_row_of_a_group_the_error_is_not_known_and_more_is_read(tmp_path: Path) -> None:
+    """Each of 400 groups has 20 rows: of the first sample most groups have some rows, several only one."""
+    with opened(tmp_path / "home") as hub:
+        table = rows(0, 8000)
+        keys = np.array([f"k{number % 400}" for number in range(8000)])
+        hub.push("s", table.set_column(1, "k", pa.array(keys)))
+        hub.catch_up()
+        home = hub.home
+        query = bind_text(home.catalog, "SELECT k, AVG(v) AS mean, COUNT(*) AS c FROM s GROUP BY k")
+        question = question_of(query, home.catalog.stream)
+        sample = answer._sample(home, home.latest(), question)
+        sample.extend(0.0625, lambda: False)
+        found = answer._asked(question, sample, *sample.answer()).table.to_pylist()
+        alone = [row for row in found if row["c"] < 2 / sample.share - 1e-6]
+        assert len(alone) > 20
+        assert {row["mean_error"] for row in alone} == {np.inf}
+        assert all(0 < row["mean_error"] < np.inf for row in found if row not in alone)
+        outcome = ask(hub, "SELECT k, AVG(v) AS mean FROM s GROUP BY k WITHIN 90 PERCENT")
+        assert all(row["mean_error"] <= 0.9 * row["mean"] for row in outcome.table.to_pylist())
+        assert 0.5 < outcome.table["kept"][0].as_py()
+
+
+def test_what_is_no_number_is_the_answer_and_not_null(tmp_path: Path) -> None:
+    """A sum with NaN is NaN whatever the other rows have, one with an infinity may still become NaN; without values it is NULL."""
+    nan, inf = float("nan"), float("inf")
+    with opened(tmp_path / "home", 4) as hub:
+        table = rows(0, 4000)
+        v = table["v"].to_numpy().copy()
+        k = np.array(["plain", "nan", "inf", "null"])[np.arange(4000) % 4]
+        v[k == "nan"] = np.where(np.arange(1000) % 5 == 0, nan, v[k == "nan"])
+        v[k == "inf"] = np.where(np.arange(1000) % 5 == 0, inf, v[k == "inf"])
+        columns = {"at": table["at"], "k": k, "v": pa.array(v, mask=k == "null"), "n": table["n"]}
+        hub.push("s", pa.table(columns))
+        hub.catch_up()
+        text = "SELECT k, SUM(v) AS total, AVG(v) AS mean, PERCENTILE(v, 0.95) AS high FROM s GROUP BY k"
+        exact = {row["k"]: row for row in ask(hub, f"{text} WITHIN 0 PERCENT").table.to_pylist()}
+        for name in ("total", "mean", "high"):
+            assert np.isnan(exact["nan"][name])
+            assert exact["inf"][name] == inf
+            assert exact["null"][name] is None
+            assert 0 < exact["plain"][name] < inf
+            assert [exact[group][f"{name}_error"] for group in ("nan", "inf", "plain")] == [0, 0, 0]
+            assert exact["null"][f"{name}_error"] is None
+        home = hub.home
+        question = question_of(bind_text(home.catalog, text), home.catalog.stream)
+        sample = answer._sample(home, home.latest(), question)
+        sample.extend(0.25, lambda: False)
+        part = {
+            row["k"]: row for row in answer._asked(question, sample, *sample.answer()).table.to_pylist()
+        }
+        for name in ("total", "mean"):
+            assert np.isnan(part["nan"][name])
+            assert part["nan"][f"{name}_error"] == 0
+            assert (part["inf"][name], part["inf"][f"{name}_error"]) == (inf, inf)
+            assert (part["null"][name], part["null"][f"{name}_error"]) == (None, inf)
+            assert 0 < part["plain"][f"{name}_error"] < part["plain"][name]

@@ -123,15 +123,10 @@ def _are_free(marks: Mapping[str, Membership], shared: Sequence[frozenset[object
     """Whether each test of membership belongs to conjuncts, reads the stream's rows alone, and cannot fail."""
     return all(
         any(name in costly for costly in shared)
-        and not any(can_fail(part) for part in _parts(membership))
+        and not membership.may_fail
         and not _reads(membership) & marks.keys()
         for name, membership in marks.items()
     )
-
-
-def _parts(membership: Membership) -> tuple[Expression, ...]:
-    optional = (membership.own, membership.residual, membership.value, membership.tested_value)
-    return (*membership.left_keys, *membership.right_keys, *(part for part in optional if part is not None))
 
 
 def _reads(membership: Membership) -> frozenset[str]:

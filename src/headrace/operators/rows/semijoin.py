@@ -20,6 +20,7 @@ from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.rows.lookup_join import Index, build, probe
 from headrace.operators.scalar import Evaluation
+from headrace.operators.scalar.evaluation.failing import can_fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,17 @@ class Membership:
     residual: Expression | None
     value: Expression | None
     tested_value: Expression | None
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        """All expressions that it evaluates."""
+        optional = (self.own, self.residual, self.value, self.tested_value)
+        return (*self.left_keys, *self.right_keys, *(part for part in optional if part is not None))
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether it may reject a row."""
+        return any(can_fail(part) for part in self.parts)
 
     def display(self) -> str:
         """The test of a subquery of WHERE, and the rows of its relation."""

@@ -27,12 +27,15 @@ from headrace.schema import BIGINT, DOUBLE
 def row_steps(shape: Shape, *, separate: bool = False) -> tuple[RowStep, ...]:
     """Filters and look-ups before any state, cheapest first: stream-only conditions before the joins.
 
-    A condition on stream columns commutes with the joins (for LEFT too, since stream rows are the kept side). With
-    `separate` the conditions below the window, where there are any, are the first step alone.
+    A condition on stream columns commutes with the joins (for LEFT too, since stream rows are the kept side), but not with a test of
+    membership that may reject the row. With `separate` the conditions below the window, where there are any, are the first step alone.
     """
     rename = Rename(shape)
     where, late = list(shape.where), list[Expression]()
-    if shape.joins or shape.semijoin_columns:
+    memberships = [_membership(mark, rename) for mark in shape.semijoin_columns]
+    if any(membership.may_fail for membership in memberships):
+        where, late = [], where
+    elif shape.joins or memberships:
         where = [factor for factor in shape.where if rename.is_stream_only(factor)]
         late = [factor for factor in shape.where if not rename.is_stream_only(factor)]
     groups = [[*shape.before], where] if separate else [[*shape.before, *where]]
@@ -40,7 +43,7 @@ def row_steps(shape: Shape, *, separate: bool = False) -> tuple[RowStep, ...]:
         RowFilter(conjunction([rename(factor) for factor in early])) for early in groups if early
     ]
     steps += [_look_up(join, rename) for join in shape.joins]
-    steps += [_membership(mark, rename) for mark in shape.semijoin_columns]
+    steps += memberships
     if late:
         steps.append(RowFilter(conjunction([rename(factor) for factor in late])))
     return tuple(steps)

@@ -1,7 +1,8 @@
 """Answers of questions over the archive (`WITHIN`, `IN`) by their equations, unit by unit: the estimates of the select list and
 their errors, from the rows that were read, or from the keys.
 
-Sums are exact and rounded once. The derivative of a column by a total is a quotient of differences of exact fractions.
+Sums are exact and rounded once, but of values that are no numbers. The derivative of a column by a total is a quotient of differences
+of exact fractions.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class Design(Protocol):
     def share(self) -> Fraction:
         """The least probability."""
 
-    def unseen(self, of_unit: Sequence[Fraction]) -> bool:
-        """Whether, of the units that represent others too, none contributes."""
+    def contributing(self, of_unit: Sequence[Fraction]) -> float:
+        """How many of the units that represent others contribute; infinite where none represents others."""
 
     def units(self, query: Query, history: History) -> list[list[Row]]:
         """The rows, below the aggregates, of each unit."""
@@ -52,10 +53,10 @@ class SampleOfRows:
     strata: Sequence[tuple[int, Sequence[int]]]
     share: Fraction
 
-    def unseen(self, of_unit: Sequence[Fraction]) -> bool:
-        """Strata that were read in part."""
+    def contributing(self, of_unit: Sequence[Fraction]) -> float:
+        """Those of strata that were read in part."""
         parts = [values for size, values in self._by(of_unit) if size > len(values)]
-        return bool(parts) and not any(any(values) for values in parts)
+        return sum(1 for values in parts for value in values if value) if parts else math.inf
 
     def units(self, query: Query, history: History) -> list[list[Row]]:
         """A unit is a row."""
@@ -70,13 +71,11 @@ class SampleOfRows:
         )
 
     def variance(self, of_unit: Sequence[Fraction]) -> Fraction:
-        """Of simple random samples without replacement."""
+        """Of simple random samples without replacement; a row that is the only one of its stratum varies as all rows do."""
         variance = Fraction(0)
         for size, values in self._by(of_unit):
             read = len(values)
-            mean = sum(values, Fraction(0)) / read
-            squares = sum(((value - mean) ** 2 for value in values), Fraction(0))
-            variance += Fraction(size * (size - read), read) * squares / max(read - 1, 1)
+            variance += Fraction(size * (size - read), read) * _variance(of_unit if read == 1 else values)
         return variance
 
     def _by(self, of_unit: Sequence[Fraction]) -> list[tuple[int, Sequence[Fraction]]]:
@@ -93,6 +92,12 @@ class SampleOfRows:
         return strata
 
 
+def _variance(values: Sequence[Fraction]) -> Fraction:
+    """The sample variance; 0 of one value."""
+    mean = sum(values, Fraction(0)) / len(values)
+    return sum(((value - mean) ** 2 for value in values), Fraction(0)) / max(len(values) - 1, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class SampleOfKeys:
     """Keys that were drawn with a probability; `columns` has the column of each stream that has them."""
@@ -101,9 +106,9 @@ class SampleOfKeys:
     share: Fraction
     keys: Sequence[Any]
 
-    def unseen(self, of_unit: Sequence[Fraction]) -> bool:
+    def contributing(self, of_unit: Sequence[Fraction]) -> float:
         """Every key, unless all were drawn."""
-        return self.share < 1 and not any(of_unit)
+        return sum(1 for value in of_unit if value) if self.share < 1 else math.inf
 
     def units(self, query: Query, history: History) -> list[list[Row]]:
         """A unit is a key: the query is evaluated for each by itself."""
@@ -167,31 +172,54 @@ def _row(
             continue
         value = _value(column.expression, calls, totals)
         row[column.name] = None if value is None else nearest(value)
-        slopes = {term: _slope(column.expression, calls, totals, term) for term in terms}
+        names = {node.name for node in walk(column.expression) if isinstance(node, Column)}
+        slopes = {term: _slope(column.expression, calls, totals, term) for term in terms if term[0] in names}
         linear = [
-            sum((slopes[term] * terms[term][number] for term in terms), Fraction(0))
+            sum((slopes[term] * terms[term][number] for term in slopes if slopes[term]), Fraction(0))
             for number in range(len(of_units))
         ]
-        error = None if value is None else Z * math.sqrt(nearest(design.variance(linear)))
-        row[f"{column.name}_error"] = _honest(column.expression, calls, terms, design, error)
+        row[f"{column.name}_error"] = _error(column.expression, calls, terms, design, value, linear)
     return row
 
 
-def _honest(
+def _error(
     expression: Expression,
     calls: Mapping[str, AggregateCall],
     terms: Mapping[tuple[str, str], Sequence[Fraction]],
     design: Design,
-    error: float | None,
+    value: Fraction | None,
+    linear: Sequence[Fraction],
 ) -> float | None:
-    """The error, also where the units that were drawn show none: a count may have missed as many units as are missed with 5 %."""
-    if isinstance(expression, Column) and (call := calls[expression.name]).function == "count":
-        if error == 0 and design.share < 1 and (call.distinct or isinstance(design, SampleOfRows)):
-            return float(math.floor(math.log(0.05) / math.log1p(-float(design.share))))
-        if isinstance(design, SampleOfRows):
-            return error
+    """Half an interval, also where the units that were drawn show no variance: a count may have missed as many units as are missed
+    with 5 %, and of values it takes two units to show how they vary.
+    """
     names = {node.name for node in walk(expression) if isinstance(node, Column)}
-    return math.inf if any(design.unseen(terms[name, "count"]) for name in names) else error
+    units = min(design.contributing(terms[name, "count"]) for name in names)
+    if isinstance(expression, Column) and (call := calls[expression.name]).function == "count":
+        of_units = call.distinct or isinstance(design, SampleOfRows)
+        variance = design.variance(linear)
+        if of_units and design.share < 1 and not variance:
+            return float(math.floor(math.log(0.05) / math.log1p(-float(design.share))))
+        if of_units:
+            return Z * math.sqrt(nearest(variance))
+    if value is not None and units > 0 and math.isnan(value):
+        return 0.0  # whatever the other units have
+    if units < 2:
+        return math.inf
+    if value is None or math.isinf(units):
+        return None if value is None else 0.0
+    return math.inf if math.isinf(value) else _reach(int(units)) * math.sqrt(nearest(design.variance(linear)))
+
+
+_STUDENT = [12.70620, 4.30265, 3.18245, 2.77645, 2.57058, 2.44691, 2.36462, 2.30600, 2.26216, 2.22814]
+
+
+def _reach(units: int) -> float:
+    """Half of a 95 % interval in standard deviations: Student's quantile, as printed or by its series, for as many deviations from a mean."""
+    free = units - 1
+    series = Z + (Z**3 + Z) / (4 * free) + (5 * Z**5 + 16 * Z**3 + 3 * Z) / (96 * free**2)
+    series += (3 * Z**7 + 19 * Z**5 + 17 * Z**3 - 15 * Z) / (384 * free**3)
+    return (_STUDENT[free - 1] if free <= 10 else series) * math.sqrt(units / free)
 
 
 def _contribution(call: AggregateCall, rows: Sequence[Row], part: str) -> Fraction:
@@ -202,8 +230,13 @@ def _contribution(call: AggregateCall, rows: Sequence[Row], part: str) -> Fracti
     if part == "count":
         return Fraction(len({identity(value) for value in present}) if call.distinct else len(present))
     return (
-        sum((Fraction(value) for value in present), Fraction(0)) if call.function != "count" else Fraction(0)
+        sum((_exact(value) for value in present), Fraction(0)) if call.function != "count" else Fraction(0)
     )
+
+
+def _exact(value: Any) -> Any:
+    """A number as a fraction; NaN and infinities as they are, so that sums with them are doubles."""
+    return value if isinstance(value, float) and not math.isfinite(value) else Fraction(value)
 
 
 _Totals = Mapping[tuple[str, str], Fraction]

@@ -24,6 +24,7 @@ from headrace.runtime.introspection.quality import worth_by_query
 from headrace.runtime.introspection.time_class import time_class_of
 from headrace.runtime.invoke.questions.answer import Accepted, asked
 from headrace.runtime.invoke.questions.answer import explained as explained_question
+from headrace.runtime.invoke.questions.clauses import check_names
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_text, bound
 from headrace.runtime.plan.epoch_planner import levels, source_of
 from headrace.runtime.statements.outcome import Outcome
@@ -80,9 +81,10 @@ def show(
             from headrace.runtime.introspection.explain import explain_all  # noqa: PLC0415
 
             return _text("explain", None, explain_all(home, form))
-        case stmt.ExplainSelect(query=text, zone=zone, asks=asks):
+        case stmt.ExplainSelect(query=text, select=select, zone=zone, asks=asks):
             query = bind_text(home.catalog, text, zone)
             if asks:
+                check_names(query, select)
                 how = home.at_newest_epoch(lambda manifest: explained_question(home, manifest, query))
                 return _text("explain", None, how)
             streams = {stream.name: stream for stream in home.catalog.streams.values()}
@@ -92,8 +94,9 @@ def show(
             ]
             read = time_class_of(home.latest(), query)
             return _text("explain", None, "\n".join([*map(explain, operators), *read]))
-        case stmt.Ask(query=text, within=within, zone=zone, duration=duration):
+        case stmt.Ask(query=text, select=select, within=within, zone=zone, duration=duration):
             question, accepted = bind_text(home.catalog, text, zone), Accepted(within, duration)
+            check_names(question, select)
             answer = home.at_newest_epoch(lambda manifest: asked(home, manifest, question, accepted))
             return Outcome("ask", None, str(answer), answer.table)
     raise UserError(f"a {type(statement).__name__} statement needs the writer of this home")

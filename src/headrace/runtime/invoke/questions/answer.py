@@ -25,7 +25,7 @@ from headrace.operators.base.sort_ranks import sort_rank
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.home.home import Home
 from headrace.runtime.invoke.questions.archived_rows import ArchivedRows
-from headrace.runtime.invoke.questions.clauses import Question, Side, names_of, question_of
+from headrace.runtime.invoke.questions.clauses import KEPT, Question, Side, error_of, names_of, question_of
 from headrace.runtime.invoke.questions.sampled_keys import SampledKeys
 from headrace.runtime.invoke.questions.sampled_rows import Groups, SampledRows
 from headrace.runtime.invoke.questions.summaries import Summary, summary_of
@@ -37,6 +37,8 @@ _FIRST_ROWS: Final = 4096
 """Rows of the first prefixes together, at least: from fewer a variance is a guess."""
 _AIMED: Final = 0.95
 """The share of the accepted error that the next prefix is computed for: its own estimate of the error varies."""
+_MORE: Final = 8.0
+"""How many times as many rows are read next, about, where an error is not known: what is rare shows none."""
 _OF_TIME: Final = 0.5
 """The share of the time left that a step may take."""
 
@@ -244,10 +246,12 @@ class _Steps:
         if not within:
             return 1.0
         for estimates in answer:
-            known = ~np.isnan(estimates.value)
+            if (estimates.error == np.inf).any():
+                factor = max(factor, _MORE)
+            known = estimates.known & np.isfinite(estimates.value) & np.isfinite(estimates.error)
             allowed = within * np.abs(estimates.value[known])
             error = estimates.error[known]
-            if np.isinf(estimates.error).any() or ((error > 0) & (allowed == 0)).any():
+            if ((error > 0) & (allowed == 0)).any():
                 return 1.0
             is_open = error > allowed
             if is_open.any():
@@ -256,6 +260,8 @@ class _Steps:
             return 0.0
         # errors fall with the root of n / (1 - n / N)
         share = self.sample.share
+        if not share:
+            return 1.0
         wanted = 1 / (1 + (1 / share - 1) / factor)
         rows = sum(source.rows for source in self.sample.sources)
         higher = [
@@ -284,10 +290,11 @@ def _asked(
             columns[column.name] = groups.keys[places[column.expression.name]]
             continue
         estimates = estimates_by_column[column.name]
-        columns[column.name] = pa.array(estimates.value, from_pandas=True)
-        columns[f"{column.name}_error"] = pa.array(estimates.error, from_pandas=True)
+        is_null, known = ~estimates.known, estimates.known | np.isinf(estimates.error)
+        columns[column.name] = pa.array(estimates.value, mask=is_null)
+        columns[error_of(column.name)] = pa.array(estimates.error, mask=~known)
     read, rows = (sum(getattr(source, name) for source in sample.sources) for name in ("read", "rows"))
-    columns["kept"] = pa.array([sample.share] * groups.count, pa.float64())
+    columns[KEPT] = pa.array([sample.share] * groups.count, pa.float64())
     table = pa.table(columns)
     if groups.count > 1:
         order = np.lexsort([sort_rank(key, False, True) for key in reversed(groups.keys)])
@@ -304,7 +311,7 @@ def _greatest(all_estimates: Iterable[Estimates]) -> float:
     """The greatest error as a part of its value; infinite where a value is 0 and its error is not."""
     greatest = 0.0
     for estimates in all_estimates:
-        error, value = estimates.error, np.abs(estimates.value)
+        error, value = estimates.error, np.abs(np.where(estimates.known, estimates.value, 0.0))
         known = error > 0
         with np.errstate(divide="ignore", invalid="ignore"):
             parts = error[known] / value[known]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions.expression import (
@@ -41,6 +41,7 @@ from headrace.algebra.query import (
 from headrace.algebra.windows.window import Changing, Unbounded
 from headrace.catalog.definitions import StreamDefinition
 from headrace.errors import UnsupportedQuery, UserError
+from headrace.language.syntax.ast import Item, Select
 from headrace.operators.aggregates.group_by import Grouped
 from headrace.runtime.invoke.questions.expansion import is_smooth
 
@@ -105,6 +106,31 @@ class Question:
         """The sample, as EXPLAIN shows it."""
         side = self.sides[0]
         return f"keys of {side.stream.blocks_by}, each with all of its rows" if self.by_key else "rows"
+
+
+KEPT: Final = "kept"
+"""The column of an answer with the share that was read."""
+
+
+def error_of(name: str) -> str:
+    """The column with the errors of an estimated column."""
+    return f"{name}_error"
+
+
+def check_names(query: Query, select: Select) -> None:
+    """Refuse a column of the select list with the name of one that the answer has besides, at its place."""
+    names = query.schema.names
+    taken = {KEPT: "the share of the archive that was read"}
+    taken |= {error_of(name).lower(): f"the error of '{name}'" for name in names}
+    items = [item for item in select.items if isinstance(item, Item)]
+    spans = [item.span for item in items] if len(items) == len(names) else [select.span] * len(names)
+    for name, span in zip(names, spans, strict=True):
+        if name.lower() in taken:
+            raise UserError(
+                f"the column '{name}' has the name of {taken[name.lower()]}, which the answer of a question has besides",
+                span=span,
+                remedy="Give it another name: … AS name.",
+            )
 
 
 def question_of(query: Query, streams: Streams) -> Question:

@@ -208,17 +208,15 @@ def _percentile(value: Doubles, pair: Ints, of: _Strata, count: int, share: floa
     stratum, of_group = of.stratum[pair], of.group[pair]
     order = np.argsort(of_group, kind="stable")
     edges = np.searchsorted(of_group[order], np.arange(count + 1))
-    estimates = []
-    for low, high in pairwise(edges):
+    is_part = bool((of.sample < of.population).any())
+    values, errors = np.full(count, np.nan), np.full(count, np.inf if is_part else 0.0)
+    for number, (low, high) in enumerate(pairwise(edges)):
         rows = order[low:high]
-        estimates.append(
-            quantile(
+        if low < high:
+            values[number], errors[number] = quantile(
                 Weighted(value[rows], scale[stratum[rows]], stratum[rows], of.population, of.sample), share
             )
-        )
-    return Estimates(
-        np.array([estimate[0] for estimate in estimates]), np.array([estimate[1] for estimate in estimates])
-    )
+    return Estimates(values, errors, np.diff(edges) > 0)
 
 
 def concatenated(keys: Sequence[Named], parts: Sequence[Sequence[pa.Array]]) -> tuple[pa.Array, ...]:

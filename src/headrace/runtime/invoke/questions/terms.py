@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions.expression import Column, Expression, columns_of
-from headrace.archive.estimates import Doubles, Estimates, Totals, most_missed
+from headrace.archive.estimates import Doubles, Estimates, Totals, Z, most_missed, reach
 from headrace.operators.base.batch import Batch
 from headrace.operators.rows.row_pipeline import RowPipeline
 from headrace.runtime.invoke.questions.clauses import Question
 from headrace.runtime.invoke.questions.expansion import Expanded, expand, ratio
+
+_LEAST_UNITS: Final = 2
+"""Rows, or keys, from which on values show how they vary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,12 @@ class Terms:
         """The estimate of each column of the select list that is arithmetic over totals; `share` is the least that was read.
 
         The error of a count is at least what a sample without any row of it may have missed. That of other columns is infinite
-        where no row read shows how values vary.
+        where the units that were read do not show how values vary.
         """
         size = len(self.items)
+        known = np.ones(len(totals.value), np.bool_)
         totals_of = [
-            Expanded(totals.value[:, number], np.broadcast_to(np.eye(size)[number], totals.value.shape))
+            Expanded(totals.value[:, number], np.broadcast_to(np.eye(size)[number], totals.value.shape), known)
             for number in range(size)
         ]
         columns: dict[str, Expanded] = {}
@@ -83,24 +88,23 @@ class Terms:
         for column in question.columns:
             if columns_of(column.expression) <= columns.keys():
                 expanded = expand(column.expression, columns)
-                error = _error(totals, expanded)
-                estimates[column.name] = Estimates(
-                    expanded.value, self._honest(question, column.expression, error, totals, share)
-                )
+                error = self._error(question, column.expression, expanded, totals, share)
+                estimates[column.name] = Estimates(expanded.value, error, expanded.known)
         return estimates
 
-    def _honest(
-        self, question: Question, expression: Expression, error: Doubles, totals: Totals, share: float
+    def _error(
+        self, question: Question, expression: Expression, of: Expanded, totals: Totals, share: float
     ) -> Doubles:
-        """The error, also where the sample shows none."""
-        if share >= 1:
-            return error
+        """The error, also where the sample shows none: what is read later makes no number of what is none, nor a value of NULL."""
         calls = [item.call for item in question.aggregates if item.name in columns_of(expression)]
-        unseen = totals.unseen[:, [self.index(_terms_of(call)[-1]) for call in calls]].any(axis=1)
+        units = totals.units_of([self.index(_terms_of(call)[-1]) for call in calls])
+        deviation = totals.deviation(np.where(of.known[:, None], of.gradient, 0.0))
         is_count = isinstance(expression, Column) and calls[0].function == "count"
         if is_count and (calls[0].distinct or not question.by_key):  # of units that are drawn
-            return np.where(error == 0, most_missed(share), error)
-        return np.where(unseen, np.inf, error)
+            return np.where(deviation == 0, most_missed(share), Z * deviation)
+        with np.errstate(invalid="ignore"):
+            error = np.where(units < _LEAST_UNITS, np.inf, reach(units) * deviation)
+        return np.where(of.known & np.isnan(of.value) & (units > 0), 0.0, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +131,7 @@ def _aggregate(call: AggregateCall, parts: Sequence[Expanded]) -> Expanded:
     total, count = parts
     if call.function == "avg":
         return ratio(total, count)
-    return Expanded(np.where(count.value == 0, np.nan, total.value), total.gradient)
-
-
-def _error(totals: Totals, expanded: Expanded) -> Doubles:
-    """The error; NaN where there is no value."""
-    missing = np.isnan(expanded.value)
-    gradient = np.where(missing[:, None], 0.0, expanded.gradient)
-    return np.where(missing, np.nan, totals.error(gradient))
+    return Expanded(total.value, total.gradient, count.value != 0)
 
 
 def _contribution(term: Term, known: Mapping[Expression, pa.Array], rows: int) -> Doubles:
