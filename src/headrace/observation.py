@@ -289,7 +289,8 @@ class CacheObservation:
     which a cache would have had `passing`. `missing`: rows whose keys no cache would have had. Of the `lookups`, `hits` found their key,
     of an earlier epoch or added for another row of this one, and all `matched` so many combinations; keys that were absent were `joined`
     with so many comparisons, which `created` combinations.
-    `followed` rows had keys of caches of their side, which `changed` combinations there.
+    `followed` rows had keys of caches of their side, which `changed` combinations there. `resident` bytes of rows and combinations are in
+    memory for the next epoch, counted once for a join.
     """
 
     rows: int = 0
@@ -305,6 +306,7 @@ class CacheObservation:
     created: int = 0
     followed: int = 0
     changed: int = 0
+    resident: int = 0
 
     def plus(self, other: CacheObservation) -> CacheObservation:
         """The sum of two batches, tasks or epochs."""

@@ -104,6 +104,14 @@ def _engine(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _memory(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="memory that all queries may use together, as '2 GB' (default: no limit)",
+    )
+
+
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of at least 1")
@@ -131,6 +139,7 @@ def _add_run(commands: _Commands) -> None:
     )
     run.add_argument("--output", type=Path, metavar="DIR", help="write one file per query there")
     run.add_argument("--quiet", action="store_true", help="no progress, only answers and warnings")
+    _memory(run)
     _engine(run)
 
 
@@ -152,6 +161,7 @@ def _run(options: argparse.Namespace) -> int:
             cores=options.cores,
             quiet=options.quiet,
             local=options.engine == "local",
+            memory=options.memory,
         )
         return run_script(run_options, stop)
 
@@ -312,6 +322,8 @@ def _add_serve(commands: _Commands) -> None:
     serve.add_argument(
         "--max-results", type=_positive, metavar="N", help="result rows of an owner's queries in a minute"
     )
+    serve.add_argument("--max-memory", metavar="SIZE", help="memory of an owner's queries, as '500 MB'")
+    _memory(serve)
     _engine(serve)
 
 
@@ -338,6 +350,7 @@ def _serve(options: argparse.Namespace) -> int:
             allowed_calls=tuple(options.allow_call),
             traces=options.traces,
             log=options.log,
+            memory=(options.memory, options.max_memory),
             quotas=Quotas(
                 options.max_queries,
                 options.max_rows,

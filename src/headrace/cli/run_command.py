@@ -36,6 +36,7 @@ class RunOptions:
     cores: int | None = None
     quiet: bool = False
     local: bool = False
+    memory: str | None = None
 
 
 def run_script(options: RunOptions, stop: Interrupts) -> int:
@@ -59,7 +60,9 @@ def run_script(options: RunOptions, stop: Interrupts) -> int:
                 open_hub = (
                     open_or_connect.open_hub if persistent else opening.open_hub
                 )  # no one knows a temporary home
-                hub = open_hub(home, cores=options.cores, local=options.local, brief=options.once)
+                hub = open_hub(
+                    home, cores=options.cores, local=options.local, brief=options.once, memory=options.memory
+                )
                 stop.when_requested(hub.give_up_start)
                 stack.enter_context(hub)
                 from headrace.cli.script_run import ScriptRun  # noqa: PLC0415 - while Java starts

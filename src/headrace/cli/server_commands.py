@@ -58,6 +58,8 @@ class ServeOptions:
     """The address of a collector of OpenTelemetry."""
     log: str = "text"
     """The form of standard error: text or json."""
+    memory: tuple[str | None, str | None] = (None, None)
+    """What all queries may use together, and those of each owner; None: without limit."""
     quotas: Quotas = field(default_factory=Quotas)
     """Of an owner."""
 
@@ -105,7 +107,15 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
         ports = [options.port] if options.postgres_port is None else [options.port, options.postgres_port]
         listening, *for_tools = [opened.enter_context(network_socket(options.host, port)) for port in ports]
         let_arrow_finish()
-        with open_hub(options.home, cores=options.cores, local=options.local, receivers=receivers) as hub:
+        memory, of_owner = options.memory
+        with open_hub(
+            options.home,
+            cores=options.cores,
+            local=options.local,
+            memory=memory,
+            owner_memory=of_owner,
+            receivers=receivers,
+        ) as hub:
             stop.when_requested(hub.give_up_start)
             if options.log == "json":
                 log_as_json(sys.stderr, hub.loop.engine.clock)

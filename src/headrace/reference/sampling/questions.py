@@ -229,9 +229,7 @@ def _contribution(call: AggregateCall, rows: Sequence[Row], part: str) -> Fracti
     present = [value for value in values if value is not None]
     if part == "count":
         return Fraction(len({identity(value) for value in present}) if call.distinct else len(present))
-    return (
-        sum((_exact(value) for value in present), Fraction(0)) if call.function != "count" else Fraction(0)
-    )
+    return sum((_exact(value) for value in present), Fraction(0)) if call.function != "count" else Fraction(0)
 
 
 def _exact(value: Any) -> Any:

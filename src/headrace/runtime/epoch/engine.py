@@ -44,6 +44,7 @@ from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import Participants, Split
 from headrace.runtime.plan import derived_streams
+from headrace.runtime.plan.adaptive.memory_budget import MemoryBudget
 from headrace.runtime.plan.adaptive.overload_control import FinishedEpoch, decided, epoch_rows
 from headrace.runtime.plan.epoch_planner import Replanned, make_plan, plan_after
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
@@ -90,6 +91,7 @@ class Engine:
     They wait while all others continue, until the home is opened again or a statement changes the plan.
     """
     rounds: Rounds = field(init=False)
+    memory: MemoryBudget = field(init=False)
     system_feed: SystemFeed = field(init=False)
     gathers_until: Instant | None = field(init=False, default=None)
     """When the rows that wait for others to arrive (`latency` of their streams) are due; None where none do."""
@@ -109,6 +111,7 @@ class Engine:
         self.backfill_planner = BackfillPlanner(self.home)
         self.vacuuming = Vacuuming(self.home)
         self.rounds = Rounds(self.home, self.executor, self.clock, self.tasks, self.backfill_planner)
+        self.memory = MemoryBudget(self.home.store)
         self.system_feed = SystemFeed(self.intake)
         self.take_over()
         self.collect()
@@ -443,8 +446,9 @@ class Engine:
         executed = stopwatch.perf_counter()
         planned, seen = self._publish(epoch, executed - started)
         self.intake.consumed(epoch.work.taken)
-        if suspended := self.rounds.failing.entries(self.home.catalog):
-            self.log(*suspended)
+        catalog = self.home.catalog
+        if entries := [*self.rounds.failing.entries(catalog), *self.memory.entries(self.manifest, catalog)]:
+            self.log(*entries)
         self.housekeeping.collect_if_due(self._saved.files)
         self._vacuum_if_due()
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
@@ -478,6 +482,7 @@ class Engine:
         finished = FinishedEpoch(work, epoch.receipts, seconds, self.clock())
         sources_of = lambda stream: index.clock_of(stream).sources  # noqa: E731
         settled = decided(settled, self.plan, finished, intake.waiting, sources_of)
+        settled = self.memory.decided(settled, self.plan, self.rounds.catalog, epoch.receipts)
         if self.system_feed.has_rows(before, settled, work, index):
             seen = observe(settled, work, epoch.receipts, self.plan, {"execute": seconds}, self.clock())
             settled = self.system_feed.with_rows(before, settled, seen, index, files.write)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import UserError
+from headrace.overload.memory import Limits, bytes_of
 from headrace.runtime.home.file_names import SPARK_SCRATCH
 from headrace.store.files.lock import HomeLock
 
@@ -31,6 +32,8 @@ def open_hub(
     tasks: int | None = None,
     synopsis_bytes: int | None = None,
     state_bytes: int | None = None,
+    memory: int | str | None = None,
+    owner_memory: int | str | None = None,
     receivers: Receivers | None = None,
     start: bool = True,
 ) -> Hub:
@@ -42,13 +45,15 @@ def open_hub(
     epoch (default: one a core); it may differ each time. `synopsis_bytes`: the limit of the synopses of all queries together,
     for one group each (default: none); queries registered now that leave WITHIN out get the least error that fits.
     `state_bytes`: the limit of the state of all queries (default: none); beyond it queries with BEGIN … END store less of
-    their answers, see `headrace.runtime.hub.state_budget`. `receivers`: those that actions may reach (default: all).
+    their answers, see `headrace.runtime.hub.state_budget`. `memory` and `owner_memory`: bytes, or '2 GB', that all queries may
+    use together, and those of each owner (default: no limit), see `headrace.overload.memory`. `receivers`: those that actions may reach (default: all).
 
     It returns at once, and an own session starts in the background: statements, `push` and all that reads need none, the first
     epoch waits for it, and raises why it did not start. Without `start` it starts when an epoch needs it.
 
-    Raises `HomeInUse` when another process writes this home, and `NoJava` when there is no Java that Spark can run on.
+    Raises `HomeInUse` when another process writes this home, `UserError` for a size that is none, and `NoJava` when there is no Java that Spark can run on.
     """
+    limits = Limits(*(None if size is None else bytes_of(size) for size in (memory, owner_memory)))
     path = Path(home).expanduser().absolute()
     if path.exists() and not path.is_dir():
         raise UserError(
@@ -75,6 +80,7 @@ def open_hub(
             synopsis_bytes=synopsis_bytes,
             receivers=receivers,
         )
+        hub.loop.engine.memory.limits = limits
         hub.on_close(opened.pop_all().close)
     if state_bytes is not None:
         from headrace.runtime.hub.state_budget import StateBudget  # noqa: PLC0415

@@ -26,6 +26,7 @@ from headrace.runtime.backfill.completeness import completeness, plan_in_force
 from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.describe import backfill_lines
 from headrace.runtime.introspection.epoch_log import last_lines
+from headrace.runtime.introspection.memory_use import memory_line, memory_lines
 from headrace.runtime.introspection.quality import load_line, quality_lines
 from headrace.runtime.introspection.rotating_metrics import lines_per_rotation, of_operators
 from headrace.runtime.introspection.time_class import time_class_of
@@ -75,7 +76,9 @@ def explain_all(home: Home, form: Form = "text") -> str:
     """`EXPLAIN ALL`: everything, as text, for Graphviz or as SVG."""
     graph = explained(home)
     if form == "text":
-        return "\n".join([*all_lines(graph), *load_line(home.latest())])
+        manifest = home.latest()
+        used = memory_line(home.store, manifest, _plan(home), home.catalog)
+        return "\n".join([*all_lines(graph), *load_line(manifest), *used])
     return dot(picture(graph)) if form == "dot" else svg(picture(graph))
 
 
@@ -111,9 +114,10 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     stated = (
         () if query.quality is None else quality_lines(query.quality, standing.operator_id, home.latest())
     )
+    used = memory_lines(home.store, manifest, _plan(home), home.catalog, standing)
     sample = samples_by_query(manifest).get(standing.operator_id)
     left_out = [] if sample is None else [sample.sentence]
-    return "\n".join([*plans, *filled, *left_out, *actions, *stated, *query_lines(graph, registered)])
+    return "\n".join([*plans, *filled, *left_out, *actions, *stated, *used, *query_lines(graph, registered)])
 
 
 def _owner(plan: EpochPlan, names: Mapping[str, str], operator: str) -> str:

@@ -332,6 +332,10 @@ class CachedJoin:
             memory.pool.held.clear()
         if self.caching.memories is not None and len(sides) > 2:
             self.caching.memories[self.spec.id] = memory
+            sides_seen = [f"{self.spec.id}/{side}" for side in range(len(sides))]
+            name = next((name for name in sides_seen if name in self.caching.observed), None)
+            if name is not None and memory.nbytes:
+                self.caching.add(name, CacheObservation(resident=memory.nbytes))
 
 
 def _begins(hashes: Ints) -> Bools:

@@ -39,6 +39,12 @@ class JoinMemory:
     bounds: dict[int, Instant] = field(default_factory=dict)
     misses: dict[int, MissEstimate] = field(default_factory=dict)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of its rows and caches."""
+        rows: int = sum(piece.table.nbytes for pieces in self.rows.values() for piece in pieces)
+        return rows + sum(cache.nbytes for cache in self.caches.values())
+
 
 @dataclass(slots=True)
 class Caching:

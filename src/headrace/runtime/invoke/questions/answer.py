@@ -290,9 +290,9 @@ def _asked(
             columns[column.name] = groups.keys[places[column.expression.name]]
             continue
         estimates = estimates_by_column[column.name]
-        is_null, known = ~estimates.known, estimates.known | np.isinf(estimates.error)
-        columns[column.name] = pa.array(estimates.value, mask=is_null)
-        columns[error_of(column.name)] = pa.array(estimates.error, mask=~known)
+        has_error = estimates.known | np.isinf(estimates.error)
+        columns[column.name] = pa.array(estimates.value, mask=~estimates.known)
+        columns[error_of(column.name)] = pa.array(estimates.error, mask=~has_error)
     read, rows = (sum(getattr(source, name) for source in sample.sources) for name in ("read", "rows"))
     columns[KEPT] = pa.array([sample.share] * groups.count, pa.float64())
     table = pa.table(columns)

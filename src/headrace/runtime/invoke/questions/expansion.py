@@ -26,6 +26,7 @@ class Expanded:
     gradient: Doubles
     known: npt.NDArray[np.bool_]
 
+
 def is_smooth(expression: Expression, totals: Collection[str]) -> bool:
     """Whether an expression is arithmetic over some columns and numbers."""
     match expression:

@@ -75,7 +75,9 @@ class Terms:
         size = len(self.items)
         known = np.ones(len(totals.value), np.bool_)
         totals_of = [
-            Expanded(totals.value[:, number], np.broadcast_to(np.eye(size)[number], totals.value.shape), known)
+            Expanded(
+                totals.value[:, number], np.broadcast_to(np.eye(size)[number], totals.value.shape), known
+            )
             for number in range(size)
         ]
         columns: dict[str, Expanded] = {}

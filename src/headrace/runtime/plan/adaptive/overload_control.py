@@ -24,6 +24,9 @@ from headrace.time import SECOND, Instant
 OVERLOAD: Final = "overload"
 """In a manifest's facts, if a query states a quality of service: `control`, `shares` and `worth` by operator, `load`, …"""
 
+MEMORY: Final = "memory"
+"""In a manifest's facts, where a memory budget is in force: `control`, `shares`, `epoch_rows`, … (`memory_budget`)."""
+
 
 class _Waiting(Protocol):
     """A record that waits for an epoch."""
@@ -58,15 +61,18 @@ class OverloadReport:
 
 
 def chosen_shares(manifest: Manifest) -> dict[str, tuple[float, ...]]:
-    """Operator → the shares of its rows in the next epoch, of those that do not see all."""
-    shares = manifest.facts.get(OVERLOAD, {}).get("shares", {})
-    return {operator: tuple(seen) for operator, seen in shares.items()}
+    """Operator → the shares of its rows in the next epoch, of those that do not see all: the lesser of time and memory."""
+    shares: dict[str, tuple[float, ...]] = {}
+    for fact in (OVERLOAD, MEMORY):
+        for operator, seen in manifest.facts.get(fact, {}).get("shares", {}).items():
+            shares[operator] = tuple(map(min, seen, shares.get(operator, seen)))
+    return shares
 
 
 def epoch_rows(manifest: Manifest) -> int | None:
-    """The rows that the next epoch may take so that no answer is late by it alone; None without such a limit."""
-    rows: int | None = manifest.facts.get(OVERLOAD, {}).get("epoch_rows")
-    return rows
+    """The rows that the next epoch may take so that no answer is late by it alone, and that memory has room for; None without such a limit."""
+    limits = (manifest.facts.get(fact, {}).get("epoch_rows") for fact in (OVERLOAD, MEMORY))
+    return min((rows for rows in limits if rows is not None), default=None)
 
 
 def overload_report(manifest: Manifest) -> OverloadReport | None:

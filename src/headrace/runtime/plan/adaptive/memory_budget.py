@@ -1,0 +1,252 @@
+"""The memory budget of a hub: what each query uses, as the state runs of a manifest have it, and the decision at the end of every epoch
+what is given up; the statements that suspend queries and let them run again; and the report for status and EXPLAIN.
+
+What is given up is a fact of the manifest: an epoch that is run again, after a failure or a restart, has the same caches, size
+and samples. Suspensions are entries of the query log, as those of queries that fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from headrace.catalog.catalog import Catalog, CatalogQuery
+from headrace.catalog.definitions import QueryDefinition
+from headrace.operators.base.operator import Operator
+from headrace.operators.families.family import state_name
+from headrace.overload.memory import KINDS, Claim, Limits, MemoryControl, MemoryUse
+from headrace.runtime.home.run_cache import bytes_by_state
+from headrace.runtime.messages.epoch_plan import EpochPlan
+from headrace.runtime.messages.task_messages import StateReceipt, stream_receipts
+from headrace.runtime.plan import derived_streams, union_streams
+from headrace.runtime.plan.adaptive.join_caches import JOIN_CACHES
+from headrace.runtime.plan.adaptive.overload_control import MEMORY, OVERLOAD, overload_report
+from headrace.store.files.container import Container
+from headrace.store.files.filesystem import Store
+from headrace.store.logs.manifest import Manifest
+
+REASON: Final = "memory"
+"""The first word of the reason with which a query was suspended."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """What is used of a budget, by kind and by query (operator id), and what is given up."""
+
+    limits: Limits
+    use: Mapping[str, int]
+    queries: Mapping[str, int]
+    control: MemoryControl
+    shares: Mapping[str, tuple[float, ...]]
+
+    @property
+    def used(self) -> int:
+        """Bytes of all kinds."""
+        return sum(self.use.values())
+
+
+@dataclass(slots=True)
+class StateSizes:
+    """Bytes of each state in state runs; a run is read once, since it is never rewritten."""
+
+    store: Store
+    _known: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def of(self, manifest: Manifest) -> dict[str, int]:
+        """By state, in all runs of a manifest."""
+        names = [run.name for run in manifest.state]
+        self._known = {name: self._known.get(name) or self._read(name) for name in names}
+        sizes: dict[str, int] = {}
+        for known in self._known.values():
+            for state, size in known.items():
+                sizes[state] = sizes.get(state, 0) + size
+        return sizes
+
+    def _read(self, name: str) -> dict[str, int]:
+        return bytes_by_state(Container.open(self.store.map(name), name).tables())
+
+
+@dataclass(slots=True)
+class MemoryBudget:
+    """Decides for one hub; `limits` may change while it runs."""
+
+    store: Store
+    limits: Limits = field(default_factory=Limits)
+    sizes: StateSizes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sizes = StateSizes(self.store)
+
+    def decided(
+        self, manifest: Manifest, plan: EpochPlan, catalog: Catalog, receipts: Sequence[StateReceipt]
+    ) -> Manifest:
+        """The manifest with what is given up in the next epoch; as it is where there is no budget, and was none."""
+        fact = manifest.facts.get(MEMORY)
+        if fact is None and self.limits == Limits():
+            return manifest
+        fact = fact or {}
+        before = MemoryControl.from_json(fact["control"]) if fact else MemoryControl()
+        follows = {**fact.get("follows", {}), **_follows(plan, receipts)}
+        caches = {**fact.get("caches", {}), **_resident(receipts)}
+        used = _claims(manifest, plan, catalog, self.sizes.of(manifest), follows)
+        rows, row_bytes = _taken(plan, receipts)
+        seen = MemoryUse(manifest.epoch, used, sum(caches.values()), rows, row_bytes, _suspended(catalog))
+        control = before.after(seen, self.limits)
+        others = {name: value for name, value in manifest.facts.items() if name != MEMORY}
+        if self.limits == Limits() and control.is_idle:
+            return replace(manifest, facts=others)
+        if control.without_caches:
+            others.pop(JOIN_CACHES, None)
+            caches = {}
+        off = {one.query for one in control.suspended}
+        lossy = {name for name, quality in plan.qualities.items() if quality.loss is not None}
+        others[MEMORY] = {
+            "limits": [self.limits.hub, self.limits.owner],
+            "control": control.as_json(),
+            "shares": {operator: list(shares) for operator, shares in control.shares(used).items()},
+            "epoch_rows": control.epoch_rows,
+            "caches": {
+                name: size for name, size in caches.items() if name.rpartition("/")[0] in plan.operators
+            },
+            "rows": min(row_bytes, int((control.epoch_rows or rows) * control.row_bytes)),
+            "used": control.used(seen, ""),
+            "follows": {name: part for name, part in follows.items() if name in lossy},
+            "off": sorted(off),
+        }
+        return replace(manifest, facts=others)
+
+    def entries(self, manifest: Manifest, catalog: Catalog) -> list[dict[str, str]]:
+        """Entries of the query log that suspend queries and let them run again, as a published manifest has decided."""
+        fact = manifest.facts.get(MEMORY)
+        if fact is None:
+            return []
+        control, entries = MemoryControl.from_json(fact["control"]), []
+        named = {query.operator_id: query.definition for query in catalog.queries.values()}
+        for one in control.suspended:
+            if (definition := named.get(one.query)) is not None and not definition.paused:
+                limit = fact["limits"][1 if one.scope else 0]
+                whose = f"the queries of '{one.scope}'" if one.scope else "all queries together"
+                reason = f"{REASON}: its state takes {one.bytes:,} bytes, and {whose} may take {limit:,}"
+                entries.append({"do": "pause", "name": definition.name, "reason": reason})
+        resumed = [named[name] for name in control.resuming if name in named]
+        entries += [
+            {"do": "resume", "name": definition.name} for definition in resumed if _is_suspended(definition)
+        ]
+        return entries
+
+
+def memory_report(store: Store, manifest: Manifest, plan: EpochPlan, catalog: Catalog) -> MemoryReport | None:
+    """What is used after the last epoch, and what is given up; None without a budget."""
+    fact = manifest.facts.get(MEMORY)
+    if fact is None:
+        return None
+    control = MemoryControl.from_json(fact["control"])
+    used = _claims(manifest, plan, catalog, StateSizes(store).of(manifest), fact["follows"])
+    use, queries = dict.fromkeys(KINDS, 0), dict[str, int]()
+    for claim in used:
+        if claim.query not in fact["off"]:
+            use[claim.kind] += claim.bytes
+            queries[claim.query] = queries.get(claim.query, 0) + claim.bytes
+    use["caches"], use["rows"] = sum(fact["caches"].values()), fact["rows"]
+    shares = {operator: tuple(seen) for operator, seen in fact["shares"].items()}
+    return MemoryReport(Limits(*fact["limits"]), use, queries, control, shares)
+
+
+def _claims(
+    manifest: Manifest,
+    plan: EpochPlan,
+    catalog: Catalog,
+    sizes: Mapping[str, int],
+    follows: Mapping[str, float],
+) -> list[Claim]:
+    """What the operators of queries that run use of the state: of what several share, equal parts."""
+    users: dict[str, list[Operator]] = {}
+    for operator in plan.operators.values():
+        if (name := state_name(operator)) in sizes:
+            users.setdefault(name, []).append(operator)
+    queries = {query.operator_id: query for query in catalog.queries.values()}
+    joined: dict[str, list[CatalogQuery]] = {}
+    for query in queries.values():
+        joined.setdefault(query.definition.join, []).append(query)
+    report, claims = overload_report(manifest), []
+    worth = {} if report is None else report.worth
+    frequencies = manifest.facts.get(OVERLOAD, {}).get("control", {}).get("frequencies", {})
+    for name, operators in users.items():
+        for operator in operators:
+            owning = (
+                joined.get(operator.id, [])
+                if derived_streams.is_shared_join(operator.id)
+                else [queries[owner] for owner in [derived_streams.owner_of(operator.id)] if owner in queries]
+            )
+            part = -(-sizes[name] // (len(operators) * max(1, len(owning))))
+            quality = plan.qualities.get(operator.id)
+            claims += [
+                Claim(
+                    operator.id,
+                    query.operator_id,
+                    (query.definition.owner or "").casefold(),
+                    _kind_of(operator),
+                    part,
+                    worth[operator.id].utility if operator.id in worth else 1.0,
+                    quality,
+                    follows.get(operator.id, 0.0),
+                    tuple(frequencies.get(operator.id, ())),
+                )
+                for query in owning
+                if not query.definition.paused
+            ]
+    return claims
+
+
+def _kind_of(operator: Operator) -> str:
+    if operator.synopsis_bytes:
+        return "synopses"
+    return "state" if operator.over_panes is None else "panes"
+
+
+def _is_suspended(definition: QueryDefinition) -> bool:
+    return bool(definition.paused and (definition.failure or "").startswith(f"{REASON}:"))
+
+
+def _suspended(catalog: Catalog) -> frozenset[str]:
+    """The queries that the budget has suspended."""
+    return frozenset(
+        query.operator_id for query in catalog.queries.values() if _is_suspended(query.definition)
+    )
+
+
+def _taken(plan: EpochPlan, receipts: Sequence[StateReceipt]) -> tuple[int, int]:
+    """The rows of an epoch that are input, and their bytes."""
+    scans = [scan for receipt in receipts if receipt.task == 0 for scan in receipt.scans]
+    derived = (derived_streams.USING, union_streams.USING)
+    taken = [
+        seen
+        for name, seen in stream_receipts(tuple(scans), plan).items()
+        if name not in plan.streams or plan.streams[name].using not in derived
+    ]
+    return sum(seen.rows for seen in taken), sum(seen.bytes for seen in taken)
+
+
+def _follows(plan: EpochPlan, receipts: Iterable[StateReceipt]) -> dict[str, float]:
+    """Of operators that allow loss: the cells that a row has added to their state in this epoch."""
+    lossy = {name for name, quality in plan.qualities.items() if quality.loss is not None}
+    if not lossy:
+        return {}
+    kept, added = dict.fromkeys(lossy, 0), dict.fromkeys(lossy, 0)
+    for receipt in receipts:
+        parts = [receipt.operators, *(scan.operators for scan in receipt.scans if receipt.task == 0)]
+        for part in parts:
+            for name in lossy & part.keys():
+                kept[name] += part[name].rows_kept
+                added[name] += part[name].delta_rows
+    return {name: added[name] / rows for name, rows in kept.items() if rows}
+
+
+def _resident(receipts: Iterable[StateReceipt]) -> dict[str, int]:
+    """By side of a join, the bytes of its memory, of those observed in this epoch."""
+    resident: dict[str, int] = {}
+    for receipt in receipts:
+        for name, seen in receipt.caches.items():
+            resident[name] = resident.get(name, 0) + seen.resident
+    return resident
