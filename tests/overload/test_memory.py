@@ -45,7 +45,10 @@ def test_caches_and_large_epochs_go_before_rows_and_queries() -> None:
     only_caches = MemoryControl().after(replace(seen, caches=250), limits)
     assert (only_caches.without_caches, only_caches.epoch_rows, only_caches.steps) == (True, None, ())
     more = MemoryControl().after(replace(seen, caches=250, rows=100, row_bytes=400), limits)
-    assert (more.without_caches, more.epoch_rows) == (True, 31)  # an eighth of the budget, 4 bytes a row
+    assert (more.without_caches, more.epoch_rows) == (
+        True,
+        12,
+    )  # an eighth of the budget, 10 bytes a row: its own, and of state
     assert not more.steps
     rows = MemoryControl().after(MemoryUse(1, [lossy("a", 700), claim("b", 200)]), limits)
     assert {step.query for step in rows.steps} == {"a"}

@@ -30,6 +30,8 @@ CALM: Final = 8
 """Epochs in a row with room before something returns."""
 FOLLOWS: Final = 0.25
 """Cells that a row adds to the state, from which on fewer rows are less state: aggregates of few groups stay as they are."""
+FADES: Final = 0.8
+"""What an earlier epoch still counts after the next one, where the bytes of a row are estimated."""
 KINDS: Final = ("state", "panes", "synopses", "caches", "rows")
 _UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -120,8 +122,8 @@ class Suspension:
 class MemoryControl:
     """What is given up, in the order in which it was; JSON in the manifest.
 
-    `resuming` are queries that are to run again. `calm` counts epochs with room, `changed` is the epoch of the last change,
-    `row_bytes` are those of a row as measured last.
+    `resuming` are queries that are to run again. `calm` counts epochs with room, `changed` is the epoch of the last change.
+    `rows` were taken, and took or `added` so many bytes, of which those of earlier epochs count less; `state` were the bytes of state.
     """
 
     without_caches: bool = False
@@ -131,7 +133,14 @@ class MemoryControl:
     resuming: tuple[str, ...] = ()
     calm: int = 0
     changed: int = 0
-    row_bytes: float = 0.0
+    rows: float = 0.0
+    added: float = 0.0
+    state: int = 0
+
+    @property
+    def row_bytes(self) -> float:
+        """Bytes of a row, and of what it adds to the state."""
+        return self.added / self.rows if self.rows else 0.0
 
     @property
     def is_idle(self) -> bool:
@@ -169,13 +178,16 @@ class MemoryControl:
         """Without what statements have changed: queries that were dropped or resumed, and those that run again."""
         operators = {claim.operator for claim in seen.claims}
         running = {claim.query for claim in seen.claims}
-        row_bytes = seen.row_bytes / seen.rows if seen.rows else self.row_bytes
+        state = sum(claim.bytes for claim in seen.claims)
+        added = seen.row_bytes + max(0, state - self.state)
         return replace(
             self,
             steps=tuple(step for step in self.steps if step.query in operators),
             suspended=tuple(one for one in self.suspended if one.query in seen.suspended),
             resuming=tuple(name for name in self.resuming if name in seen.suspended and name not in running),
-            row_bytes=row_bytes,
+            rows=self.rows * FADES + seen.rows,
+            added=self.added * FADES + added,
+            state=state,
         )
 
     # -- less ----------------------------------------------------------------------------------------------------------
@@ -196,13 +208,13 @@ class MemoryControl:
         used = sum(claim.bytes for claim in _of(seen, scope) if claim.query not in off)
         if scope:
             return used
-        rows = seen.row_bytes if self.epoch_rows is None else min(seen.row_bytes, self._bytes_of_rows)
-        return used + rows + (0 if self.without_caches else seen.caches)
+        return used + self.bytes_of_rows(seen) + (0 if self.without_caches else seen.caches)
 
-    @property
-    def _bytes_of_rows(self) -> int:
-        """Of the rows of the largest epoch."""
-        return int((self.epoch_rows or 0) * self.row_bytes)
+    def bytes_of_rows(self, seen: MemoryUse) -> int:
+        """Of the rows of an epoch, as many as in the last one up to the most that it may take."""
+        if self.epoch_rows is None or seen.rows <= self.epoch_rows:
+            return seen.row_bytes
+        return seen.row_bytes * self.epoch_rows // seen.rows
 
     def spared(self, seen: MemoryUse, scope: str, limit: int) -> MemoryControl:
         """Without caches, with smaller epochs and samples, above a part of the budget."""
@@ -274,7 +286,7 @@ class MemoryControl:
             steps, _ = undo(self.steps, self.sheddable(seen, ""), spare)
             return None if tuple(steps) == self.steps else replace(self, steps=tuple(steps))
         if self.epoch_rows is not None:
-            most = None if self.room(seen, limits, "") > self._bytes_of_rows else self.epoch_rows
+            most = None if self.room(seen, limits, "") > 0 else self.epoch_rows
             return None if most is not None else replace(self, epoch_rows=None)
         return replace(self, without_caches=False) if self.room(seen, limits, "") > seen.caches else None
 

@@ -109,7 +109,7 @@ class MemoryBudget:
             "caches": {
                 name: size for name, size in caches.items() if name.rpartition("/")[0] in plan.operators
             },
-            "rows": min(row_bytes, int((control.epoch_rows or rows) * control.row_bytes)),
+            "rows": control.bytes_of_rows(seen),
             "used": control.used(seen, ""),
             "follows": {name: part for name, part in follows.items() if name in lossy},
             "off": sorted(off),
