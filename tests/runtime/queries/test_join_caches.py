@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.observation import CacheObservation
+from headrace.overload.memory import SOFT, Limits
 from headrace.runtime.epoch import task_orders
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
@@ -120,3 +121,22 @@ def test_explain_adaptive_shows_who_looks_up_what_and_since_when(tmp_path: Path)
     assert "look-ups" in lines[place + 1]
     assert "without a cache" in lines[place + 2]
     hub.close()
+
+
+def test_caches_are_the_first_that_a_short_memory_budget_gives_up(tmp_path: Path) -> None:
+    hub = prepared(tmp_path / "with")
+    hub.loop.engine.memory.limits = Limits(10**9)
+    assert run(hub, range(8))[-1] == [{2: (0, 1)}]
+    kinds = hub.status()["memory"]["kinds"]
+    assert kinds["caches"] > 1000
+    hub.loop.engine.memory.limits = Limits(int((sum(kinds.values()) - kinds["caches"] / 2) / SOFT))
+    assert run(hub, range(8, 12))[-1] == []
+    assert looked_up(tmp_path / "with")[-1] == 0
+    assert hub.status()["memory"]["given_up"][-1] == "caches of joins"
+    assert hub.status()["memory"]["kinds"]["caches"] == 0
+    found = answers(hub)
+    hub.close()
+    other = prepared(tmp_path / "without")
+    run(other, range(12))
+    assert answers(other) == found
+    other.close()
