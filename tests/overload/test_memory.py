@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.algebra.quality_of_service import QualityOfService, UtilityGraph
 from headrace.errors import UserError
 from headrace.overload.memory import CALM, SETTLES, SOFT, Claim, Limits, MemoryControl, MemoryUse, bytes_of
+from headrace.overload.road_map import Step
 
 LOSSY = QualityOfService(loss=UtilityGraph(((0.1, 1.0), (0.9, 0.2))))
 STRICT = QualityOfService(loss=UtilityGraph(((0.0, 1.0), (0.5, 0.0))))
@@ -67,6 +68,22 @@ def test_the_query_whose_bytes_are_worth_least_pays_and_those_that_allow_loss_la
     cheap, dear = lossy("cheap", 450), lossy("dear", 450, STRICT)
     sampled = MemoryControl().after(MemoryUse(1, [cheap, dear]), limits).shares([cheap, dear])
     assert set(sampled) == {"cheap"}
+
+
+def test_queries_are_suspended_from_one_byte_too_much_on() -> None:
+    claims = [claim("a", 600), claim("b", 400)]
+    assert not MemoryControl().after(MemoryUse(1, claims), Limits(1000)).suspended
+    assert MemoryControl().after(MemoryUse(1, claims), Limits(999)).suspended
+    assert not MemoryControl().after(MemoryUse(1, claims, caches=500), Limits(1000)).suspended
+
+
+def test_a_further_step_takes_into_account_that_the_state_is_already_of_a_sample() -> None:
+    """500 bytes of half of its rows are 1000 of all: the 150 that are too many are 0.15 of the rows."""
+    before = MemoryControl(steps=(Step("a", 0, 1.0, 0.5),))
+    control = before.after(MemoryUse(9, [lossy("a", 500), claim("b", 450)]), Limits(1000))
+    assert control.shares([lossy("a", 500)])["a"][0] == pytest.approx(0.35, abs=1 / 32)
+    less = MemoryControl().after(MemoryUse(9, [lossy("a", 500, follows=0.5), claim("b", 450)]), Limits(1000))
+    assert less.shares([lossy("a", 500)])["a"][0] == pytest.approx(0.4, abs=1 / 32)
 
 
 def test_of_few_groups_fewer_rows_are_not_less_state() -> None:

@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 from headrace.errors import UserError
 from headrace.operators.families.family import state_name
 from headrace.overload.memory import CALM
+from headrace.runtime.epoch.engine import Engine
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.adaptive.overload_control import chosen_shares, epoch_rows
 from headrace.store.files.container import Container
+from headrace.store.logs.manifest import Manifest
 from headrace.time import SECOND
 from tests.runtime.rig import answer
 
@@ -147,6 +149,22 @@ def test_a_user_may_resume_a_suspended_query_and_it_counts_again(tmp_path: Path)
         assert not any("query" in line for line in hub.status()["memory"]["given_up"])
 
 
+def test_what_a_user_has_paused_does_not_count(tmp_path: Path) -> None:
+    with open_hub(tmp_path / "home", local=True, memory=10**6) as hub:
+        hub.execute(STREAM)
+        for name in ("wide", "few"):
+            hub.register(QUERIES[name], name)
+        run(hub, [500])
+        both = hub.status()["memory"]
+        assert both["queries"] == pytest.approx(used(hub))
+        hub.execute("PAUSE QUERY wide")
+        hub.push("s", rows(500, 1))
+        hub.catch_up()
+        one = hub.status()["memory"]
+        assert one["queries"].keys() == {"few"}
+        assert one["used"] < both["used"] / 2
+
+
 QOS = " WITH SHEDDING WITH QOS (loss (1 AT 0 PERCENT, 0.9 AT 60 PERCENT, 0.2 AT 95 PERCENT))"
 
 
@@ -256,3 +274,38 @@ def _answers(home: Path, chosen: Sequence[str], counts: Sequence[int]) -> Mappin
 
 def _found(hub: Hub, chosen: Sequence[str]) -> Mapping[str, list[Any]]:
     return {name: answer(hub, name) for name in chosen}
+
+
+def test_a_suspension_that_a_kill_has_prevented_is_decided_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest of the epoch is published, its entry of the query log is not written."""
+    hub = open_hub(tmp_path / "home", local=True, memory=20_000)
+    hub.execute(STREAM)
+    hub.register(QUERIES["wide"], "wide")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    hub.push("s", rows(0, 1000))
+    monkeypatch.setattr(Engine, "log", killed)
+    with pytest.raises(KeyboardInterrupt):
+        hub.catch_up()
+    monkeypatch.undo()
+    hub.close()
+    with open_hub(tmp_path / "home", local=True, memory=20_000) as hub:
+        assert not suspended(hub)
+        hub.push("s", rows(1000, 10))
+        hub.catch_up()
+        assert suspended(hub).keys() == {"wide"}
+
+
+def test_of_the_shares_for_time_and_for_memory_the_lesser_holds() -> None:
+    facts = {
+        "overload": {"shares": {"a": [0.5, 1.0], "b": [0.25]}, "epoch_rows": 70},
+        "memory": {"shares": {"a": [0.75, 0.5], "c": [0.125]}, "epoch_rows": 50},
+    }
+    manifest = Manifest(1, 1, facts=facts)
+    assert chosen_shares(manifest) == {"a": (0.5, 0.5), "b": (0.25,), "c": (0.125,)}
+    assert epoch_rows(manifest) == 50
+    assert epoch_rows(Manifest(1, 1)) is None

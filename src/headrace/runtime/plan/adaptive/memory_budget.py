@@ -123,7 +123,7 @@ class MemoryBudget:
             return []
         control, entries = MemoryControl.from_json(fact["control"]), []
         named = {query.operator_id: query.definition for query in catalog.queries.values()}
-        for one in control.suspended:
+        for one in (one for one in control.suspended if one.epoch == manifest.epoch):
             if (definition := named.get(one.query)) is not None and not definition.paused:
                 limit = fact["limits"][1 if one.scope else 0]
                 whose = f"the queries of '{one.scope}'" if one.scope else "all queries together"
