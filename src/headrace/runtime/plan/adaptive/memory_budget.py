@@ -7,7 +7,7 @@ and samples. Suspensions are entries of the query log, as those of queries that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -142,7 +142,7 @@ def memory_report(store: Store, manifest: Manifest, plan: EpochPlan, catalog: Ca
     if fact is None:
         return None
     control = MemoryControl.from_json(fact["control"])
-    used = _claims(manifest, plan, catalog, StateSizes(store).of(manifest), fact["follows"])
+    used = _claims(manifest, plan, catalog, StateSizes(store).of(manifest), fact["follows"], _kind_of)
     use, queries = dict.fromkeys(KINDS, 0), dict[str, int]()
     for claim in used:
         if claim.query not in fact["off"]:
@@ -159,8 +159,9 @@ def _claims(
     catalog: Catalog,
     sizes: Mapping[str, int],
     follows: Mapping[str, float],
+    kind_of: Callable[[Operator], str] = lambda _: "state",
 ) -> list[Claim]:
-    """What the operators of queries that run use of the state: of what several share, equal parts."""
+    """What the operators of queries that run use of the state: of what several share, equal parts. The control needs no kinds."""
     users: dict[str, list[Operator]] = {}
     for operator in plan.operators.values():
         if (name := state_name(operator)) in sizes:
@@ -186,7 +187,7 @@ def _claims(
                     operator.id,
                     query.operator_id,
                     (query.definition.owner or "").casefold(),
-                    _kind_of(operator),
+                    kind_of(operator),
                     part,
                     worth[operator.id].utility if operator.id in worth else 1.0,
                     quality,
