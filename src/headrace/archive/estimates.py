@@ -33,7 +33,10 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 Z: Final = 1.959963984540054
 """Half the width of a 95 % interval of the normal distribution, in standard deviations."""
-_FEW: Final = (np.inf, np.inf, 12.706204736, 4.302652730, 3.182446305, 2.776445105)
+_FEW: Final = (
+    *(np.inf, np.inf, 12.70620474, 4.30265273, 3.18244631, 2.77644511, 2.57058184),
+    *(2.44691185, 2.36462425, 2.30600414, 2.26215716, 2.22813885),
+)
 """That of Student's distribution, of so many units: one degree of freedom less."""
 
 
@@ -81,7 +84,7 @@ def reach(units: Doubles) -> Doubles:
 
 def student(units: Doubles) -> Doubles:
     """The quantile of Student's distribution, with a degree of freedom less than there are units."""
-    free = np.maximum(units - 1, 4)
+    free = np.maximum(units - 1, len(_FEW) - 1)
     wide = Z + (Z**3 + Z) / (4 * free) + (5 * Z**5 + 16 * Z**3 + 3 * Z) / (96 * free**2)
     wide += (3 * Z**7 + 19 * Z**5 + 17 * Z**3 - 15 * Z) / (384 * free**3)
     wide += (79 * Z**9 + 776 * Z**7 + 1482 * Z**5 - 1920 * Z**3 - 945 * Z) / (92160 * free**4)
