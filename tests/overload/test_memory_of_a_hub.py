@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.cli.main import main
 from headrace.errors import UserError
 from headrace.operators.families.family import state_name
 from headrace.overload.memory import CALM
 from headrace.runtime.epoch.engine import Engine
+from headrace.runtime.home.home import Home
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.plan import derived_streams
@@ -309,3 +311,18 @@ def test_of_the_shares_for_time_and_for_memory_the_lesser_holds() -> None:
     assert chosen_shares(manifest) == {"a": (0.5, 0.5), "b": (0.25,), "c": (0.125,)}
     assert epoch_rows(manifest) == 50
     assert epoch_rows(Manifest(1, 1)) is None
+
+
+def test_the_command_gives_the_budget_to_the_hub_of_a_script(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text(f"{STREAM}; CREATE QUERY q AS {QUERIES['few']}; EXPLAIN ALL;")
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(STREAM)
+        hub.push("s", rows(0, 100))
+    options = ["run", str(script), "--once", "--home", str(tmp_path / "home"), "--engine", "local"]
+    assert main([*options, "--memory", "many"]) == 2
+    assert "'many' is no size of memory" in capsys.readouterr().err
+    assert main([*options, "--memory", "3 MB"]) == 0
+    assert Home.at(tmp_path / "home").latest().facts["memory"]["limits"] == [3_000_000, None]
