@@ -18,7 +18,7 @@ from headrace.operators.joins.probing.stems import Combinations, Stem
 from headrace.operators.rows.row_state import TIME
 from headrace.time import BEGINNING, Instant
 
-SAMPLED: Final = 1024
+SAMPLED: Final = 256
 """Combinations of which a sample measures the delays, of those that are made together."""
 
 
