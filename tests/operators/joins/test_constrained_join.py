@@ -362,7 +362,7 @@ def values_of(combinations: Iterable[tuple[Row, ...]]) -> Counter[tuple[int, ...
     return Counter(tuple(row[1] for row in rows) for rows in combinations)
 
 
-@given(data=st.data(), share=st.sampled_from((1 / 256, 0.5, 1.0)))
+@given(data=st.data(), share=st.sampled_from((1 / 512, 0.5, 1.0)))
 def test_a_pair_is_an_answer_if_no_bound_of_its_epoch_excludes_it_however_runs_are_merged(
     data: st.DataObject, share: float
 ) -> None:

@@ -120,9 +120,8 @@ def test_answers_are_the_same_from_less_state_over_restarts(steady: Hub) -> None
     assert answer(steady, "finds").total() > 3000
     assert answer(steady, "three").total() > 100
     rows = rows_of_joins(steady)
-    print(rows)
     assert rows["finds"] * 2 < rows["pairs"]
-    assert rows["finds_three"] < 30 * RATE
+    assert rows["finds_three"] * 1.3 < 30 * RATE * (1 + 0.75 + 0.75**2)
     assert steady.status()["rejected"] == {}
 
 

@@ -34,7 +34,7 @@ from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import HASH
 from headrace.time import Duration, render_duration
 
-SHADOWS: Final = 1 / 256
+SHADOWS: Final = 1 / 512
 """The share of keys whose rows are stored whatever bounds were found: the thesis' p."""
 
 
