@@ -4,6 +4,7 @@ state: three links of a network, and cars on a motorway (Linear Road); with cons
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -205,3 +206,34 @@ def _merged(
 
 def _bytes(sections: Sections) -> int:
     return sum(table.nbytes for table in sections.values())
+
+
+def epoch_time(sides: int, rows: int, *, measures: bool) -> float:
+    """Processor seconds of an epoch of a join, its scans and its advance: so many new rows of each side, about a pair for each, under windows
+    of six epochs.
+    """
+    join, rng, runs, spent = (
+        join_of(LINKS[:sides], 6 * SECOND),
+        np.random.default_rng(1),
+        list[Sections](),
+        0.0,
+    )
+    for epoch in range(12):
+        now = (epoch + 1) * SECOND
+        advance = Advance(BEGINNING, now, now, input_punctuations=(now,) * sides)
+        batches, deltas = list[Batch](), []
+        for number in range(sides):
+            keys = rng.integers(0, 6 * rows, rows)
+            columns = {f"s{number}.key": pa.array(keys), f"s{number}.value": pa.array(keys % 1500)}
+            at = np.sort(rng.integers(epoch * SECOND, now, rows))
+            batches.append(Batch(columns, at, placed(np.arange(rows), number)))
+        started = time.process_time()
+        for batch in batches:
+            scanner = join.scanner({})
+            scanner.add(batch)
+            deltas.append(scanner.finish().deltas)
+        with probing(ProbeProfiles(measures=measures)):
+            step = join.advance(runs[-6:], deltas, advance)
+        spent += time.process_time() - started
+        runs.append(step.state)
+    return spent / 12

@@ -139,8 +139,7 @@ class ConstrainedJoin(WindowJoin):
         ]
         for bound, clause in (*declared, *((bound, "") for bound in self.bounds)):
             parent, child = (
-                stems[side].columns((TIME,), combinations.rows[side])[TIME].to_numpy()
-                for side in (bound.parent, bound.child)
+                stems[side].times(combinations.rows[side]) for side in (bound.parent, bound.child)
             )
             beyond = child > parent + bound.limits(parent)
             if beyond.any():

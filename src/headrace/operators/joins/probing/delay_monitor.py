@@ -15,7 +15,6 @@ import numpy as np
 
 from headrace.observation import NO_DELAY, DelayObservation
 from headrace.operators.joins.probing.stems import Combinations, Stem
-from headrace.operators.rows.row_state import TIME
 from headrace.time import BEGINNING, Instant
 
 SAMPLED: Final = 256
@@ -43,10 +42,7 @@ class DelayMonitor:
         if not combinations.count:
             return
         step = 1 if self.every else -(-combinations.count // SAMPLED)
-        times = {
-            side: stems[side].columns((TIME,), numbers[::step])[TIME].to_numpy()
-            for side, numbers in combinations.rows.items()
-        }
+        times = {side: stems[side].times(numbers[::step]) for side, numbers in combinations.rows.items()}
         self.pairs += -(-combinations.count // step)
         self.latest = max(self.latest, int(combinations.at[::step].max()))
         for side, other in permutations(times, 2):
