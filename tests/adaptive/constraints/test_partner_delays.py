@@ -73,7 +73,9 @@ def test_a_bound_is_given_up_at_once_and_found_again_after_a_window() -> None:
         epoch(monitor, 10, at)
     assert epoch(monitor, 11, 200) is None
     assert monitor.bound == PartnerBound(0, 1, None, None, ((190, 10),))
-    assert [epoch(monitor, 5, at) for at in (209, 219)] == [None, 5], "ten newer pairs, after twice their time"
+    assert [epoch(monitor, 5, at) for at in (209, 219)] == [None, 5], (
+        "ten newer pairs, after twice their time"
+    )
 
 
 def test_former_bounds_concern_rows_until_these_are_in_no_window() -> None:
