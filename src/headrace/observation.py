@@ -351,9 +351,14 @@ class DelayObservation:
             self.uses,
         )
 
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON-able values; of joins that may not use bounds without what concerns these."""
+        measured = ("pairs", "delays", "latest", "rows", "stored", "punctuations")
+        return asdict(self) if self.uses else {name: getattr(self, name) for name in measured}
+
     @staticmethod
     def of(fields: Mapping[str, Any]) -> DelayObservation:
-        """The inverse of `asdict`, after a round trip by JSON."""
+        """The inverse, after a round trip by JSON."""
         plain: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
         }
@@ -415,7 +420,7 @@ class EpochObservation:
         filters = {name: seen.as_dict() for name, seen in self.filters.items()}
         joins = {name: seen.as_dict() for name, seen in self.joins.items()}
         caches = {name: asdict(seen) for name, seen in self.caches.items()}
-        delays = {name: asdict(seen) for name, seen in self.delays.items()}
+        delays = {name: seen.as_dict() for name, seen in self.delays.items()}
         return {
             **fields,
             **({"filters": filters} if filters else {}),

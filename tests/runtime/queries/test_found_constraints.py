@@ -136,6 +136,7 @@ def test_what_was_found_is_reported(steady: Hub) -> None:
     assert "; whole windows would have about " in text
     assert ": p within 12 SECONDS of e; e within 0 SECONDS of p; " in text
     assert "    epochs 1 to 8: no bound; " in text
+    assert "given up" not in text
     assert "bounds found from the delays of joined rows" in steady.explain("finds")
     assert "bounds found" not in steady.explain("pairs")
 
@@ -193,6 +194,10 @@ def test_a_latency_that_rises_loses_pairs_once_and_is_counted_and_found_again(tm
     text = adaptive(hub, "finds")
     assert "until a row of p came " in text
     assert f"  {report['noticed']:,} combinations were beyond a bound and are left out" in text
+    hub.execute("ALTER QUERY finds SET (constraints 'declared')")
+    hub.catch_up()
+    assert answer(hub, "finds") == answer(hub, "pairs"), "computed again from the archive"
+    assert hub.status()["found_constraints"] == {}
     hub.close()
 
 
