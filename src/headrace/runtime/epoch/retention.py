@@ -23,6 +23,7 @@ from headrace.operators.base.operator import AT
 from headrace.operators.base.query_failures import ROW_FAILURES
 from headrace.operators.output.output_stage import HIDDEN
 from headrace.runtime.home import file_names
+from headrace.runtime.home.merged_runs import results_of
 from headrace.runtime.home.run_cache import section_of
 from headrace.runtime.ingest import ingest_summary
 from headrace.runtime.ingest.ingest_queue import Intake
@@ -31,12 +32,13 @@ from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.progress.failing_queries import FAILED_ROWS
 from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.results.merging import merged_to
 from headrace.runtime.results.result_log import SUMS, consolidated
 from headrace.store.files.container import parts
 from headrace.store.files.filesystem import Store
 from headrace.store.logs.committed import NEW_STREAM
 from headrace.store.logs.manifest import Manifest
-from headrace.store.logs.radix_list import ListFiles, RadixList, Read
+from headrace.store.logs.radix_list import ListFiles, RadixList
 from headrace.store.maintenance.retention_classes import class_of, expired_of, with_expired
 from headrace.time import BEGINNING, FOREVER
 
@@ -52,15 +54,15 @@ class _Walk:
 
     stop: int
     rows: int = 0
-    files_of: dict[str, list[str]] = field(default_factory=dict)
-    """The results of each relation."""
+    entries_of: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    """The entries with results of each relation."""
 
-    def add(self, entry: Mapping[str, Any], plan: EpochPlan, read: Read) -> None:
+    def add(self, entry: Mapping[str, Any], plan: EpochPlan, store: Store) -> None:
         """Add an entry."""
-        for operator, facts in answered(entry, read).items():
+        for operator, facts in answered(entry, store).items():
             retention = plan.retention_of(operator)
             if retention is not None and retention.adds_up:
-                self.files_of.setdefault(operator, []).append(entry["name"])
+                self.entries_of.setdefault(operator, []).append(entry)
                 self.rows += facts[0]
 
 
@@ -71,9 +73,9 @@ class Retention:
     holds: Callable[[], Mapping[str, int]] = dict
     """Operator → index of the first result that a client or sink has not received yet."""
     _walks: dict[str, _Walk] = field(default_factory=dict)
-    """By retention class, under this plan and for these holders: with others, an expired entry may be needed."""
+    """By retention class, for a plan and holders: with others, an expired entry may be needed; and as far as runs were merged: then others hold its rows."""
     _plan: EpochPlan | None = None
-    _holders: frozenset[str] = frozenset()
+    _known: tuple[frozenset[str], tuple[int, int]] | None = None
 
     def settled(
         self,
@@ -90,8 +92,9 @@ class Retention:
         if planned.epoch % EVERY:
             return planned
         holds = self.holds()
-        if plan is not self._plan or holds.keys() != self._holders:
-            self._walks, self._plan, self._holders = {}, plan, frozenset(holds)
+        known = frozenset(holds), merged_to(planned)
+        if plan is not self._plan or known != self._known:
+            self._walks, self._plan, self._known = {}, plan, known
         without = RetentionPass(store, plan, planned, files, holds, self._walks).manifest_after()
         return ingest_summary.summarised(intake.summaries, without, files)
 
@@ -150,11 +153,11 @@ class RetentionPass:
                 break
             if class_of(entry) != retention_class:
                 continue
-            facts_of = answered(entry, self.store.read)
+            facts_of = answered(entry, self.store)
             if any(self._is_needed(query, facts, index) for query, facts in facts_of.items()):
                 first, self.oldest_epochs[retention_class] = index, entry["epoch"]
                 break
-            walk.add(entry, self.plan, self.store.read)
+            walk.add(entry, self.plan, self.store)
         if self._added_up(walk):
             return first
         walk.stop = first
@@ -188,13 +191,13 @@ class RetentionPass:
 
     def _added_up(self, walk: _Walk) -> bool:
         """Add up the changes of relations that expire; False when they are too few yet, or more than a column can hold."""
-        files_of = walk.files_of
-        if not files_of:
+        entries_of = walk.entries_of
+        if not entries_of:
             return True
-        if walk.rows < max(_FEWEST, sum(self.sums[name][1] for name in files_of if name in self.sums)):
+        if walk.rows < max(_FEWEST, sum(self.sums[name][1] for name in entries_of if name in self.sums)):
             return False
         try:
-            net_rows = {operator: self._sum(operator, files) for operator, files in files_of.items()}
+            net_rows = {operator: self._sum(operator, entries) for operator, entries in entries_of.items()}
         except ROW_FAILURES:  # these results are retained, and the epoch does not fail
             return False
         name = file_names.results_run(self.manifest.epoch, 0)
@@ -203,8 +206,8 @@ class RetentionPass:
         self.sums.update({operator: [name, table.num_rows] for operator, table in net_rows.items()})
         return True
 
-    def _sum(self, operator: str, files: list[str]) -> pa.Table:
-        tables = [section_of(self.store, name, operator) for name in files]
+    def _sum(self, operator: str, entries: Sequence[Mapping[str, Any]]) -> pa.Table:
+        tables = [results_of(self.store, entry, operator) for entry in entries]
         if operator in self.sums:
             tables.insert(0, section_of(self.store, self.sums[operator][0], operator))
         changes = pa.concat_tables(tables)
