@@ -12,7 +12,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -66,9 +66,16 @@ def with_file(entry: Mapping[str, Any], write: Write) -> Mapping[str, Any]:
     return {**{key: value for key, value in entry.items() if key not in facts}, _FILE: name}
 
 
+def few_facts(entry: Mapping[str, Any], is_needed: Callable[[str], bool]) -> dict[str, Any]:
+    """The facts of an entry that has them itself, for few queries, in the form in which it has them; none of other entries."""
+    if _NAMED not in entry or _PACKED in entry:
+        return {}
+    return {_NAMED: {query: facts for query, facts in entry[_NAMED].items() if is_needed(query)}}
+
+
 def answered(entry: Mapping[str, Any], store: Store) -> Mapping[str, Facts]:
     """The queries of an entry of the results list, with their facts. `MissingFile` of an expired entry whose file is deleted."""
-    if PART in entry:
+    if PART in entry and _NAMED not in entry:
         return _InMerged(store, entry["name"], entry[PART]) if "name" in entry else {}
     facts = entry if _FILE not in entry else _facts_in(entry[_FILE], store.read)
     packed = facts.get(_PACKED)

@@ -18,11 +18,19 @@ from typing import Any, Final
 from headrace.runtime.home import file_names
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
+from headrace.runtime.messages.result_entry import few_facts
 from headrace.runtime.results.merged_file import Input, Merge, TooLarge
 from headrace.store.files.filesystem import MissingFile
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles, RadixList, covered, flat_segment
-from headrace.store.maintenance.retention_classes import CLASS, PART, class_of, expired_of, is_expired
+from headrace.store.maintenance.retention_classes import (
+    CLASS,
+    PART,
+    RETAIN_ALL,
+    class_of,
+    expired_of,
+    is_expired,
+)
 
 MERGED: Final = "merged results"
 """The fact of a manifest with the entries of the results list up to which runs were merged: by 64, and by 4,096."""
@@ -104,7 +112,7 @@ class Merger:
                 continue
             written += size or 0
             for at in (at for places in files.values() for at in places):
-                entries[at] = _part(entries[at]["epoch"], retention_class, at, name if size else None)
+                entries[at] = self._part(entries[at], at, name if size else None)
         if entries == list(sealed.entries):
             return Merged(height, first)
         segments = ListFiles(store)
@@ -112,17 +120,21 @@ class Merger:
         store.sync(segments.unsynced)
         return Merged(height, first, sealed.name, segment, written)
 
+    def _part(self, entry: Mapping[str, Any], part: int, name: str | None) -> dict[str, Any]:
+        """The entry as a part of a merged run; without a run if no query of it is left.
+
+        Of what expires it is known later which queries had results, if that is in the entry already.
+        """
+        new = {"epoch": entry["epoch"], CLASS: class_of(entry), PART: part}
+        if class_of(entry) != RETAIN_ALL:
+            new |= few_facts(entry, self.is_needed)
+        return new if name is None else {**new, "name": name}
+
 
 def _input(entries: Sequence[Mapping[str, Any]], name: str, places: Sequence[int]) -> Input:
     if PART not in entries[places[0]]:
         return Input(name, places[0], {})
     return Input(name, None, {entries[at][PART]: at for at in places})
-
-
-def _part(epoch: int, retention_class: str, part: int, name: str | None) -> dict[str, Any]:
-    """An entry that names a part of a merged run; no run, if no query of it is left."""
-    entry = {"epoch": epoch, CLASS: retention_class, PART: part}
-    return entry if name is None else {**entry, "name": name}
 
 
 def with_merged(manifest: Manifest, done: Merged, files: ListFiles) -> Manifest:

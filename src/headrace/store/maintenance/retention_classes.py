@@ -35,7 +35,7 @@ def is_expired(expired: Mapping[str, int], index: int, entry: Any) -> bool:
 
 def may_share(entry: Any) -> bool:
     """Whether an entry may have its file together with others."""
-    return isinstance(entry, dict) and PART in entry
+    return isinstance(entry, dict) and PART in entry and "name" in entry
 
 
 def is_of_one_file(entry: Any, other: Any) -> bool:
