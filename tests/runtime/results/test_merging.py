@@ -147,7 +147,7 @@ def forget() -> None:
 
 
 @settings(
-    max_examples=12,
+    max_examples=4,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     deadline=None,
 )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +33,6 @@ from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.progress.failing_queries import FAILED_ROWS
 from headrace.runtime.progress.plan_index import index_of
-from headrace.runtime.results.merging import merged_to
 from headrace.runtime.results.result_log import SUMS, consolidated
 from headrace.store.files.container import parts
 from headrace.store.files.filesystem import Store
@@ -54,15 +54,15 @@ class _Walk:
 
     stop: int
     rows: int = 0
-    entries_of: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
-    """The entries with results of each relation."""
+    entries_of: dict[str, list[int]] = field(default_factory=dict)
+    """The entries with results of each relation, by index: when they are read, their runs may have been merged."""
 
-    def add(self, entry: Mapping[str, Any], plan: EpochPlan, store: Store) -> None:
+    def add(self, index: int, entry: Mapping[str, Any], plan: EpochPlan, store: Store) -> None:
         """Add an entry."""
         for operator, facts in answered(entry, store).items():
             retention = plan.retention_of(operator)
             if retention is not None and retention.adds_up:
-                self.entries_of.setdefault(operator, []).append(entry)
+                self.entries_of.setdefault(operator, []).append(index)
                 self.rows += facts[0]
 
 
@@ -73,9 +73,9 @@ class Retention:
     holds: Callable[[], Mapping[str, int]] = dict
     """Operator → index of the first result that a client or sink has not received yet."""
     _walks: dict[str, _Walk] = field(default_factory=dict)
-    """By retention class, for a plan and holders: with others, an expired entry may be needed; and as far as runs were merged: then others hold its rows."""
+    """By retention class, under this plan and for these holders: with others, an expired entry may be needed."""
     _plan: EpochPlan | None = None
-    _known: tuple[frozenset[str], tuple[int, int]] | None = None
+    _holders: frozenset[str] = frozenset()
 
     def settled(
         self,
@@ -92,9 +92,8 @@ class Retention:
         if planned.epoch % EVERY:
             return planned
         holds = self.holds()
-        known = frozenset(holds), merged_to(planned)
-        if plan is not self._plan or known != self._known:
-            self._walks, self._plan, self._known = {}, plan, known
+        if plan is not self._plan or holds.keys() != self._holders:
+            self._walks, self._plan, self._holders = {}, plan, frozenset(holds)
         without = RetentionPass(store, plan, planned, files, holds, self._walks).manifest_after()
         return ingest_summary.summarised(intake.summaries, without, files)
 
@@ -157,8 +156,8 @@ class RetentionPass:
             if any(self._is_needed(query, facts, index) for query, facts in facts_of.items()):
                 first, self.oldest_epochs[retention_class] = index, entry["epoch"]
                 break
-            walk.add(entry, self.plan, self.store)
-        if self._added_up(walk):
+            walk.add(index, entry, self.plan, self.store)
+        if self._added_up(walk, listed):
             return first
         walk.stop = first
         self.walks[retention_class] = walk
@@ -189,15 +188,21 @@ class RetentionPass:
             first = self._first_unread[operator] = min(self.holds.get(operator, FOREVER), unread)
         return first
 
-    def _added_up(self, walk: _Walk) -> bool:
+    def _added_up(self, walk: _Walk, listed: RadixList) -> bool:
         """Add up the changes of relations that expire; False when they are too few yet, or more than a column can hold."""
         entries_of = walk.entries_of
         if not entries_of:
             return True
         if walk.rows < max(_FEWEST, sum(self.sums[name][1] for name in entries_of if name in self.sums)):
             return False
+        indexes = {index for of_relation in entries_of.values() for index in of_relation}
+        named = takewhile(lambda one: one[0] <= max(indexes), listed.iterate(self.store.read, min(indexes)))
+        entry_at = {index: entry for index, entry in named if index in indexes}
         try:
-            net_rows = {operator: self._sum(operator, entries) for operator, entries in entries_of.items()}
+            net_rows = {
+                operator: self._sum(operator, [entry_at[index] for index in entries])
+                for operator, entries in entries_of.items()
+            }
         except ROW_FAILURES:  # these results are retained, and the epoch does not fail
             return False
         name = file_names.results_run(self.manifest.epoch, 0)

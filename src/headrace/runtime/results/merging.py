@@ -102,7 +102,7 @@ class Merger:
             if first + at >= listed.start and not is_expired(expired, first + at, entry) and "name" in entry:
                 by_class.setdefault(class_of(entry), {}).setdefault(entry["name"], []).append(at)
         written = 0
-        for retention_class, files in by_class.items():
+        for files in by_class.values():
             name = file_names.merged_results(first, len(entries))
             try:
                 size = Merge(store, self.is_needed).write(
