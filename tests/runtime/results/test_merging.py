@@ -306,6 +306,7 @@ def test_runs_of_a_home_that_merged_none_are_merged_epoch_by_epoch(
             push(hub, [(0, 1)])  # late: no results
         assert {name: seen_of(hub, "rows", [0, 30, 60])[name] for name in seen} == seen
         names = {entry["name"] for _, entry in result_log.retained_entries(hub.home, hub.home.latest())}
+        assert hub.status()["result_files"] == len(list((tmp_path / "home" / "results").iterdir()))
         assert len(names) <= number_of(hub) // 16 + 2 * 8
         assert faults_once_tidy(hub) == []
 
