@@ -1,5 +1,5 @@
 """Histories of long-lived homes: files that the history of one query among a thousand opens, its time, and the files of the home,
-after 100, 1,000 and 4,000 epochs; and what the merging of runs costs the epochs.
+after 100 to 4,200 epochs; and what the merging of runs costs the epochs.
 
 Two homes in one process without Spark, which differ only in that one merges runs. Both get ten rows a second in turn; every query
 counts by its own condition in windows of a second, so each epoch has a result of every query. A history is read by processes
@@ -33,7 +33,8 @@ from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles
 
 QUERIES: Final = 1_000
-EPOCHS: Final = (100, 1_000, 4_000)
+EPOCHS: Final = (100, 1_000, 4_000, 4_200)
+"""The last is after the first merge of 4,096."""
 FEW: Final = (20, (100, 200))
 """Queries and epochs of a dry run."""
 _READINGS: Final = 3

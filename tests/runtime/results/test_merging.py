@@ -325,6 +325,39 @@ def test_large_runs_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert not [path for path in (tmp_path / "home" / "results").iterdir() if path.name.startswith(".")]
 
 
+def test_damaged_runs_stay_where_they_are_and_are_reported(tmp_path: Path) -> None:
+    """Merging goes on with the others, and gives damaged rows no new checksum."""
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(STREAM + script({"rows": KINDS["rows"]}))
+        push(hub, [(0, 3)])
+        push(hub, [(1, 3)])
+        ((_, entry), *_) = result_log.retained_entries(hub.home, hub.home.latest())
+        damaged = tmp_path / "home" / entry["name"]
+        data = damaged.read_bytes()
+        at = data.index((3).to_bytes(8, "little"), 64)  # behind the preamble
+        damaged.write_bytes(data[:at] + b"\x09" + data[at + 1 :])
+        for minute in range(2, 40):
+            push(hub, [(minute, 3)])
+        assert list(is_merged(hub))[:8] == [False] * 4 + [True] * 4
+        (fault,) = faults_once_tidy(hub)
+        assert entry["name"] in fault
+
+
+def test_what_waits_for_a_manifest_is_forgotten_when_all_garbage_is_collected(tmp_path: Path) -> None:
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(STREAM + script({"rows": KINDS["rows"]}))
+        minute = 0
+        while not hub.loop.engine.merging.written:
+            push(hub, [(minute, 3)])
+            minute += 1
+        assert faults_once_tidy(hub) == []
+        for later in range(minute, 30):
+            push(hub, [(later, 3)])
+        assert faults_once_tidy(hub) == []
+        assert hub.query("rows").history().num_rows == 30
+        assert any(is_merged(hub))
+
+
 def test_results_of_dropped_queries_are_left_out_and_others_found_without_them(tmp_path: Path) -> None:
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute(STREAM + script({"rows": KINDS["rows"], "gone": "AS SELECT v FROM s"}))

@@ -139,6 +139,7 @@ class Engine:
 
     def collect(self) -> Collected:
         """Remove all files that are old enough and not needed; called at every start."""
+        self.merging.discard()
         return self.housekeeping.collect(self._saved.files)
 
     # -- the catalog -------------------------------------------------------------------------------------------------

@@ -77,13 +77,14 @@ class Merge:
     def write(self, name: str, inputs: Sequence[Input]) -> int | None:
         """Write the merged run, durably; its bytes, None if no query of the runs is needed.
 
-        Raises `TooLarge` instead where merging is not worth it.
+        Raises `TooLarge` instead where merging is not worth it, and `CorruptStore` for a damaged run.
         """
         files = [(one, self.store.map(one.name)) for one in inputs]
         if sum(buffer.size for _, buffer in files) > MOST_BYTES:
             raise TooLarge
         for one, buffer in files:
             container = Container.open(buffer, one.name)
+            container.verify()  # else the merged run would have right checksums of damaged rows
             if one.part is None:
                 self._add_merged(container, one.parts)
             else:

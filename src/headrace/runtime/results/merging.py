@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from headrace.errors import CorruptStore
 from headrace.runtime.home import file_names
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -108,7 +109,7 @@ class Merger:
                 size = Merge(store, self.is_needed).write(
                     name, [_input(entries, *file) for file in files.items()]
                 )
-            except TooLarge:
+            except (TooLarge, CorruptStore):  # a damaged run stays where it is, for its readers and the check to report
                 continue
             written += size or 0
             for at in (at for places in files.values() for at in places):
@@ -170,6 +171,12 @@ class Merging:
         for done in written:
             planned = with_merged(planned, done, files)
         return planned
+
+    def discard(self) -> None:
+        """Forget what no manifest names yet: a full collection may delete it."""
+        if self._thread is not None:
+            self._thread.join()
+        self.written = []
 
     def look(self, manifest: Manifest, plan: EpochPlan, *, in_thread: bool) -> None:
         """Merge what is due after an epoch, in a thread of its own with `in_thread`. Raises the failure of the last time."""
