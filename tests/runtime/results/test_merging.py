@@ -155,7 +155,7 @@ def forget() -> None:
 def test_all_readers_see_what_they_see_in_a_home_whose_runs_are_not_merged(
     steps: list[Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Queries come, are altered, paused and dropped, and the home is opened again, in both homes alike."""
+    """Queries come, are altered, paused and dropped, and the home is opened again, in both homes."""
     folder = tmp_path_factory.mktemp("homes")
     both = []
     for name in ("merged", "plain"):
@@ -326,7 +326,7 @@ def test_large_runs_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_damaged_runs_stay_where_they_are_and_are_reported(tmp_path: Path) -> None:
-    """Merging goes on with the others, and gives damaged rows no new checksum."""
+    """Merging continues with the others, and gives damaged rows no new checksum."""
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute(STREAM + script({"rows": KINDS["rows"]}))
         push(hub, [(0, 3)])

@@ -173,7 +173,7 @@ class Merging:
         return planned
 
     def discard(self) -> None:
-        """Forget what no manifest names yet: a full collection may delete it."""
+        """Leave out what no manifest names yet: a full collection may delete it."""
         if self._thread is not None:
             self._thread.join()
         self.written = []
