@@ -109,7 +109,10 @@ class Merger:
                 size = Merge(store, self.is_needed).write(
                     name, [_input(entries, *file) for file in files.items()]
                 )
-            except (TooLarge, CorruptStore):  # a damaged run stays where it is, for its readers and the check to report
+            except (
+                TooLarge,
+                CorruptStore,
+            ):  # a damaged run stays where it is, for its readers and the check to report
                 continue
             written += size or 0
             for at in (at for places in files.values() for at in places):
