@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.errors import StoreError
 from headrace.runtime.home import merged_runs
 from headrace.runtime.home.run_cache import _cache
 from headrace.runtime.hub.hub import Hub
@@ -398,4 +400,38 @@ def test_a_reader_that_has_begun_reads_on_after_its_runs_are_merged_and_deleted(
         assert sum(batch.num_rows for part in parts for batch in part.batches()) == 3
         rows = [len(delivery.rows) for delivery in hub.query("rows").client("me").pending()]
         assert sum(rows) + len(first.rows) == 60
+        assert faults_once_tidy(hub) == []
+
+
+def test_while_the_loop_runs_a_thread_merges_and_its_error_is_raised_by_a_later_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+    merged = merging.Merger.merged
+
+    def noting(self: merging.Merger) -> list[merging.Merged]:
+        threads.append(threading.current_thread())
+        return merged(self)
+
+    def refused(self: merging.Merger) -> list[merging.Merged]:
+        raise StoreError("no such luck")
+
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(STREAM + script({"rows": KINDS["rows"]}))
+        engine, minute = hub.loop.engine, 0
+        monkeypatch.setattr(merging.Merger, "merged", noting)
+        with engine.housekeeping.in_background():
+            while not any(is_merged(hub)) and minute < 400:
+                push(hub, [(minute, 3)])
+                minute += 1
+                for thread in threads:
+                    thread.join()
+            monkeypatch.setattr(merging.Merger, "merged", refused)
+            while hub.status()["failures"]["last"] is None and minute < 400:
+                push(hub, [(minute, 3)])
+                minute += 1
+        assert minute < 400
+        assert hub.status()["failures"]["last"]["message"] == "no such luck"
+        assert threading.current_thread() not in threads
+        assert hub.query("rows").history().num_rows == minute
         assert faults_once_tidy(hub) == []
