@@ -125,11 +125,11 @@ def test_explain_adaptive_shows_who_looks_up_what_and_since_when(tmp_path: Path)
 
 def test_caches_are_the_first_that_a_short_memory_budget_gives_up(tmp_path: Path) -> None:
     hub = prepared(tmp_path / "with")
-    hub.loop.engine.memory.limits = Limits(10**9)
+    hub.loop.engine.rounds.memory.limits = Limits(10**9)
     assert run(hub, range(8))[-1] == [{2: (0, 1)}]
     kinds = hub.status()["memory"]["kinds"]
     assert kinds["caches"] > 1000
-    hub.loop.engine.memory.limits = Limits(int((sum(kinds.values()) - kinds["caches"] / 2) / SOFT))
+    hub.loop.engine.rounds.memory.limits = Limits(int((sum(kinds.values()) - kinds["caches"] / 2) / SOFT))
     assert run(hub, range(8, 12))[-1] == []
     assert looked_up(tmp_path / "with")[-1] == 0
     assert hub.status()["memory"]["given_up"][-1] == "caches of joins"

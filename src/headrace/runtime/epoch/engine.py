@@ -44,7 +44,6 @@ from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import Participants, Split
 from headrace.runtime.plan import derived_streams
-from headrace.runtime.plan.adaptive.memory_budget import MemoryBudget
 from headrace.runtime.plan.adaptive.overload_control import FinishedEpoch, decided, epoch_rows
 from headrace.runtime.plan.epoch_planner import Replanned, make_plan, plan_after
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
@@ -53,6 +52,7 @@ from headrace.runtime.progress.emission_backlog import BacklogSchedule, emission
 from headrace.runtime.progress.group_progress import has_unheard_promises
 from headrace.runtime.progress.participants import backfilling
 from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.results.merging import Merging
 from headrace.runtime.tasks.state import provisional_results
 from headrace.store.logs.manifest import Manifest
 from headrace.store.maintenance.garbage_collection import Collected
@@ -83,6 +83,7 @@ class Engine:
     backlog_schedule: BacklogSchedule = field(default_factory=BacklogSchedule)
     retention: Retention = field(default_factory=Retention)
     vacuuming: Vacuuming = field(init=False)
+    merging: Merging = field(init=False)
     on_published: Callable[[], None] = lambda: None
     """Called as soon as an epoch is published."""
     unread: dict[str, SourceChanged] = field(default_factory=dict)
@@ -91,7 +92,6 @@ class Engine:
     They wait while all others continue, until the home is opened again or a statement changes the plan.
     """
     rounds: Rounds = field(init=False)
-    memory: MemoryBudget = field(init=False)
     system_feed: SystemFeed = field(init=False)
     gathers_until: Instant | None = field(init=False, default=None)
     """When the rows that wait for others to arrive (`latency` of their streams) are due; None where none do."""
@@ -110,8 +110,8 @@ class Engine:
         self.housekeeping = Housekeeping(self.home, self.intake, self.clock)
         self.backfill_planner = BackfillPlanner(self.home)
         self.vacuuming = Vacuuming(self.home)
+        self.merging = Merging(self.home)
         self.rounds = Rounds(self.home, self.executor, self.clock, self.tasks, self.backfill_planner)
-        self.memory = MemoryBudget(self.home.store)
         self.system_feed = SystemFeed(self.intake)
         self.take_over()
         self.collect()
@@ -139,6 +139,7 @@ class Engine:
 
     def collect(self) -> Collected:
         """Remove all files that are old enough and not needed; called at every start."""
+        self.merging.discard()
         return self.housekeeping.collect(self._saved.files)
 
     # -- the catalog -------------------------------------------------------------------------------------------------
@@ -446,11 +447,11 @@ class Engine:
         executed = stopwatch.perf_counter()
         planned, seen = self._publish(epoch, executed - started)
         self.intake.consumed(epoch.work.taken)
-        catalog = self.home.catalog
-        if entries := [*self.rounds.failing.entries(catalog), *self.memory.entries(self.manifest, catalog)]:
+        if entries := self.rounds.entries(self.manifest):
             self.log(*entries)
         self.housekeeping.collect_if_due(self._saved.files)
         self._vacuum_if_due()
+        self.merging.look(self.manifest, self.plan, in_thread=self.housekeeping.is_background)
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
         seen = seen or observe(planned, epoch.work, epoch.receipts, self.plan, {}, self.clock())
         seen = replace(seen, seconds={**seen.seconds, **seconds})
@@ -478,11 +479,12 @@ class Engine:
         files, work, intake = epoch.files, epoch.work, self.intake
         settled = self.retention.settled(epoch.manifest, work.taken, self.plan, intake, files)
         settled = self.vacuuming.settled(settled, commit.archive_readers(settled, self.plan, files.read))
+        settled = self.merging.settled(settled, files)
         index, before, seen = index_of(self.plan), self.published, None
         finished = FinishedEpoch(work, epoch.receipts, seconds, self.clock())
         sources_of = lambda stream: index.clock_of(stream).sources  # noqa: E731
         settled = decided(settled, self.plan, finished, intake.waiting, sources_of)
-        settled = self.memory.decided(settled, self.plan, self.rounds.catalog, epoch.receipts)
+        settled = self.rounds.memory.decided(settled, self.plan, self.rounds.catalog, epoch.receipts)
         if self.system_feed.has_rows(before, settled, work, index):
             seen = observe(settled, work, epoch.receipts, self.plan, {"execute": seconds}, self.clock())
             settled = self.system_feed.with_rows(before, settled, seen, index, files.write)

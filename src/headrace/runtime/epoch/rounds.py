@@ -26,6 +26,7 @@ from headrace.runtime.messages.task_messages import Participants, StateReceipt
 from headrace.runtime.plan.adaptive.filter_orders import FilterOrders, observed_filters
 from headrace.runtime.plan.adaptive.join_caches import JoinCaches, observed_caches
 from headrace.runtime.plan.adaptive.join_orders import JoinOrders, observed_probes
+from headrace.runtime.plan.adaptive.memory_budget import MemoryBudget
 from headrace.runtime.plan.adaptive.partner_bounds import PartnerBounds, observed_delays
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan
 from headrace.runtime.progress.failing_queries import FailingQueries, failures_of
@@ -102,6 +103,7 @@ class Rounds:
     tasks: int
     backfill_planner: BackfillPlanner
     failing: FailingQueries = field(default_factory=FailingQueries)
+    memory: MemoryBudget = field(init=False)
     catalog: Catalog = field(default_factory=Catalog)
     plan: EpochPlan = field(default_factory=EpochPlan)
     saved: SavedPlan = NO_PLAN
@@ -117,6 +119,14 @@ class Rounds:
     _executions: int = 0
     _last_tasks: tuple[int, int] = (0, 0)
     """The number of state tasks of the last epoch, and how many epochs in a row have had it."""
+
+    def __post_init__(self) -> None:
+        self.memory = MemoryBudget(self.home.store)
+
+    def entries(self, published: Manifest) -> list[dict[str, str]]:
+        """Entries of the query log that follow from the last epochs: of queries that failed too often, and for the memory budget."""
+        catalog = self.home.catalog
+        return [*self.failing.entries(catalog), *self.memory.entries(published, catalog)]
 
     def forget(self) -> None:
         """Start as after a take-over: no execution counts any more."""

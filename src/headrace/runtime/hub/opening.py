@@ -80,7 +80,7 @@ def open_hub(
             synopsis_bytes=synopsis_bytes,
             receivers=receivers,
         )
-        hub.loop.engine.memory.limits = limits
+        hub.loop.engine.rounds.memory.limits = limits
         hub.on_close(opened.pop_all().close)
     if state_bytes is not None:
         from headrace.runtime.hub.state_budget import StateBudget  # noqa: PLC0415
