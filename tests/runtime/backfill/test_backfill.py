@@ -127,8 +127,16 @@ def test_a_slice_in_the_time_that_live_epochs_leave_is_a_small_epoch() -> None:
         advances.saw(replay=True, rows=65_536 * (1 + number % 3), seconds=0.01)
     clock.now += 0.08
     chunk = advances.chunk()
-    assert 200_000 < chunk.rows == SLICE_ROWS
+    assert chunk.rows == SLICE_ROWS
     assert are_few(chunk.rows + 65_536)
+    for _ in range(9):
+        advances.saw(replay=False, rows=500_000, seconds=0.4)  # live epochs that became large
+    assert advances.chunk().rows == SLICE_ROWS
+    clock.now += 1
+    waits, none_waits = (advances.turn(live_waits=waiting) for waiting in (True, False))
+    assert waits is None or waits.rows == SLICE_ROWS
+    assert none_waits is not None
+    assert none_waits.rows > SLICE_ROWS
 
 
 def test_the_longer_nothing_arrives_the_larger_is_a_chunk() -> None:
@@ -172,16 +180,37 @@ def test_epochs_before_there_was_a_past_to_read_do_not_count() -> None:
 
 def test_backfills_that_fall_behind_read_more_than_is_added() -> None:
     advances = ReplaySchedule(Clock())
-    for number in range(200):
+    for number in range(92):
         advances.saw(replay=False, rows=10_000, seconds=0.001)
         assert advances.chunk().enough == (None if number < 91 else 12_500)
         assert advances.chunk().entries == (1 if number < 91 else 2)
         assert (advances.turn(live_waits=True) is None) == (number < 91)
         advances.saw(replay=True, rows=9_000, seconds=1.0)
+    rest = advances.turn(live_waits=True)
+    assert rest is not None
+    assert rest.enough == 3_500
+    advances.saw(replay=True, rows=3_500, seconds=1.0)
+    assert advances.turn(live_waits=True) is None
     for _ in range(200):
         advances.saw(replay=False, rows=10_000, seconds=0.001)
-        advances.saw(replay=True, rows=11_000, seconds=1.0)
+        advances.saw(replay=True, rows=13_000, seconds=1.0)
     assert advances.chunk().enough is None
+
+
+def test_backfills_that_fall_far_behind_read_several_slices_in_a_row() -> None:
+    advances = ReplaySchedule(Clock())
+    for _ in range(100):
+        advances.saw(replay=False, rows=800_000, seconds=0.001)
+    turns = []
+    for _ in range(5):
+        chunk = advances.turn(live_waits=True)
+        turns.append(chunk is not None)
+        if chunk is None:
+            advances.saw(replay=False, rows=240_000, seconds=0.001)
+        else:
+            assert chunk.enough == SLICE_ROWS
+            advances.saw(replay=True, rows=SLICE_ROWS, seconds=0.1)
+    assert turns == [True] * 5
 
 
 def test_where_live_input_leaves_no_time_a_chunk_takes_half_of_what_it_took() -> None:

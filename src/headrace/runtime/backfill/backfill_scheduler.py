@@ -4,15 +4,16 @@ together in it, and how many archive entries it takes.
 A backfill runs in epochs like any other (decision 5). While the hub runs, live input goes first. Where none waits, a slice of
 the archive is read that takes about half as long as a live epoch, so that the next one begins soon; the longer nothing has
 arrived, the larger it is. Where live input leaves no time, a slice follows every few live epochs and takes half as long as
-they did; and where that was not enough for many epochs, one larger than what it added follows each. For a caller who waits for everything (`catch_up`, `run_once`) backfills go first, in the
-largest chunks.
+they did; and where that was not enough for many epochs, slices follow each of together more rows than it added. While live
+input is frequent no slice is a large epoch: standing tasks would end for it, and live epochs grow until they are large, too. For
+a caller who waits for everything (`catch_up`, `run_once`) backfills go first, in the largest chunks.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 LARGEST: Final = 4_000_000
@@ -27,6 +28,9 @@ _ORIGIN: Final = 0.2  # weight, in slices, of the belief that a slice without ro
 _INITIAL_RATE: Final = 1_000_000.0  # rows a second, before a slice was measured
 _FORGETTING: Final = 0.99  # weight of the earlier live epochs in the balance of rows
 _MORE: Final = 1.25  # than live epochs have added, where backfills fall behind
+_QUIET_SECONDS: Final = (
+    0.5  # without live input, before a slice may be so large that standing tasks end for it
+)
 _MANY: Final = 60.0  # live epochs, by that weight, after which the balance counts
 
 Position: TypeAlias = tuple[int, int]
@@ -83,7 +87,7 @@ class ReplaySchedule:
     _live_seconds: float = 0.0
     _live_ended: float = 0.0
     _waited: int = 0
-    """Live epochs since the last chunk."""
+    """Live epochs since the last chunk, or since backfills have read more than these added, where they fall behind."""
     _rows_waited: int = 0
     _added: float = 0.0
     """Rows of recent live epochs, rows of the archive that were read in the same time, and the number of these epochs."""
@@ -96,7 +100,8 @@ class ReplaySchedule:
         """Record an epoch that has ended."""
         if replay and rows:
             self._times[rows <= SLICE_ROWS].saw(rows, seconds)
-            self._waited = self._rows_waited = 0
+            self._rows_waited = max(0, self._rows_waited - int(rows / _MORE)) if self._falls_behind else 0
+            self._waited = self._waited if self._rows_waited else 0
             self._read += rows
         elif rows:
             self._waited += 1
@@ -110,7 +115,10 @@ class ReplaySchedule:
     def turn(self, *, live_waits: bool) -> Chunk | None:
         """The chunk whose turn it is; None when live input goes first."""
         in_a_row = 1 if self._falls_behind else _IN_A_ROW
-        return None if live_waits and self._waited < in_a_row else self.chunk()
+        if live_waits and self._waited < in_a_row:
+            return None
+        chunk = self.chunk()
+        return replace(chunk, rows=min(chunk.rows, SLICE_ROWS)) if live_waits else chunk
 
     @property
     def _falls_behind(self) -> bool:
@@ -131,9 +139,11 @@ class ReplaySchedule:
         seconds = max(waited, _OF_THE_SILENCE * silence)
         rows = self._times[True].rows_in(seconds)
         if rows > SLICE_ROWS:
-            rows = max(SLICE_ROWS, self._times[False].rows_in(seconds))
+            is_quiet = silence > _QUIET_SECONDS
+            rows = max(SLICE_ROWS, self._times[False].rows_in(seconds)) if is_quiet else SLICE_ROWS
         if self._falls_behind:
-            return Chunk(min(LARGEST, rows), 2 * self._waited, int(_MORE * self._rows_waited))
+            enough = min(SLICE_ROWS, int(_MORE * self._rows_waited))
+            return Chunk(min(LARGEST, rows), 2 * self._waited, enough)
         return Chunk(min(LARGEST, rows))
 
 
