@@ -82,9 +82,9 @@ Setting = tuple[str, int, int]
 
 
 def latency(rows: int, rounds: int) -> Report:
-    """`10 * rounds` seconds of each setting, at most 20, so that all take ten minutes; `rows` has no effect."""
+    """`10 * rounds` seconds of each setting, at most 15, so that all take less than ten minutes; `rows` has no effect."""
     del rows
-    seconds = min(10 * rounds, 20)
+    seconds = min(10 * rounds, 15)
     measured: dict[Setting, dict[str, Any]] = {}
     absent = dict[str, str]()
     for setting in SETTINGS:
