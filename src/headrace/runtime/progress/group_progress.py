@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.algebra.expressions.punctuation_patterns import rolled_up
-from headrace.catalog.definitions import Progressing
+from headrace.catalog.definitions import Progressing, StreamDefinition
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Operator
 from headrace.operators.time_windows.group_punctuation import BoundsOf, GroupAdvance
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.key_text import named
-from headrace.runtime.progress.committed_progress import progress_of
+from headrace.runtime.plan import derived_streams
 from headrace.runtime.progress.pattern_bounds import bounds_of
 from headrace.runtime.progress.plan_index import index_of
 from headrace.store.logs.manifest import Manifest
@@ -79,19 +79,29 @@ def groups_after(
     return rolled_up(groups) if rule.patterns else groups
 
 
+def promised_for(stream: StreamDefinition, manifest: Manifest) -> Mapping[str, Instant]:
+    """The promises for groups of a stream's rows."""
+    if derived_streams.pairs_in(stream) is None:
+        return manifest.stream(stream.name).groups
+    return derived_streams.promises(stream, lambda name: manifest.stream(name).punctuation)
+
+
 def has_unheard_promises(operators: Iterable[str], plan: EpochPlan, manifest: Manifest) -> bool:
     """Whether promises for groups were made before one of these operators had read the rows: a backfill does not emit by them."""
     promised = {
-        name: groups
-        for name, stream in ((source.name, source) for source in index_of(plan).sources)
-        if stream.progress.groups and (groups := progress_of(manifest.stream(name)).groups)
+        stream.name: groups
+        for stream in index_of(plan).promising
+        if (groups := promised_for(stream, manifest))
     }
     if not promised:
         return False
     for name in operators:
         operator, progress = plan.operators[name], manifest.operator(name)
         if operator.stream in promised:
-            rule, before = plan.streams[operator.stream].progress, progress.group_punctuations
+            rule, before = (
+                derived_streams.promising(plan.streams[operator.stream]),
+                progress.group_punctuations,
+            )
             if groups_after(operator, rule, before, progress.emitted_to, promised[operator.stream]) != before:
                 return True
     return False

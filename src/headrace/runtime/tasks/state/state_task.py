@@ -41,6 +41,7 @@ from headrace.runtime.messages.task_messages import (
     stream_receipts,
 )
 from headrace.runtime.plan.adaptive.join_orders import probe_profiles
+from headrace.runtime.plan.derived_streams import promising
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.progress.group_progress import group_advance
@@ -261,12 +262,12 @@ class StateTask:
         """The advance of groups whose punctuation is beyond their stream's."""
         is_fixed = (
             operator.id in self._message.punctuation
-            or operator.id in self._message.resting
+            or operator.id not in self._message.emitted_to
             or self._message.final
         )
-        promised = {} if is_fixed else self.round.now.progress(operator.stream).groups
+        promised = {} if is_fixed else self.round.promises(operator.stream)
         before = self._message.group_punctuations.get(operator.id, {})
-        return group_advance(operator, self.plan.streams[operator.stream].progress, before, promised)
+        return group_advance(operator, promising(self.plan.streams[operator.stream]), before, promised)
 
     def _collect(self, operator: str, step: Step, state_rows: int) -> int:
         """Collect an operator's results and measurements; returns the number of result rows."""
