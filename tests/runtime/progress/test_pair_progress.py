@@ -6,8 +6,7 @@ queries that group by one time, by both, by the later and by the earlier.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,9 @@ WHOLE = "[RANGE TUMBLING ALL]"
 
 
 @contextmanager
-def opened(folder: Path, pairs: str = PAIRS, **queries: str) -> Iterator[Hub]:
+def opened(folder: Path, pairs: str = PAIRS, tasks: int = 2, **queries: str) -> Iterator[Hub]:
     """Two streams with rows at minutes, their pairs, and queries over these."""
-    with Hub(folder / "home", LocalExecutor(), tasks=2) as hub:
+    with Hub(folder / "home", LocalExecutor(), tasks=tasks) as hub:
         if hub.catalog.query("pairs") is None:
             for name in "ab":
                 hub.execute(
@@ -103,3 +102,76 @@ def test_golden_11_joint_punctuation_closes_what_individual_punctuation_does_not
         push(hub, "b", upto=3)
         assert minutes(hub, "one") == [(0.5, 3)]
         assert minutes(hub, "first") == [(0.25, 2), (0.5, 2), (0.75, 2)], "the earlier time waits for both"
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_restart_at_another_number_of_tasks_and_a_late_registration_emit_each_group_once(
+    tasks: int, tmp_path: Path
+) -> None:
+    with opened(tmp_path, one=by("xt")) as hub:
+        push(hub, "a", 0.5, 1.5, 4, upto=4)
+        push(hub, "b", 0.75, 2, upto=3)
+        assert minutes(hub, "one") == [(0.5, 2)]
+    with opened(tmp_path, tasks=tasks, one=by("xt"), late=by("xt"), both=by("xt", "yt")) as hub:
+        hub.loop.drain()
+        assert minutes(hub, "late") == [(0.5, 2)], "the punctuation was there before it"
+        assert len(minutes(hub, "both")) == 4
+        push(hub, "b", 3.5, upto=4)
+        assert minutes(hub, "one") == minutes(hub, "late") == [(0.5, 2), (1.5, 3)]
+        hub.finish(seal=True)
+        assert minutes(hub, "one") == minutes(hub, "late") == [(0.5, 2), (1.5, 3), (4.0, 2)]
+
+
+def test_a_paused_join_promises_nothing_that_it_has_not_read(tmp_path: Path) -> None:
+    with opened(tmp_path, one=by("xt")) as hub:
+        push(hub, "a", 0.5, upto=1)
+        hub.execute("PAUSE QUERY pairs")
+        push(hub, "b", 1, upto=9)
+        push(hub, "a", upto=9)
+        assert minutes(hub, "one") == []
+        hub.execute("RESUME QUERY pairs")
+        hub.loop.drain()
+        assert minutes(hub, "one") == [(0.5, 1)]
+
+
+def test_parts_of_times_and_times_of_units(tmp_path: Path) -> None:
+    """A minute of one side's time is over when the punctuation on that time has passed it whole."""
+    pairs = PAIRS.replace(
+        "SELECT", "SELECT date_trunc('MINUTE', x.at) AS m, date_trunc('MONTH', x.at) AS month,"
+    )
+    with opened(tmp_path, pairs, minute=by("m"), month=by("month"), mixed=by("m", "yt")) as hub:
+        push(hub, "a", 0.5, 0.75, 1.5, upto=9)
+        push(hub, "b", 0.5, 1.5, upto=2.75)
+        assert minutes(hub, "minute") == [], "minute 0 may get a pair: 2.75 - 2"
+        assert (0.0, 0.5, 2) in minutes(hub, "mixed")
+        push(hub, "b", upto=3)
+        assert minutes(hub, "minute") == [(0.0, 4)]
+        assert minutes(hub, "month") == [], "of no constant length"
+
+
+def test_explain_shows_by_which_punctuation_groups_are_emitted(tmp_path: Path) -> None:
+    with opened(
+        tmp_path, both=by("xt", "yt"), windows="SELECT COUNT(*) AS n FROM pairs [RANGE TUMBLING 1 HOUR]"
+    ) as hub:
+        shown = hub.explain("both").splitlines()
+        first = next(number for number, line in enumerate(shown) if "before its window ends" in line)
+        assert [line.strip() for line in shown[first + 1 : first + 4]] == [
+            "xt is below the punctuation of a and the punctuation of b less 2 MINUTES",
+            "yt is below the punctuation of a less 2 MINUTES and the punctuation of b",
+            "xt is below the punctuation of a, and yt is below the punctuation of b",
+        ]
+        assert "before its window ends" not in hub.explain("windows")
+
+
+def test_a_query_that_groups_by_no_time_follows_its_streams_and_is_shared(tmp_path: Path) -> None:
+    """Only a query that heeds the punctuation of a time has progress of its own."""
+    hours = "SELECT COUNT(*) AS n FROM pairs [RANGE TUMBLING 1 HOUR]"
+    with opened(tmp_path, first=hours, second=hours, both=by("xt", "yt")) as hub:
+        push(hub, "a", 0.5, upto=4)
+        push(hub, "b", 0.75, upto=3)
+        own = hub.home.latest().operators.moving
+        ids = {name: hub.catalog.require_query(name).operator_id for name in ("first", "second", "both")}
+        assert {name for name, id_ in ids.items() if id_ in own} == {"both"}
+        family = {name: hub.plan.operators[id_].family_key for name, id_ in ids.items()}
+        assert family["first"] == family["second"] != family["both"]
+        assert family["both"] is None
