@@ -89,7 +89,7 @@ def emitted(hub: Hub, name: str) -> Counter[tuple[Any, ...]]:
     return Counter((*map(instant, row[:-2]), *row[-2:]) for row in rows)
 
 
-@settings(max_examples=30)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_a_group_is_emitted_as_soon_as_no_pair_of_it_can_follow(data: st.DataObject) -> None:
     joined = JOINS[data.draw(st.sampled_from(sorted(JOINS)), "join")]

@@ -102,6 +102,28 @@ def test_golden_11_joint_punctuation_closes_what_individual_punctuation_does_not
         push(hub, "b", upto=3)
         assert minutes(hub, "one") == [(0.5, 3)]
         assert minutes(hub, "first") == [(0.25, 2), (0.5, 2), (0.75, 2)], "the earlier time waits for both"
+        push(hub, "b", upto=9)
+        assert len(minutes(hub, "one")) == 3
+        assert len(minutes(hub, "first")) == 3, "an older row of S1 may still have a pair, which is earlier"
+
+
+def test_pairs_of_windows_are_bounded_by_what_has_been_emitted_of_them(tmp_path: Path) -> None:
+    """ISTREAM emits the instants that all streams have passed: pairs that begin later are there, and not emitted yet."""
+    pairs = "SELECT ISTREAM(x.at AS xt, y.at AS yt) FROM a x [RANGE 2 MINUTES], b y [RANGE 1 MINUTE] WHERE x.k = y.k"
+    with opened(tmp_path, pairs, both=by("xt", "yt"), one=by("xt"), other=by("yt")) as hub:
+        push(hub, "a", 0.5, 2.25, upto=3)
+        push(hub, "b", 1.5, 2.25, upto=2)
+        assert minutes(hub, "pairs") == minutes_of(minutes(hub, "both")) == [(0.5, 1.5)]
+        assert minutes(hub, "one") == [], "(0.5, 2.25) is emitted at 2.25"
+        assert minutes(hub, "other") == [], "(2.25, 1.5) too"
+        push(hub, "a", upto=9)
+        push(hub, "b", upto=2.75)
+        assert minutes(hub, "one") == [(0.5, 2)]
+        assert minutes(hub, "other") == [(1.5, 2)]
+
+
+def minutes_of(groups: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    return [group[:-1] for group in groups]
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
@@ -125,6 +147,7 @@ def test_a_restart_at_another_number_of_tasks_and_a_late_registration_emit_each_
 def test_a_paused_join_promises_nothing_that_it_has_not_read(tmp_path: Path) -> None:
     with opened(tmp_path, one=by("xt")) as hub:
         push(hub, "a", 0.5, upto=1)
+        push(hub, "b", upto=0.5)
         hub.execute("PAUSE QUERY pairs")
         push(hub, "b", 1, upto=9)
         push(hub, "a", upto=9)
