@@ -4,7 +4,7 @@ and which rows probe and are kept where the processor is the limit.
 Two streams of 64 keys, rates from 1:1 to 256:1, windows of two and of twenty seconds of the fast stream. All four combinations run over the same rows;
 counted are comparisons, look-ups of buckets (four comparisons each) and rows moved. Memory: a quarter of what both windows need, divided
 in nine ways; a window of 16 rows sometimes has more, so that a little more than its mean is better still. Processor: a quarter of the cost a
-second of the cheapest combination; the rule says which part of the rows of each stream probes and which part is kept, plain ways treat
+second of the cheapest combination; by the rule a part of the rows of each stream probes and a part is kept, plain ways treat
 both streams the same or leave one direction out. All figures are counts, the same on every machine. Kang, Naughton, Viglas, Evaluating window joins over unbounded streams (2003).
 Headrace stores sorted runs and has neither method: it looks up each row by bisection, or walks through a run where the
 new rows are many, for each run and direction (`operators/joins/probing/stems.py`).
