@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.time import MINUTE
@@ -142,6 +143,29 @@ def test_a_restart_at_another_number_of_tasks_and_a_late_registration_emit_each_
         assert minutes(hub, "one") == minutes(hub, "late") == [(0.5, 2), (1.5, 3)]
         hub.finish(seal=True)
         assert minutes(hub, "one") == minutes(hub, "late") == [(0.5, 2), (1.5, 3), (4.0, 2)]
+
+
+class _OneEntry(ReplaySchedule):
+    """Each epoch of a backfill reads one entry of an archive."""
+
+    def turn(self, *, live_waits: bool) -> Chunk | None:
+        return Chunk(1)
+
+
+def test_a_query_that_has_read_the_pairs_in_several_epochs_emits_what_was_promised_meanwhile(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path) as hub:
+        for minute in range(6):
+            push(hub, "a", minute, upto=minute)
+            push(hub, "b", minute + 0.5, upto=minute)
+        push(hub, "b", upto=9)
+        push(hub, "a", upto=9)
+        hub.loop.engine.replay_schedule = _OneEntry()
+        hub.register(by("xt"), "late")
+        while hub.loop.step(live_first=True) is not None:
+            pass
+        assert [group for group, _ in minutes(hub, "late")] == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_paused_join_promises_nothing_that_it_has_not_read(tmp_path: Path) -> None:
