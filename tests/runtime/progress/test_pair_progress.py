@@ -155,7 +155,7 @@ class _OneEntry(ReplaySchedule):
 def test_a_query_that_has_read_the_pairs_in_several_epochs_emits_what_was_promised_meanwhile(
     tmp_path: Path,
 ) -> None:
-    with opened(tmp_path) as hub:
+    with opened(tmp_path, one=by("xt")) as hub:
         for minute in range(6):
             push(hub, "a", minute, upto=minute)
             push(hub, "b", minute + 0.5, upto=minute)
@@ -165,6 +165,7 @@ def test_a_query_that_has_read_the_pairs_in_several_epochs_emits_what_was_promis
         hub.register(by("xt"), "late")
         while hub.loop.step(live_first=True) is not None:
             pass
+        assert minutes(hub, "late") == minutes(hub, "one")
         assert [group for group, _ in minutes(hub, "late")] == [0, 1, 2, 3, 4, 5]
 
 

@@ -19,6 +19,7 @@ from headrace.operators.time_windows.group_punctuation import BoundsOf, GroupAdv
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.key_text import named
 from headrace.runtime.plan import derived_streams
+from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pattern_bounds import bounds_of
 from headrace.runtime.progress.plan_index import index_of
 from headrace.store.logs.manifest import Manifest
@@ -89,19 +90,16 @@ def promised_for(stream: StreamDefinition, manifest: Manifest) -> Mapping[str, I
 def has_unheard_promises(operators: Iterable[str], plan: EpochPlan, manifest: Manifest) -> bool:
     """Whether promises for groups were made before one of these operators had read the rows: a backfill does not emit by them."""
     promised = {
-        stream.name: groups
-        for stream in index_of(plan).promising
-        if (groups := promised_for(stream, manifest))
+        name: groups
+        for name, stream in ((source.name, source) for source in index_of(plan).sources)
+        if stream.progress.groups and (groups := progress_of(manifest.stream(name)).groups)
     }
     if not promised:
         return False
     for name in operators:
         operator, progress = plan.operators[name], manifest.operator(name)
         if operator.stream in promised:
-            rule, before = (
-                derived_streams.promising(plan.streams[operator.stream]),
-                progress.group_punctuations,
-            )
+            rule, before = plan.streams[operator.stream].progress, progress.group_punctuations
             if groups_after(operator, rule, before, progress.emitted_to, promised[operator.stream]) != before:
                 return True
     return False

@@ -75,12 +75,6 @@ class PlanIndex:
         return tuple(stream for stream in self.plan.streams.values() if stream.using not in internal)
 
     @cached_property
-    def promising(self) -> tuple[StreamDefinition, ...]:
-        """The streams with promises for groups of rows: of their rows or programs, and results of joins."""
-        results = (stream for stream in self.results_of.values() if derived_streams.pairs_in(stream))
-        return (*(stream for stream in self.sources if stream.progress.groups), *results)
-
-    @cached_property
     def system_streams(self) -> frozenset[str]:
         """The built-in streams."""
         return frozenset(stream.name for stream in self.sources if stream.using == system_streams.USING)
