@@ -123,6 +123,32 @@ def test_pairs_of_windows_are_bounded_by_what_has_been_emitted_of_them(tmp_path:
         assert minutes(hub, "other") == [(1.5, 2)]
 
 
+@pytest.mark.parametrize(
+    ("selected", "windows", "single"),
+    [("", "", []), ("ISTREAM", " [RANGE 1 MINUTE]", [(1.0, 1)])],
+    ids=["bare", "windows"],
+)
+def test_three_sides_have_joint_punctuation_and_windows_that_of_each(
+    selected: str, windows: str, single: list[tuple[float, ...]], tmp_path: Path
+) -> None:
+    text = (
+        f"SELECT {selected}(x.at AS xt, y.at AS yt, z.at AS zt) FROM a x{windows}, b y{windows}, a z{windows}"
+        " WHERE x.k = y.k AND y.k = z.k AND x.at < y.at AND y.at < z.at"
+    ).replace("SELECT (x.at AS xt, y.at AS yt, z.at AS zt)", "SELECT x.at AS xt, y.at AS yt, z.at AS zt")
+    with opened(tmp_path, text, all=by("xt", "yt", "zt"), one=by("xt"), two=by("xt", "yt")) as hub:
+        push(hub, "a", 1, 1.75, upto=4)
+        push(hub, "b", 1.5, 2.25, upto=1.5)
+        assert minutes(hub, "all") == []
+        push(hub, "b", upto=2)
+        assert minutes(hub, "all") == [(1.0, 1.5, 1.75, 1)]
+        assert minutes(hub, "one") == []
+        push(hub, "b", upto=2.25)
+        assert minutes(hub, "one") == single, (
+            "a row of S1 below minute 2 may not come, and those of minute 2 hold with it no longer"
+        )
+        assert minutes(hub, "two") == [(1.0, 1.5, 1)][: len(single)], "joint punctuation is of all times"
+
+
 def minutes_of(groups: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
     return [group[:-1] for group in groups]
 
