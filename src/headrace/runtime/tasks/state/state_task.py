@@ -260,12 +260,9 @@ class StateTask:
 
     def _groups(self, operator: Operator) -> GroupAdvance | None:
         """The advance of groups whose punctuation is beyond their stream's."""
-        is_fixed = (
-            operator.id in self._message.punctuation
-            or operator.id not in self._message.emitted_to
-            or self._message.final
-        )
-        promised = {} if is_fixed else self.round.promises(operator.stream)
+        named, fixed = self._message.emitted_to, self._message.punctuation
+        heeds = operator.id in named and operator.id not in fixed and not self._message.final
+        promised = self.round.promises(operator.stream) if heeds else {}
         before = self._message.group_punctuations.get(operator.id, {})
         return group_advance(operator, promising(self.plan.streams[operator.stream]), before, promised)
 
@@ -464,6 +461,7 @@ class StateTask:
             due=self._next_due(),
             joins=self._probes.observed,
             caches=self._caching.observed,
+            delays=self._probes.delays,
         )
 
     def _next_due(self) -> Mapping[Clock, Instant]:
