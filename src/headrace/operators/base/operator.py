@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.operators.joins.key_sample import KeySampleCounts
     from headrace.operators.on_demand.selection import Selection
     from headrace.operators.output.output_stage import Finish
+    from headrace.operators.panes.damage import Damage
     from headrace.operators.panes.emission_limit import EmissionCap
     from headrace.operators.panes.panes import Panes
     from headrace.operators.panes.subwindows import Subwindows
@@ -56,6 +57,7 @@ class Advance:
     of each input, whose minimum is `punctuation`; empty if only that is known. `provisionally_emitted_to`: where windows
     after `emitted_to` were already emitted without a trace in the state, as for a provisional end that is emitted in parts.
     `key_promises`: of a join, by input, its punctuation of single keys. `key_shares`: the shares of keys that a limited join joins and stores.
+    `damage`: of a query that repairs answers from samples, where they are; None: nowhere.
     """
 
     emitted_to: Instant
@@ -66,6 +68,7 @@ class Advance:
     provisionally_emitted_to: Instant | None = None
     key_promises: Mapping[int, KeyPromises] = field(default_factory=dict, hash=False)
     key_shares: tuple[float, float] = (1.0, 1.0)
+    damage: Damage | None = None
 
     @property
     def emission_start(self) -> Instant:
@@ -137,9 +140,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class FamilyStep:
-    """What `advance_family` returns: sections to append to the family's state, and by operator id each query's `Step`,
-    which has no state of its own.
-    """
+    """What `advance_family` returns: sections to append to the family's state, and by operator id each query's `Step` without state."""
 
     state: Sections
     steps: Mapping[str, Step]
@@ -315,9 +316,7 @@ class BaseOperator(StateOwner):
         return self
 
     def keeping(self, most: int | None) -> Operator:
-        """The operator with a row layout limit: groups of at most `most` rows in a pane are stored as rows; None: no
-        group is.
-        """
+        """The operator that stores groups of at most `most` rows in a pane as rows; None: no group."""
         return self
 
     def with_row_layout(self, *, folds: bool = True) -> Operator:

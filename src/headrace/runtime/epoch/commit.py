@@ -17,7 +17,7 @@ from headrace.runtime.epoch.observe import added, scans_of
 from headrace.runtime.epoch.task_orders import progress_before
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
-from headrace.runtime.messages.epoch_work import EpochWork
+from headrace.runtime.messages.epoch_work import REPAIR, EpochWork
 from headrace.runtime.messages.result_entry import with_file
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import (
@@ -38,6 +38,7 @@ from headrace.runtime.progress.group_progress import groups_after
 from headrace.runtime.progress.pane_layout import with_row_layout_states
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.progress.punctuation import after_scans
+from headrace.runtime.repair.repair_facts import with_repairs
 from headrace.runtime.tasks.scan.deduplicate import retained_files
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.store.logs.manifest import Manifest, StateRun
@@ -77,11 +78,10 @@ def next_manifest(
     progress = progress_before(done.began, before, plan, work)
     progress_after = after_scans(plan.streams, progress, seen)
     lists: dict[str, RadixList] = {}
-    if not work.is_replay:
-        for name, entry in _archived(done, seen, progress, progress_after, plan).items():
-            _append(lists, before, f"archive:{name}", [entry.as_json()], files)
-    entries = (file.as_entry(done.epoch) for file in result_files(receipts))
-    results = [with_file(entry, files.write) for entry in entries]
+    entries = {} if work.is_replay else _archived(done, seen, progress, progress_after, plan)
+    for name, entry in entries.items():
+        _append(lists, before, f"archive:{name}", [entry.as_json()], files)
+    results = [with_file(file.as_entry(done.epoch), files.write) for file in result_files(receipts)]
     facts = _counted(before.facts, seen, receipts)
     with_groups = {name for scan in scans for name, observed in scan.operators.items() if observed.groups}
     observed_by_task = [task.operators for task in scans] + [task.operators for task in receipts]
@@ -107,7 +107,8 @@ def next_manifest(
     )
     after = replace(after, operators=before.operators.changed(_operators(done, after, plan)))
     after = with_key_samples(after, plan, _limited_joins(before, receipts))
-    return _without_expired(after, plan, {*work.taken, *work.min_punctuations}, files)
+    after = _without_expired(after, plan, {*work.taken, *work.min_punctuations}, files)
+    return with_repairs(before, after, plan, work, entries, files.read)
 
 
 def _limited_joins(before: Manifest, receipts: Sequence[StateReceipt]) -> dict[str, OperatorObservation]:
@@ -357,6 +358,8 @@ def _streams(
 def _operators(done: Round, after: Manifest, plan: EpochPlan) -> dict[str, OperatorProgress]:
     """The new progress of operators that do not follow their stream, before the round or after it; `after` lacks it yet."""
     work, operators = done.work, {}
+    if work.kind == REPAIR:  # it reads what they have read
+        return {}
     for name in work.operators.absent:  # as when the epoch began, since it is left out of all of it
         progress = done.before.operators.get(name)
         if progress is not None and progress.follows and name in plan.operators:

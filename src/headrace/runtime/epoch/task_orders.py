@@ -19,6 +19,7 @@ from headrace.runtime.plan.adaptive.overload_control import chosen_shares
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
 from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.repair.repair_facts import damages
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import RadixList
 from headrace.time import BEGINNING
@@ -106,6 +107,7 @@ def state_messages(
     runs = [RunRef.of(run) for run in manifest.state]
     live = frozenset(run.name for run in runs)
     chosen, caches = join_orders(manifest), join_caches(manifest)
+    damage = damages(manifest, plan, work)
     return [
         StateMessage(
             orders.root,
@@ -134,6 +136,7 @@ def state_messages(
             rewrites=rewrites,
             join_orders=chosen,
             join_caches=caches,
+            damage=damage,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
     ]

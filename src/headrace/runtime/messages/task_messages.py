@@ -22,6 +22,7 @@ from headrace.observation import (
     WorkObservation,
 )
 from headrace.operators.base.query_failures import QueryFailure
+from headrace.operators.panes.damage import Damage
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.message import Message
@@ -52,7 +53,8 @@ class Split(Message):
 
     `refused` is a file of rejects, for operators that read a stream's rejects in a backfill; `pane_backfill` panes of another
     operator. `before` is the punctuation by which rows are late, where it is not the message's; `sample_rate` the share of
-    rows that were not shed when they arrived, in a backfill; `shares` of operators for which they were chosen. `made` are results that this epoch has made, not in a file yet.
+    rows that were not shed when they arrived, in a backfill; `shares` of operators for which they were chosen. With `repairs`, the rows are
+    read of which others were shed. `made` are results that this epoch has made, not in a file yet.
     """
 
     stream: str
@@ -66,6 +68,7 @@ class Split(Message):
     sample_rate: float | None = None
     shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     made: pa.Table | None = None
+    repairs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +215,9 @@ class StateMessage(Message):
     """Side of a join → the order in which its new rows probe the others, by the manifest before the epoch."""
     join_caches: Mapping[str, Mapping[int, tuple[int, ...]]] = field(default_factory=dict)
     """Join → the sides whose new rows look up a cache, each with the sides of which it has the combinations, by the same manifest."""
+
+    damage: Mapping[str, Damage] = field(default_factory=dict)
+    """Operator → where its answers are from samples, around this epoch; of all others they are exact."""
 
     @property
     def participants(self) -> Participants:
