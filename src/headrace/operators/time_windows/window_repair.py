@@ -83,13 +83,13 @@ class Repairing(Around):
         self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, cap: EmissionCap
     ) -> Instant | None:
         """That of the inner operator over rows and samples."""
-        parts = _Parts.of(self, runs, deltas, advance)
+        parts = _Parts.of(runs, deltas, advance)
         sampled: list[Sections] = [{_EXACT: table} for table in parts.samples(self.panes)]
         return self.inner.emission_limit([*parts.runs, *sampled], parts.exact, advance, cap)
 
     def due_after(self, runs: Sequence[Sections], advance: Advance) -> Instant:
         """That of the inner operator; the next punctuation while there are samples."""
-        parts = _Parts.of(self, runs, (), advance)
+        parts = _Parts.of(runs, (), advance)
         due = self.inner.due_after(parts.runs, advance)
         return min(due, advance.punctuation + 1, FOREVER) if parts.samples(self.panes) else due
 
@@ -100,7 +100,7 @@ class Repairing(Around):
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Answer the windows that closed, and again those that are exact now and were not."""
-        parts = _Parts.of(self, runs, deltas, advance)
+        parts = _Parts.of(runs, deltas, advance)
         closed = _Closed.of(self, parts, advance)
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
@@ -159,9 +159,7 @@ class _Parts:
     emitted: Sequence[pa.Table]
 
     @staticmethod
-    def of(
-        operator: Repairing, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
-    ) -> _Parts:
+    def of(runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> _Parts:
         """The parts, without what belongs to damage that was repaired before."""
         damage = _damage(advance)
         names = {kind: f"{kind}{damage.number}" for kind in _OWN}

@@ -27,6 +27,7 @@ from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.describe import backfill_lines
 from headrace.runtime.introspection.epoch_log import last_lines
 from headrace.runtime.introspection.quality import load_line, quality_lines
+from headrace.runtime.introspection.repairs import repair_lines, repairs_by_query
 from headrace.runtime.introspection.rotating_metrics import lines_per_rotation, of_operators
 from headrace.runtime.introspection.time_class import time_class_of
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -103,7 +104,8 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     row_layout_states = states_in_row_layout(home.latest())
     plans = (explain(with_stored_layout(operators[operator_id], row_layout_states)) for operator_id in chain)
     manifest = home.latest()
-    state = completeness(plan_in_force(home, manifest), manifest, standing).state
+    plan = plan_in_force(home, manifest)
+    state = completeness(plan, manifest, standing).state
     from_now, is_live = standing.definition.from_now, state in ("live", "emitting")
     read = time_class_of(manifest, query, from_now=from_now, is_live=is_live)
     filled = [*read, *backfill_lines(manifest.find_operator(standing.operator_id))]
@@ -113,7 +115,10 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     )
     sample = samples_by_query(manifest).get(standing.operator_id)
     left_out = [] if sample is None else [sample.sentence]
-    return "\n".join([*plans, *filled, *left_out, *actions, *stated, *query_lines(graph, registered)])
+    repair = repair_lines(repairs_by_query(manifest, plan, home.catalog).get(standing.definition.name))
+    return "\n".join(
+        [*plans, *filled, *left_out, *actions, *stated, *repair, *query_lines(graph, registered)]
+    )
 
 
 def _owner(plan: EpochPlan, names: Mapping[str, str], operator: str) -> str:

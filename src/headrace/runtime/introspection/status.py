@@ -10,6 +10,7 @@ from typing import Any
 from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.introspection.quality import quality_status
+from headrace.runtime.introspection.repairs import repairs_status
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.adaptive.key_samples import samples_by_query
 
@@ -43,6 +44,7 @@ def status(
         "synopsis_budget": pipeline.synopsis_bytes,
         "synopses": synopses(pipeline),
         "overload": quality_status(manifest, catalog),
+        "repairs": dict(repairs_status(manifest, pipeline.plan, catalog)),
         "sinks": {sink["sink"]: sink for sink in sinks},
         "actions": {action["id"]: action for action in actions},
         "failures": pipeline.loop.supervisor.as_status(),
