@@ -87,8 +87,9 @@ class Life:
         self.read.append((accepted, keep, began))
         if keep < 1:
             shed = self.ledger.shedding(began)
-            around = replace(shed.damage, before=before, until=FOREVER)
-            self.ledger = shed.damaged(entry, max((row.at for row in accepted), default=BEGINNING))
+            around = replace(shed.damaged(entry, began, FOREVER).damage, before=before)
+            greatest = max((row.at for row in accepted), default=BEGINNING)
+            self.ledger = shed.damaged(entry, began, greatest)
         else:
             around = self.ledger.damage
         number = len(self.punctuations) + 1

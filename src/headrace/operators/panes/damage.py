@@ -8,24 +8,29 @@ is not late is below the punctuation with which the epoch began.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
+from headrace.operators.base.operator import Windows
 from headrace.operators.panes.panes import HIGHEST, LOWEST, Panes
 from headrace.time import BEGINNING, FOREVER, Instant
+
+Span: TypeAlias = tuple[Instant, Instant]
+"""The least and the greatest event time of rows of which some were shed, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
     """All rows below `before` were exact when the epoch began, all below `since` are after it: read whole, repaired, or given up.
 
-    No row above `until` was shed. Rows up to `lost_to` are in an archive no more: their estimates stay. `number` counts the times
-    at which rows were shed after all had been repaired. `is_repair`: the epoch reads rows of the archive to repair.
+    Rows were shed within `spans` alone, which are disjoint and ascending. Rows up to `lost_to` are in an archive no more: their estimates
+    stay. `number` counts the times at which rows were shed after all had been repaired. `is_repair`: the epoch reads rows of the
+    archive to repair.
     """
 
     number: int = 0
     before: Instant = FOREVER
     since: Instant = FOREVER
-    until: Instant = BEGINNING
+    spans: tuple[Span, ...] = ()
     lost_to: Instant = BEGINNING
     is_repair: bool = False
 
@@ -34,24 +39,28 @@ class Damage:
         """Whether all was exact before the epoch and is after it."""
         return self.before == self.since == FOREVER
 
-    def repaired(self, panes: Panes, emitted_to: Instant) -> range:
+    def repaired(self, panes: Panes, emitted_to: Instant) -> Windows:
         """The windows that were emitted from samples, are exact after the epoch, and were not before it."""
         first = max(closed_at(panes, self.before), last_holding(panes, self.lost_to)) + 1
-        last = min(
-            closed_at(panes, emitted_to), closed_at(panes, self.since), last_holding(panes, self.until)
-        )
-        return range(first, max(first, last + 1))
+        return self._among(panes, first, min(closed_at(panes, emitted_to), closed_at(panes, self.since)))
 
-    def lost(self, panes: Panes) -> range:
+    def lost(self, panes: Panes) -> Windows:
         """The windows whose samples can be repaired no more, and no other epoch has counted."""
-        first = closed_at(panes, self.before) + 1
         last = min(closed_at(panes, self.since), last_holding(panes, self.lost_to))
-        return range(first, max(first, last + 1))
+        return self._among(panes, closed_at(panes, self.before) + 1, last)
 
-    def doubtful(self, panes: Panes) -> range:
-        """The windows that may hold a sample after the epoch, emitted or not."""
-        first = closed_at(panes, self.since) + 1
-        return range(first, max(first, last_holding(panes, self.until) + 1))
+    def doubtful(self, panes: Panes, emitted_to: Instant = FOREVER) -> Windows:
+        """The windows up to an instant that may hold a sample after the epoch."""
+        return self._among(panes, closed_at(panes, self.since) + 1, closed_at(panes, emitted_to))
+
+    def _among(self, panes: Panes, first: int, last: int) -> Windows:
+        """The windows from one to another that hold panes of the spans."""
+        ranges: list[range] = []
+        for low, high in self.spans:
+            start = max(first, panes.first_window(pane_at(panes, low)), ranges[-1].stop if ranges else first)
+            stop = min(last, last_holding(panes, high)) + 1
+            ranges += [range(start, stop)] if start < stop else []
+        return tuple(ranges)
 
 
 NO_DAMAGE: Final = Damage()

@@ -21,7 +21,7 @@ from headrace.algebra.expressions.shedding_estimates import MORE
 from headrace.algebra.query import Revisions
 from headrace.operators.aggregates.cell_table import merge
 from headrace.operators.base.batch import Batch, Rejected
-from headrace.operators.base.group_codes import Ints, flat, ints
+from headrace.operators.base.group_codes import flat, ints
 from headrace.operators.base.operator import (
     SLOT,
     WINDOW,
@@ -31,6 +31,7 @@ from headrace.operators.base.operator import (
     Scanner,
     Sections,
     Step,
+    Windows,
 )
 from headrace.operators.base.wrapper import Around
 from headrace.operators.output.output_stage import finish
@@ -42,7 +43,7 @@ from headrace.operators.panes.pane_keys import between, block_key, extent
 from headrace.operators.panes.pane_sealing import Sealed
 from headrace.operators.panes.panes import HIGHEST, LOWEST, Panes
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
-from headrace.operators.time_windows.window_revisions import LAST_EMITTED, negated, net, signed
+from headrace.operators.time_windows.window_revisions import LAST_EMITTED, negated, net, signed, within
 from headrace.operators.window_assembly.assemble import closing
 from headrace.operators.window_assembly.window_closing import (
     Chunk,
@@ -217,7 +218,7 @@ class _Closed:
     panes: ClosedPanes
     state: Sections
     due: range
-    again: range
+    again: Windows
     open_windows: int
 
     @staticmethod
@@ -237,14 +238,14 @@ class _Closed:
         waiting = opened_panes((*parts.runs, *deltas))
         still_open = count_open_windows(inner, present, waiting, advance.punctuation)
         if advance.punctuation == BEGINNING or present is None:
-            return _Closed(inner, closed, sealed.sections, range(0), range(0), still_open)
+            return _Closed(inner, closed, sealed.sections, range(0), (), still_open)
         emitted = closed_at(panes, advance.emission_start)
         due = closing(panes, emitted, closed_at(panes, advance.punctuation), present)
         again = parts.damage.repaired(panes, advance.emission_start)
-        last = panes.last_window(present[1])
-        again = range(
-            max(again.start, panes.first_window(present[0])),
-            again.stop if last is None else min(again.stop, last + 1),
+        last, first = panes.last_window(present[1]), panes.first_window(present[0])
+        again = tuple(
+            range(max(part.start, first), part.stop if last is None else min(part.stop, last + 1))
+            for part in again
         )
         return _Closed(inner, closed, sealed.sections, due, again, still_open)
 
@@ -252,7 +253,7 @@ class _Closed:
         """The windows, a chunk at a time."""
         stores = [Sealed((), self.panes, {})]
         return itertools.chain.from_iterable(
-            chunks_of(self.inner, stores, windows) for windows in (self.again, self.due) if windows
+            chunks_of(self.inner, stores, windows) for windows in (*self.again, self.due) if windows
         )
 
 
@@ -294,7 +295,6 @@ def _of_inner(run: Sections) -> Sections:
     return {name: table for name, table in run.items() if not name.startswith(_OWN)}
 
 
-def _within(table: pa.Table, windows: range) -> pa.Table:
+def _within(table: pa.Table, windows: Windows) -> pa.Table:
     """The rows of some windows."""
-    numbers: Ints = ints(table, WINDOW)
-    return table.filter(pa.array((numbers >= windows.start) & (numbers < windows.stop)))
+    return table.filter(pa.array(within(ints(table, WINDOW), windows))) if windows else table.slice(0, 0)

@@ -64,7 +64,7 @@ class Revising(Around):
             else []
         )
         earlier = [
-            negated(table.filter(pa.array(_within(_windows(table), step.revised_windows))))
+            negated(table.filter(pa.array(within(_windows(table), step.revised_windows))))
             for table in emitted
         ]
         fresh = [signed(step.results)] if step.results is not None else []
@@ -131,8 +131,8 @@ def _windows(table: pa.Table) -> Ints:
     return ints(table, WINDOW)
 
 
-def _within(windows: Ints, ranges: Sequence[range]) -> np.ndarray:
-    """Which numbers are in one of the ranges, which are disjoint and ascending."""
+def within(windows: Ints, ranges: Sequence[range]) -> np.ndarray:
+    """Which numbers are in one of the ranges, which are disjoint and ascending; there is at least one."""
     starts = np.array([range_.start for range_ in ranges])
     stops = np.array([range_.stop for range_ in ranges])
     index = np.searchsorted(starts, windows, side="right") - 1

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headrace.catalog.catalog import Catalog
-from headrace.operators.panes.damage import closed_at
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.repair_ledger import RepairLedger
 from headrace.runtime.plan import derived_streams
@@ -68,6 +67,5 @@ def _report(manifest: Manifest, plan: EpochPlan, operator: str, ledger: RepairLe
     assert panes is not None
     waiting = 0
     if ledger.waits and progress is not None:
-        doubtful = ledger.damage.doubtful(panes)
-        waiting = len(range(doubtful.start, min(doubtful.stop, closed_at(panes, progress.emitted_to) + 1)))
+        waiting = sum(map(len, ledger.damage.doubtful(panes, progress.emitted_to)))
     return RepairReport(waiting, ledger.repaired, ledger.lost, ledger.entries)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.operators.panes.damage import Damage
+from headrace.operators.panes.damage import Damage, Span
 from headrace.time import BEGINNING, FOREVER, Instant
 
 
@@ -24,7 +24,7 @@ class RepairLedger:
     ranges: tuple[tuple[int, int], ...] = ()
     slices: int = 0
     since: Instant = FOREVER
-    until: Instant = BEGINNING
+    spans: tuple[Span, ...] = ()
     lost_to: Instant = BEGINNING
     repaired: int = 0
     lost: int = 0
@@ -47,24 +47,22 @@ class RepairLedger:
     @property
     def damage(self) -> Damage:
         """The damage around an epoch that changes nothing of it."""
-        return Damage(self.number, self.since, self.since, self.until, self.lost_to)
+        return Damage(self.number, self.since, self.since, self.spans, self.lost_to)
 
     def shedding(self, punctuation: Instant) -> RepairLedger:
         """The ledger in an epoch that sheds rows, and begins at a punctuation."""
         if self.waits:
             return self
-        return replace(
-            self, number=self.number + 1, since=punctuation, until=BEGINNING, lost_to=BEGINNING, slices=0
-        )
+        return replace(self, number=self.number + 1, since=punctuation, spans=(), lost_to=BEGINNING, slices=0)
 
-    def damaged(self, entry: int, greatest: Instant) -> RepairLedger:
-        """With one more entry that was read in part; `greatest` is its greatest event time."""
+    def damaged(self, entry: int, low: Instant, high: Instant) -> RepairLedger:
+        """With one more entry that was read in part, of event times from `low` to `high`."""
         ranges = list(self.ranges)
         if ranges and ranges[-1][1] == entry:
             ranges[-1] = ranges[-1][0], entry + 1
         else:
             ranges.append((entry, entry + 1))
-        return replace(self, ranges=tuple(ranges), until=max(self.until, greatest))
+        return replace(self, ranges=tuple(ranges), spans=_with(self.spans, low, high))
 
     def from_entry(self, entry: int, slices: int = 0) -> RepairLedger:
         """Without the entries before one, of which slices were read."""
@@ -75,9 +73,19 @@ class RepairLedger:
     def as_json(self) -> dict[str, Any]:
         """The fact of the manifest."""
         value = {name: getattr(self, name) for name in self.__slots__}
-        return {**value, "ranges": [list(range_) for range_ in self.ranges]}
+        return {**value, **{name: [list(pair) for pair in value[name]] for name in ("ranges", "spans")}}
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> RepairLedger:
         """The inverse."""
-        return RepairLedger(**{**value, "ranges": tuple((start, stop) for start, stop in value["ranges"])})
+        pairs = {name: tuple((low, high) for low, high in value[name]) for name in ("ranges", "spans")}
+        return RepairLedger(**{**value, **pairs})
+
+
+def _with(spans: tuple[Span, ...], low: Instant, high: Instant) -> tuple[Span, ...]:
+    """The spans with one more, which begins after the last of them begins."""
+    if high < low:
+        return spans
+    if spans and low <= spans[-1][1]:
+        return (*spans[:-1], (spans[-1][0], max(spans[-1][1], high)))
+    return (*spans, (low, high))

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.operators.panes.damage import Damage
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.backfill.backfill_scheduler import Chunk
 from headrace.runtime.backfill.entry_slices import Weighed, first_slices, in_one_split, slices_of
@@ -112,12 +111,12 @@ class Repairs:
         since = self._since(operator, read)
         windows = self.plan.operators[operator].emission_windows
         assert windows is not None
-        damage = Damage(ledger.number, ledger.since, since, ledger.until, ledger.lost_to, True)
+        damage = replace(ledger.damage, since=since)
         return replace(
             read,
             since=since,
-            repaired=ledger.repaired + len(damage.repaired(windows, self._emitted_to(operator))),
-            lost=ledger.lost + len(damage.lost(windows)),
+            repaired=ledger.repaired + sum(map(len, damage.repaired(windows, self._emitted_to(operator)))),
+            lost=ledger.lost + sum(map(len, damage.lost(windows))),
         )
 
     def _since(self, operator: str, ledger: RepairLedger) -> Instant:

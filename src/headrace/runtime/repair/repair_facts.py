@@ -52,8 +52,8 @@ def damages(manifest: Manifest, plan: EpochPlan, work: EpochWork) -> dict[str, D
             damage = replace(damage, lost_to=work.repaired[operator].lost_to)
         elif operator in shedding:
             began = manifest.stream(plan.operators[operator].stream).punctuation
-            shed = ledger.shedding(began)
-            damage = replace(shed.damage, before=ledger.since, until=FOREVER)
+            shed = ledger.shedding(began).damaged(0, began, FOREVER)
+            damage = replace(shed.damage, before=ledger.since)
         if not damage.is_none:
             around[operator] = damage
     return around
@@ -86,7 +86,7 @@ def with_repairs(
         stream = plan.operators[operator].stream
         number, entry = after.lists[f"archive:{stream}"].length - 1, entries[stream]
         ledger = kept.get(operator, _NOTHING).shedding(entry.before)
-        kept[operator] = ledger.damaged(number, entry.greatest)
+        kept[operator] = ledger.damaged(number, entry.before, entry.greatest)
     for operator, ledger in kept.items():
         kept[operator] = without_expired(ledger, after, plan.operators[operator].stream, before, read)
     if kept == known:
@@ -108,7 +108,7 @@ def without_expired(
     if not ledger.ranges or archive.start <= ledger.ranges[0][0]:
         return ledger
     first, former = ledger.ranges[0][0], before.lists.get(f"archive:{stream}", RadixList())
-    lost_to = min(ledger.until, manifest.stream(stream).retained_since - 1)
+    lost_to = manifest.stream(stream).retained_since - 1
     if former.start <= first and archive.start <= former.length:
         dropped = takewhile(lambda item: item[0] < archive.start, former.iterate(read, first))
         lost_to = max(entry["greatest"] for _, entry in dropped)
