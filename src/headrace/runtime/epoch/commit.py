@@ -108,7 +108,8 @@ def next_manifest(
     after = replace(after, operators=before.operators.changed(_operators(done, after, plan)))
     after = with_key_samples(after, plan, _limited_joins(before, receipts))
     after = _without_expired(after, plan, {*work.taken, *work.min_punctuations}, files)
-    return with_repairs(before, after, plan, work, entries, files.read)
+    least = {name: receipt.least for name, receipt in seen.items()}
+    return with_repairs(before, after, plan, work, entries, least, files.read)
 
 
 def _limited_joins(before: Manifest, receipts: Sequence[StateReceipt]) -> dict[str, OperatorObservation]:

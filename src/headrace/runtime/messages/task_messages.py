@@ -30,7 +30,7 @@ from headrace.runtime.messages.result_entry import as_entry
 from headrace.runtime.messages.stream_progress import Clock, SourceProgress, StreamProgress
 from headrace.store.logs.committed import KeysFile
 from headrace.store.logs.manifest import StateRun
-from headrace.time import BEGINNING, Duration, Instant
+from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,8 @@ class StreamReceipt(Message):
     """Counts, progress and files of the rows of one stream that scan tasks have read.
 
     `rejected` counts rows in `rejects`. `shed`: accepted rows that queries WITH SHEDDING did not see.
-    `slack_needed`: how far the latest row was below the punctuation, in microseconds. `data_punctuation`: the punctuation that
+    `slack_needed`: how far the latest row was below the punctuation, in microseconds. `least`: the least event time, if there was no
+    punctuation before. `data_punctuation`: the punctuation that
     rows or programs gave. `sources` and `groups` as in `StreamProgress`. `archived`: files of the archive. `keys`: files of
     keys, for the elimination of repeated rows; `repeated` counts rows that were eliminated.
     """
@@ -255,6 +256,7 @@ class StreamReceipt(Message):
     bytes: int = 0
     slack_needed: Duration = 0
     greatest: Instant = BEGINNING
+    least: Instant = FOREVER
     data_punctuation: Instant = BEGINNING
     sources: Mapping[str, SourceProgress] = field(default_factory=dict)
     groups: Mapping[str, Instant] = field(default_factory=dict)
@@ -279,6 +281,7 @@ class StreamReceipt(Message):
             bytes=self.bytes + later.bytes,
             slack_needed=max(self.slack_needed, later.slack_needed),
             greatest=max(self.greatest, later.greatest),
+            least=min(self.least, later.least),
             data_punctuation=max(self.data_punctuation, later.data_punctuation),
             sources=sources,
             groups=groups,

@@ -18,7 +18,7 @@ from headrace.runtime.messages.repair_ledger import RepairLedger
 from headrace.runtime.plan.adaptive.overload_control import chosen_shares
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import RadixList, Read
-from headrace.time import FOREVER
+from headrace.time import BEGINNING, FOREVER, Instant
 
 REPAIRS: Final = "repairs"
 """In a manifest's facts: operator → its `RepairLedger`, of those that were ever answered from samples."""
@@ -74,9 +74,12 @@ def with_repairs(
     plan: EpochPlan,
     work: EpochWork,
     entries: Mapping[str, ArchiveEntry],
+    least: Mapping[str, Instant],
     read: Read,
 ) -> Manifest:
-    """The manifest after a round with its ledgers; `entries` are those that the round has added to archives, by stream."""
+    """The manifest after a round with its ledgers; `entries` are those that the round has added to archives, by stream, and `least` the
+    least event times of those that began without a punctuation.
+    """
     known = ledgers(before)
     if not (known or plan.repairing):
         return after
@@ -86,7 +89,8 @@ def with_repairs(
         stream = plan.operators[operator].stream
         number, entry = after.lists[f"archive:{stream}"].length - 1, entries[stream]
         ledger = kept.get(operator, _NOTHING).shedding(entry.before)
-        kept[operator] = ledger.damaged(number, entry.before, entry.greatest)
+        low = least.get(stream, FOREVER) if entry.before == BEGINNING else entry.before
+        kept[operator] = ledger.damaged(number, low, entry.greatest)
     for operator, ledger in kept.items():
         kept[operator] = without_expired(ledger, after, plan.operators[operator].stream, before, read)
     if kept == known:
