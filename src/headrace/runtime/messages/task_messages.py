@@ -242,8 +242,8 @@ class StreamReceipt(Message):
     """Counts, progress and files of the rows of one stream that scan tasks have read.
 
     `rejected` counts rows in `rejects`. `shed`: accepted rows that queries WITH SHEDDING did not see.
-    `slack_needed`: how far the latest row was below the punctuation, in microseconds. `least`: the least event time, if there was no
-    punctuation before. `data_punctuation`: the punctuation that
+    `slack_needed`: how far the latest row was below the punctuation, in microseconds. `least`: the least event time, of a stream
+    with queries WITH SHEDDING. `data_punctuation`: the punctuation that
     rows or programs gave. `sources` and `groups` as in `StreamProgress`. `archived`: files of the archive. `keys`: files of
     keys, for the elimination of repeated rows; `repeated` counts rows that were eliminated.
     """

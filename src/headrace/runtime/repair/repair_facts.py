@@ -18,7 +18,7 @@ from headrace.runtime.messages.repair_ledger import RepairLedger
 from headrace.runtime.plan.adaptive.overload_control import chosen_shares
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import RadixList, Read
-from headrace.time import BEGINNING, FOREVER, Instant
+from headrace.time import FOREVER, Instant
 
 REPAIRS: Final = "repairs"
 """In a manifest's facts: operator → its `RepairLedger`, of those that were ever answered from samples."""
@@ -78,7 +78,7 @@ def with_repairs(
     read: Read,
 ) -> Manifest:
     """The manifest after a round with its ledgers; `entries` are those that the round has added to archives, by stream, and `least` the
-    least event times of those that began without a punctuation.
+    least event times of their rows.
     """
     known = ledgers(before)
     if not (known or plan.repairing):
@@ -89,7 +89,7 @@ def with_repairs(
         stream = plan.operators[operator].stream
         number, entry = after.lists[f"archive:{stream}"].length - 1, entries[stream]
         ledger = kept.get(operator, _NOTHING).shedding(entry.before)
-        low = least.get(stream, FOREVER) if entry.before == BEGINNING else entry.before
+        low = max(entry.before, least.get(stream, FOREVER))
         kept[operator] = ledger.damaged(number, low, entry.greatest)
     for operator, ledger in kept.items():
         kept[operator] = without_expired(ledger, after, plan.operators[operator].stream, before, read)

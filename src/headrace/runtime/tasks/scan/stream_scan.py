@@ -77,7 +77,7 @@ class StreamTask:
             self.archive.add(arrival.columns, arrival.at, arrival.position, arrival.late)
         self.rows += len(arrival.at)
         self.greatest = max(self.greatest, int(arrival.at.max()))
-        if self.punctuation == BEGINNING:
+        if self.sampled.parts:
             self.least = min(self.least, int(arrival.at.min()))
         batch = Batch(dict(zip(self.columns, arrival.columns, strict=True)), arrival.at, arrival.position)
         self.watch.see(batch, None if split.record is None else split.record.get("uri"))
