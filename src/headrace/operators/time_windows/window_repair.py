@@ -99,6 +99,11 @@ class Repairing(Around):
         yield "windows answered from samples are emitted again (retractions -1, insertions +1) once their rows were read in the archive"
         yield from self.inner.display()
 
+    @property
+    def state_label(self) -> str:
+        """The exact panes, and what is stored besides while there are samples."""
+        return f"{self.inner.state_label}, samples apart until they are repaired"
+
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Answer the windows that closed, and again those that are exact now and were not."""
         parts = _Parts.of(runs, deltas, advance)
