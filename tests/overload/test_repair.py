@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,18 @@ def test_while_rows_are_shed_nothing_is_repaired_and_other_queries_are_never_rea
     assert hub.query("other").history() == before
 
 
+def test_until_then_it_answers_as_without_repair_and_as_soon(hub: Hub) -> None:
+    """Also by epochs of which no row was kept: windows close that hold samples alone."""
+    hub.execute(f"CREATE QUERY q AS {SLIDING}{REPAIR}; CREATE QUERY other AS {SLIDING} WITH SHEDDING")
+    hub.execute("ALTER STREAM s SET (keep '0.25')")
+    for second in range(0, 60, 2):
+        hub.push("s", rows_between(second, second + 1, 2))
+        hub.catch_up()
+        estimates = hub.query("other").history().to_pylist()
+        assert sorted(map(repr, standing(hub, "q"))) == sorted(map(repr, estimates))
+    assert len(estimates) > 10
+
+
 def in_parts(rows: int, patch: pytest.MonkeyPatch) -> None:
     """Repairs, and backfills, read so many rows an epoch."""
     patch.setattr(engine, "Chunk", lambda: Chunk(rows))
@@ -161,6 +174,23 @@ def test_floods_one_after_another_are_repaired_each_and_windows_between_them_sta
     assert set(changed.values()) == {1}
 
 
+def test_windows_between_two_floods_that_wait_together_are_emitted_once(hub: Hub) -> None:
+    hub.execute(f"CREATE QUERY q AS {SLIDING}{REPAIR}; CREATE QUERY exact AS {SLIDING}")
+    for number, keep in enumerate((0.5, 1, 1, 0.25, 1)):
+        hub.execute(f"ALTER STREAM s SET (keep '{keep}')")
+        hub.push("s", rows_between(30 * number, 30 * number + 30))
+        hub.loop.engine.find_out()
+        hub.loop.engine.intake.listen(())
+        live = hub.loop.engine._live()
+        assert live is not None
+        hub.loop.engine._run(live)
+    assert hub.status()["repairs"]["q"]["entries"] == 2
+    waiting = hub.status()["repairs"]["q"]["waiting"]
+    hub.catch_up()
+    assert exact_answers(hub, "q") == plain_answers(hub, "exact")
+    assert 0 < hub.status()["repairs"]["q"]["repaired"] == waiting < 30
+
+
 def test_a_stream_that_has_ended_is_repaired_too(hub: Hub) -> None:
     hub.execute(f"CREATE QUERY q AS {SLIDING}{REPAIR}; CREATE QUERY exact AS {SLIDING}")
     hub.execute("ALTER STREAM s SET (keep '0.25')")
@@ -177,8 +207,9 @@ def test_a_paused_query_is_repaired_once_it_is_resumed(hub: Hub) -> None:
     hub.push("s", rows_between(0, 25))
     hub.catch_up()
     hub.execute("PAUSE QUERY q")
-    hub.push("s", rows_between(25, 40))
-    hub.catch_up()
+    for second in range(25, 40):  # runs of state are merged meanwhile
+        hub.push("s", rows_between(second, second + 1))
+        hub.catch_up()
     hub.execute("ALTER STREAM s SET (keep '1')")
     hub.catch_up()
     assert hub.status()["repairs"]["q"]["repaired"] == 0
@@ -195,6 +226,7 @@ def test_what_the_archive_has_lost_before_it_is_repaired_stays_an_estimate_and_i
     with Hub(tmp_path / "home", LocalExecutor()) as hub:
         hub.execute(STREAM.replace("push", "push OPTIONS (retain '20 seconds')"))
         hub.execute(f"CREATE QUERY q AS {TUMBLING}{REPAIR}; CREATE QUERY exact AS {TUMBLING}")
+        hub.execute(f"CREATE QUERY long AS {COUNTS} [RANGE 40 SECONDS SLIDE 10 SECONDS] GROUP BY k{REPAIR}")
         hub.execute("ALTER STREAM s SET (keep '0.5')")
         for second in range(0, 60, 5):
             hub.push("s", rows_between(second, second + 5))
@@ -221,6 +253,13 @@ def test_what_the_archive_has_lost_before_it_is_repaired_stays_an_estimate_and_i
         later = [row for row in standing(hub, "q") if row["window_end"] > max(end for end, _ in before)]
         assert len(later) == 4
         assert all(row["kept"] == 1 for row in later)
+        counts = {(row["window_end"], row["k"]): row["n"] for row in standing(hub, "q")}
+        after = max(end for end, _ in before)
+        windows = [row for row in standing(hub, "long") if row["window_end"] > after]
+        assert any(row["kept"] < 1 for row in windows)  # they hold panes whose samples are all that is left
+        for row in windows:
+            parts = [counts[row["window_end"] - timedelta(seconds=10 * part), row["k"]] for part in range(4)]
+            assert row["n"] == sum(parts)
 
 
 def test_its_changes_are_not_read_by_other_queries_nor_written_to_streams(hub: Hub) -> None:

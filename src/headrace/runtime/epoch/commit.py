@@ -17,7 +17,7 @@ from headrace.runtime.epoch.observe import added, scans_of
 from headrace.runtime.epoch.task_orders import progress_before
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
-from headrace.runtime.messages.epoch_work import REPAIR, EpochWork
+from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.result_entry import with_file
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import (
@@ -359,8 +359,6 @@ def _streams(
 def _operators(done: Round, after: Manifest, plan: EpochPlan) -> dict[str, OperatorProgress]:
     """The new progress of operators that do not follow their stream, before the round or after it; `after` lacks it yet."""
     work, operators = done.work, {}
-    if work.kind == REPAIR:  # it reads what they have read
-        return {}
     for name in work.operators.absent:  # as when the epoch began, since it is left out of all of it
         progress = done.before.operators.get(name)
         if progress is not None and progress.follows and name in plan.operators:
