@@ -1,4 +1,4 @@
-"""Killed at any call that changes the disk while answers are repaired: the next run goes on, and every answer is corrected once."""
+"""Killed at any call that changes the disk while answers are repaired: the next run continues, and every answer is corrected once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The damage of a query WITH SHEDDING (repair), around an epoch: between which event times it was answered from samples, how far
 that is repaired, and which of its windows are to be answered again.
 
-Event times suffice to tell what is repaired: rows are repaired in the order of the epochs that read them, and no row of an epoch that
+Event times suffice to know what is repaired: rows are repaired in the order of the epochs that read them, and no row of an epoch that
 is not late is below the punctuation with which the epoch began.
 """
 

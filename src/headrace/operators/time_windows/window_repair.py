@@ -1,7 +1,7 @@
 """Operator for time windows WITH SHEDDING (repair): answers from samples are emitted again, as retractions and insertions, once the
 archive was read for the rows that were shed; and its scanner.
 
-Partials of rows that represent others are stored apart from all others, by pane. Rows that are read for repair wait by pane too, until
+Partials of rows that represent others are stored separately, by pane. Rows that are read for repair wait by pane too, until
 `Damage.since` has passed their pane. Then they become late rows of the exact partials, and the sample of the pane is dropped:
 so no partial is ever taken back, which sums of doubles, MIN and MAX do not allow. A window is answered from exact panes where there
 are any, and else from exact rows and samples together; it is emitted again at most once, when all of its panes are exact.
@@ -77,7 +77,7 @@ class Repairing(Around):
         return self.panes
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> Scanner:
-        """Folds rows that represent others apart from those that do not."""
+        """Folds rows that represent others, and all others, separately."""
         return DividedScanner(self.inner.scanner(relations), self.inner.scanner(relations))
 
     def emission_limit(
@@ -102,7 +102,7 @@ class Repairing(Around):
     @property
     def state_label(self) -> str:
         """The exact panes, and what is stored besides while there are samples."""
-        return f"{self.inner.state_label}, samples apart until they are repaired"
+        return f"{self.inner.state_label}, samples separately until they are repaired"
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Answer the windows that closed, and again those that are exact now and were not."""
