@@ -88,8 +88,9 @@ class Life:
         if keep < 1:
             shed = self.ledger.shedding(began)
             around = replace(shed.damaged(entry, began, FOREVER).damage, before=before)
-            greatest = max((row.at for row in accepted), default=BEGINNING)
-            self.ledger = shed.damaged(entry, began, greatest)
+            times = [row.at for row in accepted]
+            low, high = max(began, min(times, default=FOREVER)), max(times, default=BEGINNING)
+            self.ledger = shed.damaged(entry, low, high)
         else:
             around = self.ledger.damage
         number = len(self.punctuations) + 1

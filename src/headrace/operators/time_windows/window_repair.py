@@ -54,8 +54,8 @@ from headrace.operators.window_assembly.window_closing import (
 from headrace.time import BEGINNING, FOREVER, Instant
 
 SAMPLED: Final = "sampled"
-MENDED: Final = "mended"
-_OWN: Final = (SAMPLED, MENDED, LAST_EMITTED)
+RESTORED: Final = "restored"
+_OWN: Final = (SAMPLED, RESTORED, LAST_EMITTED)
 _EXACT: Final = "open0"
 
 
@@ -160,8 +160,8 @@ class _Parts:
     exact: Sequence[Sections]
     stored_samples: Sequence[pa.Table]
     new_samples: Sequence[pa.Table]
-    stored_mended: Sequence[pa.Table]
-    new_mended: Sequence[pa.Table]
+    stored_restored: Sequence[pa.Table]
+    new_restored: Sequence[pa.Table]
     emitted: Sequence[pa.Table]
 
     @staticmethod
@@ -174,15 +174,15 @@ class _Parts:
             for kind, name in names.items()
         }
         exact = [{name: table for name, table in delta.items() if name != SAMPLED} for delta in deltas]
-        mended = [delta[_EXACT] for delta in exact if _EXACT in delta] if damage.is_repair else []
+        restored = [delta[_EXACT] for delta in exact if _EXACT in delta] if damage.is_repair else []
         return _Parts(
             damage,
             [_of_inner(run) for run in runs],
             [] if damage.is_repair else exact,
             stored[SAMPLED],
             [delta[SAMPLED] for delta in deltas if SAMPLED in delta],
-            stored[MENDED],
-            mended,
+            stored[RESTORED],
+            restored,
             [table.drop_columns([SLOT]) for table in stored[LAST_EMITTED]],
         )
 
@@ -192,7 +192,7 @@ class _Parts:
         return between([*self.stored_samples, *self.new_samples], since, block_key(0, HIGHEST))
 
     def settled(self, panes: Panes) -> list[pa.Table]:
-        """The partials that become exact ones in this epoch: mended rows, and for panes that are lost their samples."""
+        """The partials that become exact ones in this epoch: restored rows, and for panes that are lost their samples."""
         low, high, lost = (
             block_key(0, pane_at(panes, at))
             for at in (self.damage.before, self.damage.since, self.damage.lost_to)
@@ -200,15 +200,15 @@ class _Parts:
         if self.damage.lost_to != BEGINNING:
             lost += 1
         samples = [*self.stored_samples, *self.new_samples]
-        mended = [*self.stored_mended, *self.new_mended]
+        restored = [*self.stored_restored, *self.new_restored]
         given_up = between(samples, low, min(high, lost)) if low < min(high, lost) else []
-        return given_up + (between(mended, max(low, lost), high) if max(low, lost) < high else [])
+        return given_up + (between(restored, max(low, lost), high) if max(low, lost) < high else [])
 
     def kept(self, operator: Repairing) -> dict[str, pa.Table]:
         """The new samples and rows read for repair that wait for others of their panes."""
         since = block_key(0, pane_at(operator.panes, self.damage.since))
         state = {}
-        for kind, tables in ((SAMPLED, self.new_samples), (MENDED, self.new_mended)):
+        for kind, tables in ((SAMPLED, self.new_samples), (RESTORED, self.new_restored)):
             waiting = between(tables, since, block_key(0, HIGHEST))
             if waiting:
                 state[f"{kind}{self.damage.number}"] = merge(operator.inner.layouts[0], waiting)
@@ -228,7 +228,7 @@ class _Closed:
 
     @staticmethod
     def of(operator: Repairing, parts: _Parts, advance: Advance) -> _Closed:
-        """Seal exact panes, to which the settled ones are added as late rows are, and lay samples over them."""
+        """Seal exact panes, to which the settled ones are added as late rows are, and put samples over them."""
         inner, panes = exactly(operator.inner, advance), operator.panes
         layout = inner.layouts[0]
         settled = parts.settled(panes)

@@ -83,9 +83,13 @@ class RepairLedger:
 
 
 def _with(spans: tuple[Span, ...], low: Instant, high: Instant) -> tuple[Span, ...]:
-    """The spans with one more, which begins after the last of them begins."""
+    """The union with one more span, which may begin before the others."""
     if high < low:
         return spans
-    if spans and low <= spans[-1][1]:
-        return (*spans[:-1], (spans[-1][0], max(spans[-1][1], high)))
-    return (*spans, (low, high))
+    union: list[Span] = []
+    for span in sorted((*spans, (low, high))):
+        if union and span[0] <= union[-1][1]:
+            union[-1] = union[-1][0], max(union[-1][1], span[1])
+        else:
+            union.append(span)
+    return tuple(union)
