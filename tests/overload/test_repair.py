@@ -16,6 +16,7 @@ from headrace.runtime.backfill.backfill_scheduler import Chunk
 from headrace.runtime.epoch import engine
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.messages.repair_ledger import RepairLedger
 from headrace.time import SECOND
 from tests.overload.slow_machine import START, SlowMachine, batch, flooded_hub
 from tests.overload.test_flood import BOUNDS, COUNTED, STREAM, by_name, halves, key, true_answers
@@ -189,6 +190,13 @@ def test_windows_between_two_floods_that_wait_together_are_emitted_once(hub: Hub
     hub.catch_up()
     assert exact_answers(hub, "q") == plain_answers(hub, "exact")
     assert 0 < hub.status()["repairs"]["q"]["repaired"] == waiting < 30
+
+
+def test_the_span_of_a_flood_has_the_times_of_all_its_epochs_in_whatever_order_rows_came() -> None:
+    ledger = RepairLedger().shedding(0).damaged(3, 5, 9).damaged(4, 3, 6)
+    assert (ledger.ranges, ledger.spans) == (((3, 5),), ((3, 9),))
+    assert ledger.damaged(7, 20, 30).damaged(8, 1, 2).spans == ((1, 2), (3, 9), (20, 30))
+    assert RepairLedger.from_json(ledger.as_json()) == ledger
 
 
 def test_a_stream_that_has_ended_is_repaired_too(hub: Hub) -> None:
