@@ -19,6 +19,7 @@ from headrace.operators.base.batch import Batch, Rejected
 from headrace.time import FOREVER, Duration, Instant
 
 if TYPE_CHECKING:
+    from headrace.adaptive.constraints.partner_delays import PartnerBound
     from headrace.algebra.query import SortKey
     from headrace.algebra.windows.context import Context
     from headrace.operators.families.cohort import Cohort
@@ -56,7 +57,7 @@ class Advance:
     maximum event time seen. `final`: answer as if the stream ended here. `input_punctuations`: of a union, the punctuation
     of each input, whose minimum is `punctuation`; empty if only that is known. `provisionally_emitted_to`: where windows
     after `emitted_to` were already emitted without a trace in the state, as for a provisional end that is emitted in parts.
-    `key_promises`: of a join, by input, its punctuation of single keys. `key_shares`: the shares of keys that a limited join joins and stores.
+    Of a join, `key_promises`: by input, its punctuation of single keys; `key_shares`: of keys that it joins and stores; `partner_bounds`: found ones.
     `damage`: of a query that repairs answers from samples, where they are; None: nowhere.
     """
 
@@ -68,6 +69,7 @@ class Advance:
     provisionally_emitted_to: Instant | None = None
     key_promises: Mapping[int, KeyPromises] = field(default_factory=dict, hash=False)
     key_shares: tuple[float, float] = (1.0, 1.0)
+    partner_bounds: tuple[PartnerBound, ...] = ()
     damage: Damage | None = None
 
     @property
@@ -289,6 +291,11 @@ class BaseOperator(StateOwner):
         """Names of the sides of a join of streams; of three or more the new rows probe the others in an order that adapts."""
         return ()
 
+    @property
+    def joined_keys(self) -> tuple[tuple[str, ...], ...]:
+        """By side, the columns of the union that are the key of a join of windows; empty where a key is no column."""
+        return ()
+
     # Sharing
 
     @property
@@ -414,11 +421,7 @@ class BaseOperator(StateOwner):
         return None
 
     def emission_limit(
-        self,
-        runs: Sequence[Sections],
-        deltas: Sequence[Sections],
-        advance: Advance,
-        cap: EmissionCap,
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, cap: EmissionCap
     ) -> Instant | None:
         """The instant up to which it should answer in this step; None: up to the punctuation."""
         return None
@@ -433,11 +436,7 @@ class BaseOperator(StateOwner):
         return ()
 
     def advance_groups(
-        self,
-        runs: Sequence[Sections],
-        deltas: Sequence[Sections],
-        advance: Advance,
-        groups: GroupAdvance,
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, groups: GroupAdvance
     ) -> Step:
         """`advance`, where single groups advance to their own punctuation."""
         return self.advance(runs, deltas, advance)
