@@ -28,7 +28,6 @@ from headrace.runtime.introspection.describe import backfill_lines
 from headrace.runtime.introspection.early_groups import early_group_lines
 from headrace.runtime.introspection.epoch_log import last_lines
 from headrace.runtime.introspection.quality import load_line, quality_lines
-from headrace.runtime.introspection.repairs import repair_lines, repairs_by_query
 from headrace.runtime.introspection.rotating_metrics import lines_per_rotation, of_operators
 from headrace.runtime.introspection.time_class import time_class_of
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -38,6 +37,7 @@ from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.epoch_planner import levels, make_plan
 from headrace.runtime.plan.union_streams import NOW_OF, USING, inputs_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
+from headrace.runtime.repair.repair_report import repair_lines, repairs_by_query
 from headrace.time import render_duration
 
 EPOCHS: Final = 20

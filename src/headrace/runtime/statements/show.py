@@ -22,13 +22,13 @@ from headrace.runtime.delivery.open_actions import recorded_actions
 from headrace.runtime.delivery.sink_states import recorded
 from headrace.runtime.introspection.describe import known_instant, progress_table, query_progress_table
 from headrace.runtime.introspection.quality import worth_by_query
-from headrace.runtime.introspection.repairs import RepairReport, repairs_by_query
 from headrace.runtime.introspection.time_class import time_class_of
 from headrace.runtime.invoke.questions.answer import Accepted, asked
 from headrace.runtime.invoke.questions.answer import explained as explained_question
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_text, bound
 from headrace.runtime.plan.epoch_planner import levels, source_of
 from headrace.runtime.repair.repair_facts import REPAIRS
+from headrace.runtime.repair.repair_report import RepairReport, repairs_by_query
 from headrace.runtime.statements.outcome import Outcome
 from headrace.runtime.statements.query_choice import chosen
 from headrace.schema import Schema
