@@ -201,7 +201,7 @@ def _answer(hub: Hub, name: str, closing: Mapping[str, pa.Table]) -> list[Any]:
     tables = [part.table for part in result_log.epochs_of(hub.home, hub.home.latest(), operator.id)]
     if name in closing:
         tables.append(closing[name])
-    if query.revisions is not None and tables:
+    if query.retracts_windows and tables:
         tables = [result_log.net_rows(pa.concat_tables(tables))]
     rows = [row for table in tables for row in plain(table, query, changes=query.emission == "relation")]
     return canonical(rows)

@@ -478,4 +478,5 @@ class _SelectBinder:
             revisions(select, self.sources, grouped=self.grouped),
             select.shedding is not None,
             quality(select, self.sources),
+            select.shedding is not None and select.shedding.repair is not None,
         )

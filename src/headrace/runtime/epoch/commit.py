@@ -38,6 +38,7 @@ from headrace.runtime.progress.group_progress import group_punctuation_columns, 
 from headrace.runtime.progress.pane_layout import with_row_layout_states
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.progress.punctuation import after_scans
+from headrace.runtime.repair.repair_facts import with_repairs
 from headrace.runtime.tasks.scan.deduplicate import retained_files
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.store.logs.manifest import Manifest, StateRun
@@ -77,11 +78,10 @@ def next_manifest(
     progress = progress_before(done.began, before, plan, work)
     progress_after = after_scans(plan.streams, progress, seen)
     lists: dict[str, RadixList] = {}
-    if not work.is_replay:
-        for name, entry in _archived(done, seen, progress, progress_after, plan).items():
-            _append(lists, before, f"archive:{name}", [entry.as_json()], files)
-    entries = (file.as_entry(done.epoch) for file in result_files(receipts))
-    results = [with_file(entry, files.write) for entry in entries]
+    entries = {} if work.is_replay else _archived(done, seen, progress, progress_after, plan)
+    for name, entry in entries.items():
+        _append(lists, before, f"archive:{name}", [entry.as_json()], files)
+    results = [with_file(file.as_entry(done.epoch), files.write) for file in result_files(receipts)]
     facts = _counted(before.facts, seen, receipts)
     with_groups = {name for scan in scans for name, observed in scan.operators.items() if observed.groups}
     observed_by_task = [task.operators for task in scans] + [task.operators for task in receipts]
@@ -107,7 +107,9 @@ def next_manifest(
     )
     after = replace(after, operators=before.operators.changed(_operators(done, after, plan)))
     after = with_key_samples(after, plan, _limited_joins(before, receipts))
-    return _without_expired(after, plan, {*work.taken, *work.min_punctuations}, files)
+    after = _without_expired(after, plan, {*work.taken, *work.min_punctuations}, files)
+    least = {name: receipt.least for name, receipt in seen.items()}
+    return with_repairs(before, after, plan, work, entries, least, files.read)
 
 
 def _limited_joins(before: Manifest, receipts: Sequence[StateReceipt]) -> dict[str, OperatorObservation]:

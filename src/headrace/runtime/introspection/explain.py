@@ -37,6 +37,7 @@ from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.epoch_planner import levels, make_plan
 from headrace.runtime.plan.union_streams import NOW_OF, USING, inputs_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
+from headrace.runtime.repair.repair_report import repair_lines, repairs_by_query
 from headrace.time import render_duration
 
 EPOCHS: Final = 20
@@ -105,7 +106,8 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     row_layout_states = states_in_row_layout(home.latest())
     plans = (explain(with_stored_layout(operators[operator_id], row_layout_states)) for operator_id in chain)
     manifest = home.latest()
-    state = completeness(plan_in_force(home, manifest), manifest, standing).state
+    plan = plan_in_force(home, manifest)
+    state = completeness(plan, manifest, standing).state
     from_now, is_live = standing.definition.from_now, state in ("live", "emitting")
     read = time_class_of(manifest, query, from_now=from_now, is_live=is_live)
     early = early_group_lines(planned, operators[standing.operator_id])
@@ -116,7 +118,10 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     )
     sample = samples_by_query(manifest).get(standing.operator_id)
     left_out = [] if sample is None else [sample.sentence]
-    return "\n".join([*plans, *filled, *left_out, *actions, *stated, *query_lines(graph, registered)])
+    repair = repair_lines(repairs_by_query(manifest, plan, home.catalog).get(standing.definition.name))
+    return "\n".join(
+        [*plans, *filled, *left_out, *actions, *stated, *repair, *query_lines(graph, registered)]
+    )
 
 
 def _owner(plan: EpochPlan, names: Mapping[str, str], operator: str) -> str:

@@ -248,6 +248,7 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 query.revisions,
                 _retention(catalog_query.definition.retain, operator_id, meaning),
                 quality=quality,
+                repairs=query.repair,
             )
     planned |= _with_readers_together(islice(planned.values(), len(plan.planned), None), planned, streams)
     for view in inlined_views & planned.keys():

@@ -121,6 +121,8 @@ class RoundProgress:
             max_event_time = self.now.progress(stream).max_event_time
             advance = Advance(emitted_to, punctuation, max_event_time, ends, inputs, provisional)
             self._advances[key] = advance
+        if operator.id in message.damage:
+            return replace(advance, damage=message.damage[operator.id])
         return self._of_join(operator, advance) if operator.makes_pairs else advance
 
     def _of_join(self, operator: Operator, advance: Advance) -> Advance:
@@ -168,16 +170,19 @@ class RoundProgress:
                 key_promises=advance.key_promises,
                 key_shares=advance.key_shares,
                 partner_bounds=advance.partner_bounds,
+                damage=advance.damage,
             )
-        emitted_to = self.emitted_to(operator)
-        return Advance(emitted_to, emitted_to, self.now.progress(operator.stream).max_event_time)
+        emitted_to, damage = self.emitted_to(operator), self.message.damage.get(operator.id)
+        max_event_time = self.now.progress(operator.stream).max_event_time
+        return Advance(emitted_to, emitted_to, max_event_time, damage=damage)
 
     def _shared_with(self, operator: Operator) -> object | None:
         """A key that operators with the same advance have; None for an operator whose own facts decide it."""
         message = self.message
         if message.emitted_to or message.resting or message.punctuation or message.provisionally_emitted_to:
             return None
-        if operator.heeds_key_promises or operator.id in {**message.key_shares, **message.partner_bounds}:
+        own = {**message.key_shares, **message.partner_bounds, **message.damage}
+        if operator.heeds_key_promises or operator.id in own:
             return None
         return self._driver_of(operator.stream) if message.followers else None
 
