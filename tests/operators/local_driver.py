@@ -15,6 +15,7 @@ import pyarrow as pa
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import SLOTS, ints
 from headrace.operators.base.operator import SLOT, Advance, Operator, Sections
+from headrace.operators.panes.damage import Damage
 from headrace.time import BEGINNING, FOREVER, Instant
 
 
@@ -72,7 +73,7 @@ def drive(
     by epoch. `final` closes what is open, as if the stream ended there. `when_due`: an epoch without rows visits the operator
     only if it is due.
     """
-    state = _State(operator, relations or {}, keeping or {}, when_due)
+    state = DrivenState(operator, relations or {}, keeping or {}, when_due)
     for number, (splits, punctuation) in enumerate(zip(epochs, punctuations, strict=True)):
         state.epoch(number, splits, punctuation, tasks if isinstance(tasks, int) else tasks[number])
         if number in compact_after:
@@ -84,8 +85,8 @@ def drive(
     return DriveResult(results, tuple(state.rejected), remaining, tuple(state.visits), due)
 
 
-class _State:
-    """Runs and answers so far."""
+class DrivenState:
+    """Runs and answers so far. `damage` is that of a query that repairs, around the next epoch."""
 
     def __init__(
         self,
@@ -103,6 +104,7 @@ class _State:
         self.emitted_to: Instant = BEGINNING
         self.max_event_time: Instant = BEGINNING
         self.tasks = 1
+        self.damage: Damage | None = None
 
     def epoch(self, number: int, splits: Sequence[Batch], punctuation: Instant, tasks: int) -> None:
         deltas, operator = [], self.operator.keeping(self.keeping.get(number))
@@ -117,7 +119,7 @@ class _State:
         self.tasks = tasks
         has_rows = any(table.num_rows for delta in deltas for table in delta.values())
         if has_rows or not self.when_due or self.due <= punctuation:
-            advance = Advance(self.emitted_to, punctuation, self.max_event_time)
+            advance = Advance(self.emitted_to, punctuation, self.max_event_time, damage=self.damage)
             self.step(deltas, advance, tasks)
             self.visits += [] if has_rows else [number]
             if self.when_due:
@@ -137,7 +139,7 @@ class _State:
     def compact(self, newest: int) -> None:
         cut = max(0, len(self.runs) - newest)
         older, chosen = self.runs[:cut], self.runs[cut:]
-        advance = Advance(self.emitted_to, self.emitted_to, self.max_event_time)
+        advance = Advance(self.emitted_to, self.emitted_to, self.max_event_time, damage=self.damage)
         merged: list[Sections] = []
         for owned in _owners(self.tasks):
             owned_runs = _of(chosen, owned)

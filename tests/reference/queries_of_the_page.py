@@ -349,6 +349,24 @@ QUERIES = {
         ),
         shedding=True,
     ),
+    "SELECT COUNT(*) AS n, MAX(v) AS top FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] WITH SHEDDING (repair)": replace(
+        query(
+            select(
+                grouped(
+                    windowed(TEN),
+                    [],
+                    n=of_weighted("count", None, "estimate"),
+                    n_error=of_weighted("count", None, "error"),
+                    top=agg("max", col("v")),
+                    top_error=of_weighted("max", col("v"), "error"),
+                    kept=of_weighted("count", None, "kept"),
+                ),
+                *("n", "n_error", "top", "top_error", "kept"),
+            )
+        ),
+        shedding=True,
+        repair=True,
+    ),
     TOTAL + " WITH REVISIONS": replace(TOTALS, revisions=Revisions()),
     TOTAL + " WITH REVISIONS FOR INTERVAL 12 SECONDS": replace(TOTALS, revisions=Revisions(12 * SECOND)),
     "SELECT v FROM s WHERE k IN (SELECT k FROM s [RANGE 10 SECONDS] GROUP BY k HAVING COUNT(*) > 1)": query(

@@ -14,6 +14,7 @@ from headrace.reference.derived import with_derived
 from headrace.reference.evaluate import changes, invoke, relation_at, revisions, stream_answer, windows_answer
 from headrace.reference.history import History, record
 from headrace.reference.relational import Rejects
+from headrace.reference.sampling.repairs import repairs
 from headrace.time import FOREVER, SECOND
 from tests.reference.building import row
 from tests.reference.joins_of_the_page import JOINS
@@ -76,6 +77,12 @@ def asked(what: str, query: Query, history: History) -> list[str]:
             revised = revisions(query, history)
             return [
                 f"{e}: {seconds(at)}: {sign:+d} {cells(values.values())}" for e, at, sign, values in revised
+            ]
+        case "repairs":
+            exact_to = [FOREVER if word == "-" else int(word) * SECOND for word in words[1:]]
+            return [
+                f"{e}: {seconds(at)}: {sign:+d} {cells(values.values())}"
+                for e, at, sign, values in repairs(query, history, exact_to)
             ]
         case "relation":
             return [cells(values.values()) for values in relation_at(query, history, limit)]

@@ -12,7 +12,7 @@ import headrace.reference
 ROOM = Path(headrace.reference.__file__).parent
 SCALAR = {"scalar.py", "conversion.py"}
 STATISTICS = {"statistical_aggregates.py"}
-ESTIMATES = {"questions.py", "shedding.py"}
+ESTIMATES = {"questions.py", "shedding.py", "repairs.py"}
 SILENT = (
     tokenize.COMMENT,
     tokenize.NL,
@@ -44,11 +44,11 @@ def lines_of_code(path: Path) -> int:
     return len(lines)
 
 
-def test_queries_stay_within_nine_hundred_and_fifty_lines_scalars_three_hundred_and_fifty_statistics_seventy_estimates_two_hundred_and_thirty():
+def test_queries_stay_within_nine_hundred_and_fifty_lines_scalars_three_hundred_and_fifty_statistics_seventy_estimates_two_hundred_and_sixty():
     counts = {path.name: lines_of_code(path) for path in ROOM.rglob("*.py") if path.name != "__init__.py"}
     assert len(counts) >= 8
     others = SCALAR | STATISTICS | ESTIMATES
     assert sum(count for name, count in counts.items() if name not in others) <= 950, counts
     assert sum(counts[name] for name in SCALAR) <= 350, counts
     assert sum(counts[name] for name in STATISTICS) <= 70, counts
-    assert sum(counts[name] for name in ESTIMATES) <= 230, counts
+    assert sum(counts[name] for name in ESTIMATES) <= 260, counts

@@ -309,7 +309,8 @@ class Query:
     `emission`: "windows" streams each closed window once; "relation" holds at every instant; "stream" emits rows at
     their instants (a relation-to-stream operator at the root, or a select over a bare stream). With `revisions` windows
     that late rows change are emitted again, as retractions (-1) and insertions (+1). With `shedding` it may be answered from
-    a part of the rows, with an error bound. `quality`: what its answers are worth by delay and by loss, of rows and of which.
+    a part of the rows, with an error bound; with `repair` these answers are corrected later, in the same form. `quality`: what its
+    answers are worth by delay and by loss, of rows and of which.
     """
 
     root: Node
@@ -318,6 +319,12 @@ class Query:
     revisions: Revisions | None = None
     shedding: bool = False
     quality: QualityOfService | None = None
+    repair: bool = False
+
+    @property
+    def retracts_windows(self) -> bool:
+        """Whether windows that were emitted may be emitted again, as retractions and insertions."""
+        return self.emission == "windows" and (self.revisions is not None or self.repair)
 
     @property
     def schema(self) -> Schema:

@@ -37,7 +37,11 @@ class LiveLine:
         """Count an epoch and show the progress."""
         with self._lock:
             self.epochs += 1
-            if seen.kind not in ("replay", "fill"):  # these rows were counted when they were first read
+            if seen.kind not in (
+                "replay",
+                "fill",
+                "repair",
+            ):  # these rows were counted when they were first read
                 self.rows += seen.rows
                 self.late += seen.late
                 self.rejected += seen.rejected

@@ -76,7 +76,7 @@ def render(query: Query) -> str:
 def _with(query: Query) -> str:
     revisions, text = query.revisions, ""
     if query.shedding:
-        text += " WITH SHEDDING"
+        text += " WITH SHEDDING (repair)" if query.repair else " WITH SHEDDING"
     if revisions is not None:
         text += " WITH REVISIONS"
         text += "" if revisions.within is None else f" FOR INTERVAL {render_duration(revisions.within)}"

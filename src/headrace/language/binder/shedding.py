@@ -33,13 +33,33 @@ def check_shedding(select: Select, sources: From, grouping: Grouping, having: Ex
     assert select.shedding is not None
     reason = _reason(select, sources) or _reason_above(select, grouping)
     if reason is not None:
-        _refuse(reason, select.shedding)
+        _refuse(reason, select.shedding.span)
+    _check_repair(select, sources)
     reads = frozenset() if having is None else columns_of(having)
     if reads & {item.name for item in grouping.aggregates}:
         _refuse(
             "with HAVING over estimates: which groups are emitted would be uncertain, and nothing would show it",
-            select.having_span or select.shedding,
+            select.having_span or select.shedding.span,
             "Leave HAVING out, and read the query in another one: WHERE n - n_error > 100.",
+        )
+
+
+def _check_repair(select: Select, sources: From) -> None:
+    """Raises `UnsupportedQuery` for a query whose answers from samples could not be corrected."""
+    assert select.shedding is not None
+    if select.shedding.repair is None:
+        return
+    if isinstance(sources.stream.window, Landmark):
+        refuse(
+            "repair is not available for windows that never end: every later answer would be corrected again",
+            select.shedding.repair,
+            "Use windows with RANGE and SLIDE, or leave repair out.",
+        )
+    if sources.archive == "none":
+        refuse(
+            f"repair reads the archive, and '{sources.stream.scan.name}' has none",
+            select.shedding.repair,
+            "Leave repair out, or create the stream with an archive: OPTIONS (archive 'copy').",
         )
 
 

@@ -17,6 +17,7 @@ from headrace.language.parser.durations import duration
 from headrace.language.parser.select import core, limit, order_by
 from headrace.language.parser.subqueries import EMITS, at_emitted, at_select
 from headrace.language.parser.trailers.quality_clause import quality_clause
+from headrace.language.parser.trailers.shedding_clause import shedding_clause
 from headrace.language.syntax.ast import AllColumns, RevisionsClause, Select, SetOperator, Sets, Source
 from headrace.language.syntax.cursor import Cursor
 
@@ -177,7 +178,7 @@ def _trailers(cursor: Cursor, query: Select, start: Span) -> Select:
 def _with(cursor: Cursor, query: Select, at: Span) -> Select:
     """Pass the clause after WITH behind a SELECT."""
     if cursor.accept("SHEDDING"):
-        return replace(query, shedding=cursor.since(at))
+        return replace(query, shedding=shedding_clause(cursor, at))
     if cursor.accept("QOS"):
         return replace(query, quality=quality_clause(cursor, at))
     if not cursor.accept("REVISIONS"):

@@ -336,6 +336,14 @@ class QualityClause:
 
 
 @dataclass(frozen=True, slots=True)
+class SheddingClause:
+    """`WITH SHEDDING [(repair)]`; `repair` is the place of that word."""
+
+    span: Span
+    repair: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Select:
     """A SELECT. `window` is the `window(...)` item of GROUP BY, which is not among `group_by`.
 
@@ -358,7 +366,7 @@ class Select:
     limit_span: Span | None = None
     emit_empty: Span | None = None
     revisions: RevisionsClause | None = None
-    shedding: Span | None = None
+    shedding: SheddingClause | None = None
     quality: QualityClause | None = None
     having_span: Span | None = field(default=None, compare=False)
     bounds_span: Span | None = field(default=None, compare=False)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.operators.joins.key_sample import KeySampleCounts
     from headrace.operators.on_demand.selection import Selection
     from headrace.operators.output.output_stage import Finish
+    from headrace.operators.panes.damage import Damage
     from headrace.operators.panes.emission_limit import EmissionCap
     from headrace.operators.panes.panes import Panes
     from headrace.operators.panes.subwindows import Subwindows
@@ -57,6 +58,7 @@ class Advance:
     of each input, whose minimum is `punctuation`; empty if only that is known. `provisionally_emitted_to`: where windows
     after `emitted_to` were already emitted without a trace in the state, as for a provisional end that is emitted in parts.
     Of a join, `key_promises`: by input, its punctuation of single keys; `key_shares`: of keys that it joins and stores; `partner_bounds`: found ones.
+    `damage`: of a query that repairs answers from samples, where they are; None: nowhere.
     """
 
     emitted_to: Instant
@@ -68,6 +70,7 @@ class Advance:
     key_promises: Mapping[int, KeyPromises] = field(default_factory=dict, hash=False)
     key_shares: tuple[float, float] = (1.0, 1.0)
     partner_bounds: tuple[PartnerBound, ...] = ()
+    damage: Damage | None = None
 
     @property
     def emission_start(self) -> Instant:
@@ -139,9 +142,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class FamilyStep:
-    """What `advance_family` returns: sections to append to the family's state, and by operator id each query's `Step`,
-    which has no state of its own.
-    """
+    """What `advance_family` returns: sections to append to the family's state, and by operator id each query's `Step` without state."""
 
     state: Sections
     steps: Mapping[str, Step]

@@ -64,10 +64,10 @@ class Revising(Around):
             else []
         )
         earlier = [
-            _negated(table.filter(pa.array(_within(_windows(table), step.revised_windows))))
+            negated(table.filter(pa.array(within(_windows(table), step.revised_windows))))
             for table in emitted
         ]
-        fresh = [_signed(step.results)] if step.results is not None else []
+        fresh = [signed(step.results)] if step.results is not None else []
         parts = [table for table in (*earlier, *fresh) if table.num_rows]
         if not parts:
             return Step(step.state, None, step.rejected, step.open_windows)
@@ -116,11 +116,13 @@ def net(changes: pa.Table) -> pa.Table:
     return rows.set_column(rows.column_names.index(CHANGE), CHANGE, signs)
 
 
-def _signed(rows: pa.Table) -> pa.Table:
+def signed(rows: pa.Table) -> pa.Table:
+    """The rows as insertions."""
     return rows.append_column(CHANGE, pa.array(np.ones(rows.num_rows, np.int8)))
 
 
-def _negated(changes: pa.Table) -> pa.Table:
+def negated(changes: pa.Table) -> pa.Table:
+    """The changes with the other sign."""
     signs = pa.array(-ints(changes, CHANGE).astype(np.int8))
     return changes.set_column(changes.column_names.index(CHANGE), CHANGE, signs)
 
@@ -129,8 +131,8 @@ def _windows(table: pa.Table) -> Ints:
     return ints(table, WINDOW)
 
 
-def _within(windows: Ints, ranges: Sequence[range]) -> np.ndarray:
-    """Which numbers are in one of the ranges, which are disjoint and ascending."""
+def within(windows: Ints, ranges: Sequence[range]) -> np.ndarray:
+    """Which numbers are in one of the ranges, which are disjoint and ascending; there is at least one."""
     starts = np.array([range_.start for range_ in ranges])
     stops = np.array([range_.stop for range_ in ranges])
     index = np.searchsorted(starts, windows, side="right") - 1

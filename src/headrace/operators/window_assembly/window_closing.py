@@ -88,10 +88,10 @@ def close(
     present = extent(stores[0].closed.panes)
     if operator.answers_empty:
         present = extent([*arrived, *(run[SEEN] for run in runs if SEEN in run)])
-    opened = _opened((*runs, *deltas))
+    opened = opened_panes((*runs, *deltas))
     if advance.punctuation == BEGINNING or present is None:
         return ClosedWindows(
-            state, open_windows=_open_windows(operator, present, opened, advance.punctuation)
+            state, open_windows=count_open_windows(operator, present, opened, advance.punctuation)
         )
     emitted, last_due = _emission(operator, advance)
     due = closing(operator.panes, emitted, last_due, present)
@@ -100,7 +100,7 @@ def close(
     revised = _revised(operator, deltas, present[0], emitted)
     chunks = itertools.chain.from_iterable(chunks_of(operator, stores, range_) for range_ in (*revised, due))
     return ClosedWindows(
-        state, chunks, _open_windows(operator, present, opened, advance.punctuation), revised
+        state, chunks, count_open_windows(operator, present, opened, advance.punctuation), revised
     )
 
 
@@ -119,8 +119,8 @@ def closed_cells(
     """`close` for an operator with one store, of windows that end, without revisions and answers for empty windows."""
     store = operator.store.seal(operator.layouts[0], 0, runs, deltas, advance)
     present = extent(store.closed.panes)
-    opened = _opened((*runs, *deltas))
-    open_windows = _open_windows(operator, present, opened, advance.punctuation)
+    opened = opened_panes((*runs, *deltas))
+    open_windows = count_open_windows(operator, present, opened, advance.punctuation)
     if advance.punctuation == BEGINNING or present is None:
         return ClosedCells(store.sections, (), open_windows)
     due = closing(operator.panes, *_emission(operator, advance), present)
@@ -141,7 +141,7 @@ def _emission(operator: PaneAggregate, advance: Advance) -> tuple[int, int]:
     return emitted, last_due
 
 
-def _opened(sections: Sequence[Sections]) -> list[pa.Table]:
+def opened_panes(sections: Sequence[Sections]) -> list[pa.Table]:
     """The tables of open panes that have rows."""
     tables = (part[name] for part in sections for name in ("open0", SPARSE_OPEN) if name in part)
     return [table for table in tables if table.num_rows]
@@ -166,7 +166,7 @@ def _revised(operator: PaneAggregate, deltas: Sequence[Sections], first: int, em
     return operator.panes.holding(panes, emitted)
 
 
-def _open_windows(
+def count_open_windows(
     operator: PaneAggregate, sealed: tuple[int, int] | None, opened: Sequence[pa.Table], punctuation: Instant
 ) -> int:
     """The number of windows that have not closed, up to the last one that holds a row; one if a window never ends."""

@@ -14,6 +14,7 @@ from headrace.algebra.windows.window import (
     Custom,
     Delta,
     Landmark,
+    Lasting,
     RowsSlide,
     Session,
     TimeRange,
@@ -35,6 +36,7 @@ from headrace.operators.relations.instant_aggregate import InstantAggregate
 from headrace.operators.relations.instant_rows import InstantRows
 from headrace.operators.rows.row_pipeline import relations_of
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+from headrace.operators.time_windows.window_repair import Repairing
 from headrace.planner.joins.join_stage import JOINS
 from headrace.planner.joins.outer_joins import OUTER_JOINS
 from headrace.planner.joins.side_aggregates import join_aggregate, of_sides
@@ -111,7 +113,7 @@ def _pane_aggregate(lowering: Lowering) -> PaneAggregate:
     assert grouped is not None
     assert isinstance(shape.window, TimeSlide | Landmark)
     finish = lowering.finish
-    meets = shape.emits_changes or query.revisions is not None
+    meets = shape.emits_changes or query.revisions is not None or query.repair
     single = finish.needs_whole_window or not grouped.keys or meets
     steps = row_steps(shape, separate=query.emit_empty)
     aggregate = PaneAggregate(
@@ -139,8 +141,10 @@ def _panes(lowering: Lowering) -> Operator:
     return with_changes(lowering, _pane_aggregate(lowering))
 
 
-def _weighted_panes(lowering: Lowering) -> PaneAggregate:
-    return replace(_pane_aggregate(replace(lowering, shape=weighted(lowering.shape))), sheds=True)
+def _weighted_panes(lowering: Lowering) -> Operator:
+    panes = _pane_aggregate(replace(lowering, shape=weighted(lowering.shape)))
+    panes = replace(panes, sheds=True)
+    return Repairing(panes.unshared(), lowering.slot) if lowering.query.repair else panes
 
 
 def _is_of_sides(lowering: Lowering) -> bool:
@@ -192,7 +196,7 @@ def _refuse_late(lowering: Lowering) -> Operator:
 
 def _bounds_with_other_windows(lowering: Lowering) -> bool:
     shape = lowering.shape
-    return shape.bounds is not None and not isinstance(shape.window, TimeRange | Unbounded)
+    return shape.bounds is not None and not isinstance(shape.window, TimeRange | Unbounded | Lasting)
 
 
 def _refuse_bounds(lowering: Lowering) -> Operator:  # noqa: ARG001

@@ -34,10 +34,11 @@ from headrace.runtime.plan.adaptive.overload_control import chosen_shares
 from headrace.runtime.progress.committed_progress import committed_progress, progress_of
 from headrace.runtime.progress.failing_queries import FAILED_ROWS
 from headrace.runtime.progress.frontier import Frontier
-from headrace.runtime.progress.group_progress import groups_after
+from headrace.runtime.progress.group_progress import group_punctuation_columns, groups_after, promised_for
 from headrace.runtime.progress.pane_layout import with_row_layout_states
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.progress.punctuation import after_scans
+from headrace.runtime.repair.repair_facts import with_repairs
 from headrace.runtime.tasks.scan.deduplicate import retained_files
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.store.logs.manifest import Manifest, StateRun
@@ -77,11 +78,10 @@ def next_manifest(
     progress = progress_before(done.began, before, plan, work)
     progress_after = after_scans(plan.streams, progress, seen)
     lists: dict[str, RadixList] = {}
-    if not work.is_replay:
-        for name, entry in _archived(done, seen, progress, progress_after, plan).items():
-            _append(lists, before, f"archive:{name}", [entry.as_json()], files)
-    entries = (file.as_entry(done.epoch) for file in result_files(receipts))
-    results = [with_file(entry, files.write) for entry in entries]
+    entries = {} if work.is_replay else _archived(done, seen, progress, progress_after, plan)
+    for name, entry in entries.items():
+        _append(lists, before, f"archive:{name}", [entry.as_json()], files)
+    results = [with_file(file.as_entry(done.epoch), files.write) for file in result_files(receipts)]
     facts = _counted(before.facts, seen, receipts)
     with_groups = {name for scan in scans for name, observed in scan.operators.items() if observed.groups}
     observed_by_task = [task.operators for task in scans] + [task.operators for task in receipts]
@@ -107,7 +107,9 @@ def next_manifest(
     )
     after = replace(after, operators=before.operators.changed(_operators(done, after, plan)))
     after = with_key_samples(after, plan, _limited_joins(before, receipts))
-    return _without_expired(after, plan, {*work.taken, *work.min_punctuations}, files)
+    after = _without_expired(after, plan, {*work.taken, *work.min_punctuations}, files)
+    least = {name: receipt.least for name, receipt in seen.items()}
+    return with_repairs(before, after, plan, work, entries, least, files.read)
 
 
 def _limited_joins(before: Manifest, receipts: Sequence[StateReceipt]) -> dict[str, OperatorObservation]:
@@ -380,10 +382,11 @@ def _after(
         assert was is not None
         progress = replace(was, follows="")
     advances = index.clock_of(operator.stream).level <= work.level or not work.operators.followers
-    stream = (after if advances else done.began).stream(operator.stream)
-    promised = {} if work.is_replay or name in work.punctuations else stream.groups
+    reached = after if advances else done.began
+    stream, definition = reached.stream(operator.stream), plan.streams[operator.stream]
+    promised = {} if work.is_replay or name in work.punctuations else promised_for(definition, reached)
     emitted_to = max(progress.emitted_to, work.punctuations.get(name, stream.punctuation))
-    rule = plan.streams[operator.stream].progress
+    rule = derived_streams.promising(definition)
     complete_since = progress.complete_since
     if work.kind == "replay" and plan.streams[operator.stream].archive == "none":
         # Rows that arrived while it was paused are not stored.
@@ -404,7 +407,9 @@ def _after(
         complete_since=complete_since,
     )
     is_live = progress.replayed == after.length_of(operator.stream) and emitted_to == stream.punctuation
-    if is_live and advances and work.operators.followers and not (rule.groups or progress.group_punctuations):
+    heeds = bool(definition.progress.groups or progress.group_punctuations)
+    heeds |= bool(group_punctuation_columns(operator, rule))
+    if is_live and advances and work.operators.followers and not heeds:
         return replace(progress, emitted_to=BEGINNING, replayed=0, follows=operator.stream)
     return progress
 

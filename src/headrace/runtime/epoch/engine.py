@@ -52,6 +52,7 @@ from headrace.runtime.progress.emission_backlog import BacklogSchedule, emission
 from headrace.runtime.progress.group_progress import has_unheard_promises
 from headrace.runtime.progress.participants import backfilling
 from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.repair.repair_epochs import Repairs
 from headrace.runtime.results.merging import Merging
 from headrace.runtime.tasks.state import provisional_results
 from headrace.store.logs.manifest import Manifest
@@ -278,7 +279,7 @@ class Engine:
             try:
                 return self._run(work)
             except SourceChanged as change:
-                if work.kind != "replay":
+                if not work.is_replay:
                     raise
                 self.unread |= dict.fromkeys(work.operators.named, change)
         return None
@@ -289,7 +290,7 @@ class Engine:
             backlog = self._emission_backlog()
             work = self.backlog_schedule.next_epoch(backlog)
             if work is None:
-                work = self._round_robin() if live_first else self._replay(Chunk()) or self._live()
+                work = self._round_robin() if live_first else self._reread(Chunk()) or self._live()
             work = work or self.backlog_schedule.epoch_now(backlog)
         self.backlog_schedule.chosen(work)
         return work
@@ -306,7 +307,7 @@ class Engine:
         size = self.replay_schedule.turn(live_waits=live is not None)
         if size is None:
             return live
-        replay = self._replay(size)
+        replay = self._reread(size)
         if replay is None:
             self.replay_schedule.nothing_to_read()
         return replay or live
@@ -431,14 +432,15 @@ class Engine:
             if derived_streams.owner_of(name) not in paused and name not in self.unread
         }
 
-    def _replay(self, size: Chunk) -> EpochWork | None:
-        """A chunk of the archive for the operators with the most entries left."""
-        backfills = self._runnable_backfills()
-        return (
-            Archives(self.home, self.manifest, self.plan).chunk(backfills, size, self._records)
-            if backfills
-            else None
-        )
+    def _reread(self, size: Chunk) -> EpochWork | None:
+        """A chunk of the archive for the operators with the most entries left, else for those that were answered from samples."""
+        if backfills := self._runnable_backfills():
+            return Archives(self.home, self.manifest, self.plan).chunk(backfills, size, self._records)
+        if not self.plan.repairing:
+            return None
+        resting = {*backfilling(self.plan, self.manifest), *self._emission_backlog(), *self.rounds.paused}
+        repairs = Repairs(self.home, self.manifest, self.plan)
+        return repairs.epoch(resting | self.unread.keys(), size, self._records)
 
     def _run(self, work: EpochWork) -> EpochObservation:
         started = stopwatch.perf_counter()

@@ -20,6 +20,7 @@ from headrace.runtime.plan.adaptive.partner_bounds import partner_bounds
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
 from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.repair.repair_facts import damages
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import RadixList
 from headrace.time import BEGINNING
@@ -107,6 +108,7 @@ def state_messages(
     runs = [RunRef.of(run) for run in manifest.state]
     live = frozenset(run.name for run in runs)
     chosen, caches, bounds = join_orders(manifest), join_caches(manifest), partner_bounds(manifest)
+    damage = damages(manifest, plan, work)
     return [
         StateMessage(
             orders.root,
@@ -136,6 +138,7 @@ def state_messages(
             join_orders=chosen,
             join_caches=caches,
             partner_bounds=bounds,
+            damage=damage,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
     ]

@@ -165,7 +165,7 @@ class QueryHandle:
 def _no_changes(query: Query) -> pa.Table:
     """No rows, with the columns that rows would have."""
     table = result_log.empty(query)
-    if query.emission != "relation" and (query.revisions is None or query.emission == "stream"):
+    if query.emission != "relation" and not query.retracts_windows:
         return table
     for name, kind in ((CHANGE, pa.int8()), (AT, STAMP)):
         table = table.append_column(name, pa.array([], kind))

@@ -25,6 +25,7 @@ from headrace.planner.explain.work_sharing import Sharing, sharing
 from headrace.runtime.backfill.completeness import completeness, plan_in_force
 from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.describe import backfill_lines
+from headrace.runtime.introspection.early_groups import early_group_lines
 from headrace.runtime.introspection.epoch_log import last_lines
 from headrace.runtime.introspection.memory_use import memory_line, memory_lines
 from headrace.runtime.introspection.quality import load_line, quality_lines
@@ -37,6 +38,7 @@ from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.epoch_planner import levels, make_plan
 from headrace.runtime.plan.union_streams import NOW_OF, USING, inputs_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
+from headrace.runtime.repair.repair_report import repair_lines, repairs_by_query
 from headrace.time import render_duration
 
 EPOCHS: Final = 20
@@ -93,7 +95,8 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     if form != "text":
         drawn = picture(graph, registered)
         return dot(drawn) if form == "dot" else svg(drawn)
-    operators = _plan(home).operators
+    planned = _plan(home)
+    operators = planned.operators
     query = bound(home.catalog, standing)
     chain = [operator_id for operator_id, _ in levels(registered, query, standing.operator_id)]
     pairs = [
@@ -106,10 +109,12 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     row_layout_states = states_in_row_layout(home.latest())
     plans = (explain(with_stored_layout(operators[operator_id], row_layout_states)) for operator_id in chain)
     manifest = home.latest()
-    state = completeness(plan_in_force(home, manifest), manifest, standing).state
+    plan = plan_in_force(home, manifest)
+    state = completeness(plan, manifest, standing).state
     from_now, is_live = standing.definition.from_now, state in ("live", "emitting")
     read = time_class_of(manifest, query, from_now=from_now, is_live=is_live)
-    filled = [*read, *backfill_lines(manifest.find_operator(standing.operator_id))]
+    early = early_group_lines(planned, operators[standing.operator_id])
+    filled = [*early, *read, *backfill_lines(manifest.find_operator(standing.operator_id))]
     actions = [f"then {action}" for action in standing.definition.actions]
     stated = (
         () if query.quality is None else quality_lines(query.quality, standing.operator_id, home.latest())
@@ -117,7 +122,10 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     used = memory_lines(home.store, manifest, _plan(home), home.catalog, standing)
     sample = samples_by_query(manifest).get(standing.operator_id)
     left_out = [] if sample is None else [sample.sentence]
-    return "\n".join([*plans, *filled, *left_out, *actions, *stated, *used, *query_lines(graph, registered)])
+    repair = repair_lines(repairs_by_query(manifest, plan, home.catalog).get(standing.definition.name))
+    return "\n".join(
+        [*plans, *filled, *left_out, *actions, *stated, *repair, *used, *query_lines(graph, registered)]
+    )
 
 
 def _owner(plan: EpochPlan, names: Mapping[str, str], operator: str) -> str:

@@ -17,6 +17,7 @@ from headrace.runtime.introspection.quality import quality_status
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.adaptive.key_samples import samples_by_query
 from headrace.runtime.plan.adaptive.partner_bounds import bounds_by_query
+from headrace.runtime.repair.repair_report import repairs_status
 
 
 def status(
@@ -51,6 +52,7 @@ def status(
         "synopses": synopses(pipeline),
         "overload": quality_status(manifest, catalog),
         "memory": memory_status(pipeline.home.store, manifest, pipeline.plan, catalog),
+        "repairs": dict(repairs_status(manifest, pipeline.plan, catalog)),
         "sinks": {sink["sink"]: sink for sink in sinks},
         "actions": {action["id"]: action for action in actions},
         "failures": pipeline.loop.supervisor.as_status(),

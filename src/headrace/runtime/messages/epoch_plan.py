@@ -46,6 +46,8 @@ class PlannedOperator:
     """Whether other queries read it as a relation: they inline its text and do not read its results."""
     quality: QualityOfService | None = None
     """What its answers are worth by delay and loss; None where the query does not state it."""
+    repairs: bool = False
+    """Whether its answers from samples are corrected from the archive."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,11 @@ class EpochPlan:
     def qualities(self) -> Mapping[str, QualityOfService]:
         """The quality of service of operators that state one, by id."""
         return {id_: planned.quality for id_, planned in self.planned.items() if planned.quality is not None}
+
+    @cached_property
+    def repairing(self) -> Mapping[str, PlannedOperator]:
+        """The operators whose answers from samples are corrected, by id."""
+        return {id_: planned for id_, planned in self.planned.items() if planned.repairs}
 
     def retention_of(self, operator: str) -> Retention | None:
         """How long results of an operator are kept; None: without limit, or the plan has no such operator."""

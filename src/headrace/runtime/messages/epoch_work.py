@@ -8,11 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from headrace.runtime.messages.repair_ledger import RepairLedger
 from headrace.runtime.messages.task_messages import Participants, Split
 from headrace.time import Instant
 
+OF_A_TASK: Final = 100_000
+"""Rows that are enough for a scan task of their own."""
 NOBODY: Final = Participants()
-BACKFILLS: Final = ("replay", "fill")
+REPAIR: Final = "repair"
+"""The kind of epochs that read the archive for answers that were given from samples."""
+BACKFILLS: Final = ("replay", "fill", REPAIR)
 """The kinds of epochs that read the archive or the state, not the sources."""
 
 
@@ -23,7 +28,8 @@ class EpochWork:
     `splits` have a weight each; `operators` take part; `punctuations` fixes theirs (backfill); `min_punctuations` are those of
     streams (idle, sealed); `taken` has the ordinals consumed, by stream; `replayed` the archive entries that operators have
     read afterwards, `slices` those of the next entry; `relations` the files of the versions that archived rows were read with. `level` is the round of the epoch,
-    which advances the streams of that level, `moved` those whose readers are visited in any case.
+    which advances the streams of that level, `moved` those whose readers are visited in any case. `repaired` has the ledgers of operators
+    whose answers it repairs, as they are afterwards.
     """
 
     kind: str
@@ -40,6 +46,7 @@ class EpochWork:
     """Operators that share with no other in this epoch and take rows in small batches, after a failure together with others."""
     level: int = 0
     moved: tuple[str, ...] = ()
+    repaired: Mapping[str, RepairLedger] = field(default_factory=dict)
 
     @property
     def alone(self) -> bool:
@@ -54,4 +61,4 @@ class EpochWork:
     def tasks(self, cores: int) -> int:
         """The most scan tasks that pay: two a core for much input, one for little."""
         weight = sum(weight for _, weight in self.splits)
-        return max(1, min(2 * cores, weight // 100_000, len(self.splits)))
+        return max(1, min(2 * cores, weight // OF_A_TASK, len(self.splits)))

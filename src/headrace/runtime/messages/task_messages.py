@@ -24,6 +24,7 @@ from headrace.observation import (
     WorkObservation,
 )
 from headrace.operators.base.query_failures import QueryFailure
+from headrace.operators.panes.damage import Damage
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.message import Message
@@ -31,7 +32,7 @@ from headrace.runtime.messages.result_entry import as_entry
 from headrace.runtime.messages.stream_progress import Clock, SourceProgress, StreamProgress
 from headrace.store.logs.committed import KeysFile
 from headrace.store.logs.manifest import StateRun
-from headrace.time import BEGINNING, Duration, Instant
+from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ class Split(Message):
 
     `refused` is a file of rejects, for operators that read a stream's rejects in a backfill; `pane_backfill` panes of another
     operator. `before` is the punctuation by which rows are late, where it is not the message's; `sample_rate` the share of
-    rows that were not shed when they arrived, in a backfill; `shares` of operators for which they were chosen. `made` are results that this epoch has made, not in a file yet.
+    rows that were not shed when they arrived, in a backfill; `shares` of operators for which they were chosen. With `repairs`, the rows are
+    read of which others were shed. `made` are results that this epoch has made, not in a file yet.
     """
 
     stream: str
@@ -68,6 +70,7 @@ class Split(Message):
     sample_rate: float | None = None
     shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     made: pa.Table | None = None
+    repairs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +220,9 @@ class StateMessage(Message):
     partner_bounds: Mapping[str, tuple[PartnerBound, ...]] = field(default_factory=dict)
     """Join that finds constraints → the bounds by which it drops rows, by the same manifest."""
 
+    damage: Mapping[str, Damage] = field(default_factory=dict)
+    """Operator → where its answers are from samples, around this epoch; of all others they are exact."""
+
     @property
     def participants(self) -> Participants:
         """The operators that take part."""
@@ -240,7 +246,8 @@ class StreamReceipt(Message):
     """Counts, progress and files of the rows of one stream that scan tasks have read.
 
     `rejected` counts rows in `rejects`. `shed`: accepted rows that queries WITH SHEDDING did not see.
-    `slack_needed`: how far the latest row was below the punctuation, in microseconds. `data_punctuation`: the punctuation that
+    `slack_needed`: how far the latest row was below the punctuation, in microseconds. `least`: the least event time, of a stream
+    with queries WITH SHEDDING. `data_punctuation`: the punctuation that
     rows or programs gave. `sources` and `groups` as in `StreamProgress`. `archived`: files of the archive. `keys`: files of
     keys, for the elimination of repeated rows; `repeated` counts rows that were eliminated.
     """
@@ -253,6 +260,7 @@ class StreamReceipt(Message):
     bytes: int = 0
     slack_needed: Duration = 0
     greatest: Instant = BEGINNING
+    least: Instant = FOREVER
     data_punctuation: Instant = BEGINNING
     sources: Mapping[str, SourceProgress] = field(default_factory=dict)
     groups: Mapping[str, Instant] = field(default_factory=dict)
@@ -277,6 +285,7 @@ class StreamReceipt(Message):
             bytes=self.bytes + later.bytes,
             slack_needed=max(self.slack_needed, later.slack_needed),
             greatest=max(self.greatest, later.greatest),
+            least=min(self.least, later.least),
             data_punctuation=max(self.data_punctuation, later.data_punctuation),
             sources=sources,
             groups=groups,

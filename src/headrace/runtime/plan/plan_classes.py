@@ -40,6 +40,7 @@ from headrace.operators.row_windows.tuple_slides import TupleSlides
 from headrace.operators.row_windows.user_windows import UserWindows
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.operators.time_windows.window_changelog import WindowChanges
+from headrace.operators.time_windows.window_repair import Repairing
 from headrace.operators.time_windows.window_revisions import Revising
 from headrace.operators.time_windows.window_rows import WindowRows
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -58,6 +59,7 @@ OPERATORS: Final[tuple[type, ...]] = (
         PaneAggregate,
         Passing,
         RelationJoin,
+        Repairing,
         Revising,
         RevisingSessions,
         RowSlides,

@@ -113,10 +113,10 @@ def _require_stream_fits(catalog: Catalog, name: str, query: Query, target: str)
             f"the stream '{stream.name}' reads {stream.using}, so nothing can be written to it",
             remedy="CREATE STREAM … USING push.",
         )
-    if query.emission == "relation" or query.revisions is not None:
+    if query.emission == "relation" or query.revisions is not None or query.repair:
         raise UserError(
             f"the query '{name}' retracts rows, and a stream has insertions only",
-            remedy="Select ISTREAM(…), or windows with SLIDE and without revisions.",
+            remedy="Select ISTREAM(…), or windows with SLIDE and without revisions or repair.",
         )
     as_rows(stream, query.schema.arrow().empty_table())
     written, sources = {stream.name.lower()}, set(_sources(catalog, query))

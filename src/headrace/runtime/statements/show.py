@@ -17,6 +17,7 @@ from headrace.language.statements.create_text import create_query_text
 from headrace.language.statements.query_filter import Selection
 from headrace.planner.explain.operator_text import explain
 from headrace.planner.lowering.materialization import materialized
+from headrace.runtime.backfill.completeness import plan_in_force
 from headrace.runtime.delivery.open_actions import recorded_actions
 from headrace.runtime.delivery.sink_states import recorded
 from headrace.runtime.introspection.describe import known_instant, progress_table, query_progress_table
@@ -27,6 +28,8 @@ from headrace.runtime.invoke.questions.answer import explained as explained_ques
 from headrace.runtime.invoke.questions.clauses import check_names
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_text, bound
 from headrace.runtime.plan.epoch_planner import levels, source_of
+from headrace.runtime.repair.repair_facts import REPAIRS
+from headrace.runtime.repair.repair_report import RepairReport, repairs_by_query
 from headrace.runtime.statements.outcome import Outcome
 from headrace.runtime.statements.query_choice import chosen
 from headrace.schema import Schema
@@ -135,7 +138,7 @@ def _listing(
             if all(condition.holds([row[condition.property] or ""]) for condition in selection)
         ]
     columns = _COLUMNS[kind]
-    for optional in ("warning", "utility"):
+    for optional in ("warning", "utility", "to_repair", "repaired"):
         if optional in columns.names and not any(row[optional] is not None for row in rows):
             columns = columns.remove(columns.get_field_index(optional))
     return pa.Table.from_pylist(rows, columns)
@@ -154,7 +157,7 @@ _COLUMNS = {
     "query": pa.schema(
         [
             *[(name, _TEXT) for name in ("name", "state", "answered_to", "complete_since", "owner", "tags")],
-            *[("utility", pa.float64()), ("query", _TEXT)],
+            *[("utility", pa.float64()), ("to_repair", _COUNT), ("repaired", _COUNT), ("query", _TEXT)],
         ]
     ),
     "action": pa.schema(
@@ -214,8 +217,9 @@ def _relations(home: Home) -> list[dict[str, Any]]:
 
 def _queries(home: Home, manifest: Manifest, selection: Selection) -> list[dict[str, Any]]:
     rows = []
-    worth = worth_by_query(manifest, home.catalog)
+    worth, repairs = worth_by_query(manifest, home.catalog), _repairs(home, manifest)
     for query, seen in chosen(home, selection, manifest):
+        repair = repairs.get(query.definition.name)
         closed = (manifest.find_operator(query.operator_id) or OperatorProgress()).emitted_to
         rows.append(
             {
@@ -226,10 +230,19 @@ def _queries(home: Home, manifest: Manifest, selection: Selection) -> list[dict[
                 "owner": query.definition.owner,
                 "tags": ", ".join(query.definition.tags) or None,
                 "utility": worth[query.definition.name].utility if query.definition.name in worth else None,
+                "to_repair": None if repair is None else repair.waiting,
+                "repaired": None if repair is None else repair.repaired,
                 "query": " ".join(query.definition.text.split()),
             }
         )
     return rows
+
+
+def _repairs(home: Home, manifest: Manifest) -> dict[str, RepairReport]:
+    """What waits for repair, by query; nothing where no query was ever answered from samples."""
+    if REPAIRS not in manifest.facts:
+        return {}
+    return repairs_by_query(manifest, plan_in_force(home, manifest), home.catalog)
 
 
 def _described(catalog: Catalog, name: str) -> pa.Table:

@@ -51,7 +51,8 @@ class From:
     """Bound sources. `scope` has them in the order of FROM; `stream` is the first stream, `others` the streams joined with it.
 
     `relations` is the rest. `conditions` are of inner joins, not yet attached; a LEFT join has its own. `retain` is the
-    retention of the stream, None without a limit; `latency` how long its rows may wait for others.
+    retention of the stream, None without a limit; `latency` how long its rows may wait for others; `archive` where its rows are
+    stored, if it is a stream.
     """
 
     scope: Scope
@@ -61,6 +62,7 @@ class From:
     conditions: tuple[Expression, ...]
     retain: Duration | None = None
     latency: Duration = 0
+    archive: str | None = None
 
     @property
     def streams(self) -> tuple[BoundSource, ...]:
@@ -114,8 +116,10 @@ def bind_from(
     written = [source.on for source in joined_sources if source.kind == "inner" and source.on is not None]
     conditions = tuple(factor for on in written for factor in conjuncts(on))
     definition = names.stream(stream.scan.name)
-    retain, latency = (None, 0) if definition is None else (definition.retain, definition.latency)
-    return From(scope, stream, tuple(others), relations, conditions, retain, latency)
+    of_stream = (
+        (None, 0) if definition is None else (definition.retain, definition.latency, definition.archive)
+    )
+    return From(scope, stream, tuple(others), relations, conditions, *of_stream)
 
 
 def _stored(sources: list[BoundSource]) -> tuple[StoredJoin, ...]:

@@ -9,10 +9,11 @@ from headrace.schema import OURS
 
 def check_read(query: Query, what: str) -> None:
     """Raises `UnsupportedQuery` for a query that retracts rows."""
-    if query.revisions is not None and query.emission == "windows":
+    if query.retracts_windows:
+        revises, without = ("repairs", "SHEDDING (repair)") if query.repair else ("revises", "REVISIONS")
         raise UnsupportedQuery(
-            f"{what} revises its windows, and cannot be read in FROM: rows that were read would be retracted",
-            remedy="Read a query without WITH REVISIONS.",
+            f"{what} {revises} its windows, and cannot be read in FROM: rows that were read would be retracted",
+            remedy=f"Read a query without WITH {without}.",
         )
 
 

@@ -227,8 +227,8 @@ class SubqueryBinder:
 
     def _check_plain(self, select: Select) -> None:
         """Raises `UnsupportedQuery` for clauses that a SELECT over a stored relation cannot have in WHERE."""
-        trailers = (select.revisions, select.quality)
-        trailer = next((clause.span for clause in trailers if clause is not None), select.shedding)
+        trailers = (select.revisions, select.quality, select.shedding)
+        trailer = next((clause.span for clause in trailers if clause is not None), None)
         beyond = select.beyond or select.emit_empty or trailer
         if beyond is None and (select.emit is not None or select.source.channel != "rows"):
             beyond = select.source.span if select.emit is None else select.span

@@ -242,12 +242,17 @@ class _ScanTask:
                 name,
                 qualities[name].importance,
                 self._message.shares.get(name, (1.0,)),
+                repairs=name in self._plan.repairing,
             )
             for name, operator in chosen.items()
         ]
-        if others:
-            columns = frozenset().union(*map(columns_of, others))
-            parts.append(SampledRows.of(stream, rate, timed(others, relations, layouts, isolated), columns))
+        repairing = self._plan.repairing.keys()
+        for repairs in (False, True):
+            reading = [operator for operator in others if (operator.id in repairing) == repairs]
+            if reading:
+                columns = frozenset().union(*map(columns_of, reading))
+                scanners = timed(reading, relations, layouts, isolated)
+                parts.append(SampledRows.of(stream, rate, scanners, columns, repairs=repairs))
         return Samples(parts)
 
     def _readers(self, stream: str) -> list[Operator]:

@@ -51,6 +51,7 @@ class SampledRows:
 
     `operator` is the one reader whose shares are chosen for it, "" for all others; `shares` are those of rows that arrive now,
     one for all rows or one for each interval of `importance`, at most the sample rate. `arrived` counts the rows by interval.
+    Readers that repair see all rows of the archive, or of a split that `repairs` those of the intervals of which some were shed.
     Few rows wait for those of the next batches, until `flush`.
     """
 
@@ -61,6 +62,7 @@ class SampledRows:
     operator: str = ""
     importance: Importance | None = None
     shares: tuple[float, ...] = _ALL
+    repairs: bool = False
     shed: int = 0
     arrived: npt.NDArray[np.int64] = field(init=False)
     _waiting: list[Batch] = field(default_factory=list)
@@ -72,15 +74,29 @@ class SampledRows:
         self.arrived = np.zeros(1 if self.importance is None else len(self.importance.levels), np.int64)
 
     @staticmethod
-    def of(stream: str, sample_rate: float, readers: list[Timed], columns: frozenset[str]) -> SampledRows:
+    def of(
+        stream: str,
+        sample_rate: float,
+        readers: list[Timed],
+        columns: frozenset[str],
+        *,
+        repairs: bool = False,
+    ) -> SampledRows:
         """Readers that have not shed any row yet."""
-        return SampledRows(readers, columns, seed_of(stream), sample_rate)
+        return SampledRows(readers, columns, seed_of(stream), sample_rate, repairs=repairs)
 
     def add(self, batch: Batch, split: Split, hashes: RowHashes) -> None:
         """Pass the sample of accepted rows to the readers; a split of the archive has the shares of the epoch that first read it."""
         if not self.readers or not batch.rows:
             return
         rates = self._rates(split)
+        if split.repairs:
+            batch, rates = self._unsampled(batch, rates), _ALL
+            hashes = RowHashes(batch.position, self.seed)
+            if not batch.rows:
+                return
+        elif self.repairs and split.sample_rate is not None:
+            rates = _ALL
         sample = self._sample(batch, rates, hashes)
         self.shed += batch.rows - sample.rows
         if not sample.rows:
@@ -98,6 +114,15 @@ class SampledRows:
         if split.sample_rate is None:
             return tuple(min(self.sample_rate, share) for share in self.shares)
         return tuple(min(split.sample_rate, share) for share in split.shares.get(self.operator, _ALL))
+
+    def _unsampled(self, batch: Batch, rates: tuple[float, ...]) -> Batch:
+        """The rows of the intervals of which a sample was seen."""
+        if self.importance is None or max(rates) < 1:
+            return batch
+        is_whole = np.array(rates) >= 1
+        if len(rates) == 1:
+            return batch.where(np.full(batch.rows, not is_whole[0]))
+        return batch.where(~is_whole[intervals_of(batch.columns[self.importance.column], self.importance)])
 
     def _sample(self, batch: Batch, rates: tuple[float, ...], hashes: RowHashes) -> Batch:
         needed = batch.only(self.columns)

@@ -58,6 +58,7 @@ class StreamTask:
     late: int = 0
     deepest: int = 0
     greatest: Instant = BEGINNING
+    least: Instant = FOREVER
     bytes: int = 0
     nanoseconds: int = 0
     """Time of the stream: reading, archiving and scanning."""
@@ -76,6 +77,8 @@ class StreamTask:
             self.archive.add(arrival.columns, arrival.at, arrival.position, arrival.late)
         self.rows += len(arrival.at)
         self.greatest = max(self.greatest, int(arrival.at.max()))
+        if self.sampled.parts:
+            self.least = min(self.least, int(arrival.at.min()))
         batch = Batch(dict(zip(self.columns, arrival.columns, strict=True)), arrival.at, arrival.position)
         self.watch.see(batch, None if split.record is None else split.record.get("uri"))
         if arrival.late is not None:
@@ -128,6 +131,7 @@ class StreamTask:
             bytes=self.bytes,
             slack_needed=self.deepest if self.late else 0,
             greatest=self.greatest,
+            least=self.least,
             data_punctuation=self.watch.data_punctuation,
             sources=self.watch.sources,
             groups=self.watch.groups,

@@ -11,7 +11,7 @@ from headrace.operators.base.operator import Advance, Operator
 from headrace.operators.joins.key_promises import KeyPromises
 from headrace.runtime.messages.stream_progress import Clock, StreamProgress
 from headrace.runtime.messages.task_messages import StateMessage, StreamReceipt
-from headrace.runtime.plan import union_streams
+from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.progress.frontier import Frontier
 from headrace.runtime.progress.group_progress import bounds_by
 from headrace.runtime.progress.plan_index import PlanIndex
@@ -91,6 +91,14 @@ class RoundProgress:
         advances = self.index.clock_of(stream).level <= self.message.level
         return (self.now if advances else self.before).punctuation(stream)
 
+    def promises(self, stream: str) -> Mapping[str, Instant]:
+        """The promises for groups of a stream's rows in this round."""
+        definition = self.index.plan.streams[stream]
+        if derived_streams.pairs_in(definition) is None:
+            return self.now.progress(stream).groups
+        advances = self.index.clock_of(stream).level <= self.message.level
+        return derived_streams.promises(definition, (self.now if advances else self.before).punctuation)
+
     def punctuation_of(self, clock: Clock) -> Instant:
         """The punctuation of the sources of a clock."""
         return min((self.now.punctuation(source) for source in clock.sources), default=FOREVER)
@@ -113,6 +121,8 @@ class RoundProgress:
             max_event_time = self.now.progress(stream).max_event_time
             advance = Advance(emitted_to, punctuation, max_event_time, ends, inputs, provisional)
             self._advances[key] = advance
+        if operator.id in message.damage:
+            return replace(advance, damage=message.damage[operator.id])
         return self._of_join(operator, advance) if operator.makes_pairs else advance
 
     def _of_join(self, operator: Operator, advance: Advance) -> Advance:
@@ -160,16 +170,19 @@ class RoundProgress:
                 key_promises=advance.key_promises,
                 key_shares=advance.key_shares,
                 partner_bounds=advance.partner_bounds,
+                damage=advance.damage,
             )
-        emitted_to = self.emitted_to(operator)
-        return Advance(emitted_to, emitted_to, self.now.progress(operator.stream).max_event_time)
+        emitted_to, damage = self.emitted_to(operator), self.message.damage.get(operator.id)
+        max_event_time = self.now.progress(operator.stream).max_event_time
+        return Advance(emitted_to, emitted_to, max_event_time, damage=damage)
 
     def _shared_with(self, operator: Operator) -> object | None:
         """A key that operators with the same advance have; None for an operator whose own facts decide it."""
         message = self.message
         if message.emitted_to or message.resting or message.punctuation or message.provisionally_emitted_to:
             return None
-        if operator.heeds_key_promises or operator.id in {**message.key_shares, **message.partner_bounds}:
+        own = {**message.key_shares, **message.partner_bounds, **message.damage}
+        if operator.heeds_key_promises or operator.id in own:
             return None
         return self._driver_of(operator.stream) if message.followers else None
 
