@@ -27,13 +27,13 @@ from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.describe import backfill_lines
 from headrace.runtime.introspection.early_groups import early_group_lines
 from headrace.runtime.introspection.epoch_log import last_lines
-from headrace.runtime.introspection.memory_use import memory_line, memory_lines
 from headrace.runtime.introspection.quality import load_line, quality_lines
 from headrace.runtime.introspection.rotating_metrics import lines_per_rotation, of_operators
 from headrace.runtime.introspection.time_class import time_class_of
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.adaptive.key_samples import samples_by_query
+from headrace.runtime.plan.adaptive.memory_use import memory_line, memory_lines
 from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.epoch_planner import levels, make_plan
 from headrace.runtime.plan.union_streams import NOW_OF, USING, inputs_of

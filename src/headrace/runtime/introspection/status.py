@@ -12,10 +12,10 @@ from typing import Any
 
 from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.runtime.epoch.pipeline import Pipeline
-from headrace.runtime.introspection.memory_use import memory_status
 from headrace.runtime.introspection.quality import quality_status
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.adaptive.key_samples import samples_by_query
+from headrace.runtime.plan.adaptive.memory_use import memory_status
 from headrace.runtime.plan.adaptive.partner_bounds import bounds_by_query
 from headrace.runtime.repair.repair_report import repairs_status
 
