@@ -20,7 +20,7 @@ import pytest
 
 from headrace.runtime.hub.hub import Hub
 from headrace.server import bodies
-from headrace.server.connections import event_streams, http_protocol
+from headrace.server.connections import follower_groups, http_protocol
 from headrace.server.listener import listener_of, network_socket
 from headrace.server.open_or_connect import open_hub
 from headrace.server.security.tokens import Tokens
@@ -263,7 +263,7 @@ def test_many_followers_get_each_row_once_and_leave_without_a_trace(hub: Listeni
 def test_a_reader_that_never_reads_is_cut_off_and_resumes_while_others_read_on(
     hub: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_streams, "STALLED_SECONDS", 0.5)
+    monkeypatch.setattr(follower_groups, "STALLED_SECONDS", 0.5)
     wide = "x" * 400_000
     with hub.connection(buffer=4096) as stuck, hub.connection() as reading:
         for raw in (stuck, reading):

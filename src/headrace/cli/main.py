@@ -312,6 +312,13 @@ def _add_serve(commands: _Commands) -> None:
     serve.add_argument(
         "--max-results", type=_positive, metavar="N", help="result rows of an owner's queries in a minute"
     )
+    serve.add_argument(
+        "--max-time",
+        type=_positive,
+        default=300,
+        metavar="SECONDS",
+        help="for the statements of a request over the network (default: 300)",
+    )
     _engine(serve)
 
 
@@ -344,6 +351,7 @@ def _serve(options: argparse.Namespace) -> int:
                 options.max_body or LARGEST,
                 options.max_state,
                 options.max_results,
+                options.max_time,
             ),
         )
         return serve(serve_options, stop, Screen.standard("table"))

@@ -131,6 +131,7 @@ def listener_of(
         from headrace.server.access import Access  # noqa: PLC0415
         from headrace.server.application import application  # noqa: PLC0415
         from headrace.server.connections.http_protocol import HttpConnection  # noqa: PLC0415
+        from headrace.server.connections.web_sockets import WebSocketConnection  # noqa: PLC0415
         from headrace.server.following import Publications  # noqa: PLC0415
         from headrace.server.security.permissions import Limits  # noqa: PLC0415
         from headrace.server.security.roots import Roots  # noqa: PLC0415
@@ -143,6 +144,7 @@ def listener_of(
                 ssl_certfile=None if tls is None else tls.certificate,
                 ssl_keyfile=None if tls is None else tls.key,
                 http=HttpConnection,
+                ws=WebSocketConnection,
                 log_config=None,
                 access_log=False,
                 server_header=False,

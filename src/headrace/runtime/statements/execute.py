@@ -25,6 +25,7 @@ from headrace.language.statements.parse_script import parse_script
 from headrace.language.statements.stream_keywords import stream_from_keywords
 from headrace.runtime.delivery.open_actions import OpenActions
 from headrace.runtime.epoch.pipeline import Pipeline
+from headrace.runtime.home.deadline import counting, held_in_time
 from headrace.runtime.home.file_names import require_name
 from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.home.run_cache import save_relation
@@ -121,10 +122,10 @@ class Statements:
             statements = parse_script(script, zone)
             if all(map(is_definition, statements)):
                 return self._group.run(lambda: self._permitted(statements, script, permit)[1])
-            with self._in_zone(zone):
+            with held_in_time(self._one_script), self._in_zone(zone):
                 with self._changes.tentatively():
                     permitted, _ = self._permitted(statements, script, permit)
-                return self.carry_out_all(permitted, script)
+                return list(self.execute_each(permitted, script, counting(permitted)))
 
     def _permitted(
         self, statements: Sequence[stmt.Statement], script: str, permit: Permit

@@ -1,0 +1,139 @@
+"""Deadlines of statements: the time until which a change may begin, for the thread that makes it, and how many statements of a
+script are done when another thread gives it up.
+
+A thread in Python cannot be ended, so a deadline is checked where a statement waits for a lock and directly before its change is
+appended to a log. What has begun by then is completed: a statement is done or not, and never in doubt because of its deadline.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from headrace.errors import HeadraceError
+
+_Result = TypeVar("_Result")
+
+
+class DeadlinePassed(HeadraceError):
+    """A statement took too long; nothing of it is done."""
+
+    def __init__(self) -> None:
+        super().__init__("the deadline of the statement has passed")
+
+
+class Lock(Protocol):
+    """One of `threading`."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+
+    def release(self) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Deadline:
+    """The time limit of a script. One thread carries it out, another may `give_up`."""
+
+    until: float
+    """On the clock of `time.monotonic`."""
+    done: int = 0
+    """Statements that are done, when one is about to be carried out that changes no query."""
+    is_counting: bool = False
+    """Whether a change has begun that `done` does not count yet."""
+    _is_given_up: bool = False
+    _changing: threading.RLock = field(default_factory=threading.RLock)
+    """Held while a change is appended to a log."""
+
+    @staticmethod
+    def after(seconds: float) -> Deadline:
+        """One that passes in so many seconds."""
+        return Deadline(time.monotonic() + seconds)
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether no change may begin any more."""
+        return self._is_given_up or time.monotonic() >= self.until
+
+    def give_up(self) -> None:
+        """Let no further change begin; returns once one that has begun is completed."""
+        with self._changing:
+            self._is_given_up = True
+
+
+_current: ContextVar[tuple[Deadline, ...]] = ContextVar("deadlines", default=())
+"""Those of the statements that this thread carries out: several where it does so for other threads."""
+
+
+def current() -> tuple[Deadline, ...]:
+    """The deadlines of this thread's statements."""
+    return _current.get()
+
+
+@contextmanager
+def limited_by(deadlines: Sequence[Deadline]) -> Iterator[None]:
+    """A block whose statements have these deadlines and no others."""
+    token = _current.set(tuple(deadlines))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def require_time() -> None:
+    """Raises `DeadlinePassed` once a deadline of this thread's statements has passed."""
+    if any(deadline.has_passed for deadline in current()):
+        raise DeadlinePassed
+
+
+def time_left() -> float | None:
+    """Seconds until the first deadline of this thread's statements; None where they have none."""
+    deadlines = current()
+    return max(0.0, min(each.until for each in deadlines) - time.monotonic()) if deadlines else None
+
+
+@contextmanager
+def held_in_time(lock: Lock) -> Iterator[None]:
+    """A block that holds a lock. Raises `DeadlinePassed` where the lock is not free in time."""
+    seconds = time_left()
+    if not lock.acquire(timeout=-1 if seconds is None else seconds):
+        raise DeadlinePassed
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def change(make: Callable[[], _Result]) -> _Result:
+    """Make a change of the home, if there is time for it to begin; it returns False if it has changed nothing.
+
+    Raises `DeadlinePassed`, and what `make` raises.
+    """
+    with ExitStack() as changing:
+        for deadline in current():
+            changing.enter_context(deadline._changing)
+        require_time()
+        result: object = None
+        try:
+            return (result := make())
+        finally:
+            if result is not False:
+                for deadline in current():
+                    deadline.is_counting = True
+
+
+def counting(statements: Sequence[Any]) -> Callable[[Any], bool]:
+    """A function to call before one of a script's statements, when those before it are done. It raises `DeadlinePassed`."""
+    numbers = {id(statement): number for number, statement in enumerate(statements)}
+
+    def count(statement: Any) -> bool:
+        for deadline in current():
+            deadline.done, deadline.is_counting = numbers[id(statement)], False
+        require_time()
+        return True
+
+    return count
