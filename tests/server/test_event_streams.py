@@ -390,7 +390,9 @@ def test_a_websocket_pays_for_all_events_of_a_batch_or_reads_them_by_itself() ->
         await server.epoch(feed, 3)
         assert (received(some), credits_.left) == ([1, 2], 0)
         assert received(all_) == [1, 2, 3]
+        credits_.give(1)
         await server.end()
+        assert received(some) == [1, 2, 3]
 
     asyncio.run(run())
 

@@ -30,9 +30,11 @@ class DeadlinePassed(HeadraceError):
 class Lock(Protocol):
     """One of `threading`."""
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Whether it was free in time; -1: whenever that is."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Let others have it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,7 +48,7 @@ class Deadline:
     is_counting: bool = False
     """Whether a change has begun that `done` does not count yet."""
     _is_given_up: bool = False
-    _changing: threading.RLock = field(default_factory=threading.RLock)
+    changing: threading.RLock = field(default_factory=threading.RLock)
     """Held while a change is appended to a log."""
 
     @staticmethod
@@ -61,7 +63,7 @@ class Deadline:
 
     def give_up(self) -> None:
         """Let no further change begin; returns once one that has begun is completed."""
-        with self._changing:
+        with self.changing:
             self._is_given_up = True
 
 
@@ -113,9 +115,9 @@ def change(make: Callable[[], _Result]) -> _Result:
 
     Raises `DeadlinePassed`, and what `make` raises.
     """
-    with ExitStack() as changing:
+    with ExitStack() as begun:
         for deadline in current():
-            changing.enter_context(deadline._changing)
+            begun.enter_context(deadline.changing)
         require_time()
         result: object = None
         try:

@@ -68,5 +68,6 @@ class WithTransport:
     transport: asyncio.Transport
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
         scope[TRANSPORT] = self.transport
         await self.app(scope, receive, send)

@@ -22,7 +22,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Serve it."""
         super().connection_made(transport)
-        self.app = WithTransport(self.app, cast(asyncio.Transport, transport))
+        self.app = WithTransport(self.app, cast("asyncio.Transport", transport))
 
 
 def _frames(events: Sequence[Event]) -> bytes:
