@@ -63,7 +63,7 @@ async def follow_with_credits(
     """
     state = socket.app.state
     try:
-        state.access(socket)
+        state.access.admit(socket)
         permissions = permissions_of(socket)
         permissions.require_seen(state.hub.catalog, name)
         feed, position = await run_in_threadpool(_opened, state, permissions, name, client, since, tables)
