@@ -216,9 +216,12 @@ def test_more_connections_than_leave_files_for_epochs_are_refused(
 
 
 def test_a_connection_sends_at_once() -> None:
-    with network_socket("127.0.0.1", 0) as listening, connection(listening.getsockname()[1]):
-        with listening.accept()[0] as accepted:
-            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    with (
+        network_socket("127.0.0.1", 0) as listening,
+        connection(listening.getsockname()[1]),
+        listening.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_five_thousand_connections_that_say_nothing_are_in_nobodys_way(tmp_path: Path) -> None:
