@@ -303,6 +303,11 @@ def _add_serve(commands: _Commands) -> None:
         default="text",
         help="form of warnings and faults on standard error",
     )
+    _add_limits(serve)
+    _engine(serve)
+
+
+def _add_limits(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--max-queries", type=_positive, metavar="N", help="queries of an owner")
     serve.add_argument("--max-rows", type=_positive, metavar="N", help="rows an owner may push in a second")
     serve.add_argument("--max-body", type=_positive, metavar="BYTES", help="bytes of an owner's request")
@@ -319,7 +324,6 @@ def _add_serve(commands: _Commands) -> None:
         metavar="SECONDS",
         help="for the statements of a request over the network (default: 300)",
     )
-    _engine(serve)
 
 
 def _serve(options: argparse.Namespace) -> int:

@@ -150,7 +150,7 @@ class GroupCommit:
             with suppress(ValueError):  # the thread with the lock has it, and ends it in time
                 self._arrived.remove(mine)
                 raise
-            with self._lock:
+            with limited_by(()), held_in_time(self._lock):
                 pass
         if mine.error is not None:
             raise mine.error

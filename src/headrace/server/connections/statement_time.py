@@ -16,8 +16,8 @@ from headrace.server.problems import Refused
 from headrace.server.security.permissions import permissions_of
 
 _Result = TypeVar("_Result")
-_LOOK_SECONDS = 0.01
-"""Between two looks at a change that had begun when the time was over."""
+_CHECK_SECONDS = 0.01
+"""Between two checks of a change that had begun when the time was over."""
 Timeout: TypeAlias = Annotated[float | None, Query(gt=0, le=86_400)]
 """Seconds for the statements of a request: its parameter `timeout`."""
 
@@ -45,7 +45,7 @@ async def in_time(request: Request, timeout: float | None, work: Callable[[], _R
         while (
             deadline.is_counting and not working.done()
         ):  # a change has just been made: it ends, or counts it
-            await asyncio.wait({working}, timeout=_LOOK_SECONDS)
+            await asyncio.wait({working}, timeout=_CHECK_SECONDS)
     if working.done():
         try:
             return working.result()
