@@ -20,7 +20,7 @@ import pytest
 
 from headrace.runtime.hub.hub import Hub
 from headrace.server import bodies
-from headrace.server.connections import follower_groups, http_protocol
+from headrace.server.connections import follower_groups, http_protocol, peers
 from headrace.server.listener import listener_of, network_socket
 from headrace.server.open_or_connect import open_hub
 from headrace.server.security.tokens import Tokens
@@ -213,6 +213,33 @@ def test_more_connections_than_leave_files_for_epochs_are_refused(
         assert received(refused).startswith(b"HTTP/1.1 503")
         hub.push(2)
         assert b'"v":2' in received(raw, b'"v":2')
+
+
+@pytest.mark.parametrize(("files", "connections"), [(64, 32), (1024, 512), (20_000, 19_488)])
+def test_connections_leave_files_to_the_epochs(
+    monkeypatch: pytest.MonkeyPatch, files: int, connections: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    assert peers.most_connections() == connections
+
+
+def test_tcp_searches_for_a_client_that_is_gone(hub: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = [
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE),
+        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT),
+    ]
+    seen = list[list[int]]()
+
+    def watched(accepted: socket.socket) -> None:
+        peers.find_lost_peer(accepted)
+        seen.append([accepted.getsockopt(*option) for option in options])
+
+    monkeypatch.setattr(http_protocol, "find_lost_peer", watched)
+    with hub.connection() as raw:
+        raw.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        received(raw, b"}")
+    assert seen == [[1, 60, 120_000]]
 
 
 def test_a_connection_sends_at_once() -> None:
