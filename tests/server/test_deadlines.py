@@ -17,6 +17,7 @@ from headrace.errors import StoreError
 from headrace.runtime.epoch.engine import Engine
 from headrace.runtime.home.deadline import Deadline, DeadlinePassed, change, held_in_time, limited_by
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.plan.bound_queries import bind_text
 from headrace.server.security.permissions import Limits
 from headrace.server.security.principal import LOCAL, OPEN
 from headrace.server.security.quotas import STATEMENT_SECONDS, Quotas
@@ -237,6 +238,35 @@ def test_the_late_ones_of_a_group_do_not_hold_back_the_others(tmp_path: Path) ->
             late.result(60)
         assert patient.result(60) == ["query total dropped"]
         assert queries(hub) == {"q"}
+
+
+def test_a_thread_waits_no_longer_than_its_statement_may(tmp_path: Path) -> None:
+    with listening(tmp_path / "home") as hub, ThreadPoolExecutor(1) as pool:
+
+        def run() -> None:
+            with limited_by([Deadline.after(0.1)]):
+                hub.hub.execute_or_refuse("DROP QUERY q")
+
+        with in_an_epoch(hub.hub), pytest.raises(DeadlinePassed):
+            pool.submit(run).result(60)
+
+
+def test_the_rest_of_many_registrations_is_not_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = list[str]()
+
+    def bound(catalog: Any, text: str, zone: str) -> Any:
+        planned.append(text)
+        return bind_text(catalog, text, zone)
+
+    with listening(tmp_path / "home") as hub:
+        monkeypatch.setattr("headrace.runtime.statements.execute.bind_text", bound)
+        many = {f"m{n}": f"SELECT v FROM s WHERE v > {n}" for n in range(50)}
+        with limited_by([Deadline.after(0)]), pytest.raises(DeadlinePassed):
+            hub.hub.register_many(many)
+        assert len(planned) <= 1
+        assert queries(hub) == {"q", "total"}
 
 
 def test_a_change_is_made_or_given_up_and_never_both() -> None:
