@@ -83,14 +83,30 @@ def test_a_change_that_waits_too_long_for_an_epoch_is_never_made(
     assert "q" not in queries(hub)
 
 
-def test_what_is_done_before_the_time_is_over_is_stated(hub: Listening) -> None:
-    """A new query does not wait for the epoch, its end does."""
-    script = "CREATE QUERY a AS SELECT v FROM s; CREATE QUERY b AS SELECT k FROM s; SHOW QUERIES; DROP QUERY q; CREATE QUERY c AS SELECT v FROM s"
+NEW = "CREATE QUERY a AS SELECT v FROM s; CREATE QUERY b AS SELECT k FROM s;"
+PROMISE = "PUNCTUATE s AT TIMESTAMP '2024-01-01 00:00:00';"
+
+
+@pytest.mark.parametrize(
+    ("script", "done", "made"),
+    [
+        (f"{NEW} SHOW QUERIES; DROP QUERY q; CREATE QUERY c AS SELECT v FROM s", "2 are", {"a", "b"}),
+        (f"{NEW} {PROMISE} DROP QUERY q", "3 are", {"a", "b"}),
+        (f"{PROMISE} DROP QUERY q", "1 is", set[str]()),
+        (f"{PROMISE} SHOW STREAMS; DROP QUERY q; {NEW} {PROMISE}", "1 is", set[str]()),
+        (f"SHOW STREAMS; {NEW} DROP QUERIES WHERE name LIKE 'q'", "3 are", {"a", "b"}),
+        (f"SHOW STREAMS; {NEW} CREATE STREAM t (v BIGINT) USING push; SHOW STREAMS", "3 are", {"a", "b"}),
+    ],
+)
+def test_what_is_done_before_the_time_is_over_is_stated(
+    hub: Listening, script: str, done: str, made: set[str]
+) -> None:
+    """A new query and a promise do not wait for the epoch, the end of a query and a new stream do."""
     with in_an_epoch(hub.hub):
         response = hub.client.post("/v1/statements", params={"timeout": 0.5}, content=script)
-    refused(response, "Of its statements the first 2 are done, and the others are not.")
+    refused(response, f"Of its statements the first {done} done, and the others are not.")
     settled(hub)
-    assert queries(hub) == {"q", "total", "a", "b"}
+    assert queries(hub) == {"q", "total"} | made
 
 
 def test_an_answer_that_is_too_late_is_not_waited_for(
@@ -284,17 +300,39 @@ def test_a_change_is_made_or_given_up_and_never_both() -> None:
         count = len(made)
         thread.join(60)
         assert len(made) == count
-        assert deadline.is_counting == bool(count)
+        assert deadline.done == bool(count)
 
 
-def test_a_change_that_failed_counts_as_one_and_one_that_did_nothing_does_not() -> None:
+def test_a_change_that_failed_has_an_error_to_wait_for_and_one_that_did_nothing_has_not() -> None:
     deadline = Deadline.after(60)
     with limited_by([deadline]):
         assert change(lambda: False) is False
-        assert not deadline.is_counting
+        assert not deadline.is_settled
         with pytest.raises(StoreError):
             change(lambda: (_ for _ in ()).throw(StoreError("the disk is full")))
-        assert deadline.is_counting
+        assert (deadline.done, deadline.is_settled) == (0, True)
+
+
+def test_a_change_that_fails_late_is_answered_by_its_error(
+    hub: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, released = threading.Event(), threading.Event()
+
+    def fails(*_: Any) -> bool:
+        begun.set()
+        released.wait(60)
+        raise StoreError("the disk is full", outcome="unknown")
+
+    monkeypatch.setattr(Engine, "log_ahead", fails)
+    with ThreadPoolExecutor(1) as pool, in_an_epoch(hub.hub):
+        script = "CREATE QUERY a AS SELECT v FROM s"
+        answer = pool.submit(hub.client.post, "/v1/statements", params={"timeout": 0.1}, content=script)
+        assert begun.wait(60)
+        with pytest.raises(TimeoutError):
+            answer.result(0.4)
+        released.set()
+        response = answer.result(60)
+    assert (response.status_code, "the disk is full" in response.text) == (503, True)
 
 
 def test_locks_are_waited_for_as_long_as_the_first_deadline_allows() -> None:

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from headrace.errors import HeadraceError
 
 _Result = TypeVar("_Result")
+_Statement = TypeVar("_Statement")
 
 
 class DeadlinePassed(HeadraceError):
@@ -43,10 +44,14 @@ class Deadline:
 
     until: float
     """On the clock of `time.monotonic`."""
+    of: int = 1
+    """How many statements there are; changes that are made together count as one."""
     done: int = 0
-    """Statements that are done, when one is about to be carried out that changes no query."""
-    is_counting: bool = False
-    """Whether a change has begun that `done` does not count yet."""
+    """How many of the first statements were carried out by the last change."""
+    carried_out: int = 1
+    """How many a change makes that begins now."""
+    has_failed: bool = False
+    """Whether a change ended with an error, which states what is done."""
     _is_given_up: bool = False
     changing: threading.RLock = field(default_factory=threading.RLock)
     """Held while a change is appended to a log."""
@@ -55,6 +60,11 @@ class Deadline:
     def after(seconds: float) -> Deadline:
         """One that passes in so many seconds."""
         return Deadline(time.monotonic() + seconds)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its thread is about to end, with the outcome of all statements or with the error of a change."""
+        return self.has_failed or self.done == self.of
 
     @property
     def has_passed(self) -> bool:
@@ -119,23 +129,37 @@ def change(make: Callable[[], _Result]) -> _Result:
         for deadline in current():
             begun.enter_context(deadline.changing)
         require_time()
-        result: object = None
         try:
-            return (result := make())
-        finally:
-            if result is not False:
-                for deadline in current():
-                    deadline.is_counting = True
+            result = make()
+        except BaseException:
+            for deadline in current():
+                deadline.has_failed = True
+            raise
+        if result is not False:
+            for deadline in current():
+                deadline.done = deadline.carried_out
+        return result
 
 
-def counting(statements: Sequence[Any]) -> Callable[[Any], bool]:
-    """A function to call before one of a script's statements, when those before it are done. It raises `DeadlinePassed`."""
+def one_by_one(statements: Sequence[_Statement]) -> tuple[Iterator[_Statement], Callable[[_Statement], bool]]:
+    """A script's statements, and a function to call before one whose changes do not wait for those of others.
+
+    They are counted for the deadlines of this thread. The function raises `DeadlinePassed`.
+    """
     numbers = {id(statement): number for number, statement in enumerate(statements)}
+    for deadline in current():
+        deadline.of, deadline.carried_out = len(statements), 0
 
-    def count(statement: Any) -> bool:
-        for deadline in current():
-            deadline.done, deadline.is_counting = numbers[id(statement)], False
+    def counted() -> Iterator[_Statement]:
+        for number, statement in enumerate(statements):
+            yield statement
+            for deadline in current():
+                deadline.carried_out = number + 1
+
+    def before(statement: _Statement) -> bool:
         require_time()
+        for deadline in current():
+            deadline.carried_out = numbers[id(statement)] + 1
         return True
 
-    return count
+    return counted(), before

@@ -16,8 +16,6 @@ from headrace.server.problems import Refused
 from headrace.server.security.permissions import permissions_of
 
 _Result = TypeVar("_Result")
-_CHECK_SECONDS = 0.01
-"""Between two checks of a change that had begun when the time was over."""
 Timeout: TypeAlias = Annotated[float | None, Query(gt=0, le=86_400)]
 """Seconds for the statements of a request: its parameter `timeout`."""
 
@@ -42,10 +40,8 @@ async def in_time(request: Request, timeout: float | None, work: Callable[[], _R
     if not done:
         working.add_done_callback(_retrieve)
         await asyncio.to_thread(deadline.give_up)
-        while (
-            deadline.is_counting and not working.done()
-        ):  # a change has just been made: it ends, or counts it
-            await asyncio.wait({working}, timeout=_CHECK_SECONDS)
+        if deadline.is_settled:
+            return await working
     if working.done():
         try:
             return working.result()
