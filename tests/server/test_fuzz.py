@@ -261,7 +261,7 @@ def test_no_request_is_answered_by_a_fault(target: Target, data: st.DataObject) 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_none_of_many_requests_is_answered_by_a_fault(target: Target) -> None:
-    """In rounds, since two of six runs of 10,000 ended with an error of hypothesis about its record of what it had drawn."""
+    """In rounds, since four of ten runs of 10,000 ended with an error of hypothesis about its record of what it had drawn."""
     sent = 0
 
     @settings(max_examples=ROUND, database=None, **FUZZ)
