@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from headrace.errors import StoreError
@@ -114,9 +115,10 @@ def test_an_answer_that_is_too_late_is_not_waited_for(
 ) -> None:
     asked, released = list[int](), threading.Event()
 
-    def slow(*_: Any) -> None:
+    def slow(*_: Any) -> pa.Table:
         asked.append(1)
         released.wait(60)
+        return pa.table({"n": pa.array([], pa.int64())})
 
     monkeypatch.setattr("headrace.runtime.statements.execute.answer_within", slow)
     script = "CREATE QUERY a AS SELECT v FROM s; INVOKE q; INVOKE total; DROP QUERY total"
