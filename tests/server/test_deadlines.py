@@ -19,6 +19,7 @@ from headrace.runtime.epoch.engine import Engine
 from headrace.runtime.home.deadline import Deadline, DeadlinePassed, change, held_in_time, limited_by
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan.bound_queries import bind_text
+from headrace.server.routes import statements
 from headrace.server.security.permissions import Limits
 from headrace.server.security.principal import LOCAL, OPEN
 from headrace.server.security.quotas import STATEMENT_SECONDS, Quotas
@@ -136,7 +137,14 @@ def test_an_answer_that_is_too_late_is_not_waited_for(
 def test_a_change_that_has_begun_when_the_time_is_over_is_done_and_reported(
     hub: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = Engine.log_ahead
+    plain, text = Engine.log_ahead, statements._outcome
+
+    def slowly(*of: Any) -> str:
+        """The thread ends some time after the change."""
+        time.sleep(0.2)
+        return text(*of)
+
+    monkeypatch.setattr(statements, "_outcome", slowly)
     for script in ("CREATE QUERY a AS SELECT v FROM s", "CREATE QUERY b AS SELECT k FROM s; SHOW STREAMS"):
         begun, released = threading.Event(), threading.Event()
 
