@@ -303,6 +303,11 @@ def _add_serve(commands: _Commands) -> None:
         default="text",
         help="form of warnings and faults on standard error",
     )
+    _add_limits(serve)
+    _engine(serve)
+
+
+def _add_limits(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--max-queries", type=_positive, metavar="N", help="queries of an owner")
     serve.add_argument("--max-rows", type=_positive, metavar="N", help="rows an owner may push in a second")
     serve.add_argument("--max-body", type=_positive, metavar="BYTES", help="bytes of an owner's request")
@@ -312,7 +317,13 @@ def _add_serve(commands: _Commands) -> None:
     serve.add_argument(
         "--max-results", type=_positive, metavar="N", help="result rows of an owner's queries in a minute"
     )
-    _engine(serve)
+    serve.add_argument(
+        "--max-time",
+        type=_positive,
+        default=300,
+        metavar="SECONDS",
+        help="for the statements of a request over the network (default: 300)",
+    )
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -344,6 +355,7 @@ def _serve(options: argparse.Namespace) -> int:
                 options.max_body or LARGEST,
                 options.max_state,
                 options.max_results,
+                options.max_time,
             ),
         )
         return serve(serve_options, stop, Screen.standard("table"))
