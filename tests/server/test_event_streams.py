@@ -1,4 +1,6 @@
-"""Followers that are written to together: who joins, who reads by itself, and that each event is written once."""
+"""Followers that are written to together, event streams and WebSockets: who joins, who reads by itself, and that each event is
+written once.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from websockets.client import ClientProtocol
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
+from websockets.uri import parse_uri
 
-from headrace.server.connections import event_streams
-from headrace.server.connections.event_streams import EventStream, EventStreams, _Follower
+from headrace.server.connections import follower_groups
+from headrace.server.connections.event_streams import EventStream
+from headrace.server.connections.follower_groups import MOST_CREDITS, Credits, Follower, FollowerGroups
 from headrace.server.connections.http_protocol import TRANSPORT
+from headrace.server.connections.web_sockets import FRAMES
 from headrace.server.following import Batch, Event, Publications
 from headrace.server.problems import Refused
 from headrace.server.security.principal import LOCAL, Principal
@@ -76,7 +84,7 @@ class Server:
 
     def __init__(self) -> None:
         self.publications = Publications()
-        self.streams = EventStreams(self.publications)
+        self.groups = FollowerGroups(self.publications)
         self.tasks: list[asyncio.Task[None]] = []
         self.gone: list[asyncio.Event] = []
 
@@ -93,10 +101,23 @@ class Server:
             if body := message.get("body"):
                 connection.write(b"%x\r\n%b\r\n" % (len(body), body) if version == "1.1" else body)
 
-        stream = EventStream(feed, position, self.streams)  # type: ignore[arg-type]
+        stream = EventStream(feed, position, self.groups)  # type: ignore[arg-type]
         scope = {TRANSPORT: connection, "http_version": version}
         self.tasks.append(asyncio.ensure_future(stream(scope, receive, send)))  # type: ignore[arg-type]
         self.gone.append(gone)
+
+    def follow_by_socket(
+        self, feed: Results, connection: Connection, credits_: Credits, position: int = 0
+    ) -> None:
+        """A WebSocket: its handler pays for what it sends by itself."""
+
+        async def send(event: Event) -> None:
+            while not credits_.take(1):
+                await credits_.some()
+            connection.write(FRAMES.frame([event]))
+
+        follower = Follower(feed, connection, FRAMES, position, credits_)  # type: ignore[arg-type]
+        self.tasks.append(asyncio.ensure_future(follower.follow(self.groups, send)))
 
     async def epoch(self, feed: Results, number: int) -> None:
         feed.committed.append(number)
@@ -113,6 +134,15 @@ async def quiet() -> None:
     """Let everything happen that is due: readings are in threads."""
     for _ in range(20):
         await asyncio.sleep(0.002)
+
+
+def received(connection: Connection) -> list[int]:
+    """The events of a WebSocket, as a client that knows the protocol reads them."""
+    client = ClientProtocol(parse_uri("ws://localhost"), state=State.OPEN)
+    client.receive_data(b"".join(connection.written))
+    frames = client.events_received()
+    assert all(isinstance(frame, Frame) and frame.opcode is Opcode.TEXT and frame.fin for frame in frames)
+    return [int(frame.data) for frame in frames if isinstance(frame, Frame)]
 
 
 def cursors(connection: Connection) -> list[int]:
@@ -134,7 +164,7 @@ def test_followers_that_are_up_to_date_are_written_to_by_one_reading_and_the_sam
         assert {tuple(cursors(connection)) for connection in connections} == {(1, 2, 3)}
         assert len({id(connection.written[-1]) for connection in connections}) == 1
         await server.end()
-        assert not server.streams._groups
+        assert not server.groups._groups
 
     asyncio.run(run())
 
@@ -196,8 +226,8 @@ def test_who_joins_while_the_others_are_written_to_reads_by_itself() -> None:
             def write(self, data: bytes) -> None:
                 super().write(data)
                 if b"id: 2" in data:
-                    late = _Follower(feed, Connection(), True, 1)  # type: ignore[arg-type]
-                    joined.append(server.streams.join(late))
+                    late = Follower(feed, Connection(), FRAMES, 1)  # type: ignore[arg-type]
+                    joined.append(server.groups.join(late))
 
         connections = [Watched() for _ in range(40)]
         for connection in connections:
@@ -236,7 +266,7 @@ def test_a_connection_that_holds_what_it_was_given_reads_by_itself_and_comes_bac
 
 
 def test_a_connection_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_streams, "STALLED_SECONDS", 0.02)
+    monkeypatch.setattr(follower_groups, "STALLED_SECONDS", 0.02)
 
     async def run() -> None:
         server, feed = Server(), Results()
@@ -274,14 +304,14 @@ def test_a_follower_without_permission_ends_alone_and_one_that_left_holds_nothin
         server.gone[1].set()
         kept.is_lost = True
         await server.epoch(feed, 2)
-        assert not server.streams._groups
+        assert not server.groups._groups
         await server.end()
 
     asyncio.run(run())
 
 
 def test_a_comment_shows_a_lost_connection_and_is_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_streams, "KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr(follower_groups, "KEEP_ALIVE_SECONDS", 0.01)
 
     async def run() -> None:
         server, feed = Server(), Results()
@@ -296,3 +326,121 @@ def test_a_comment_shows_a_lost_connection_and_is_no_event(monkeypatch: pytest.M
         await server.end()
 
     asyncio.run(run())
+
+
+# -- WebSockets ------------------------------------------------------------------------------------------------------
+
+
+def test_websockets_with_credits_are_written_to_by_one_reading_and_the_same_bytes() -> None:
+    async def run() -> None:
+        server, feed = Server(), Results()
+        connections, credits_ = [Connection() for _ in range(20)], [Credits(10) for _ in range(20)]
+        for connection, credit in zip(connections, credits_, strict=True):
+            server.follow_by_socket(feed, connection, credit)
+        stream = Connection()
+        server.follow(feed, stream)
+        await quiet()
+        feed.readings.clear()
+        for number in range(1, 4):
+            await server.epoch(feed, number)
+        assert feed.readings == [0, 1, 2]
+        assert {tuple(received(connection)) for connection in connections} == {(1, 2, 3)}
+        assert len({id(connection.written[-1]) for connection in connections}) == 1
+        assert {credit.left for credit in credits_} == {7}
+        assert cursors(stream) == [1, 2, 3]
+        await server.end()
+
+    asyncio.run(run())
+
+
+def test_a_websocket_without_credits_gets_each_event_once_as_it_gives_some() -> None:
+    async def run() -> None:
+        server, feed = Server(), Results()
+        poor, rich, credits_ = Connection(), Connection(), Credits(1)
+        server.follow_by_socket(feed, poor, credits_)
+        server.follow_by_socket(feed, rich, Credits(100))
+        await quiet()
+        for number in range(1, 5):
+            await server.epoch(feed, number)
+        assert (received(poor), received(rich)) == ([1], [1, 2, 3, 4])
+        credits_.give(2)
+        await quiet()
+        assert (received(poor), credits_.left) == ([1, 2, 3], 0)
+        credits_.give(10)
+        await quiet()
+        assert (received(poor), credits_.left) == ([1, 2, 3, 4], 9)
+        feed.readings.clear()
+        await server.epoch(feed, 5)
+        assert feed.readings == [4]
+        assert (received(poor), received(rich), credits_.left) == ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], 8)
+        await server.end()
+
+    asyncio.run(run())
+
+
+def test_a_websocket_pays_for_all_events_of_a_batch_or_reads_them_by_itself() -> None:
+    async def run() -> None:
+        server, feed = Server(), Results()
+        some, all_ = Connection(), Connection()
+        credits_ = Credits(2)
+        server.follow_by_socket(feed, some, credits_)
+        server.follow_by_socket(feed, all_, Credits(3))
+        await quiet()
+        feed.committed += [1, 2]
+        await server.epoch(feed, 3)
+        assert (received(some), credits_.left) == ([1, 2], 0)
+        assert received(all_) == [1, 2, 3]
+        credits_.give(1)
+        await server.end()
+        assert received(some) == [1, 2, 3]
+
+    asyncio.run(run())
+
+
+def test_one_that_has_read_as_far_as_the_others_are_written_to_gets_nothing_twice() -> None:
+    async def run() -> None:
+        server, feed = Server(), Results()
+        old, new, stream, credits_ = Connection(), Connection(), Connection(), Credits(5)
+        server.follow_by_socket(feed, old, Credits(5))
+        await quiet()
+        feed.committed.append(1)  # the others have not been woken yet
+        server.follow_by_socket(feed, new, credits_)
+        server.follow(feed, stream)
+        await quiet()
+        server.publications.wake()  # the others read the first event, which the two have
+        await quiet()
+        await server.epoch(feed, 2)
+        assert received(old) == received(new) == cursors(stream) == [1, 2]
+        assert credits_.left == 3
+        await server.end()
+        assert b"0\r\n\r\n" not in b"".join(stream.written)  # an empty chunk would end the response
+
+    asyncio.run(run())
+
+
+def test_no_comment_is_written_to_a_websocket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower_groups, "KEEP_ALIVE_SECONDS", 0.01)
+
+    async def run() -> None:
+        server, feed = Server(), Results()
+        connection, stream = Connection(), Connection()
+        server.follow_by_socket(feed, connection, Credits(5))
+        server.follow(feed, stream)
+        while b": waiting" not in b"".join(stream.written):
+            await asyncio.sleep(0.001)
+        assert connection.written == []
+        await server.end()
+
+    asyncio.run(run())
+
+
+def test_credits_are_bounded_and_never_less_than_none() -> None:
+    credits_ = Credits()
+    credits_.give(-5)
+    assert (credits_.left, credits_.take(1)) == (0, False)
+    credits_.give(10**30)
+    credits_.give(10**30)
+    assert credits_.left == MOST_CREDITS
+    assert not credits_.take(MOST_CREDITS + 1)
+    assert credits_.take(MOST_CREDITS)
+    assert credits_.left == 0

@@ -20,7 +20,7 @@ import pytest
 
 from headrace.runtime.hub.hub import Hub
 from headrace.server import bodies
-from headrace.server.connections import event_streams, http_protocol
+from headrace.server.connections import follower_groups, http_protocol, peers
 from headrace.server.listener import listener_of, network_socket
 from headrace.server.open_or_connect import open_hub
 from headrace.server.security.tokens import Tokens
@@ -215,6 +215,42 @@ def test_more_connections_than_leave_files_for_epochs_are_refused(
         assert b'"v":2' in received(raw, b'"v":2')
 
 
+@pytest.mark.parametrize(("files", "connections"), [(64, 32), (1024, 512), (20_000, 19_488)])
+def test_connections_leave_files_to_the_epochs(
+    monkeypatch: pytest.MonkeyPatch, files: int, connections: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    assert peers.most_connections() == connections
+
+
+def test_tcp_searches_for_a_client_that_is_gone(hub: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = [
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE),
+        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT),
+    ]
+    seen = list[list[int]]()
+
+    def watched(accepted: socket.socket) -> None:
+        peers.find_lost_peer(accepted)
+        seen.append([accepted.getsockopt(*option) for option in options])
+
+    monkeypatch.setattr(http_protocol, "find_lost_peer", watched)
+    with hub.connection() as raw:
+        raw.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        received(raw, b"}")
+    assert seen == [[1, 60, 120_000]]
+
+
+def test_a_connection_sends_at_once() -> None:
+    with (
+        network_socket("127.0.0.1", 0) as listening,
+        connection(listening.getsockname()[1]),
+        listening.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_five_thousand_connections_that_say_nothing_are_in_nobodys_way(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 6_000:
@@ -263,7 +299,7 @@ def test_many_followers_get_each_row_once_and_leave_without_a_trace(hub: Listeni
 def test_a_reader_that_never_reads_is_cut_off_and_resumes_while_others_read_on(
     hub: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_streams, "STALLED_SECONDS", 0.5)
+    monkeypatch.setattr(follower_groups, "STALLED_SECONDS", 0.5)
     wide = "x" * 400_000
     with hub.connection(buffer=4096) as stuck, hub.connection() as reading:
         for raw in (stuck, reading):

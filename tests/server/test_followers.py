@@ -6,8 +6,9 @@ import asyncio
 import hashlib
 import json
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ from headrace.runtime.delivery.cursor import Due
 from headrace.runtime.home.lru_cache import Recent
 from headrace.server import access, following
 from headrace.server.access import Access
+from headrace.server.connections.follower_groups import Follower, FollowerGroups
+from headrace.server.connections.web_sockets import FRAMES
 from headrace.server.following import Batch, Event, Feed, Publications
 from headrace.server.open_or_connect import open_hub
 from headrace.server.problems import Refused
@@ -234,8 +237,17 @@ def test_a_follower_waits_only_when_it_has_read_all(tmp_path: Path, monkeypatch:
     def from_position(home: Any, manifest: Any, operator: Any, query: Any, start: int) -> Iterator[Due]:
         return (part for part in due() if part.position > start or part.rows is None)
 
-    async def first(events: AsyncIterator[Event]) -> Event:
-        return await anext(events)
+    async def first(feed: Feed) -> int:
+        """The position of its first event; its connection is lost then."""
+        seen, connection = list[int](), SimpleNamespace(is_closing=lambda: bool(seen))
+
+        async def send(event: Event) -> None:
+            seen.append(event.position)
+            groups.publications.ended = True
+
+        groups = FollowerGroups(Publications())
+        await asyncio.wait_for(Follower(feed, connection, FRAMES, 0).follow(groups, send), 60)  # type: ignore[arg-type]
+        return seen[0]
 
     monkeypatch.setattr(following, "due", from_position)
     with open_hub(tmp_path / "home", local=True) as hub:
@@ -243,6 +255,5 @@ def test_a_follower_waits_only_when_it_has_read_all(tmp_path: Path, monkeypatch:
         permissions = Limits(Roots((), hub.path)).of(LOCAL)
         feed = Feed(hub, "q", "json", Recent(1), permissions, Access(None))
         assert feed.read(0).is_all is False
-        event = asyncio.run(first(feed.events(0, Publications())))
-        assert event.position == 39
+        assert asyncio.run(first(feed)) == 39
         assert feed.read(39).is_all

@@ -115,6 +115,7 @@ def test_a_line_has_its_rows_in_each_epoch_and_their_mean_is_that_of_the_picture
             found = hub.get(f"/v1/network/line?{ends}&{chosen}&epochs=1000")["epochs"]
             epochs = [point["epoch"] for point in found]
             assert epochs == sorted(set(epochs))
+            assert last in epochs
             passed = [point["rows"] for point in found if first <= point["epoch"] <= last]
             assert sum(passed) == pytest.approx(line["rows"] * (last - first + 1))
         assert any(line["rows"] for line in drawn["lines"])

@@ -37,6 +37,18 @@ PANELS = [
     for target in panel["targets"]
 ]
 ROWS = '{"k":"a","v":1,"at":"2024-01-01T00:00:01Z"}\n'
+PUBLISHED = {
+    "dashboard": "annotations description editable fiscalYearStartMonth gnetId graphTooltip id links liveNow panels preload refresh"
+    " revision schemaVersion snapshot tags templating time timepicker timezone title uid version weekStart",
+    "panel": "autoMigrateFrom cacheTimeout datasource description fieldConfig gridPos hideTimeOverride id interval libraryPanel links"
+    " maxDataPoints maxPerRow options pluginVersion queryCachingTTL repeat repeatDirection targets timeCompare timeFrom timeShift"
+    " title transformations transparent type",
+    "variable": "allValue allowCustomValue current datasource description enableGroupBy hide includeAll label multi name options query"
+    " refresh regex regexApplyTo skipUrlSync sort staticOptions staticOptionsOrder type valuesFormat",
+    "field": "actions color custom decimals description displayName displayNameFromDS filterable links mappings max min noValue path"
+    " thresholds unit writeable",
+}
+"""The properties that Grafana's types have in `@grafana/schema` 13.2.3 (`raw/dashboard/x`)."""
 
 
 def exposed(home: Path) -> dict[str, set[str]]:
@@ -70,6 +82,21 @@ def test_every_metric_and_label_of_the_dashboard_and_the_alerts_is_exposed(tmp_p
         assert labels <= grouped, title
         for name in re.findall(r"headrace_\w+", expr):
             assert grouped <= names[name] | {"le"}, title
+
+
+def test_the_dashboard_has_what_grafana_publishes_types_for() -> None:
+    parts = [
+        ("dashboard", DASHBOARD),
+        *(("panel", panel) for panel in DASHBOARD["panels"]),
+        *(("field", panel["fieldConfig"]["defaults"]) for panel in DASHBOARD["panels"]),
+        *(("variable", variable) for variable in DASHBOARD["templating"]["list"]),
+    ]
+    for kind, part in parts:
+        assert part.keys() <= {*PUBLISHED[kind].split()}, part
+    currents = [
+        variable.get("current", {"text": "", "value": ""}) for variable in DASHBOARD["templating"]["list"]
+    ]
+    assert all({"text", "value"} <= current.keys() for current in currents)
 
 
 def test_panels_do_not_lie_over_each_other() -> None:

@@ -313,6 +313,11 @@ def _add_serve(commands: _Commands) -> None:
         default="text",
         help="form of warnings and faults on standard error",
     )
+    _add_limits(serve)
+    _engine(serve)
+
+
+def _add_limits(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--max-queries", type=_positive, metavar="N", help="queries of an owner")
     serve.add_argument("--max-rows", type=_positive, metavar="N", help="rows an owner may push in a second")
     serve.add_argument("--max-body", type=_positive, metavar="BYTES", help="bytes of an owner's request")
@@ -322,9 +327,15 @@ def _add_serve(commands: _Commands) -> None:
     serve.add_argument(
         "--max-results", type=_positive, metavar="N", help="result rows of an owner's queries in a minute"
     )
+    serve.add_argument(
+        "--max-time",
+        type=_positive,
+        default=300,
+        metavar="SECONDS",
+        help="for the statements of a request over the network (default: 300)",
+    )
     serve.add_argument("--max-memory", metavar="SIZE", help="memory of an owner's queries, as '500 MB'")
     _memory(serve)
-    _engine(serve)
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -357,6 +368,7 @@ def _serve(options: argparse.Namespace) -> int:
                 options.max_body or LARGEST,
                 options.max_state,
                 options.max_results,
+                options.max_time,
             ),
         )
         return serve(serve_options, stop, Screen.standard("table"))

@@ -20,6 +20,7 @@ from headrace.connectors.formats.rendering import to_text
 from headrace.errors import HeadraceError, UserError
 from headrace.language.parser.literals import interval_text
 from headrace.runtime.delivery.actions.receivers import Receivers
+from headrace.runtime.home.gc_control import exclude_survivors
 from headrace.runtime.home.home import Home
 from headrace.runtime.hub.hub import Hub
 from headrace.server.access import is_loopback
@@ -134,6 +135,7 @@ def serve(options: ServeOptions, stop: Interrupts, screen: Screen) -> int:
                 tools_listener = tools_listener_of(hub, tools, tokens, limits, tls)
                 tools_listener.start()
                 hub.on_close(tools_listener.stop)
+            exclude_survivors()
             _announce(screen, listening, for_tools, tokens, is_encrypted=tls is not None)
             return _wait(hub, stop)
     return 0

@@ -64,7 +64,11 @@ class Access:
             if revoked or any(map(self.tokens.has_expired, used)):
                 wake()
 
-    def __call__(self, request: HTTPConnection) -> None:
+    async def __call__(self, request: HTTPConnection) -> None:
+        """As `admit`, for routes; in the loop's thread: to change to another one and back takes longer, three times a request."""
+        self.admit(request)
+
+    def admit(self, request: HTTPConnection) -> None:
         """Set the principal of a request.
 
         Raises `Refused` for one over the network without a valid token, or without tokens for one of another site's page.

@@ -21,7 +21,7 @@ from headrace import __version__
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.hub.hub import Hub
 from headrace.server.access import Access
-from headrace.server.connections.event_streams import EventStreams
+from headrace.server.connections.follower_groups import FollowerGroups
 from headrace.server.following import ENCODED, Publications
 from headrace.server.metrics import HubMetrics, Measured
 from headrace.server.monitoring.plan_snapshot import PlanSnapshots
@@ -48,7 +48,7 @@ def application(hub: Hub, access: Access, publications: Publications, limits: Li
         app.state.hub = hub
         publications.loop = asyncio.get_running_loop()
         app.state.publications = publications
-        app.state.event_streams = EventStreams(publications)
+        app.state.follower_groups = FollowerGroups(publications)
         app.state.encoded = Recent(ENCODED)
         app.state.repetitions = Repetitions()
         hub.on_epoch(publications.epoch)

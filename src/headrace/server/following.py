@@ -9,9 +9,8 @@ connection, and resumes at the position of the last event that it has received.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -135,17 +134,3 @@ class Feed:
             data = f'{{"cursor": {part.position}, "epoch": {part.epoch}, "rows": {rows}}}'
             self.encoded.put(key, data)
         return data
-
-    async def events(self, position: int, publications: Publications) -> AsyncIterator[Event]:
-        """Events from a position on, until the server stops. Raises as `require_permitted`."""
-        with self.access.lasting(self.permissions.principal):
-            while not publications.ended:
-                waiter = publications.waiter
-                wanted = (waiter, self.query, self.form, position)
-                batch = await publications.reading(wanted, partial(self.read, position))
-                self.require_permitted()
-                for event in batch.events:
-                    yield event
-                if batch.is_all:
-                    await waiter.wait()
-                position = batch.position

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
 
+from headrace.runtime.home.deadline import DeadlinePassed, require_time, time_left
 from headrace.runtime.home.lru_cache import Recent
 from headrace.server.problems import Refused
 
@@ -26,7 +27,7 @@ class Repetitions:
     def answer(self, key: str | None, request: str, make: Callable[[], str]) -> str:
         """The first answer to this request, made now if there is none; without a key a new one each time.
 
-        Raises `Refused` when the key was used for another request.
+        Raises `Refused` when the key was used for another request, and `DeadlinePassed`.
         """
         if key is None:
             return make()
@@ -43,7 +44,13 @@ class Repetitions:
             raise Refused(
                 409, f"the Idempotency-Key '{key}' was used for another request", "Use a new key for each."
             )
-        return known[1].result()
+        try:
+            return known[1].result(time_left())
+        except TimeoutError:
+            raise DeadlinePassed from None
+        except DeadlinePassed:  # the first one's, which has dropped the key
+            require_time()
+            return self.answer(key, request, make)
 
     def _make(self, key: str, answer: Future[str], make: Callable[[], str]) -> str:
         """Make an answer; an error is that of the requests that wait for it, and is not remembered."""

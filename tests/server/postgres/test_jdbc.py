@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JJavaError
 
 from headrace.runtime.spark.java import find_java
 from headrace.runtime.spark.jvm import spark_jars
 from tests.server.postgres.wire import with_rows
-from tests.server.serving import Served
+from tests.server.serving import Served, served
 
 DRIVER = Path("/usr/share/java/postgresql.jar")
 pytestmark = pytest.mark.skipif(
@@ -110,3 +114,50 @@ def test_queries_are_made_invoked_and_dropped(connection: Any) -> None:
         2, statement.getClass().forName("java.time.OffsetDateTime").getMethod("now", None).invoke(None, None)
     )
     assert insert.executeUpdate() == 1
+
+
+@contextmanager
+def overheard(port: int) -> Iterator[tuple[int, list[bytes]]]:
+    """A port in front of another one, and what clients send to it."""
+    sent: list[bytes] = []
+
+    def forward(source: socket.socket, target: socket.socket, heard: list[bytes]) -> None:
+        with suppress(OSError):
+            while part := source.recv(1 << 16):
+                heard.append(part)
+                target.sendall(part)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+    def accept(accepting: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                client = accepting.accept()[0]
+                hub = socket.create_connection(("127.0.0.1", port))
+                for source, target, heard in ((client, hub, sent), (hub, client, [])):
+                    threading.Thread(target=forward, args=(source, target, heard), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as accepting:
+        threading.Thread(target=accept, args=(accepting,), daemon=True).start()
+        yield accepting.getsockname()[1], sent
+        accepting.shutdown(socket.SHUT_RDWR)
+
+
+def test_the_driver_proves_its_token_and_does_not_send_it(tmp_path: Path, java: Any) -> None:
+    with (
+        served(tmp_path / "home", "--postgres-port", "0", auth=True) as hub,
+        overheard(hub.postgres) as (port, sent),
+    ):
+        assert hub.token is not None
+        url = f"jdbc:postgresql://127.0.0.1:{port}/headrace"
+        connection = java.java.sql.DriverManager.getConnection(url, "anyone", hub.token)
+        found = connection.createStatement().executeQuery("SELECT i FROM generate_series(1, 2) t(i)")
+        assert rows(found, "i") == [("1",), ("2",)]
+        connection.close()
+        heard = b"".join(sent)
+        assert b"SCRAM-SHA-256" in heard
+        assert b"SELECT i" in heard
+        assert hub.token.encode() not in heard
+        for password in (hub.token[:-1], hub.token.swapcase(), " "):
+            with pytest.raises(Py4JJavaError, match="no valid token"):
+                java.java.sql.DriverManager.getConnection(url, "anyone", password)

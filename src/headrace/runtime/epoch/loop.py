@@ -18,6 +18,7 @@ from typing import Any, Final
 from headrace.observation import EpochFailure, EpochObservation
 from headrace.runtime.epoch.engine import Engine
 from headrace.runtime.epoch.supervisor import Retries, Supervisor
+from headrace.runtime.home.deadline import change, held_in_time
 from headrace.time import SECOND
 
 _SWITCH_SECONDS: Final = 0.0005
@@ -56,15 +57,18 @@ class Loop:
         self.supervisor = Supervisor(self.engine, self.lock, self.on_failure, retries=self.retries)
 
     def log(self, *entries: Mapping[str, Any]) -> None:
-        """Append entries to the query log, see `Engine.log`; during an epoch where that is possible, else after it."""
+        """Append entries to the query log, see `Engine.log`; during an epoch where that is possible, else after it.
+
+        Raises `DeadlinePassed` where that is too late for a statement: nothing is appended then.
+        """
         if self.lock.acquire(blocking=False):
             try:
-                self.engine.log(*entries)
+                change(lambda: self.engine.log(*entries))
             finally:
                 self.lock.release()
-        elif not self.engine.log_ahead(*entries):
-            with self._turn, self.lock:
-                self.engine.log(*entries)
+        elif not change(lambda: self.engine.log_ahead(*entries)):
+            with held_in_time(self._turn), held_in_time(self.lock):
+                change(lambda: self.engine.log(*entries))
 
     def step(self, *, live_first: bool = False) -> EpochObservation | None:
         """One epoch, if there is anything to do, see `Engine.step`; a failure is raised, and not tried again."""

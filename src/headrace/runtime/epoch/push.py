@@ -15,6 +15,7 @@ from headrace.connectors.sources.content_digest import content_digest
 from headrace.connectors.sources.segment_files import as_rows
 from headrace.errors import UnknownName, UserError, did_you_mean
 from headrace.runtime.epoch.engine import Engine
+from headrace.runtime.home.deadline import change
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest.pushed_rows import ingest, ingest_once
 from headrace.runtime.progress.punctuators import promise_of
@@ -63,7 +64,7 @@ def punctuate(
         )
     uri = f"punctuation-{uuid.uuid4().hex}"
     record = IngestRecord(definition.name, uri, PUNCTUATION, bound, bound, 0, 0, now, 0, promise=promise)
-    engine.intake.hand_in(record, definition)
+    change(lambda: engine.intake.hand_in(record, definition))
 
 
 def instant(at: Instant | datetime) -> Instant:

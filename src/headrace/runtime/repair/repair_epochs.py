@@ -14,7 +14,7 @@ from typing import Any
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.backfill.backfill_scheduler import Chunk
-from headrace.runtime.backfill.entry_slices import Weighed, first_slices, in_one_split, slices_of
+from headrace.runtime.backfill.entry_slices import Weighed, first_slices, in_few_splits, slices_of
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import REPAIR, EpochWork
@@ -91,7 +91,7 @@ class Repairs:
                 break
         return EpochWork(
             REPAIR,
-            tuple(in_one_split([(replace(split, repairs=True), weight) for split, weight in chosen])),
+            tuple(in_few_splits([(replace(split, repairs=True), weight) for split, weight in chosen])),
             Participants(frozenset(group)),
             punctuations={operator: self._emitted_to(operator) for operator in group},
             relations=relations,

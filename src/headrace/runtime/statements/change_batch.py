@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from headrace.algebra.query import Query, QueryScan, StreamScan, UnionAll, every_node, walk
@@ -27,6 +27,15 @@ from headrace.planner.joins.outer_joins import joins_changes
 from headrace.planner.joins.shared_join import covering, read_under
 from headrace.planner.joins.stream_joins import joins_streams, signature_of, sizes_of
 from headrace.runtime.epoch.pipeline import Pipeline
+from headrace.runtime.home.deadline import (
+    Deadline,
+    DeadlinePassed,
+    Lock,
+    current,
+    held_in_time,
+    limited_by,
+    require_time,
+)
 from headrace.runtime.plan.derived_streams import shared_join_of
 from headrace.runtime.plan.epoch_planner import is_read, operator_of
 from headrace.runtime.progress.plan_index import index_of
@@ -108,11 +117,12 @@ def refuse_unreadable(name: str, query: Query) -> None:
             check_names(node.query)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Work:
     """What one thread wants done, until it is."""
 
     run: Callable[[], Any]
+    deadlines: tuple[Deadline, ...] = field(default_factory=current)
     result: Any = None
     error: BaseException | None = None
     is_done: bool = False
@@ -124,7 +134,7 @@ class GroupCommit:
     The thread that gets the lock makes the changes of all that wait for it (group commit; DeWitt et al., SIGMOD 1984, section 5).
     """
 
-    def __init__(self, changes: CatalogChanges, lock: AbstractContextManager[Any]) -> None:
+    def __init__(self, changes: CatalogChanges, lock: Lock) -> None:
         self._changes, self._lock = changes, lock
         self._arrived: deque[_Work] = deque()
 
@@ -132,24 +142,34 @@ class GroupCommit:
         """The result of a function that changes the catalog, once its changes are durable. Raises what it raises."""
         mine = _Work(work)
         self._arrived.append(mine)
-        with self._lock:
-            if not mine.is_done:
-                self._run_all([self._arrived.popleft() for _ in range(len(self._arrived))])
+        try:
+            with held_in_time(self._lock):
+                if not mine.is_done:
+                    self._run_all([self._arrived.popleft() for _ in range(len(self._arrived))])
+        except DeadlinePassed:
+            with suppress(ValueError):  # the thread with the lock has it, and ends it in time
+                self._arrived.remove(mine)
+                raise
+            with limited_by(()), held_in_time(self._lock):
+                pass
         if mine.error is not None:
             raise mine.error
         result: _Result = mine.result
         return result
 
     def _run_all(self, group: Sequence[_Work]) -> None:
+        """Make the changes of a group; where the deadline of some passes before the append, those of the others."""
+        waiting = group
         try:
-            with self._changes.together():
-                self._changes.find_out()
-                for work in group:
-                    try:
-                        with self._changes.one_of_many():
-                            work.result = work.run()
-                    except Exception as error:  # noqa: BLE001 - its thread raises it
-                        work.error = error
+            while waiting:
+                try:
+                    with limited_by([deadline for work in waiting for deadline in work.deadlines]):
+                        self._append(waiting)
+                    break
+                except DeadlinePassed as error:
+                    late = [work for work in waiting if any(each.has_passed for each in work.deadlines)]
+                    _fail(late, error)
+                    waiting = [work for work in waiting if work not in late]
         except Exception as error:  # noqa: BLE001 - of the append: each raises it
             _fail(group, error)
         except BaseException:
@@ -158,6 +178,17 @@ class GroupCommit:
         finally:
             for work in group:
                 work.is_done = True
+
+    def _append(self, group: Sequence[_Work]) -> None:
+        with self._changes.together():
+            self._changes.find_out()
+            for work in group:
+                work.error = None
+                try:
+                    with limited_by(work.deadlines), self._changes.one_of_many():
+                        work.result = work.run()
+                except Exception as error:  # noqa: BLE001 - its thread raises it
+                    work.error = error
 
 
 def _fail(group: Sequence[_Work], error: Exception) -> None:
@@ -201,6 +232,7 @@ class CatalogChanges:
 
     def log(self, *entries: Mapping[str, Any], query: Query | None = None) -> None:
         """Log changes together, or let them wait for their neighbours; `query` is the bound query of the last, a registration."""
+        require_time()
         if self._waiting is None:
             self._pipeline.log(*entries)
             return

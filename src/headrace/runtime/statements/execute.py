@@ -25,6 +25,7 @@ from headrace.language.statements.parse_script import parse_script
 from headrace.language.statements.stream_keywords import stream_from_keywords
 from headrace.runtime.delivery.open_actions import OpenActions
 from headrace.runtime.epoch.pipeline import Pipeline
+from headrace.runtime.home.deadline import held_in_time, one_by_one
 from headrace.runtime.home.file_names import require_name
 from headrace.runtime.home.gc_control import MANY, collector_disabled
 from headrace.runtime.home.run_cache import save_relation
@@ -99,7 +100,7 @@ class Statements:
     def execute(self, script: str) -> list[Outcome]:
         """All statements of a script, in order. A parse error anywhere stops it before the first takes effect."""
         with collector_disabled(len(script) >= _LONG_SCRIPT):
-            return self.carry_out_all(parse_script(script, self._zone), script)
+            return list(self.execute_each(parse_script(script, self._zone), script))
 
     @contextmanager
     def _in_zone(self, zone: str) -> Iterator[None]:
@@ -121,10 +122,11 @@ class Statements:
             statements = parse_script(script, zone)
             if all(map(is_definition, statements)):
                 return self._group.run(lambda: self._permitted(statements, script, permit)[1])
-            with self._in_zone(zone):
+            with held_in_time(self._one_script), self._in_zone(zone):
                 with self._changes.tentatively():
                     permitted, _ = self._permitted(statements, script, permit)
-                return self.carry_out_all(permitted, script)
+                in_order, before = one_by_one(permitted)
+                return list(self.execute_each(in_order, script, before))
 
     def _permitted(
         self, statements: Sequence[stmt.Statement], script: str, permit: Permit
@@ -137,17 +139,15 @@ class Statements:
                 outcomes.append(self.carry_out(permitted[-1], script))
         return permitted, outcomes
 
-    def carry_out_all(self, statements: Iterable[stmt.Statement], script: str) -> list[Outcome]:
-        """Statements in order; changes of queries that follow one another are logged and planned together."""
-        return list(self.execute_each(statements, script))
-
     def execute_each(
         self,
         statements: Iterable[stmt.Statement],
         script: str,
         before: Callable[[stmt.Statement], bool] = lambda _: True,
     ) -> Iterator[Outcome]:
-        """As `carry_out_all`, one outcome at a time; ends early where `before` a statement that changes no query is False.
+        """Statements in order, one outcome at a time; changes of queries that follow one another are logged and planned together.
+
+        Ends early where `before` a statement that changes no query is False.
 
         The outcome of a change of a query follows once it is durable: with the last of those in a row.
         """

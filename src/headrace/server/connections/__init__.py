@@ -1,1 +1,1 @@
-"""Connections of HTTP clients: their deadlines and number, and event streams that many followers read together."""
+"""Connections of HTTP clients: their deadlines and number, and followers, by events or WebSocket, that are written to together."""

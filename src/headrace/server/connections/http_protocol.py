@@ -35,7 +35,7 @@ class HttpConnection(H11Protocol):
             transport.close()
             return
         find_lost_peer(transport.get_extra_info("socket"))
-        self.app = _WithTransport(self.app, transport)
+        self.app = WithTransport(self.app, transport)
         self._set_deadline()
 
     def data_received(self, data: bytes) -> None:
@@ -61,12 +61,13 @@ class HttpConnection(H11Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _WithTransport:
+class WithTransport:
     """An application whose requests know the transport that they came over."""
 
     app: ASGIApp
     transport: asyncio.Transport
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
         scope[TRANSPORT] = self.transport
         await self.app(scope, receive, send)

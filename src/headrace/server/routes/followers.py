@@ -13,8 +13,12 @@ from starlette.concurrency import run_in_threadpool
 from headrace.errors import HeadraceError, UserError
 from headrace.runtime.hub.hub import Hub
 from headrace.server.access import WATCH_SECONDS
+from headrace.server.connections import follower_groups
 from headrace.server.connections.event_streams import EventStream
-from headrace.server.following import Feed
+from headrace.server.connections.follower_groups import Credits, Follower, FollowerGroups
+from headrace.server.connections.http_protocol import TRANSPORT
+from headrace.server.connections.web_sockets import FRAMES
+from headrace.server.following import Event, Feed
 from headrace.server.problems import Refused, problem_of
 from headrace.server.security.audit import POLICY
 from headrace.server.security.permissions import Permissions, needs_own_query, permissions_of
@@ -23,7 +27,6 @@ router = APIRouter(prefix="/v1/queries", tags=["followers"], dependencies=[Depen
 socket_router = APIRouter(prefix="/v1/queries")
 """Routes of WebSockets, which check their access themselves: a refusal is a close code, not a status."""
 _FORM = "^(json|arrow)$"
-_MOST_CREDITS = 1 << 20
 
 
 @router.get("/{name}/follow", response_class=EventStream, status_code=200)
@@ -43,7 +46,7 @@ def follow(
     state = request.app.state
     start = _cursor(last_event_id) if last_event_id is not None else since
     feed, position = _opened(state, permissions_of(request), name, client, start, tables)
-    return EventStream(feed, position, state.event_streams)
+    return EventStream(feed, position, state.follower_groups)
 
 
 @socket_router.websocket("/{name}/follow")
@@ -60,7 +63,7 @@ async def follow_with_credits(
     """
     state = socket.app.state
     try:
-        state.access(socket)
+        state.access.admit(socket)
         permissions = permissions_of(socket)
         permissions.require_seen(state.hub.catalog, name)
         feed, position = await run_in_threadpool(_opened, state, permissions, name, client, since, tables)
@@ -68,41 +71,56 @@ async def follow_with_credits(
         await socket.close(POLICY, str(error)[:100])
         return
     await socket.accept()
-    credits_ = asyncio.Semaphore(0)
-    sending = asyncio.create_task(_send(socket, feed, position, credits_))
+    follower = Follower(feed, socket.scope[TRANSPORT], FRAMES, position, Credits())
+    sending = asyncio.create_task(_send(socket, follower, state.follower_groups))
+    reason = None
     try:
-        await _receive(socket, feed, client, credits_)
+        reason = await _receive(socket, follower, client)
     except (WebSocketDisconnect, RuntimeError):  # closed by the client, or by `_send`
         pass
     finally:
+        state.follower_groups.leave(follower)
         sending.cancel()
         with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
             await sending
+    if reason is not None:
+        with suppress(RuntimeError):  # closed by `_send`
+            await socket.close(POLICY, reason[:100])
 
 
-async def _send(socket: WebSocket, feed: Feed, position: int, credits_: asyncio.Semaphore) -> None:
-    try:
-        async for event in feed.events(position, socket.app.state.publications):
-            await _paid(credits_, feed)
+async def _send(socket: WebSocket, follower: Follower, groups: FollowerGroups) -> None:
+    """Send events, each for a credit, until the server stops or the follower may not have more."""
+
+    async def send(event: Event) -> None:
+        await _paid(follower)
+        async with asyncio.timeout(follower_groups.STALLED_SECONDS):
             await socket.send_text(event.data)
+
+    try:
+        await follower.follow(groups, send)
     except (Refused, HeadraceError) as error:
         await socket.close(POLICY, str(error)[:100])
+    except TimeoutError:
+        follower.transport.abort()
     else:
         await socket.close(1001)
 
 
-async def _paid(credits_: asyncio.Semaphore, feed: Feed) -> None:
+async def _paid(follower: Follower) -> None:
     """Wait for a credit, as long as the follower may have the next event."""
-    feed.require_permitted()
-    while credits_.locked():
+    credits_ = follower.credits
+    assert credits_ is not None
+    follower.feed.require_permitted()
+    while not credits_.take(1):
         with suppress(TimeoutError):
-            await asyncio.wait_for(credits_.acquire(), WATCH_SECONDS)
-            return
-        feed.require_permitted()
-    await credits_.acquire()
+            await asyncio.wait_for(credits_.some(), WATCH_SECONDS)
+        follower.feed.require_permitted()
 
 
-async def _receive(socket: WebSocket, feed: Feed, client: str | None, credits_: asyncio.Semaphore) -> None:
+async def _receive(socket: WebSocket, follower: Follower, client: str | None) -> str:
+    """Take credits and acknowledgements; returns why the connection has to be closed."""
+    feed, credits_ = follower.feed, follower.credits
+    assert credits_ is not None
     while True:
         try:
             message = dict(json.loads(await socket.receive_text()))
@@ -111,16 +129,13 @@ async def _receive(socket: WebSocket, feed: Feed, client: str | None, credits_: 
                 cursor = int(message["acknowledge"])
                 await run_in_threadpool(_acknowledge, feed.hub, feed.query, client, cursor)
             if "credits" in message:
-                for _ in range(min(int(message["credits"]), _MOST_CREDITS)):
-                    credits_.release()
+                credits_.give(int(message["credits"]))
         except Refused as error:
-            await socket.close(POLICY, str(error)[:100])
-            return
+            return str(error)
         except HeadraceError as error:
             await socket.send_text(json.dumps(problem_of(error)[1]))
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-            await socket.close(POLICY, 'expected {"credits": n} or {"acknowledge": cursor}')
-            return
+            return 'expected {"credits": n} or {"acknowledge": cursor}'
 
 
 @router.post("/{name}/acknowledge")

@@ -24,6 +24,7 @@ open_router = APIRouter(tags=["health"])
 """Routes without access control: for load balancers, and without any fact about the home."""
 
 metrics_router = APIRouter(tags=["observation"])
+_LIMITS = ("queries", "rows_per_second", "body_bytes", "state_bytes", "result_rows", "statement_seconds")
 
 
 @metrics_router.get("/metrics", response_class=PlainTextResponse)
@@ -74,7 +75,7 @@ def status(request: Request) -> Any:
 def summary(request: Request) -> dict[str, Any]:
     """The hub in a few numbers, however many queries there are; of an owner its own queries are counted.
 
-    `quotas` are the limits of each owner (null: none), `owners` the use of each where its state or results are limited.
+    `quotas` are the limits of each owner (null: none), and the seconds of a request; `owners` the use of each where its state or results are limited.
     """
     hub, principal = request.app.state.hub, permissions_of(request).principal
     manifest, waiting = hub.home.latest(), waiting_rows(hub)
@@ -99,10 +100,7 @@ def summary(request: Request) -> dict[str, Any]:
             for owner, use in _use(request).items()
             if not principal.is_limited or owner == (principal.owner or "").casefold()
         },
-        "quotas": {
-            name: getattr(request.app.state.limits.quotas, name)
-            for name in ("queries", "rows_per_second", "body_bytes", "state_bytes", "result_rows")
-        },
+        "quotas": {name: getattr(request.app.state.limits.quotas, name) for name in _LIMITS},
     }
 
 

@@ -21,6 +21,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.runtime.introspection.cost_history import cost_history
 from headrace.runtime.statements.outcome import Outcome
 from headrace.server.bodies import body_of
+from headrace.server.connections.statement_time import Timeout, in_time
 from headrace.server.monitoring.plan_snapshot import PlanSnapshot, PlanSnapshots
 from headrace.server.paging import Page, page_of_results, time_of
 from headrace.server.security.permissions import needs_own_query, needs_register, permissions_of
@@ -159,10 +160,14 @@ async def _registration(request: Request) -> Registration:
         "requestBody": {"content": {"application/json": {"schema": Registration.model_json_schema()}}}
     },
 )
-def register(
-    request: Request, registration: Annotated[Registration, Depends(_registration)]
+async def register(
+    request: Request, registration: Annotated[Registration, Depends(_registration)], timeout: Timeout = None
 ) -> dict[str, Any]:
-    """Register queries, all or none."""
+    """Register queries, all or none: none is registered when that takes longer than `timeout` seconds (504)."""
+    return await in_time(request, timeout, lambda: _registered(request, registration))
+
+
+def _registered(request: Request, registration: Registration) -> dict[str, Any]:
     hub, queries = _hub(request), registration.queries
     request.state.statement = "; ".join(f"{name}: {text}" for name, text in queries.items())
     owner = permissions_of(request).owner_of_all(hub.catalog, queries, registration.owner)
@@ -180,21 +185,21 @@ def query(request: Request, name: str) -> dict[str, Any]:
 
 
 @router.delete("/{name}", dependencies=[Depends(needs_register)])
-def drop(request: Request, name: str) -> dict[str, Any]:
+async def drop(request: Request, name: str, timeout: Timeout = None) -> dict[str, Any]:
     """Drop a query."""
-    return _changed(request, "DROP QUERY", name)
+    return await in_time(request, timeout, lambda: _changed(request, "DROP QUERY", name))
 
 
 @router.post("/{name}/pause", dependencies=[Depends(needs_register)])
-def pause(request: Request, name: str) -> dict[str, Any]:
+async def pause(request: Request, name: str, timeout: Timeout = None) -> dict[str, Any]:
     """Pause a query."""
-    return _changed(request, "PAUSE QUERY", name)
+    return await in_time(request, timeout, lambda: _changed(request, "PAUSE QUERY", name))
 
 
 @router.post("/{name}/resume", dependencies=[Depends(needs_register)])
-def resume(request: Request, name: str) -> dict[str, Any]:
+async def resume(request: Request, name: str, timeout: Timeout = None) -> dict[str, Any]:
     """Resume a query, which catches up from the archive."""
-    return _changed(request, "RESUME QUERY", name)
+    return await in_time(request, timeout, lambda: _changed(request, "RESUME QUERY", name))
 
 
 def _changed(request: Request, statement: str, name: str) -> dict[str, Any]:

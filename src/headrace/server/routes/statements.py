@@ -18,6 +18,8 @@ from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.prospect import prospect
 from headrace.runtime.statements.outcome import Outcome, moved
 from headrace.server.bodies import text_of
+from headrace.server.connections.statement_time import Timeout, in_time
+from headrace.server.repetition import Repetitions
 from headrace.server.security.permissions import Permissions, permissions_of, sources_of
 from headrace.server.tables import table_text
 
@@ -33,21 +35,24 @@ async def execute(
     request: Request,
     tables: Annotated[str, Query(pattern="^(json|arrow)$")] = "json",
     zone: str = "UTC",
+    timeout: Timeout = None,
     idempotency_key: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Run a script of statements ended by `;`. One outcome a statement; a mistake in its syntax or in a definition leaves none of its definitions.
 
-    `zone` is the time zone of literals, as after SET TIME ZONE, for this script only.
+    `zone` is the time zone of literals, as after SET TIME ZONE, for this script only. After `timeout` seconds the answer is 504,
+    and states what is done.
     """
     permissions = permissions_of(request)
     hub, script = request.app.state.hub, await text_of(request, permissions.largest_body)
     request.state.statement = script
     principal = permissions.principal
-    answer = await run_in_threadpool(
-        request.app.state.repetitions.answer,
-        None if idempotency_key is None else f"{principal.token}{idempotency_key}",
-        script,
-        lambda: _outcomes(hub, script, zone, tables, permissions),
+    key = None if idempotency_key is None else f"{principal.token}{idempotency_key}"
+    repetitions: Repetitions = request.app.state.repetitions
+    answer = await in_time(
+        request,
+        timeout,
+        lambda: repetitions.answer(key, script, lambda: _outcomes(hub, script, zone, tables, permissions)),
     )
     return Response(answer, media_type="application/json")
 

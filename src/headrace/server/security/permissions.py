@@ -198,17 +198,17 @@ def permissions_of(request: HTTPConnection) -> Permissions:
     return limits.of(request.state.principal)
 
 
-def needs_register(request: Request) -> None:
+async def needs_register(request: Request) -> None:
     """A route that needs the role. Raises `Refused`."""
     permissions_of(request).require("register")
 
 
-def needs_administer(request: Request) -> None:
+async def needs_administer(request: Request) -> None:
     """A route that needs the role. Raises `Refused`."""
     permissions_of(request).require("administer")
 
 
-def needs_own_query(request: Request) -> None:
+async def needs_own_query(request: Request) -> None:
     """A route about the query `name`. Raises `UnknownName` for one of another owner."""
     name = request.path_params.get("name")
     if name is not None:

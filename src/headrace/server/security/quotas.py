@@ -17,13 +17,15 @@ from headrace.server.bodies import LARGEST
 from headrace.server.problems import Refused
 from headrace.server.security.principal import Principal
 
+STATEMENT_SECONDS: Final = 300.0
+"""For the statements of a request over the network, unless the administrator sets another limit."""
 RESULT_SECONDS: Final = 60.0
 """In which result rows are counted."""
 
 
 @dataclass(slots=True)
 class Quotas:
-    """Limits of each owner; None: none. Pushed rows fill a bucket that holds one second's rows (token bucket).
+    """Limits of each owner, and of each request over the network; None: none. Pushed rows fill a bucket that holds one second's rows (token bucket).
 
     `result_rows` are emitted in `RESULT_SECONDS` by all queries of an owner.
     """
@@ -33,6 +35,7 @@ class Quotas:
     body_bytes: int = LARGEST
     state_bytes: int | None = None
     result_rows: int | None = None
+    statement_seconds: float = STATEMENT_SECONDS
     state_in_use: Mapping[str, int] = field(default_factory=dict)
     """Bytes by owner in lower case, as of the last check of `usage`."""
     seconds: Callable[[], float] = time.monotonic
@@ -69,6 +72,15 @@ class Quotas:
     def largest_body(self, principal: Principal) -> int:
         """Bytes of the largest body of a request."""
         return self.body_bytes if principal.is_limited else LARGEST
+
+    def seconds_for(self, principal: Principal, wanted: float | None) -> float | None:
+        """Seconds for the statements of a request, of which its client has `wanted` so many; None: no limit.
+
+        Over the socket in the home there is none but the client's own.
+        """
+        if not principal.is_remote:
+            return wanted
+        return min(self.statement_seconds, wanted or self.statement_seconds)
 
     def take_rows(self, principal: Principal, rows: int) -> None:
         """Count rows that are about to be pushed.
