@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace.catalog.catalog import registration
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Advance
 from headrace.operators.base.union_positions import placed
@@ -18,6 +19,7 @@ from headrace.operators.joins.join_aggregate import JoinAggregate
 from headrace.operators.panes.emission_limit import EmissionCap
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.plan.epoch_planner import make_plan
 from headrace.time import BEGINNING, SECOND
 
 SCRIPT = """
@@ -75,6 +77,33 @@ def test_billions_of_pairs_are_counted_and_averaged_exactly(hub: Hub) -> None:
     assert hub.query("total").history().to_pylist() == [{"s": 7_000_000}]
     assert hub.query("small").history().to_pylist() == [{"s": 7_000_000, "t": -7_000_000}]
     assert list(hub.status()["rejected"].values()) == [1, 1]
+
+
+def test_billions_of_products_are_summed_without_pairs(hub: Hub) -> None:
+    """70,000 rows of one key on both sides; of the other key one product of 4.6e18 does not fit an INT, and is reported."""
+    hub.register(f"SELECT COUNT(*) AS n, SUM(CAST(x.v AS BIGINT) * y.v) AS s FROM {TWO}", "wide")
+    hub.register(f"SELECT x.k, COUNT(*) AS n, SUM(x.v * y.v) AS s FROM {TWO} GROUP BY x.k", "narrow")
+    one_key(hub, 70_000, 30_000, 5)
+    for name in "ab":
+        push(hub, name, np.full(2, 2), np.array([2**31 - 1, 1]), np.full(2, 6))
+    ended(hub)
+    whole = 70_000**2 * 30_000**2
+    assert hub.query("wide").history().to_pylist() == [{"n": 70_000**2 + 4, "s": whole + 2**62}]
+    narrow = sorted(hub.query("narrow").history().to_pylist(), key=lambda row: row["k"])
+    assert narrow == [{"k": 1, "n": 70_000**2, "s": whole}, {"k": 2, "n": 3, "s": 2**32 - 1}]
+    assert list(hub.status()["rejected"].values()) == [1]
+
+
+def test_products_of_a_former_version_keep_their_pairs(hub: Hub) -> None:
+    """Their state is rows of a join and its pairs; that of aggregates of sides alone has not changed."""
+    hub.register(f"SELECT SUM(x.v * y.v) AS s FROM {TWO}", "products")
+    hub.register(f"SELECT SUM(x.v) AS s FROM {TWO}", "sums")
+    entries = [
+        {**registration(hub.catalog.queries[name].definition), "layout": 2} for name in ("products", "sums")
+    ]
+    operators = make_plan(hub.catalog.apply_all(entries)).operators.values()
+    made = {operator.query: operator.makes_pairs for operator in operators if operator.join_signature}
+    assert made == {"products": True, "sums": False}
 
 
 def test_groups_of_many_keys_are_one_row_whatever_task_has_the_keys(hub: Hub) -> None:
@@ -138,7 +167,13 @@ def panes_of(operator: JoinAggregate, at: np.ndarray) -> dict[str, pa.Table]:
     "text",
     [
         f"SELECT COUNT(*) AS n FROM {TWO} WHERE x.v < y.v",
-        f"SELECT SUM(x.v * y.v) AS s FROM {TWO}",
+        f"SELECT SUM(x.v + y.v) AS s FROM {TWO}",
+        f"SELECT MAX(x.v * y.v) AS s FROM {TWO}",
+        f"SELECT SUM(CAST(x.v AS FLOAT) * CAST(y.v AS FLOAT)) AS s FROM {TWO}",
+        f"SELECT SUM(CAST(x.v AS DECIMAL(9, 2)) * CAST(y.v AS DECIMAL(9, 2))) AS s FROM {TWO}",
+        f"SELECT SUM(DISTINCT x.v * y.v) AS s FROM {TWO}",
+        f"SELECT SUM(x.v * y.v) FILTER (WHERE x.v > 0) AS s FROM {TWO}",
+        f"SELECT SUM(CAST(x.v * y.v AS DOUBLE)) AS s FROM {TWO}",
         f"SELECT COUNT(*) FILTER (WHERE x.v > y.v) AS n FROM {TWO}",
         f"SELECT COUNT(DISTINCT x.v) AS n FROM {TWO}",
         f"SELECT MEDIAN(x.v) AS m FROM {TWO}",
