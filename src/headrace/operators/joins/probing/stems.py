@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.operators.base.group_codes import Ints, flat
 from headrace.operators.rows.sorted_rows import Sorted, bisected, portions, spread
-from headrace.time import FOREVER, Duration
+from headrace.time import BEGINNING, FOREVER, Duration
 
 _SPARSE: Final = 4
 """Rows search a piece one by one if it has more rows than so many times theirs."""
@@ -115,10 +115,10 @@ class Stem:
         """The extensions of some combinations, and the number of rows that were compared."""
         parts, candidates = list[Combinations](), 0
         for start, piece, first, count in zip(self.starts.tolist(), self.pieces, low, matches, strict=False):
+            if not count[rows].any():
+                continue
             index, row = spread(first, count, rows.start, rows.stop)
             candidates += len(row)
-            if not len(row):
-                continue
             at = np.maximum(combinations.at[index], piece.at[row])
             until = np.minimum(combinations.until[index], piece.until(row))
             numbers = {other: known[index] for other, known in combinations.rows.items()}
@@ -144,12 +144,17 @@ class Stem:
 
 def _overlapping(bounds: Bounds, hashes: Ints, piece: Sorted, longest: Duration | None) -> tuple[Ints, Ints]:
     """For each row the first row of a piece that may hold with it, and the number of rows from there on."""
+    held, latest = bounds
+    last_held = int(piece.at.max(initial=BEGINNING)) + (longest or 0)
+    ended = longest is not None and last_held < int(held.min(initial=FOREVER))
+    if ended or int(latest.max(initial=BEGINNING)) < int(piece.at.min(initial=FOREVER)):
+        none = np.zeros(len(hashes), np.int64)
+        return none, none
     if len(hashes) * _SPARSE >= piece.rows:
         ranges = _by_rank(bounds, hashes, piece, longest)
         if ranges is not None:
             return ranges
     first, last = (np.searchsorted(piece.hash, hashes, side) for side in ("left", "right"))
-    held, latest = bounds
     low = first
     if longest is not None:
         low = bisected(piece.at, first, last, held - longest, after=False)
