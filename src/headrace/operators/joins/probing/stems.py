@@ -170,18 +170,25 @@ def _by_rank(
     None if that has no room in 64 bits.
     """
     begins = np.concatenate([[True], piece.hash[1:] != piece.hash[:-1]])
-    known, least, most = piece.hash[begins], int(piece.at.min()), int(piece.at.max())
-    span = most - least + 2
+    starts, least, most = np.flatnonzero(begins), int(piece.at.min()), int(piece.at.max())
+    known, span = piece.hash[starts], most - least + 2
     if len(known) * span >= _WIDEST:
         return None
-    keys = (np.cumsum(begins) - 1) * span + (piece.at - least)
     rank = np.minimum(_places(known, hashes), len(known) - 1)
     base, (held, latest) = rank * span, bounds
-    low = base
-    if longest is not None:
-        low = base + np.clip(held - longest, least, most + 1) - least
-    first = np.searchsorted(keys, low)
-    last = np.searchsorted(keys, base + np.minimum(latest, most) - least, side="right")
+    all_hold = longest is None or int(held.max()) - longest <= least
+    all_began = int(latest.min()) >= most
+    keys = base
+    if not (all_hold and all_began):
+        keys = (np.cumsum(begins) - 1) * span + (piece.at - least)
+    if all_hold:
+        first = starts[rank]
+    else:
+        first = np.searchsorted(keys, base + np.clip(held - (longest or 0), least, most + 1) - least)
+    if all_began:
+        last = np.append(starts[1:], piece.rows)[rank]
+    else:
+        last = np.searchsorted(keys, base + np.minimum(latest, most) - least, side="right")
     return first, np.where(known[rank] == hashes, np.maximum(last - first, 0), 0)
 
 
