@@ -31,7 +31,7 @@ from headrace.operators.joins.partial_products import can_repeat
 from headrace.operators.joins.side_products import SideProduct, aggregates_of, factor_name
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.operators.output.output_stage import Finish
-from headrace.operators.panes.adaptive_panes import EVERY_ROW
+from headrace.operators.panes.adaptive_panes import ALWAYS_ROWS
 from headrace.operators.panes.panes import Panes
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.joins.join_graph import equalities
@@ -104,7 +104,7 @@ def join_aggregate(
             steps=side.filters,
             single_slot=slot,
             has_own_panes=True,
-            row_layout_limit=EVERY_ROW if factors else None,
+            row_layout_limit=ALWAYS_ROWS if factors else None,
         )
         aggregated.append(AggregatedSide(side.inputs, panes, side.name))
     layouts = [side.panes.layouts[0] for side in aggregated]
