@@ -71,6 +71,14 @@ def test_sums_are_multiplied_where_no_product_can_fail(
     assert of_two.alike(sides, ONE).tolist() == [alike]
 
 
+def test_sums_without_room_are_not_multiplied() -> None:
+    """Each product fits, and so many do not."""
+    of_two = product(BIGINT, BIGINT)
+    for rows, alike in ((1 << 13, True), (1 << 14, False)):
+        sides = [side(factor, *[2**31] * rows) for factor in of_two.factors]
+        assert of_two.alike(sides, ONE).tolist() == [alike]
+
+
 def test_the_count_and_the_sum_are_those_of_the_pairs_without_null() -> None:
     of_two = product(BIGINT, BIGINT)
     sides = [side(of_two.factors[0], 2, None, 5), side(of_two.factors[1], -7, 1, None)]

@@ -94,6 +94,17 @@ def test_billions_of_products_are_summed_without_pairs(hub: Hub) -> None:
     assert list(hub.status()["rejected"].values()) == [1]
 
 
+def test_a_product_that_fails_is_rejected_once_however_many_windows_hold_it(hub: Hub) -> None:
+    """Two windows of `SLIDING` hold both rows: of seconds 5 and 12."""
+    hub.register(f"SELECT x.k, COUNT(*) AS n, SUM(x.v * y.v) AS s FROM {SLIDING} GROUP BY x.k", "q")
+    for name, at in (("a", 5), ("b", 12)):
+        push(hub, name, np.full(2, 1), np.array([2**31 - 1, 2]), np.full(2, at))
+    ended(hub)
+    rows = hub.query("q").history().to_pylist()
+    assert rows == [{"k": 1, "n": 1, "s": 4}], "three of four pairs do not fit"
+    assert list(hub.status()["rejected"].values()) == [3]
+
+
 def test_products_of_a_former_version_keep_their_pairs(hub: Hub) -> None:
     """Their state is rows of a join and its pairs; that of aggregates of sides alone has not changed."""
     hub.register(f"SELECT SUM(x.v * y.v) AS s FROM {TWO}", "products")

@@ -32,6 +32,7 @@ from headrace.operators.joins.side_products import (
     SideProduct,
     StoredRows,
     evaluated,
+    in_first_window,
     keys_of,
     some_cells,
     stored_rows,
@@ -199,14 +200,16 @@ class JoinAggregate(BaseOperator):
             for side, source in zip(sides, rows, strict=True)
         ]
         numbers = combinations(cells, self.keys, of_rows=True)
-        values, failed, reasons = evaluated(self.products, rows, numbers)
+        values, errors = evaluated(self.products, rows, numbers)
         rejected = list[Rejected]()
-        if reasons:
-            panes = self.sides[0].panes.panes
-            _, ends = panes.window_bounds(cells[0].windows[numbers[0][failed]], None)
-            rejected.append(failed_pairs(ends, reasons))
-            numbers = [of_side[~failed] for of_side in numbers]
-            values = {argument: column.filter(pa.array(~failed)) for argument, column in values.items()}
+        if errors is not None:
+            reported = np.flatnonzero(errors.mask & in_first_window(cells, rows, numbers))
+            _, ends = self.emission_windows.window_bounds(cells[0].windows[numbers[0][reported]], None)
+            if len(reported):
+                rejected.append(failed_pairs(ends, tuple(errors.reasons[row] for row in reported.tolist())))
+            kept = ~errors.mask
+            numbers = [of_side[kept] for of_side in numbers]
+            values = {argument: column.filter(pa.array(kept)) for argument, column in values.items()}
         times = [
             side.answer.cells[rows_partial()][0][of_side]
             for side, of_side in zip(cells, numbers, strict=True)

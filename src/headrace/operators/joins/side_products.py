@@ -21,8 +21,8 @@ import pyarrow as pa
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions.expression import Call, Expression, walk
 from headrace.operators.aggregates.aggregate_calls import Answer, lift_each
-from headrace.operators.aggregates.cell_table import Layout, WindowCells, gather, select
-from headrace.operators.base.group_codes import Ints, flat, group, picked
+from headrace.operators.aggregates.cell_table import KEY, Layout, WindowCells, gather, select
+from headrace.operators.base.group_codes import Ints, flat, group, ints, picked
 from headrace.operators.base.operator import Advance, Sections
 from headrace.operators.joins.partial_products import combinations, repeated
 from headrace.operators.panes.adaptive_panes import SPARSE_OPEN, SPARSE_SEALED
@@ -38,7 +38,7 @@ from headrace.operators.partials.encoding import (
 from headrace.operators.partials.integer_moments import carried
 from headrace.operators.partials.partial import Cells, Count
 from headrace.operators.partials.partial import Column as Values
-from headrace.operators.scalar import Evaluation
+from headrace.operators.scalar import Errors, Evaluation
 from headrace.time import BEGINNING
 
 _BITS: Final = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
@@ -145,15 +145,18 @@ def _bounds(answer: Answer, factor: Expression) -> tuple[Values, Values]:
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Rows of one side as cells of one row each, once for each window that they are in; and its factors on them."""
+    """Rows of one side as cells of one row each, once for each window that they are in; its factors on them, and the first
+    window that each is in.
+    """
 
     cells: WindowCells
     factors: Mapping[Expression, pa.Array]
+    first: Ints
 
     def of(self, rows: Ints) -> StoredRows:
         """Some of them."""
         factors = {factor: picked(values, rows) for factor, values in self.factors.items()}
-        return StoredRows(some_cells(self.cells, rows), factors)
+        return StoredRows(some_cells(self.cells, rows), factors, self.first[rows])
 
 
 def some_cells(cells: WindowCells, numbers: Ints) -> WindowCells:
@@ -185,7 +188,8 @@ def stored_rows(
     rows = pa.concat_tables(parts) if parts else layout.row_schema().empty_table()
     keys = tuple(flat(rows.column(name)) for name in layout.key_names)
     cells = WindowCells(np.repeat(windows, sizes), keys, gather(layout, [rows]).answer)
-    return StoredRows(cells, layout.arguments_of(rows))
+    first_windows = (ints(rows, KEY) - block_key(0, 0)) // panes.per_slide + 1
+    return StoredRows(cells, layout.arguments_of(rows), first_windows)
 
 
 def keys_of(cells: WindowCells, chosen: Ints, keys: int) -> WindowCells:
@@ -202,8 +206,8 @@ def with_keys(cells: WindowCells, keys: WindowCells) -> Ints:
 
 def evaluated(
     products: Sequence[SideProduct], sides: Sequence[StoredRows | None], rows: Sequence[Ints]
-) -> tuple[Mapping[Expression, pa.Array], npt.NDArray[np.bool_], tuple[str, ...]]:
-    """The products on combinations of rows; on which of these one fails, and the reasons."""
+) -> tuple[Mapping[Expression, pa.Array], Errors | None]:
+    """The products on combinations of rows, and on which of these one fails."""
     columns: dict[str, pa.Array] = {}
     for product in products:
         for side, factor in zip(product.sides, product.factors, strict=True):
@@ -212,10 +216,18 @@ def evaluated(
             columns[factor_name(side, factor)] = picked(stored.factors[factor], rows[side])
     evaluation = Evaluation(columns, len(rows[0]))
     values = {product.argument: evaluation.values(product.of_factors) for product in products}
-    errors = evaluation.errors
-    if errors is None:
-        return values, np.zeros(len(rows[0]), bool), ()
-    return values, errors.mask, tuple(errors.reasons[row] for row in np.flatnonzero(errors.mask).tolist())
+    return values, evaluation.errors
+
+
+def in_first_window(
+    cells: Sequence[WindowCells], sides: Sequence[StoredRows | None], rows: Sequence[Ints]
+) -> npt.NDArray[np.bool_]:
+    """Whether the window of each combination of rows is the first that holds it, by the sides that store rows."""
+    firsts = [
+        stored.first[of_side] for stored, of_side in zip(sides, rows, strict=True) if stored is not None
+    ]
+    is_first: npt.NDArray[np.bool_] = np.max(firsts, axis=0) == cells[0].windows[rows[0]]
+    return is_first
 
 
 def factor_name(side: int, factor: Expression) -> str:
