@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.operators.rows import sorted_rows
 from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import HASH, in_order
 
@@ -36,9 +38,10 @@ def expected(parts: Sequence[Rows]) -> list[tuple[int, int, int]]:
 
 
 @given(parts=st.lists(SOME, min_size=1, max_size=4), presorted=st.booleans())
-def test_rows_are_in_order_of_hash_and_time_and_else_as_they_came(
-    parts: list[Rows], presorted: bool
-) -> None:
+def test_rows_are_in_order_of_hash_and_time_and_else_as_they_came(parts: list[Rows], presorted: bool) -> None:
+    """Few rows are merged as many are."""
     parts = [sorted(rows) for rows in parts] if presorted else parts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_rows, "_LONG", 1)
+        assert ordered(parts) == expected(parts)
     assert ordered(parts) == expected(parts)
-

@@ -165,8 +165,7 @@ class JoinAggregate(BaseOperator):
         key = key_of_cell[cell_numbers[0]]
         chunks, rejected = [self._of_cells(sides, [rows[key < 0] for rows in cell_numbers])], list[Rejected]()
         counts = [
-            side.answer.cells[rows_partial()][0][rows]
-            for side, rows in zip(sides, cell_numbers, strict=True)
+            side.answer.cells[rows_partial()][0][rows] for side, rows in zip(sides, cell_numbers, strict=True)
         ]
         pairs = np.bincount(key[key >= 0], np.prod(counts, axis=0)[key >= 0]).astype(np.int64)
         sources = stored.sides(np.unique(keys.windows))
@@ -192,9 +191,7 @@ class JoinAggregate(BaseOperator):
         self, sides: Sequence[WindowCells], sources: Sequence[StoredRows | None], keys: WindowCells
     ) -> tuple[WindowCells, list[Rejected]]:
         """The same for some windows and keys, from combinations of stored rows; those that fail are left out."""
-        rows = [
-            None if source is None else source.of(with_keys(source.cells, keys)) for source in sources
-        ]
+        rows = [None if source is None else source.of(with_keys(source.cells, keys)) for source in sources]
         cells = [
             some_cells(side, with_keys(side, keys)) if source is None else source.cells
             for side, source in zip(sides, rows, strict=True)

@@ -100,8 +100,7 @@ class SideProduct:
             return repeated(partial_column, (number,), others)
         if self._is_integer:
             return repeated(partial_column, product_of_limbs(*sums), others)
-        with np.errstate(all="ignore"):
-            total = np.where(number > 0, sums[0][0] * sums[1][0], 0.0) + 0.0
+        total = sums[0][0] * sums[1][0] + 0.0  # no negative zero, as in a sum
         return repeated(partial_column, (total,), others)
 
 
@@ -235,9 +234,7 @@ def factor_name(side: int, factor: Expression) -> str:
     return f"{side} {factor!r}"
 
 
-def summed_rows(
-    partial_column: PartialColumn, values: pa.Array, times: Sequence[Ints]
-) -> Cells:
+def summed_rows(partial_column: PartialColumn, values: pa.Array, times: Sequence[Ints]) -> Cells:
     """The count or the sum of a product of each combination of rows, of which there are the product of `times`."""
     assert partial_column.expression is not None
     one = lift_each((partial_column,), {partial_column.expression: values}, len(values))

@@ -46,7 +46,7 @@ SPARSE_SEALED: Final = "few_sealed"
 EVERY_ROW: Final = 1 << 40
 """A row limit above any group's size: panes store rows without folding any."""
 ALWAYS_ROWS: Final = 1 << 41
-"""The same of an operator that never folds any, so that nobody counts its groups."""
+"""The same of an operator that never folds any: its groups are not counted."""
 LEAST_GROUPS: Final = 64
 """With fewer (pane, group) pairs the layout does not change."""
 _BEGIN, _END = 0.15, 0.05

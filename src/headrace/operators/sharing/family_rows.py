@@ -21,7 +21,7 @@ from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import state_name
 from headrace.operators.families.numbering import number_of
 from headrace.operators.families.scan_output import ScanOutput
-from headrace.operators.rows.row_state import ROWS, RowLayout, RowScanner
+from headrace.operators.rows.row_state import ROWS, RowLayout
 from headrace.operators.sharing.routed_scans import MOST_SEPARATE_FILTERS, RoutedRows, first_filter
 from headrace.time import FOREVER, Instant
 
@@ -63,7 +63,9 @@ _known_sharers: Final[MadeOnce[_Sharers]] = MadeOnce(64)
 class _OnDemand(dict[str, Scanner]):
     """Scanners by the id of the first query with the same steps, made when the first row comes."""
 
-    def __init__(self, sharers: Mapping[str, tuple[Operator, ...]], relations: Mapping[str, pa.Table]) -> None:
+    def __init__(
+        self, sharers: Mapping[str, tuple[Operator, ...]], relations: Mapping[str, pa.Table]
+    ) -> None:
         self._sharers, self._relations = sharers, relations
 
     def __missing__(self, name: str) -> Scanner:

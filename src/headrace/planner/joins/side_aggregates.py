@@ -79,18 +79,16 @@ def join_aggregate(
     by_key = {key for _, key in places if key < joined} == set(range(joined))
     alone = all(len(keys) == joined for keys in named_keys)
     slot = None if by_key and alone and not finish.needs_whole_window else slot_of_name(id_)
-    of_product = {item.name: _product(sides, item) for item in grouped.aggregates}
-    side_products = tuple(dict.fromkeys(filter(None, of_product.values())))
+    of_two = (_product(sides, item) for item in grouped.aggregates)
+    side_products = tuple(dict.fromkeys(product for product in of_two if product is not None))
     aggregated: list[AggregatedSide] = []
     for number, (side, keys) in enumerate(zip(sides, named_keys, strict=True)):
         assert side.lookback is not None
-        items = [
-            item
-            for item in grouped.aggregates
-            if of_product[item.name] is None and _owner(sides, _read_by(item)) == number
-        ]
         factors = _factors(side_products, number)
-        items += [item for factor in factors for item in aggregates_of(factor)]
+        items = [
+            *(item for item in grouped.aggregates if _aggregates(sides, item) == number),
+            *(item for factor in factors for item in aggregates_of(factor)),
+        ]
         panes = PaneAggregate(
             id=id_,
             query=query,
@@ -143,7 +141,7 @@ def _product(sides: Sequence[Side], item: NamedAggregate) -> SideProduct | None:
     first, second = owners
     if first is None or second is None or first == second:
         return None
-    if not {left.type, right.type} == {product.type} or not _is_summed(product.type):
+    if {left.type, right.type} != {product.type} or not _is_summed(product.type):
         return None
     if argument is not product and not product.type.is_integer:
         return None
@@ -184,6 +182,11 @@ def _factors(side_products: Sequence[SideProduct], side: int) -> list[Expression
 def _owner(sides: Sequence[Side], columns: frozenset[str]) -> int | None:
     """The side that has all of these columns; the first one for none."""
     return next((number for number, side in enumerate(sides) if columns <= side.reads), None)
+
+
+def _aggregates(sides: Sequence[Side], item: NamedAggregate) -> int | None:
+    """The side that makes an aggregate by itself."""
+    return None if _product(sides, item) is not None else _owner(sides, _read_by(item))
 
 
 def _read_by(item: NamedAggregate) -> frozenset[str]:
