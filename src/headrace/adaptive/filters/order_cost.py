@@ -1,5 +1,5 @@
-"""Expected cost of an order of filters, the greedy order, the best order, and the test of the greedy invariant, all from a
-sample of rows.
+"""Expected cost of an order of filters, the greedy order, the best order for one sample of rows or for several, and the test of
+the greedy invariant.
 
 `dropped` is a matrix of booleans, a row of it for each row of the sample and a column for each filter: whether the filter
 drops the row. `costs` has each filter's cost of one row, in any unit.
@@ -8,6 +8,8 @@ Source: Babu (2005), sections 4.1 to 4.3: equation 4.1, the greedy invariant, th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -45,13 +47,53 @@ def static_greedy(dropped: Bools, costs: Floats) -> Order:
 
 def best_order(dropped: Bools, costs: Floats) -> Order:
     """The order with the least expected cost, by dynamic programming over sets of filters: for up to about 15 of them."""
-    filters = dropped.shape[1]
-    alive = _alive_after(dropped)
+    return best_single_order([Conditions.of(dropped, costs)])
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What filters drop and cost for a while: `rows[s]` rows, or a weight of them, are dropped by exactly the filters of set s, as bits
+    of the index; none drops those of `rows[0]`.
+    """
+
+    rows: Floats
+    costs: Floats
+
+    @staticmethod
+    def of(dropped: Bools, costs: Floats) -> Conditions:
+        """Those of a sample."""
+        filters = dropped.shape[1]
+        patterns = dropped @ (1 << np.arange(filters))
+        return Conditions(np.bincount(patterns, minlength=1 << filters).astype(np.float64), costs)
+
+    def alive_after(self) -> Floats:
+        """By set of filters, as bits of an index: how many rows none of them drops."""
+        within, sets = self.rows.copy(), np.arange(len(self.rows))
+        for one in range(len(self.costs)):  # sums over subsets: rows that only filters of the set drop
+            has = (sets >> one & 1) > 0
+            within[has] += within[sets[has] ^ (1 << one)]
+        return within[::-1]  # the others of the set are its complement
+
+    def cost_of(self, order: Order) -> float:
+        """The cost of all rows in an order."""
+        alive, applied, cost = self.alive_after(), 0, 0.0
+        for one in order:
+            cost += float(self.costs[one] * alive[applied])
+            applied |= 1 << one
+        return cost
+
+
+def best_single_order(periods: Sequence[Conditions]) -> Order:
+    """The order with the least cost over all periods together: what an optimizer would choose that knows all of them, and may choose
+    once.
+    """
+    filters = len(periods[0].costs)
+    evaluated = np.sum([np.outer(period.alive_after(), period.costs) for period in periods], axis=0)
     least = np.zeros(1 << filters)
     last = np.zeros(1 << filters, np.int64)
     for chosen in range(1, 1 << filters):
         options = [
-            (least[chosen & ~(1 << one)] + costs[one] * alive[chosen & ~(1 << one)], one)
+            (least[chosen ^ 1 << one] + evaluated[chosen ^ 1 << one, one], one)
             for one in range(filters)
             if chosen >> one & 1
         ]
@@ -61,18 +103,6 @@ def best_order(dropped: Bools, costs: Floats) -> Order:
         order.append(int(last[chosen]))
         chosen &= ~(1 << order[-1])
     return tuple(reversed(order))
-
-
-def _alive_after(dropped: Bools) -> Ints:
-    """By set of filters, as bits of an index: how many rows none of them drops."""
-    filters = dropped.shape[1]
-    patterns = dropped @ (1 << np.arange(filters))
-    within = np.bincount(patterns, minlength=1 << filters)
-    for one in range(filters):  # sums over subsets: rows that only filters of the set drop
-        bit = 1 << one
-        has = (np.arange(1 << filters) & bit) > 0
-        within[has] += within[np.flatnonzero(has) ^ bit]
-    return within[::-1].astype(np.int64)  # the others of the set are its complement
 
 
 def violation(dropped: Bools, order: Order, costs: Floats, slack: float = 1.0) -> int | None:

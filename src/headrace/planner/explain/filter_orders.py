@@ -1,5 +1,5 @@
-"""EXPLAIN ADAPTIVE of one conjunction as text: its terms in their order with what they drop and cost, and the orders before it with
-the reason for each change.
+"""EXPLAIN ADAPTIVE of one conjunction as text: its terms in their order with what they drop and cost, the orders before it with
+the reason for each change, and what the best single order would have taken.
 """
 
 from __future__ import annotations
@@ -7,14 +7,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Final
 
-from headrace.adaptive.filters.order_cost import Order
+import numpy as np
+
+from headrace.adaptive.filters.order_cost import Conditions, Floats, Order
+from headrace.adaptive.plan_log.plan_log import PlanLog
+from headrace.adaptive.plan_log.saved_by_adapting import LoggedPeriod, saved_by_adapting
 from headrace.observation import FilterObservation
 from headrace.operators.rows.filter_terms import Terms
 from headrace.planner.explain.plan_graph import percent_of, rows_of, time_of
 
 LEAST_ROWS = 256
 """Rows from which on the time of a term in a run counts, as for the choice of an order."""
+_MOST_TERMS: Final = 12
+"""Of which the best single order is searched: it takes time by the number of their sets."""
+_SOON: Final = 3
+"""Epochs within which a change that is undone was for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,27 @@ class Period:
         """The share of the sampled rows that a term drops by itself."""
         drops = sum(rows for bits, rows in self.seen.patterns.items() if bits >> term & 1)
         return drops / self.seen.sampled if self.seen.sampled else 0.0
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether enough was observed to compute what another order would have taken."""
+        return self.seen.sampled > 0 and max(self.seen.costs(LEAST_ROWS)) < float("inf")
+
+    def logged(self) -> LoggedPeriod:
+        """What the terms drop of all rows, as in the sample, and cost in nanoseconds."""
+        rows = np.zeros(1 << len(self.seen.order))
+        for bits, count in self.seen.patterns.items():
+            rows[bits] = count
+        rows[0] = self.seen.sampled - rows.sum()
+        conditions = Conditions(
+            rows * (self.seen.rows / self.seen.sampled), np.asarray(self.seen.costs(LEAST_ROWS))
+        )
+        return LoggedPeriod(self.seen.order, conditions, float(sum(self.seen.sample_nanoseconds)))
+
+    def statistics(self) -> Floats:
+        """By term, the share that it drops; then what it costs."""
+        drop_rates = [self.drop_rate(term) for term in range(len(self.seen.order))]
+        return np.asarray([*drop_rates, *self.seen.costs(LEAST_ROWS)])
 
     def figures(self, term: int) -> str:
         """`drops 48 % at 210 ns a row`."""
@@ -67,6 +97,7 @@ def order_lines(
     yield f"  {total / max(1, rows):.3g} terms evaluated a row, since epoch {past[-1].first}"
     if past[-1].seen.order != next_order:
         yield f"  from the next epoch on: {_shown(next_order)}; {_reason(past[-1], next_order)}"
+    yield from _with_hindsight([period for period in past if period.is_judged])
     for before, period in reversed(list(zip([None, *past[:-1]], past, strict=True))):
         epochs = (
             f"epoch {period.first}"
@@ -75,6 +106,38 @@ def order_lines(
         )
         why = "chosen by the first sample" if before is None else _reason(before, period.seen.order)
         yield f"  {epochs}: {_shown(period.seen.order)}, {rows_of(period.seen.rows)} rows; {why}"
+
+
+def _with_hindsight(past: Sequence[Period]) -> Iterator[str]:
+    """What the best single order would have taken of the time, and from which statistics the changes of the order follow."""
+    if len(past) < 2 or len(past[0].seen.order) > _MOST_TERMS:
+        return
+    saved = saved_by_adapting([period.logged() for period in past])
+    profiling = percent_of(saved.profiling / (saved.followed + saved.profiling))
+    yield (
+        f"  the best single order for these epochs, {_shown(saved.best).removeprefix('order ')}, "
+        f"takes {saved.ratio:.3g} times as long; profiling took {profiling}"
+    )
+    log = PlanLog(radius=0.0, most=len(past))
+    for period in past:
+        log.add(period.first, period.statistics(), period.seen.order)
+    terms, changes = len(past[0].seen.order), len(past) - 1
+    shares = log.importance(_by_rate) * changes
+    causes = [
+        f"{round(share)} from what term {index % terms + 1} {'drops' if index < terms else 'costs'}"
+        for index, share in enumerate(shares)
+        if round(share)
+    ]
+    undone = round(log.undone(_SOON) * changes)
+    follow = f": {', '.join(causes)}" if causes else ""
+    many = "change" if changes == 1 else "changes"
+    yield f"  {changes} {many} of the order{follow}; {undone} undone within {_SOON} epochs"
+
+
+def _by_rate(statistics: Floats) -> Order:
+    """The order of terms by what they drop for their time, as if they were independent."""
+    dropped, costs = np.split(statistics, 2)
+    return tuple(np.argsort(-dropped / costs, kind="stable").tolist())
 
 
 def _evaluations(period: Period) -> tuple[int, int]:
