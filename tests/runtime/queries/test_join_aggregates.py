@@ -30,6 +30,10 @@ TWO = f"a x {TUMBLING} JOIN b y {TUMBLING} ON x.k = y.k"
 SLIDING = "a x [RANGE 20 SECONDS SLIDE 10 SECONDS] JOIN b y [RANGE 30 SECONDS SLIDE 10 SECONDS] ON x.k = y.k"
 
 
+LARGE = 2**31 - 1
+"""The largest INT."""
+
+
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Hub]:
     hub = Hub(tmp_path / "home", LocalExecutor(), tasks=2)
@@ -95,14 +99,45 @@ def test_billions_of_products_are_summed_without_pairs(hub: Hub) -> None:
 
 
 def test_a_product_that_fails_is_rejected_once_however_many_windows_hold_it(hub: Hub) -> None:
-    """Two windows of `SLIDING` hold both rows: of seconds 5 and 12."""
-    hub.register(f"SELECT x.k, COUNT(*) AS n, SUM(x.v * y.v) AS s FROM {SLIDING} GROUP BY x.k", "q")
-    for name, at in (("a", 5), ("b", 12)):
-        push(hub, name, np.full(2, 1), np.array([2**31 - 1, 2]), np.full(2, at))
+    """The windows that end at seconds 20, 30 and 40 hold some of the pairs, and close together."""
+    hub.register(f"SELECT x.window_end AS e, COUNT(*) AS n, SUM(x.v * y.v) AS s FROM {SLIDING}", "q")
+    for name, times in (("a", (12, 12, 25)), ("b", (15, 15, 5))):
+        push(hub, name, np.full(3, 1), np.array([LARGE, 2, 3]), np.array(times))
     ended(hub)
-    rows = hub.query("q").history().to_pylist()
-    assert rows == [{"k": 1, "n": 1, "s": 4}], "three of four pairs do not fit"
-    assert list(hub.status()["rejected"].values()) == [3]
+    rows = hub.query("q").history().sort_by("e").to_pylist()
+    assert [(row["n"], row["s"]) for row in rows] == [(2, 4 + 6), (4, 4 + 6 + 6 + 9), (1, 6)]
+    assert list(hub.status()["rejected"].values()) == [5], "of the largest with itself, 2 and 3"
+
+
+def test_groups_of_keys_with_and_without_products_that_fail(hub: Hub) -> None:
+    """Of key 1 one pair of four fails, of key 2 none; and each pair is one with each of two rows of a third stream."""
+    hub.execute("CREATE STREAM c (k BIGINT, v INT, at TIMESTAMP) USING push TIMESTAMP BY at")
+    three = f"{TWO} JOIN c z {TUMBLING} ON z.k = x.k"
+    aggregates = "COUNT(*) AS n, SUM(x.v * y.v) AS s, MAX(z.v) AS m"
+    hub.register(f"SELECT {aggregates} FROM {three}", "whole")
+    hub.register(f"SELECT x.v > 0 AS up, {aggregates} FROM {three} GROUP BY x.v > 0", "by_column")
+    for name, of_one in (("a", (LARGE, 0)), ("b", (LARGE, 1)), ("c", (7, 8))):
+        push(hub, name, np.array([1, 1, 2]), np.array([*of_one, 5]), np.full(3, 5))
+    push(hub, "c", np.zeros(1), np.zeros(1), np.full(1, 1000))
+    ended(hub)
+    assert hub.query("whole").history().to_pylist() == [{"n": 7, "s": 2 * LARGE + 25, "m": 8}]
+    by_column = sorted(hub.query("by_column").history().to_pylist(), key=lambda row: row["up"])
+    assert by_column == [
+        {"up": False, "n": 4, "s": 0, "m": 8},
+        {"up": True, "n": 3, "s": 2 * LARGE + 25, "m": 8},
+    ]
+
+
+def test_rows_that_were_stored_open_and_then_closed_are_paired_once(hub: Hub) -> None:
+    """A run has them open, a later one closed, when the second window that holds them closes."""
+    hub.register(f"SELECT x.k, COUNT(*) AS n, SUM(x.v * y.v) AS s FROM {SLIDING} GROUP BY x.k", "q")
+    for at, key, values in ((5, 1, (2**31 - 1, 2)), (15, 9, (1,)), (25, 9, (1,))):
+        for name in "ab":
+            push(hub, name, np.full(len(values), key), np.array(values), np.full(len(values), at))
+        hub.catch_up()
+    ended(hub)
+    rows = [row for row in hub.query("q").history().to_pylist() if row["k"] == 1]
+    assert rows == [{"k": 1, "n": 1, "s": 4}] * 2
 
 
 def test_products_of_a_former_version_keep_their_pairs(hub: Hub) -> None:

@@ -141,7 +141,7 @@ def _product(sides: Sequence[Side], item: NamedAggregate) -> SideProduct | None:
     first, second = owners
     if first is None or second is None or first == second:
         return None
-    if {left.type, right.type} != {product.type} or not _is_summed(product.type):
+    if not _is_summed(product.type):
         return None
     if argument is not product and not product.type.is_integer:
         return None
