@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +311,60 @@ class CacheObservation:
         return CacheObservation(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
 
+NO_DELAY: Final = -(1 << 62)
+"""The delay of sides of which no rows were joined: below all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelayObservation:
+    """The combinations of one join in one epoch: `pairs` of them were measured, the last with an instant of `latest`.
+
+    `delays` has by side and other side, one side after the other, the largest time by which the row of the other was after that of the
+    side, in microseconds. By side `rows` are new, `stored` are those before them, and the join advanced by `punctuations` and `bounds`, which
+    are as `delays`, None where none was in force. `left_out` combinations were beyond a bound, `left_out_sampled` of them of keys whose
+    rows are stored for the whole window. `uses`: whether rows are dropped by what is found.
+    """
+
+    pairs: int = 0
+    delays: tuple[int, ...] = ()
+    latest: int = NO_DELAY
+    rows: tuple[int, ...] = ()
+    stored: tuple[int, ...] = ()
+    punctuations: tuple[int, ...] = ()
+    bounds: tuple[int | None, ...] = ()
+    left_out: int = 0
+    left_out_sampled: int = 0
+    uses: bool = False
+
+    def plus(self, other: DelayObservation) -> DelayObservation:
+        """The sum of two tasks or levels of an epoch."""
+        return DelayObservation(
+            self.pairs + other.pairs,
+            tuple(map(max, self.delays, other.delays)),
+            max(self.latest, other.latest),
+            _sums(self.rows, other.rows),
+            _sums(self.stored, other.stored),
+            tuple(map(max, self.punctuations, other.punctuations)),
+            other.bounds,
+            self.left_out + other.left_out,
+            self.left_out_sampled + other.left_out_sampled,
+            self.uses,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON-able values; of joins that may not use bounds without what concerns these."""
+        measured = ("pairs", "delays", "latest", "rows", "stored", "punctuations")
+        return asdict(self) if self.uses else {name: getattr(self, name) for name in measured}
+
+    @staticmethod
+    def of(fields: Mapping[str, Any]) -> DelayObservation:
+        """The inverse, after a round trip by JSON."""
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+        }
+        return DelayObservation(**plain)
+
+
 def _sums(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     """The sums by place; of an empty tuple and another, that one."""
     if not (first and second):
@@ -318,7 +372,7 @@ def _sums(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(one + other for one, other in zip(first, second, strict=True))
 
 
-_NAMED = ("filters", "joins", "caches")
+_NAMED = ("filters", "joins", "caches", "delays")
 """Fields of an epoch that are left out where they are empty."""
 
 
@@ -351,6 +405,8 @@ class EpochObservation:
     """By the name of a join's side, of joins of three or more."""
     caches: Mapping[str, CacheObservation] = field(default_factory=dict)
     """By the name of a join's side, of joins of three or more."""
+    delays: Mapping[str, DelayObservation] = field(default_factory=dict)
+    """By join of windows."""
 
     def as_dict(self) -> dict[str, object]:
         """Plain JSON-able values, for the line-JSON log: the fields, and the selectivity of each operator."""
@@ -364,11 +420,13 @@ class EpochObservation:
         filters = {name: seen.as_dict() for name, seen in self.filters.items()}
         joins = {name: seen.as_dict() for name, seen in self.joins.items()}
         caches = {name: asdict(seen) for name, seen in self.caches.items()}
+        delays = {name: seen.as_dict() for name, seen in self.delays.items()}
         return {
             **fields,
             **({"filters": filters} if filters else {}),
             **({"joins": joins} if joins else {}),
             **({"caches": caches} if caches else {}),
+            **({"delays": delays} if delays else {}),
             "seconds": dict(self.seconds),
             "streams": streams,
             "operators": operators,

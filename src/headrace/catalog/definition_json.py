@@ -40,6 +40,7 @@ _LATER: Final = {
         "sharing",
         "max_windows_per_row",
         "max_join_rows",
+        "join_constraints",
         "join",
         "join_sizes",
         "actions",

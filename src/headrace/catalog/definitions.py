@@ -217,7 +217,8 @@ class QueryDefinition:
     INVOKEs; None leaves it to the planner. `zone`: the time zone of its times and dates. `sharing`: whether its panes
     are stored and aggregated together with those of equal queries. `max_windows_per_row`: how many windows
     may hold one row; None is the limit of all queries. `max_join_rows`: how many rows its join stores, beyond which it joins a sample
-    of keys; None has no limit. `actions`: what is done with the rows that it emits.
+    of keys; None has no limit. `actions`: what is done with the rows that it emits. `join_constraints`: by which its joins drop rows: the
+    "declared" ones of streams, or also those that they "find".
     """
 
     name: str
@@ -240,6 +241,7 @@ class QueryDefinition:
     """The shared join whose combinations it reads, chosen when it was registered; empty if it has its own."""
     join_sizes: tuple[int, ...] = ()
     """For each source that several joins join, the magnitude of its rows when it was registered; empty: not counted, or all of one magnitude."""
+    join_constraints: Choice["declared", "find"] = "declared"
 
     def healed(self) -> QueryDefinition:
         """The query as it was before it failed."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations, product
 from typing import Literal
 
 import numpy as np
@@ -15,13 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.adaptive.constraints.key_promises import KeyPromise
+from headrace.adaptive.constraints.partner_delays import PartnerBound
 from headrace.algebra.expressions.expression import Column
+from headrace.observation import NO_DELAY
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Advance, Sections
 from headrace.operators.base.union_positions import placed
+from headrace.operators.joins import constrained_join
 from headrace.operators.joins.caches.caching import Caching, caching
 from headrace.operators.joins.constrained_join import ConstrainedJoin, Reference
 from headrace.operators.joins.join_side import JoinSpec, Side
+from headrace.operators.joins.probing.probe_profiles import ProbeProfiles, probing
 from headrace.operators.joins.window_join import UNTIL
 from headrace.schema import BIGINT, Field, Schema
 from headrace.time import BEGINNING
@@ -58,6 +62,8 @@ class Driven:
     emitted: Counter[tuple[int, ...]] = field(default_factory=Counter)
     rejected: Counter[str] = field(default_factory=Counter)
     bounds: tuple[int, ...] = ()
+    found: tuple[PartnerBound, ...] = ()
+    """The bounds on delays that are in force."""
 
     @property
     def sides(self) -> int:
@@ -90,7 +96,13 @@ class Driven:
 
     @property
     def advance(self) -> Advance:
-        return Advance(BEGINNING, min(self.bounds), max(self.bounds), input_punctuations=self.bounds)
+        return Advance(
+            BEGINNING,
+            min(self.bounds),
+            max(self.bounds),
+            input_punctuations=self.bounds,
+            partner_bounds=self.found,
+        )
 
     def merge(self, which: Sequence[int]) -> None:
         """Merge some of the runs."""
@@ -301,3 +313,145 @@ def test_no_cache_has_the_rows_that_constraints_let_the_state_drop() -> None:
     assert driven.emitted
     assert seen.memories == {}
     assert seen.observed == {}
+
+
+# ------------------------------------------------------------------------------------------------ bounds that were found
+
+Plan = list[tuple[list[list[Row]], tuple[int, ...], dict[tuple[int, int], PartnerBound]]]
+"""By epoch the new rows of each side, the punctuations after it, and the bounds in force."""
+
+
+def finding(sides: int) -> Driven:
+    return Driven(replace(join(sides), finds_bounds=True))
+
+
+def planned(data: st.DataObject, sides: int, withins: st.SearchStrategy[int | None]) -> Plan:
+    """Epochs of which each may have other bounds; rows that a shorter one may have dropped stay bound by it."""
+    plan: Plan = []
+    bounds, value = (0,) * sides, 0
+    force = {pair: PartnerBound(*pair) for pair in permutations(range(sides), 2)}
+    for _ in range(data.draw(st.integers(1, 6), "epochs")):
+        rows: list[list[Row]] = []
+        for side in range(sides):
+            drawn = data.draw(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 15)), max_size=5))
+            rows.append([(key, value + n, bounds[side] + later) for n, (key, later) in enumerate(drawn)])
+            value += len(drawn)
+        bounds = tuple(bound + data.draw(st.integers(0, 15)) for bound in bounds)
+        plan.append((rows, bounds, dict(force)))
+        for pair, old in force.items():
+            within = data.draw(withins)
+            former = old.former
+            if old.within is not None and (within is None or within > old.within):
+                former = (*former, (bounds[pair[1]] - old.within, old.within))
+            force[pair] = PartnerBound(*pair, within, within, former)
+    return plan
+
+
+def run(plan: Plan, data: st.DataObject, sides: int) -> Driven:
+    """The plan in any number of tasks, with any merges."""
+    driven = finding(sides)
+    for rows, bounds, force in plan:
+        driven.found = tuple(bound for bound in force.values() if bound.within is not None or bound.former)
+        driven.epoch(rows, bounds, data.draw(st.integers(1, 3)))
+        if driven.runs:
+            driven.merge(sorted(data.draw(st.sets(st.integers(0, len(driven.runs) - 1)))))
+    return driven
+
+
+def values_of(combinations: Iterable[tuple[Row, ...]]) -> Counter[tuple[int, ...]]:
+    return Counter(tuple(row[1] for row in rows) for rows in combinations)
+
+
+@given(data=st.data(), share=st.sampled_from((1 / 512, 0.5, 1.0)))
+def test_a_pair_is_an_answer_if_no_bound_of_its_epoch_excludes_it_however_runs_are_merged(
+    data: st.DataObject, share: float
+) -> None:
+    plan = planned(data, 2, st.one_of(st.none(), st.integers(0, 20)))
+    every = [[row for rows, _, _ in plan for row in rows[side]] for side in range(2)]
+    came = {row[1]: epoch for epoch, (rows, _, _) in enumerate(plan) for of_side in rows for row in of_side}
+
+    def is_answer(pair: tuple[Row, ...]) -> bool:
+        force = plan[max(came[row[1]] for row in pair)][2]
+        return all(
+            pair[child][2] <= pair[parent][2] + force[parent, child].limits(np.array([pair[parent][2]]))[0]
+            for parent, child in permutations(range(2))
+        )
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(constrained_join, "SHADOWS", share)
+        driven = run(plan, data, 2)
+    assert driven.emitted == values_of(filter(is_answer, loops(every)))
+    if share == 1:
+        assert driven.rejected.total() == len(loops(every)) - driven.emitted.total()
+
+
+@given(data=st.data(), sides=st.integers(2, 3), holds=st.booleans())
+def test_bounds_that_hold_lose_nothing_and_others_lose_a_part(
+    data: st.DataObject, sides: int, holds: bool
+) -> None:
+    least = RANGE if holds else 0
+    plan = planned(data, sides, st.one_of(st.none(), st.integers(least, RANGE + 5)))
+    expected = values_of(loops([[row for rows, _, _ in plan for row in rows[side]] for side in range(sides)]))
+    driven = run(plan, data, sides)
+    if holds:
+        assert driven.emitted == expected
+        assert not driven.rejected
+    assert driven.emitted <= expected
+
+
+def test_rows_wait_as_long_as_bounds_allow_but_for_a_sample_of_the_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driven = finding(2)
+    driven.found = (PartnerBound(0, 1, 5, 5),)
+    driven.epoch([[(1, 10, 0), (2, 11, 4)], []], (5, 5))
+    driven.epoch([[], []], (6, 6))
+    driven.merge([0])
+    assert driven.kept() == [[11], []]
+    monkeypatch.setattr(constrained_join, "SHADOWS", 1.0)
+    driven.epoch([[], []], (40, 20))
+    driven.merge([0])
+    assert driven.kept() == [[11], []]
+    driven.epoch([[], [(2, 20, 20)]], (40, 34))
+    assert not driven.emitted
+    assert driven.rejected.total() == 1
+    driven.epoch([[], []], (40, 35))
+    driven.merge([0])
+    assert driven.kept()[0] == [], "the window has ended"
+
+
+def test_rows_whose_partner_always_came_before_are_not_stored_without_one() -> None:
+    driven = finding(3)
+    driven.found = tuple(
+        PartnerBound(*pair, within, within) for pair, within in {(1, 0): 0, (0, 1): 20}.items()
+    )
+    driven.epoch([[(1, 10, 0)], [(1, 20, 3), (2, 21, 3)], []], (9, 9, 9))
+    assert driven.kept() == [[10], [20], []]
+
+
+@pytest.mark.parametrize("every", [True, False])
+def test_delays_are_measured_of_all_pairs_also_of_those_left_out(every: bool) -> None:
+    profiles = ProbeProfiles(measures=True)
+    driven = finding(2) if every else Driven(join(2))
+    driven.found = (PartnerBound(0, 1, 5, 5),) if every else ()
+    with probing(profiles):
+        driven.epoch([[(1, 10, 3), (2, 11, 4)], []], (4, 4))
+        driven.epoch([[(3, 12, 5)], [(1, 20, 4), (2, 21, 10), (3, 22, 4)]], (5, 10))
+    (seen,) = profiles.delays.values()
+    assert (seen.pairs, seen.delays, seen.latest) == (3, (NO_DELAY, 6, 1, NO_DELAY), 10)
+    assert (seen.rows, seen.stored, seen.punctuations) == ((3, 3), (2, 0), (5, 10))
+    assert (seen.uses, seen.left_out) == (every, int(every))
+    assert seen.bounds == (None, 5 if every else None, None, None)
+
+
+def test_of_many_pairs_a_sample_is_measured_unless_rows_are_dropped_by_it() -> None:
+    measured = []
+    for driven in (finding(2), Driven(join(2))):
+        profiles = ProbeProfiles(measures=True)
+        with probing(profiles):
+            driven.epoch([[(1, n, 0) for n in range(50)], [(1, n, n % 7) for n in range(50)]], (9, 9))
+        (seen,) = profiles.delays.values()
+        measured.append(seen.pairs)
+        assert seen.delays[1] == 6
+    assert measured[0] == 2500
+    assert 200 < measured[1] <= 256

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace.observation import EpochObservation, OperatorObservation
+from headrace.observation import DelayObservation, EpochObservation, OperatorObservation
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.introspection.epoch_log import last_lines
 from headrace.runtime.introspection.explain import explained
@@ -48,6 +49,18 @@ def test_few_operators_are_all_in_every_line() -> None:
     rotating = RotatingMetrics(4)
     for number in range(3):
         assert rotating.line(epoch(number, names(4))) == epoch(number, names(4)).as_dict()
+
+
+def test_delays_of_joins_are_in_the_lines_of_these_joins() -> None:
+    rotating = RotatingMetrics(2)
+    observed = {name: DelayObservation(1, (0,) * 4, rows=(1, 1)) for name in names(5)}
+    lines: list[Any] = [
+        rotating.line(replace(epoch(number, names(5)), delays=observed)) for number in range(3)
+    ]
+    assert [line["delays"].keys() for line in lines] == [line["operators"].keys() for line in lines]
+    assert [len(line["delays"]) for line in lines] == [5, 2, 2]
+    (one,) = {json.dumps(fields) for line in lines for fields in line["delays"].values()}
+    assert DelayObservation.of(json.loads(one)) == DelayObservation(1, (0,) * 4, rows=(1, 1))
 
 
 def test_of_many_each_has_its_turn_and_the_sums_are_what_was_measured() -> None:

@@ -22,6 +22,8 @@ def create_query_text(query: QueryDefinition) -> str:
         options["maxWindowsPerRow"] = str(query.max_windows_per_row)
     if query.max_join_rows is not None:
         options["maxJoinRows"] = str(query.max_join_rows)
+    if query.join_constraints != "declared":
+        options["constraints"] = query.join_constraints
     if query.zone != "UTC":
         options["timeZone"] = query.zone
     clauses = f"{' FROM NOW' if query.from_now else ''}{options_text(options)}"

@@ -1,5 +1,5 @@
-"""The parser of a query's options (retain, owner, tags, materialize, sharing, maxWindowsPerRow, maxJoinRows, timeZone); and
-checks of owners and tags, also for callers in Python.
+"""The parser of a query's options (retain, owner, tags, materialize, sharing, maxWindowsPerRow, maxJoinRows, constraints,
+timeZone); and checks of owners and tags, also for callers in Python.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ _NAMES: Final = (
     "sharing",
     "maxWindowsPerRow",
     "maxJoinRows",
+    "constraints",
     "timeZone",
 )
 _LONGEST_NUMBER: Final = 18
 _SWITCH: Final = {"on": True, "off": False}
+_CONSTRAINTS: Final[dict[str, Choice["declared", "find"]]] = {"declared": "declared", "find": "find"}
 _MATERIALIZE: Final[dict[str, Choice["none", "partial", "complete"]]] = {
     "none": "none",
     "partial": "partial",
@@ -39,6 +41,7 @@ class QuerySettings(TypedDict, total=False):
     `materialize`: what is stored between two INVOKEs. `zone`: the time zone of its times and dates.
     `sharing`: whether its panes are aggregated together with those of equal queries.
     `max_windows_per_row`: how many of its windows may hold one row. `max_join_rows`: how many rows its join stores, None: all.
+    `join_constraints`: by which its joins drop rows.
     """
 
     retain: Duration | None
@@ -49,6 +52,7 @@ class QuerySettings(TypedDict, total=False):
     sharing: bool
     max_windows_per_row: int
     max_join_rows: int | None
+    join_constraints: Choice["declared", "find"]
 
 
 def query_options(cursor: Cursor) -> QuerySettings:
@@ -90,6 +94,14 @@ def query_options(cursor: Cursor) -> QuerySettings:
         settings["max_join_rows"] = (
             None if most.upper() == "ALL" else _count(cursor, "maxJoinRows", most, places)
         )
+    if (constraints := taken(options, "constraints")) is not None:
+        if constraints.lower() not in _CONSTRAINTS:
+            raise cursor.error(
+                f"constraints is 'declared' or 'find', not '{constraints}'",
+                places["constraints"],
+                "With 'find' joins also drop rows by delays that they have measured, and may leave out late pairs.",
+            )
+        settings["join_constraints"] = _CONSTRAINTS[constraints.lower()]
     if (zone := taken(options, "timezone")) is not None:
         settings["zone"] = checked_zone(cursor, zone, places["timezone"])
     for name in options:

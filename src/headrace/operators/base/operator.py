@@ -19,6 +19,7 @@ from headrace.operators.base.batch import Batch, Rejected
 from headrace.time import FOREVER, Duration, Instant
 
 if TYPE_CHECKING:
+    from headrace.adaptive.constraints.partner_delays import PartnerBound
     from headrace.algebra.query import SortKey
     from headrace.algebra.windows.context import Context
     from headrace.operators.families.cohort import Cohort
@@ -55,7 +56,7 @@ class Advance:
     maximum event time seen. `final`: answer as if the stream ended here. `input_punctuations`: of a union, the punctuation
     of each input, whose minimum is `punctuation`; empty if only that is known. `provisionally_emitted_to`: where windows
     after `emitted_to` were already emitted without a trace in the state, as for a provisional end that is emitted in parts.
-    `key_promises`: of a join, by input, its punctuation of single keys. `key_shares`: the shares of keys that a limited join joins and stores.
+    Of a join, `key_promises`: by input, its punctuation of single keys; `key_shares`: of keys that it joins and stores; `partner_bounds`: found ones.
     """
 
     emitted_to: Instant
@@ -66,6 +67,7 @@ class Advance:
     provisionally_emitted_to: Instant | None = None
     key_promises: Mapping[int, KeyPromises] = field(default_factory=dict, hash=False)
     key_shares: tuple[float, float] = (1.0, 1.0)
+    partner_bounds: tuple[PartnerBound, ...] = ()
 
     @property
     def emission_start(self) -> Instant:
@@ -288,6 +290,11 @@ class BaseOperator(StateOwner):
         """Names of the sides of a join of streams; of three or more the new rows probe the others in an order that adapts."""
         return ()
 
+    @property
+    def joined_keys(self) -> tuple[tuple[str, ...], ...]:
+        """By side, the columns of the union that are the key of a join of windows; empty where a key is no column."""
+        return ()
+
     # Sharing
 
     @property
@@ -315,9 +322,7 @@ class BaseOperator(StateOwner):
         return self
 
     def keeping(self, most: int | None) -> Operator:
-        """The operator with a row layout limit: groups of at most `most` rows in a pane are stored as rows; None: no
-        group is.
-        """
+        """The operator that stores groups of at most `most` rows in a pane as rows; None: no group."""
         return self
 
     def with_row_layout(self, *, folds: bool = True) -> Operator:
@@ -415,11 +420,7 @@ class BaseOperator(StateOwner):
         return None
 
     def emission_limit(
-        self,
-        runs: Sequence[Sections],
-        deltas: Sequence[Sections],
-        advance: Advance,
-        cap: EmissionCap,
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, cap: EmissionCap
     ) -> Instant | None:
         """The instant up to which it should answer in this step; None: up to the punctuation."""
         return None
@@ -434,11 +435,7 @@ class BaseOperator(StateOwner):
         return ()
 
     def advance_groups(
-        self,
-        runs: Sequence[Sections],
-        deltas: Sequence[Sections],
-        advance: Advance,
-        groups: GroupAdvance,
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, groups: GroupAdvance
     ) -> Step:
         """`advance`, where single groups advance to their own punctuation."""
         return self.advance(runs, deltas, advance)

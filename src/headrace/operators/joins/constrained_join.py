@@ -5,6 +5,8 @@ REFERENCES bounds the event time of a partner: a row is stored no longer than th
 answer, whatever is still stored. UNIQUE, CLUSTERED and ORDERED finish single key values; rows that wait for a finished value
 are dropped when runs are merged. A conclusion is drawn from rows that are there, so a merge of some of the runs drops less, but
 nothing that is needed. While the constraints hold, answers are those without them.
+Bounds that were found from delays of pairs (`probing/delay_monitor`), if the query allows it, are used as REFERENCES are, but for rows of
+a sample of the keys, which are stored as without them: so it is noticed that pairs have come to exceed a bound.
 Source: Babu (2005), chapter 6 (k-Mon), with event time in place of arrival counters.
 """
 
@@ -19,19 +21,21 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.adaptive.constraints.key_promises import NEVER, Bools, KeyPromise, KeyRows
+from headrace.adaptive.constraints.partner_delays import UNBOUNDED, PartnerBound
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import AT, Advance, Sections, Step
 from headrace.operators.joins.caches.caching import Caching
 from headrace.operators.joins.join_side import failed_pairs
+from headrace.operators.joins.key_sample import in_sample
 from headrace.operators.joins.probing.stems import Combinations, Stem
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import HASH
 from headrace.time import Duration, render_duration
 
-_NO_LIMIT: Final = 1 << 61
-"""A distance in event time beyond all others; two of them have a sum."""
+SHADOWS: Final = 1 / 512
+"""The share of keys whose rows are stored whatever bounds were found: the thesis' p."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +47,32 @@ class Reference:
     within: Duration
     clause: str
 
+    @property
+    def bound(self) -> PartnerBound:
+        """The reference without its clause."""
+        return PartnerBound(self.parent, self.child, self.within)
+
 
 @dataclass(frozen=True, slots=True)
 class ConstrainedJoin(WindowJoin):
     """A join of windows with, by side, what its key promises, and with bounds on the event time of partners.
 
-    `values`: by side the stored column with the value of its key, where a promise is about their order.
+    `values`: by side the stored column with the value of its key, where a promise is about their order. `finds_bounds`: rows are dropped by
+    bounds on delays that were found; `bounds` are those in force while it advances.
     """
 
     promises: tuple[tuple[KeyPromise, ...], ...] = ()
     references: tuple[Reference, ...] = ()
     values: tuple[str, ...] = ()
+    finds_bounds: bool = False
+    bounds: tuple[PartnerBound, ...] = ()
+
+    @property
+    def bounds_in_force(self) -> tuple[int | None, ...]:
+        """By side and other side, how long after a row of the first the last row of the other is joined with it; None: unknown."""
+        known = {(bound.parent, bound.child): bound.within for bound in self.bounds}
+        sides = range(len(self.spec.sides))
+        return tuple(known.get((side, other)) for side in sides for other in sides)
 
     def display(self) -> Iterator[str]:
         """The join, and how each constraint shortens the time for which rows are stored."""
@@ -67,9 +86,13 @@ class ConstrainedJoin(WindowJoin):
             others = " and ".join(side.name for other, side in enumerate(sides) if other != number)
             for promise in promises:
                 yield f"  {promise.clause}: rows of {others} wait for a value of {sides[number].name} until it is finished"
+        if self.finds_bounds:
+            yield "  rows also wait no longer than bounds found from the delays of joined rows (EXPLAIN ADAPTIVE); a pair beyond one is rejected"
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit the combinations; a row that can be in no further one is not stored."""
+        if self.bounds != advance.partner_bounds:
+            return replace(self, bounds=advance.partner_bounds).advance(runs, deltas, advance)
         step = WindowJoin.advance(self, runs, deltas, advance)
         new = [[part[name] for part in deltas if name in part] for name in self.sections]
         stored = [[run[name] for run in runs if name in run] for name in self.sections]
@@ -97,11 +120,8 @@ class ConstrainedJoin(WindowJoin):
         if name not in self.sections or len(self.sections) == 2:
             return table  # of two sides `needed` says all
         side, keep = self.sections.index(name), np.ones(table.num_rows, bool)
-        hashes, at = ints(table, HASH), ints(table, TIME)
-        for other, limit in enumerate(self._limits()[side]):
-            if other == side or limit >= _NO_LIMIT:
-                continue
-            closed = at + limit < self.spec.sides[other].bound(advance)
+        hashes = ints(table, HASH)
+        for other, closed in self._closed(hashes, ints(table, TIME), side, advance).items():
             if closed.any():
                 there = np.isin(hashes, arrived[other].hash)
                 there |= _first_stored(stored[other], hashes) != NEVER
@@ -111,22 +131,34 @@ class ConstrainedJoin(WindowJoin):
     def emitted(
         self, combinations: Combinations, stems: Mapping[int, Stem]
     ) -> tuple[pa.Table, Rejected | None, Combinations]:
-        """The combinations that no reference excludes; the others are rejected."""
+        """The combinations that no reference or bound excludes; the others are rejected."""
         failures: list[Rejected] = []
-        for reference in self.references:
+        declared = [
+            (reference.bound, f"the pair breaks CONSTRAINT {reference.clause}")
+            for reference in self.references
+        ]
+        for bound, clause in (*declared, *((bound, "") for bound in self.bounds)):
             parent, child = (
-                stems[side].columns((TIME,), combinations.rows[side])[TIME].to_numpy()
-                for side in (reference.parent, reference.child)
+                stems[side].times(combinations.rows[side]) for side in (bound.parent, bound.child)
             )
-            beyond = child > parent + reference.within
+            beyond = child > parent + bound.limits(parent)
             if beyond.any():
-                excluded, *_ = WindowJoin.emitted(self, combinations.where(beyond), stems)
-                reasons = (f"the pair breaks CONSTRAINT {reference.clause}",) * excluded.num_rows
-                failures.append(failed_pairs(ints(excluded, AT), reasons))
+                excluded, _, met = WindowJoin.emitted(self, combinations.where(beyond), stems)
+                reason = clause or self._left_out(bound, met, stems)
+                failures.append(failed_pairs(ints(excluded, AT), (reason,) * excluded.num_rows))
                 combinations = combinations.where(~beyond)
         table, failed, met = WindowJoin.emitted(self, combinations, stems)
         failures += [] if failed is None else [failed]
         return table, reduce(_both, failures) if failures else None, met
+
+    def _left_out(self, bound: PartnerBound, excluded: Combinations, stems: Mapping[int, Stem]) -> str:
+        """Count combinations beyond a bound that was found; returns the reason of their rejects."""
+        if (monitor := self._monitor()) is not None:
+            (hashes,) = stems[bound.parent].columns((HASH,), excluded.rows[bound.parent]).values()
+            sampled = in_sample(hashes.to_numpy(), SHADOWS)
+            monitor.leave_out(excluded.count, int(sampled.sum()))
+        parent, child = (self.spec.sides[side].name for side in (bound.parent, bound.child))
+        return f"rows of {child} came later after those of {parent} than the constraint that was found allows"
 
     def _broken(self, arrived: Sequence[KeyRows], stored: Sequence[Sequence[pa.Table]]) -> Iterator[Rejected]:
         """New rows that break a promise of their stream's key, if rows before them that show it are stored."""
@@ -143,10 +175,8 @@ class ConstrainedJoin(WindowJoin):
     def needed(self, rows: pa.Table, index: int, advance: Advance) -> pa.Table:
         """The rows of a side that a row of another side may still be joined with, within the windows and the references."""
         in_windows = WindowJoin.needed(self, rows, index, advance)
-        at, waits = ints(in_windows, TIME), np.zeros(in_windows.num_rows, bool)
-        for other, limit in enumerate(self._limits()[index]):
-            if other != index:
-                waits |= limit >= _NO_LIMIT or at + limit >= self.spec.sides[other].bound(advance)
+        closed = self._closed(ints(in_windows, HASH), ints(in_windows, TIME), index, advance)
+        waits = ~np.logical_and.reduce(list(closed.values()))
         return in_windows if waits.all() else in_windows.filter(pa.array(waits))
 
     def before_merge(
@@ -173,15 +203,12 @@ class ConstrainedJoin(WindowJoin):
 
     def _finished(self, side: int, held: Sequence[KeyRows], advance: Advance) -> Bools:
         """The rows of a side for which no row of any other side comes."""
-        rows, limits = held[side], self._limits()[side]
-        done = np.ones(rows.rows, bool)
+        rows = held[side]
+        done, closed_for = np.ones(rows.rows, bool), self._closed(rows.hash, rows.at, side, advance)
         for other, theirs in enumerate(held):
             if other == side:
                 continue
-            bound = self.spec.sides[other].bound(advance)
-            closed = np.zeros(rows.rows, bool)
-            if limits[other] < _NO_LIMIT:
-                closed |= rows.at + limits[other] < bound
+            bound, closed = self.spec.sides[other].bound(advance), closed_for[other]
             for promise in self.promises[other]:
                 closed |= promise.finished(rows, theirs, bound)
             done &= closed
@@ -197,18 +224,36 @@ class ConstrainedJoin(WindowJoin):
         columns = [np.concatenate([ints(table, name).astype(np.int64) for table in tables]) for name in names]
         return KeyRows(*columns)
 
-    def _limits(self) -> list[list[int]]:
+    def _closed(self, hashes: Ints, at: Ints, side: int, advance: Advance) -> dict[int, Bools]:
+        """By other side, the rows of a side for which none of it comes any more: by references, and by bounds that were found, but for
+        sampled keys.
+        """
+        declared, limits = self._limits(()), self._limits(advance.partner_bounds)
+        shadows = in_sample(hashes, SHADOWS) if advance.partner_bounds else np.zeros(len(at), bool)
+        closed_for = dict[int, Bools]()
+        for other in range(len(self.spec.sides)):
+            if other != side:
+                bound = self.spec.sides[other].bound(advance)
+                closed = np.zeros(len(at), bool)
+                if declared[side][other] < UNBOUNDED:
+                    closed |= at + declared[side][other] < bound
+                if limits[side][other] < UNBOUNDED:
+                    closed |= (at + limits[side][other] < bound) & ~shadows
+                closed_for[other] = closed
+        return closed_for
+
+    def _limits(self, bounds: Sequence[PartnerBound]) -> list[list[int]]:
         """By side and other side, how long after a row of the first the last row of the second comes, by way of any sides."""
         sides = range(len(self.spec.sides))
-        limits = [[0 if one == other else _NO_LIMIT for other in sides] for one in sides]
-        for reference in self.references:
-            known = limits[reference.parent][reference.child]
-            limits[reference.parent][reference.child] = min(known, reference.within)
+        limits = [[0 if one == other else UNBOUNDED for other in sides] for one in sides]
+        for bound in (*(reference.bound for reference in self.references), *bounds):
+            within = UNBOUNDED if bound.within is None else bound.within
+            limits[bound.parent][bound.child] = min(limits[bound.parent][bound.child], within)
         for middle in sides:
             for one in sides:
                 for other in sides:
                     by_way = limits[one][middle] + limits[middle][other]
-                    limits[one][other] = min(limits[one][other], by_way, _NO_LIMIT)
+                    limits[one][other] = min(limits[one][other], by_way, UNBOUNDED)
         return limits
 
 

@@ -27,7 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.adaptive.filters.ordering import OrderInForce
-from headrace.algebra.expressions.expression import columns_of
+from headrace.algebra.expressions.expression import Column, columns_of
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints, flat, ints
 from headrace.operators.base.operator import SLOT, Advance, ProbeCounts, Sections, Step
@@ -45,6 +45,7 @@ from headrace.operators.joins.join_side import (
 )
 from headrace.operators.joins.key_promises import least_bound, storing_keys
 from headrace.operators.joins.key_sample import in_sample, sample_counts
+from headrace.operators.joins.probing.delay_monitor import DelayMonitor
 from headrace.operators.joins.probing.probe_profiles import in_force, name_of_side
 from headrace.operators.joins.probing.stems import Combinations, Stem
 from headrace.operators.joins.probing.two_phases import Probing
@@ -127,6 +128,7 @@ class WindowJoin(JoinOperator):
         for index, (side, section) in enumerate(zip(self.spec.sides, self.sections, strict=True)):
             stored = pieces([run[section] for run in runs if section in run], side.lookback)
             stems[index] = Stem(stored, side.longest)
+        stored_rows = [stems[side].rows for side in range(len(self.spec.sides))]
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
         counts, profiles, met_keys = ProbeCounts(), in_force(), list[Ints]()
@@ -151,6 +153,10 @@ class WindowJoin(JoinOperator):
             new = rows if rows is not None and searching is arrived else Sorted.of(arrived, lookback)
             cached.add(new, index, emitted)
         cached.leave(advance)
+        if (monitor := self._monitor()) is not None:
+            punctuations = tuple(side.bound(advance) for side in self.spec.sides)
+            rows_of = [0 if rows is None else rows.num_rows for rows in new_rows]
+            monitor.advanced(rows_of, stored_rows, punctuations, self.bounds_in_force)
         state = self.new_state(new_rows, advance)
         tables += self.began(runs, deltas, state)
         results = pa.concat_tables(tables) if tables else None
@@ -158,6 +164,21 @@ class WindowJoin(JoinOperator):
         if self.most_rows is not None:
             sample = sample_counts(self._joinable(stems, advance), met_keys, joined)
         return Step(state, results, tuple(rejected), probe_counts=counts, key_sample=sample)
+
+    def _monitor(self) -> DelayMonitor | None:
+        """The measurement of delays between joined rows, where a bound on them could shorten what is stored."""
+        sides = self.spec.sides
+        return in_force().monitor(self.id, len(sides), every=self.finds_bounds) if sides[0].keys else None
+
+    @property
+    def finds_bounds(self) -> bool:
+        """Whether it drops rows by bounds on delays that were found from its combinations."""
+        return False
+
+    @property
+    def bounds_in_force(self) -> tuple[int | None, ...]:
+        """Those bounds, by side and other side; None where there is none."""
+        return (None,) * len(self.spec.sides) ** 2
 
     def _joinable(self, stems: Mapping[int, Stem], advance: Advance) -> int:
         """How many rows, stored and new, may still be joined. The cost follows the state, which is limited."""
@@ -177,6 +198,13 @@ class WindowJoin(JoinOperator):
     def joined_sides(self) -> tuple[str, ...]:
         """What the query calls its sides."""
         return tuple(side.name for side in self.spec.sides)
+
+    @property
+    def joined_keys(self) -> tuple[tuple[str, ...], ...]:
+        """By side, the columns of its key; empty where one is computed."""
+        sides = [side.keys for side in self.spec.sides]
+        names = tuple(tuple(key.name for key in keys if isinstance(key, Column)) for keys in sides)
+        return names if list(map(len, names)) == list(map(len, sides)) else ()
 
     def _probing(self, side: int, stems: Mapping[int, Stem]) -> Probing:
         """The search for new rows of a side."""
@@ -215,6 +243,8 @@ class WindowJoin(JoinOperator):
             if not keep.all():
                 combinations, mask = combinations.where(keep), pa.array(keep)
                 tested = {name: column.filter(mask) for name, column in tested.items()}
+        if (monitor := self._monitor()) is not None:
+            monitor.see(combinations, stems)
         shown = frozenset(self.spec.shown.names[:-1])
         rows = {**tested, **self._taken(combinations, stems, shown - tested.keys())}
         if not self.shows_ages:

@@ -1,4 +1,4 @@
-"""The use of declared constraints of streams: the join of windows that drops rows by them, in place of one without.
+"""The use of constraints of streams, declared or to be found: the join of windows that drops rows by them, in place of one without.
 
 A promise of single values (UNIQUE, CLUSTERED, ORDERED) is used where the join's key is one whole number, whose hash is the value
 itself, so no other value is taken for it; REFERENCES, which is about time alone, with any key.
@@ -32,26 +32,34 @@ class _Keyed:
         return None if None in indexes else tuple(index for index in indexes if index is not None)
 
 
-def constrained(stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> JoinStage:
-    """The stage with a join that uses the constraints of its streams; itself without any that concern its key."""
+def constrained(
+    stage: JoinStage, streams: Mapping[str, StreamDefinition], *, finds: bool = False
+) -> JoinStage:
+    """The stage with a join that uses the constraints of its streams, and if it `finds` bounds on delays those; itself without any that
+    concern its key.
+    """
     operator = stage.operator
     read = [streams.get(name) for name, _ in stage.union.inputs]
     is_declared = any(stream is not None and stream.constraints for stream in read)
-    if not isinstance(operator, WindowJoin) or not is_declared:
+    if not isinstance(operator, WindowJoin) or not (is_declared or finds):
         return stage
+    finds = finds and bool(operator.spec.sides[0].keys)
     keyed = [_keyed(side, stage, streams) for side in operator.spec.sides]
     exact = hash_exactly([side.keys for side in operator.spec.sides])
     promises = tuple(tuple(_promises(side)) if exact and side is not None else () for side in keyed)
     references = tuple(_references(keyed))
-    if not any(promises) and not references:
+    if not any(promises) and not references and not finds:
         return stage
     sides, values = operator.spec.sides, ("",) * len(keyed)
     if any(promise.kind == "ordered" for of_side in promises for promise in of_side):
         values = tuple(_value(side) for side in sides)
         sides = tuple(map(_with_key, sides))
     arguments = {field.name: getattr(operator, field.name) for field in fields(operator)}
-    arguments["spec"] = replace(operator.spec, sides=sides)
-    join = ConstrainedJoin(**arguments, promises=promises, references=references, values=values)
+    signature = "" if finds else operator.spec.signature  # what one query allows holds for no other
+    arguments["spec"] = replace(operator.spec, sides=sides, signature=signature)
+    join = ConstrainedJoin(
+        **arguments, promises=promises, references=references, values=values, finds_bounds=finds
+    )
     return replace(stage, operator=join)
 
 

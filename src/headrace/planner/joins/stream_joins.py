@@ -34,6 +34,7 @@ from headrace.algebra.query import (
     QueryScan,
     StreamScan,
     Windowed,
+    every_node,
     walk,
 )
 from headrace.algebra.rewriting import rewritten
@@ -139,6 +140,16 @@ def signature_of(query: Query) -> str:
     _, _, parts, _ = _divided("", with_intervals(query))
     graph = graph_of(parts.windows, parts.factors)
     return "" if graph is None else graph.signature
+
+
+def joins_windows(query: Query) -> bool:
+    """Whether a query joins windows of streams by a key, in itself or in a SELECT that it reads, and no changes."""
+    if not joins_streams(query):
+        return any(_is_of_streams(node) for node in every_node(query))
+    _, _, parts, _ = _divided("", with_intervals(query))
+    columns = [frozenset(window.source.schema.names) for window in parts.windows]
+    groups = groups_of(columns, parts.factors, binary=False)
+    return parts.validity_field is not _CHANGE and any(group.keys[0] for group in groups)
 
 
 def sizes_of(query: Query, rows_of: Callable[[str], int]) -> tuple[int, ...]:

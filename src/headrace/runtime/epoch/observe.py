@@ -15,6 +15,7 @@ from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.adaptive.filter_orders import observed_filters
 from headrace.runtime.plan.adaptive.join_caches import observed_caches
 from headrace.runtime.plan.adaptive.join_orders import observed_probes
+from headrace.runtime.plan.adaptive.partner_bounds import observed_delays
 from headrace.store.logs.committed import CommittedStream
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
@@ -60,6 +61,7 @@ def observe(
         filters=observed_filters(scans),
         joins=observed_probes(receipts),
         caches=observed_caches(receipts),
+        delays=observed_delays(receipts),
     )
 
 

@@ -26,6 +26,7 @@ from headrace.runtime.messages.task_messages import Participants, StateReceipt
 from headrace.runtime.plan.adaptive.filter_orders import FilterOrders, observed_filters
 from headrace.runtime.plan.adaptive.join_caches import JoinCaches, observed_caches
 from headrace.runtime.plan.adaptive.join_orders import JoinOrders, observed_probes
+from headrace.runtime.plan.adaptive.partner_bounds import PartnerBounds, observed_delays
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan
 from headrace.runtime.progress.failing_queries import FailingQueries, failures_of
 from headrace.runtime.progress.participants import Pauses, participants
@@ -110,6 +111,7 @@ class Rounds:
     _filter_orders: FilterOrders = field(default_factory=FilterOrders)
     _join_orders: JoinOrders = field(default_factory=JoinOrders)
     _join_caches: JoinCaches = field(default_factory=JoinCaches)
+    _partner_bounds: PartnerBounds = field(default_factory=PartnerBounds)
     _accepted: str = ""
     """The last execution that was published."""
     _executions: int = 0
@@ -167,7 +169,8 @@ class Rounds:
         after = commit.next_manifest(done, self.plan, self.saved.files, position, self.clock(), epoch.files)
         after = self._filter_orders.decided(after, observed_filters(scans_of(receipts)))
         after = self._join_orders.decided(after, observed_probes(receipts), self.plan)
-        return self._join_caches.decided(after, observed_caches(receipts), self.plan)
+        after = self._join_caches.decided(after, observed_caches(receipts), self.plan)
+        return self._partner_bounds.decided(after, observed_delays(receipts), self.plan)
 
     def messages(self, manifest: Manifest, epoch: Epoch | None = None) -> TaskMessages:
         """The common part of the messages of a new execution after a manifest, in an epoch or by itself."""

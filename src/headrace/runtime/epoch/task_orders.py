@@ -16,6 +16,7 @@ from headrace.runtime.plan.adaptive.join_caches import join_caches
 from headrace.runtime.plan.adaptive.join_orders import join_orders
 from headrace.runtime.plan.adaptive.key_samples import key_shares
 from headrace.runtime.plan.adaptive.overload_control import chosen_shares
+from headrace.runtime.plan.adaptive.partner_bounds import partner_bounds
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
 from headrace.runtime.progress.plan_index import index_of
@@ -105,7 +106,7 @@ def state_messages(
     groups = {name: manifest.operators[name].group_punctuations for name in emitted_to}
     runs = [RunRef.of(run) for run in manifest.state]
     live = frozenset(run.name for run in runs)
-    chosen, caches = join_orders(manifest), join_caches(manifest)
+    chosen, caches, bounds = join_orders(manifest), join_caches(manifest), partner_bounds(manifest)
     return [
         StateMessage(
             orders.root,
@@ -134,6 +135,7 @@ def state_messages(
             rewrites=rewrites,
             join_orders=chosen,
             join_caches=caches,
+            partner_bounds=bounds,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
     ]

@@ -1,5 +1,5 @@
-"""EXPLAIN ADAPTIVE of a registered query: the orders of its conjunctions and of its joins over the newest epochs, from the home's
-log and manifest.
+"""EXPLAIN ADAPTIVE of a registered query: the orders of its conjunctions and of its joins over the newest epochs, the caches of joins and
+the constraints that they find, from the home's log and manifest.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headrace.observation import CacheObservation, FilterObservation, ProbeObservation
+from headrace.adaptive.constraints.partner_delays import PartnerBound
+from headrace.observation import CacheObservation, DelayObservation, FilterObservation, ProbeObservation
 from headrace.operators.base.operator import Operator
 from headrace.operators.joins.probing.probe_profiles import name_of_side
 from headrace.operators.rows.filter_terms import Terms
@@ -16,22 +17,25 @@ from headrace.operators.rows.row_pipeline import RowStep, conjunctions_of
 from headrace.planner.explain.filter_orders import order_lines
 from headrace.planner.explain.join_caches import cache_lines
 from headrace.planner.explain.join_orders import probe_order_lines
+from headrace.planner.explain.partner_bounds import bound_lines, measured_join, proposal_lines
 from headrace.planner.explain.plan_graph import rows_of
 from headrace.runtime.backfill.completeness import plan_in_force
 from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.epoch_log import last_lines
 from headrace.runtime.messages.epoch_plan import EpochPlan
-from headrace.runtime.plan import derived_streams
+from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.adaptive.filter_orders import filter_orders
 from headrace.runtime.plan.adaptive.join_caches import join_caches
 from headrace.runtime.plan.adaptive.join_orders import join_orders
+from headrace.runtime.plan.adaptive.partner_bounds import JoinBounds, JoinEstimates, join_bounds
 from headrace.runtime.plan.epoch_planner import make_plan
 from headrace.store.logs.manifest import Manifest
+from headrace.time import render_duration
 
 EPOCHS = 1000
 """Lines of the log that are read: more than of EXPLAIN, since what has changed is of interest."""
 
-_Seen = TypeVar("_Seen", FilterObservation, ProbeObservation, CacheObservation)
+_Seen = TypeVar("_Seen", FilterObservation, ProbeObservation, CacheObservation, DelayObservation)
 
 
 def explain_adaptive(home: Home, name: str) -> str:
@@ -53,10 +57,12 @@ def explain_adaptive(home: Home, name: str) -> str:
         *_filter_lines(operators, manifest, log),
         *_tree_lines(operators, standing.definition.join_sizes, log),
         *_join_lines(operators, plan, manifest, log),
+        *_constraint_lines(operators, plan, manifest, log),
     ]
     return "\n".join(lines) or (
         f"nothing in {name} adapts: an order matters to two or more conditions of WHERE, one of them costly "
-        "(a Python function, a regular expression, IN over a relation), and to joins of three or more streams by one key"
+        "(a Python function, a regular expression, IN over a relation), and to joins of three or more streams by one key; constraints "
+        "are found by joins of windows, once 1000 pairs have been joined"
     )
 
 
@@ -94,14 +100,65 @@ def _tree_lines(
             yield f"  {number}. {', '.join(join.joined_sides)}: {rows_of(rows_made)} rows made"
 
 
-def _join_lines(
-    operators: Sequence[Operator], plan: EpochPlan, manifest: Manifest, log: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
-    """Of the query's joins, and of a shared one that it reads."""
+def _joins(operators: Sequence[Operator], plan: EpochPlan) -> list[Operator]:
+    """The query's joins, and a shared one that it reads."""
     streams = (plan.streams[operator.stream] for operator in operators)
     results = (stream for stream in streams if stream.using == derived_streams.USING)
     read = [plan.operators[derived_streams.operator_of(stream)] for stream in results]
-    joins = {join.id: join for join in (*operators, *read) if len(join.joined_sides) > 2}
+    return list({join.id: join for join in (*operators, *read) if join.joined_sides}.values())
+
+
+def _constraint_lines(
+    operators: Sequence[Operator], plan: EpochPlan, manifest: Manifest, log: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """The bounds on delays that joins have found: in force, or as constraints to declare."""
+    in_force, histories = join_bounds(manifest), _history(log, "delays", DelayObservation.of)
+    for join in _joins(operators, plan):
+        history = histories.get(join.id, [])
+        if not history and join.id not in in_force:
+            continue
+        works = (line["work"][f"state {join.id}"] for line in reversed(log) if _stores(line, join))
+        work: Mapping[str, int] = next(works, {})
+        measured = measured_join(join.joined_sides, history, join.longest_stored, work)
+        if join.id in in_force or history[-1][1].uses:
+            known = in_force.get(join.id, JoinBounds())
+            yield from bound_lines(join.id, measured, known.bounds, (known.noticed, known.estimated))
+            continue
+        estimates, bounds = JoinEstimates(), tuple[PartnerBound, ...]()
+        for _, seen in history:
+            bounds = estimates.take(seen, join.longest_stored)
+        yield from proposal_lines(join.id, measured, bounds, _clause_of(join, plan))
+
+
+def _stores(line: Mapping[str, Any], join: Operator) -> bool:
+    return f"state {join.id}" in line.get("work", {})
+
+
+def _clause_of(join: Operator, plan: EpochPlan) -> Callable[[PartnerBound], str]:
+    """What to declare for a bound of a join, where its sides are streams and its keys their columns."""
+    inputs, keys = union_streams.inputs_of(plan.streams[join.stream]), join.joined_keys
+    is_plain = len(inputs) == len(keys) == len(join.joined_sides)
+
+    def clause(bound: PartnerBound) -> str:
+        sides = [inputs[side] for side in (bound.parent, bound.child)] if is_plain else []
+        if not sides or bound.within is None or any(side.stream.startswith("@") for side in sides):
+            return ""
+        columns = []
+        for side, number in zip(sides, (bound.parent, bound.child), strict=True):
+            names = {new: old for old, new in side.columns}
+            columns.append(", ".join(names[key] for key in keys[number]))
+        within = render_duration(bound.within) if bound.within else "0 SECONDS"
+        parent, child = (side.stream for side in sides)
+        return f"CONSTRAINT ({columns[0]}) REFERENCES {child} ({columns[1]}) WITHIN {within} of {parent}"
+
+    return clause
+
+
+def _join_lines(
+    operators: Sequence[Operator], plan: EpochPlan, manifest: Manifest, log: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """The orders and caches of joins of three sides or more."""
+    joins = {join.id: join for join in _joins(operators, plan) if len(join.joined_sides) > 2}
     orders, history = join_orders(manifest), _history(log, "joins", ProbeObservation.of)
     caches = _history(log, "caches", lambda fields: CacheObservation(**fields))
     for join in joins.values():

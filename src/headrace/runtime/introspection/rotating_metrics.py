@@ -47,7 +47,9 @@ class RotatingMetrics:
         due = [*new, *islice(self._waiting, max(0, self.most - len(new)))]
         shown = {name: self._waiting.pop(name) for name in dict.fromkeys(due)}
         line = replace(
-            seen, operators={name: observation for name, (observation, _) in shown.items()}
+            seen,
+            operators={name: observation for name, (observation, _) in shown.items()},
+            delays={name: delays for name, delays in seen.delays.items() if name in shown},
         ).as_dict()
         metrics: Any = line["operators"]
         for name, (_, epochs) in shown.items():

@@ -12,6 +12,7 @@ from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.introspection.quality import quality_status
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.adaptive.key_samples import samples_by_query
+from headrace.runtime.plan.adaptive.partner_bounds import bounds_by_query
 
 
 def status(
@@ -38,6 +39,7 @@ def status(
         "changed_files": {name: len(files) for name, files in pipeline.loop.engine.intake.changed.items()},
         "rejected": failed_rows(pipeline),
         "key_samples": left_out(pipeline),
+        "found_constraints": found_constraints(pipeline),
         "closing_rejected": {name: len(reasons) for name, reasons in pipeline.closing_rejects.items()},
         "state_bytes": sum(run.bytes for run in manifest.state),
         "synopsis_budget": pipeline.synopsis_bytes,
@@ -70,6 +72,29 @@ def left_out(pipeline: Pipeline) -> dict[str, dict[str, float]]:
         for sample in (samples.get(query.operator_id),)
         if sample is not None
     }
+
+
+def found_constraints(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
+    """Query → of a join that finds constraints: its bounds in microseconds, and the combinations that were left out.
+
+    A bound is named "e to p": rows of e wait so long for those of p.
+    """
+    reports: dict[str, dict[str, Any]] = {}
+    named = {query.operator_id: query.definition.name for query in pipeline.catalog.queries.values()}
+    for operator, joins in bounds_by_query(pipeline.home.latest()).items():
+        for join, known in joins:
+            if operator in named and join in pipeline.plan.operators:
+                sides = pipeline.plan.operators[join].joined_sides
+                waits = {
+                    f"{sides[bound.parent]} to {sides[bound.child]}": bound.within
+                    for bound in known.bounds
+                    if bound.within is not None
+                }
+                report = reports.setdefault(named[operator], {"bounds": {}, "noticed": 0, "left_out": 0})
+                report["bounds"] |= waits
+                report["noticed"] += known.noticed
+                report["left_out"] += known.estimated
+    return reports
 
 
 def unread(pipeline: Pipeline) -> dict[str, SourceChanged]:

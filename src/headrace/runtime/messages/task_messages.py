@@ -13,9 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.adaptive.constraints.partner_delays import PartnerBound
 from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.observation import (
     CacheObservation,
+    DelayObservation,
     FilterObservation,
     OperatorObservation,
     ProbeObservation,
@@ -212,6 +214,8 @@ class StateMessage(Message):
     """Side of a join → the order in which its new rows probe the others, by the manifest before the epoch."""
     join_caches: Mapping[str, Mapping[int, tuple[int, ...]]] = field(default_factory=dict)
     """Join → the sides whose new rows look up a cache, each with the sides of which it has the combinations, by the same manifest."""
+    partner_bounds: Mapping[str, tuple[PartnerBound, ...]] = field(default_factory=dict)
+    """Join that finds constraints → the bounds by which it drops rows, by the same manifest."""
 
     @property
     def participants(self) -> Participants:
@@ -359,3 +363,5 @@ class StateReceipt(Message):
     """Side of a join → what was observed of its probes."""
     caches: Mapping[str, CacheObservation] = field(default_factory=dict)
     """Side of a join → what was observed of its cache, or without one."""
+    delays: Mapping[str, DelayObservation] = field(default_factory=dict)
+    """Join of windows → the delays between rows that it joined."""

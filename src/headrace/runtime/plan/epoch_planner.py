@@ -269,7 +269,8 @@ def _decomposed(
     is_whole = operator_id == catalog_query.operator_id  # not a SELECT in FROM
     sizes = catalog_query.definition.join_sizes if is_whole else ()
     query, join_stages = decompose(name, query, operator_id, *names, join, sizes)
-    return query, tuple(constrained(stage, streams) for stage in join_stages)
+    finds = catalog_query.definition.join_constraints == "find"
+    return query, tuple(constrained(stage, streams, finds=finds) for stage in join_stages)
 
 
 def _add_joins(

@@ -73,6 +73,11 @@ def settings_report(settings: QuerySettings) -> str:
     if "max_join_rows" in settings:
         most = settings["max_join_rows"]
         parts.append(f"joins {'all rows' if most is None else f'a sample of keys beyond {most:,} rows'}")
+    if "join_constraints" in settings:
+        finds = settings["join_constraints"] == "find"
+        parts.append(
+            f"drops rows by {'constraints that it finds too' if finds else 'declared constraints only'}"
+        )
     return " and ".join(parts)
 
 

@@ -239,7 +239,8 @@ class CatalogChanges:
         catalog = self.catalog
         streams = [catalog.stream(node.name) for node in walk(query.root) if isinstance(node, StreamScan)]
         archived = all(stream is not None and stream.archive != "none" for stream in streams)
-        is_unshared = definition.from_now or definition.max_join_rows is not None or not definition.sharing
+        is_limited = definition.max_join_rows is not None or definition.join_constraints == "find"
+        is_unshared = definition.from_now or is_limited or not definition.sharing
         signature = signature_of(query) if archived and not is_unshared else ""
         if not signature:
             return ""

@@ -36,6 +36,7 @@ _WORDS: Mapping[str, str] = {
     "using": "USING",
     "max_windows_per_row": "maxWindowsPerRow",
     "max_join_rows": "maxJoinRows",
+    "join_constraints": "constraints",
     "actions": "THEN",
 }
 _LENGTHS = frozenset({"slack", "idle_timeout", "max_ahead", "retain"})

@@ -52,7 +52,7 @@ from headrace.runtime.statements.window_limits import require_few_windows, requi
 from headrace.schema import Schema
 from headrace.time import render_instant
 
-_MAKES_STATE: Final = ("materialize", "zone", "sharing", "max_join_rows")
+_MAKES_STATE: Final = ("materialize", "zone", "sharing", "max_join_rows", "join_constraints")
 """Settings that define how an answer is computed and stored; the others do not change state."""
 _LONG_SCRIPT: Final = 1 << 16
 """Characters."""

@@ -1,5 +1,5 @@
-"""Two limits of a query: how many of its windows may hold one row (a query above it is refused, since a slip in a unit may make
-gigabytes of three rows), and how many rows its join stores (refused where no single join would keep it).
+"""Limits of a query: how many of its windows may hold one row (a query above it is refused, since a slip in a unit may make gigabytes
+of three rows), how many rows its join stores, and constraints that joins find (refused where no join would heed them).
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from headrace.algebra.windows.cumulate import Cumulate
 from headrace.algebra.windows.window import Custom, RowsSlide, TimeSlide, Window
 from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import UserError
-from headrace.planner.joins.stream_joins import signature_of
+from headrace.planner.joins.outer_joins import joins_changes
+from headrace.planner.joins.stream_joins import joins_windows, signature_of
 
 MOST_WINDOWS: Final = 1_000_000
 """How many windows of a query may hold one row, where the query has no limit of its own: a week by seconds is allowed."""
@@ -37,10 +38,16 @@ def require_few_windows(definition: QueryDefinition, query: Query) -> None:
 
 
 def require_limited_join(definition: QueryDefinition, query: Query) -> None:
-    """Refuse a limit of rows for a query that is not one join of windows by a common key: no sample of keys would keep it.
+    """Refuse a limit of rows for a query that is not one join of windows by a common key: no sample of keys would keep it; and constraints
+    to be found for a query without such a join.
 
     Raises `UserError`.
     """
+    if definition.join_constraints == "find" and (joins_changes(query) or not joins_windows(query)):
+        raise UserError(
+            f"constraints 'find' is for joins of windows of time by a common key, and '{definition.name}' has none",
+            remedy="Leave the option out: declared constraints are always used.",
+        )
     if definition.max_join_rows is not None and not signature_of(query):
         raise UserError(
             f"maxJoinRows limits a join of windows by one common key, and '{definition.name}' has none",

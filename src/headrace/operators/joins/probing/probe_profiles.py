@@ -1,5 +1,5 @@
-"""The orders in force in a state task in which the new rows of each side of a join probe the others, and what was observed of
-each side: for the joins that advance in a block of code.
+"""The orders in force in a state task in which the new rows of each side of a join probe the others, what was observed of each
+side, and the delays between rows that were joined: for the joins that advance in a block of code.
 
 Outside such a block (tests) the smallest SteM is probed first, and nothing is measured.
 """
@@ -12,7 +12,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from headrace.adaptive.filters.ordering import OrderInForce
-from headrace.observation import ProbeObservation
+from headrace.observation import DelayObservation, ProbeObservation
+from headrace.operators.joins.probing.delay_monitor import DelayMonitor
 
 
 def name_of_side(join: str, side: int) -> str:
@@ -27,7 +28,7 @@ def join_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProbeProfiles:
-    """Orders by the name of the side; of each that probed what was `observed`, if `measures`.
+    """Orders by the name of the side; of each that probed what was `observed`, and by join the delays, if `measures`.
 
     A side without an order is sampled at `share_without`.
     """
@@ -36,6 +37,18 @@ class ProbeProfiles:
     share_without: float = 0.0
     measures: bool = False
     observed: dict[str, ProbeObservation] = field(default_factory=dict)
+    monitors: dict[str, DelayMonitor] = field(default_factory=dict)
+
+    @property
+    def delays(self) -> dict[str, DelayObservation]:
+        """By join, the delays that were measured."""
+        return {join: monitor.observation() for join, monitor in self.monitors.items()}
+
+    def monitor(self, join: str, sides: int, *, every: bool) -> DelayMonitor | None:
+        """The monitor of a join, if delays are measured."""
+        if self.measures and join not in self.monitors:
+            self.monitors[join] = DelayMonitor(sides, every)
+        return self.monitors.get(join)
 
     def add(self, name: str, seen: ProbeObservation) -> None:
         """Add what was observed of a side."""

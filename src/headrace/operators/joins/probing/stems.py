@@ -125,6 +125,16 @@ class Stem:
             parts.append(Combinations(at, until, {**numbers, side: row + start}).where(at <= until))
         return _together(parts, [*combinations.rows, side]), candidates
 
+    def times(self, rows: Ints) -> Ints:
+        """The event times of rows by their numbers."""
+        if len(self.pieces) == 1:
+            return self.pieces[0].at[rows]
+        piece_of, times = np.searchsorted(self.starts, rows, side="right") - 1, np.empty(len(rows), np.int64)
+        for number, (piece, start) in enumerate(zip(self.pieces, self.starts.tolist(), strict=False)):
+            of_piece = piece_of == number
+            times[of_piece] = piece.at[rows[of_piece] - start]
+        return times
+
     def columns(self, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:
         """Columns of rows by their numbers. The cost follows these rows, not those that are stored."""
         if len(self.pieces) == 1:

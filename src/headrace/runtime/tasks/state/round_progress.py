@@ -116,13 +116,15 @@ class RoundProgress:
         return self._of_join(operator, advance) if operator.makes_pairs else advance
 
     def _of_join(self, operator: Operator, advance: Advance) -> Advance:
-        """The advance of a join, with promises for keys if it heeds them, and the share of keys that it joins."""
+        """The advance of a join, with promises for keys if it heeds them, the share of keys that it joins, and bounds that were found."""
         heeds = operator.heeds_key_promises and advance.input_punctuations
         promises = self._key_promises(operator.stream) if heeds else {}
         shares = self.message.key_shares.get(operator.id)
-        if not promises and shares is None:
+        bounds = self.message.partner_bounds.get(operator.id, ())
+        if not promises and shares is None and not bounds:
             return advance
-        return replace(advance, key_promises=promises, key_shares=shares or advance.key_shares)
+        shares = shares or advance.key_shares
+        return replace(advance, key_promises=promises, key_shares=shares, partner_bounds=bounds)
 
     def _key_promises(self, stream: str) -> dict[int, KeyPromises]:
         """By input of a union, its promises for groups of rows."""
@@ -157,6 +159,7 @@ class RoundProgress:
                 input_punctuations=advance.input_punctuations,
                 key_promises=advance.key_promises,
                 key_shares=advance.key_shares,
+                partner_bounds=advance.partner_bounds,
             )
         emitted_to = self.emitted_to(operator)
         return Advance(emitted_to, emitted_to, self.now.progress(operator.stream).max_event_time)
@@ -166,7 +169,7 @@ class RoundProgress:
         message = self.message
         if message.emitted_to or message.resting or message.punctuation or message.provisionally_emitted_to:
             return None
-        if operator.heeds_key_promises or operator.id in message.key_shares:
+        if operator.heeds_key_promises or operator.id in {**message.key_shares, **message.partner_bounds}:
             return None
         return self._driver_of(operator.stream) if message.followers else None
 

@@ -463,6 +463,7 @@ class StateTask:
             due=self._next_due(),
             joins=self._probes.observed,
             caches=self._caching.observed,
+            delays=self._probes.delays,
         )
 
     def _next_due(self) -> Mapping[Clock, Instant]:

@@ -1,0 +1,142 @@
+"""Bounds on delays between rows of joins that find constraints: what state tasks observed, added by join, and the choice after every epoch of
+the bounds by which rows are dropped.
+
+The bounds are facts of the manifest: an epoch that is run again drops the same rows. What they were found by is in memory only: another
+driver continues with the bounds, and lowers them once it has measured for as long itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from typing import Any, Final
+
+from headrace.adaptive.constraints.partner_delays import DelayEstimate, Delays, PartnerBound
+from headrace.observation import NO_DELAY, DelayObservation
+from headrace.operators.joins.constrained_join import SHADOWS
+from headrace.runtime.messages.epoch_plan import EpochPlan
+from headrace.runtime.messages.task_messages import StateReceipt
+from headrace.runtime.plan import derived_streams
+from headrace.store.logs.manifest import Manifest
+from headrace.time import Duration
+
+PARTNER_BOUNDS: Final = "partner bounds"
+"""In a manifest's facts: of joins that find constraints, the name, the fields of each bound, how many combinations beyond one were
+noticed, and how many there were, as estimated.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinBounds:
+    """The bounds of a join that were ever in force, and combinations that were left out: those that were noticed, and an estimate of all."""
+
+    bounds: tuple[PartnerBound, ...] = ()
+    noticed: int = 0
+    estimated: int = 0
+
+    @staticmethod
+    def of(fields: Iterable[Any]) -> JoinBounds:
+        """From a manifest's fact."""
+        bounds, noticed, estimated = fields
+        return JoinBounds(
+            tuple(
+                PartnerBound(parent, child, within, k, tuple((at, former) for at, former in before))
+                for parent, child, within, k, before in bounds
+            ),
+            noticed,
+            estimated,
+        )
+
+    @property
+    def fields(self) -> list[Any]:
+        """The inverse."""
+        bounds = [
+            [bound.parent, bound.child, bound.within, bound.k, [list(entry) for entry in bound.former]]
+            for bound in self.bounds
+        ]
+        return [bounds, self.noticed, self.estimated]
+
+    def then(self, bounds: Iterable[PartnerBound], seen: DelayObservation) -> JoinBounds:
+        """After an epoch. Of sampled keys all combinations beyond a bound are noticed, of others some."""
+        known = tuple(bound for bound in bounds if bound.within is not None or bound.former)
+        estimated = max(seen.left_out, round(seen.left_out_sampled / SHADOWS))
+        return JoinBounds(known, self.noticed + seen.left_out, self.estimated + estimated)
+
+
+def join_bounds(manifest: Manifest) -> dict[str, JoinBounds]:
+    """By join, its bounds and what was left out, as decided after the last epoch."""
+    return {name: JoinBounds.of(fields) for name, fields in manifest.facts.get(PARTNER_BOUNDS, {}).items()}
+
+
+def partner_bounds(manifest: Manifest) -> dict[str, tuple[PartnerBound, ...]]:
+    """By join, the bounds by which it drops rows in the next epoch."""
+    return {name: known.bounds for name, known in join_bounds(manifest).items() if known.bounds}
+
+
+def bounds_by_query(manifest: Manifest) -> dict[str, list[tuple[str, JoinBounds]]]:
+    """The same by the operator of the query whose joins they are."""
+    by_query: dict[str, list[tuple[str, JoinBounds]]] = {}
+    for name, known in join_bounds(manifest).items():
+        by_query.setdefault(derived_streams.owner_of(name), []).append((name, known))
+    return by_query
+
+
+def observed_delays(receipts: Iterable[StateReceipt]) -> dict[str, DelayObservation]:
+    """By join, the sums over state tasks."""
+    sums: dict[str, DelayObservation] = {}
+    for receipt in receipts:
+        for name, seen in receipt.delays.items():
+            sums[name] = sums[name].plus(seen) if name in sums else seen
+    return sums
+
+
+@dataclass(slots=True)
+class JoinEstimates:
+    """The estimates of one join, by ordered pair of sides."""
+
+    _known: dict[tuple[int, int], DelayEstimate] = field(default_factory=dict)
+
+    def take(self, seen: DelayObservation, longest: Duration | None) -> tuple[PartnerBound, ...]:
+        """The bounds after an epoch."""
+        sides = range(len(seen.punctuations))
+        for parent, child in permutations(sides, 2):
+            largest = seen.delays[parent * len(sides) + child]
+            if largest != NO_DELAY:
+                estimate = self._known.setdefault((parent, child), DelayEstimate(PartnerBound(parent, child)))
+                least = min(seen.punctuations)
+                delays = Delays(seen.pairs, largest, seen.latest, seen.punctuations[child], least)
+                estimate.observe(delays, longest)
+        return tuple(estimate.bound for estimate in self._known.values())
+
+    def begin_with(self, bounds: Iterable[PartnerBound]) -> JoinEstimates:
+        """Estimates with these bounds in force."""
+        for bound in bounds:
+            self._known[bound.parent, bound.child] = DelayEstimate(bound)
+        return self
+
+
+@dataclass(slots=True)
+class PartnerBounds:
+    """The estimates of joins that find constraints, in the driver."""
+
+    _joins: dict[str, JoinEstimates] = field(default_factory=dict)
+
+    def decided(
+        self, manifest: Manifest, observed: Mapping[str, DelayObservation], plan: EpochPlan
+    ) -> Manifest:
+        """The manifest with the bounds for the next epoch; joins that were not observed keep theirs, while the plan has them."""
+        if not any(seen.uses for seen in observed.values()) and PARTNER_BOUNDS not in manifest.facts:
+            return manifest
+        joins = {name: known for name, known in join_bounds(manifest).items() if name in plan.operators}
+        for name, seen in observed.items():
+            if seen.uses and name in plan.operators:
+                before = joins.get(name, JoinBounds())
+                if name not in self._joins:
+                    self._joins[name] = JoinEstimates().begin_with(before.bounds)
+                bounds = self._joins[name].take(seen, plan.operators[name].longest_stored)
+                joins[name] = before.then(bounds, seen)
+        self._joins = {name: known for name, known in self._joins.items() if name in plan.operators}
+        facts = {name: value for name, value in manifest.facts.items() if name != PARTNER_BOUNDS}
+        fields = {name: known.fields for name, known in joins.items() if known != JoinBounds()}
+        return replace(manifest, facts={**facts, PARTNER_BOUNDS: fields} if fields else facts)

@@ -1,0 +1,53 @@
+"""The choice of bounds on delays in the driver, from observations of epochs: what is recorded, and what a new driver continues with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.adaptive.constraints.partner_delays import PartnerBound
+from headrace.observation import NO_DELAY, DelayObservation
+from headrace.operators.joins.constrained_join import SHADOWS
+from headrace.runtime.plan.adaptive.partner_bounds import JoinBounds, JoinEstimates
+
+SECONDS = 1_000_000
+
+
+def seen(at: int, delay: int, punctuations: tuple[int, int] | None = None) -> DelayObservation:
+    """An epoch with 200 pairs, whose rows of side 1 came up to `delay` after those of side 0, at a second of event time."""
+    delays = (NO_DELAY, delay * SECONDS, -1, NO_DELAY)
+    reached = (at * SECONDS,) * 2 if punctuations is None else tuple(p * SECONDS for p in punctuations)
+    return DelayObservation(200, delays, at * SECONDS, (9, 9), (0, 0), reached, (None,) * 4, uses=True)
+
+
+def test_former_bounds_follow_the_punctuation_of_the_side_that_was_waited_for() -> None:
+    estimates = JoinEstimates()
+    for at in range(0, 90, 10):
+        bounds = estimates.take(seen(at, 10), None)
+    assert bounds == (PartnerBound(0, 1, 12 * SECONDS, 10 * SECONDS), PartnerBound(1, 0, 0, 0))
+    bounds = estimates.take(seen(90, 13, (50, 70)), None)
+    assert bounds[0] == PartnerBound(0, 1, None, None, ((58 * SECONDS, 12 * SECONDS),))
+    assert bounds[1] == PartnerBound(1, 0, 0, 0)
+
+
+def test_another_driver_continues_with_the_bounds() -> None:
+    first = JoinEstimates()
+    for at in range(0, 90, 10):
+        bounds = first.take(seen(at, 10), None)
+    again = JoinEstimates().begin_with(bounds)
+    assert again.take(seen(90, 2), None) == bounds, "nothing is lowered by one epoch"
+    assert again.take(seen(100, 11), None)[0].within == 14 * SECONDS
+
+
+def test_sides_of_which_nothing_was_joined_have_no_bound() -> None:
+    estimates = JoinEstimates()
+    for at in range(0, 90, 10):
+        assert estimates.take(replace(seen(at, 10), pairs=0, delays=(NO_DELAY,) * 4), None) == ()
+
+
+def test_what_is_recorded_is_read_again_and_counts_are_added() -> None:
+    bound = PartnerBound(0, 1, None, None, ((5, 6),))
+    known = JoinBounds((bound, PartnerBound(1, 0, 7, 6)), 3, 4)
+    assert JoinBounds.of(known.fields) == known
+    after = known.then((bound, PartnerBound(1, 0)), replace(seen(0, 1), left_out=5, left_out_sampled=1))
+    assert after == JoinBounds((bound,), 8, 4 + round(1 / SHADOWS))
+    assert known.then((), replace(seen(0, 1), left_out=5)).estimated == 9
