@@ -24,6 +24,7 @@ from benchmarks.suite.crossover import crossover
 from benchmarks.suite.default import default
 from benchmarks.suite.depth import depth
 from benchmarks.suite.epoch import epoch
+from benchmarks.suite.history import history
 from benchmarks.suite.instants import instants
 from benchmarks.suite.invoke import invoke
 from benchmarks.suite.join_core import join_core
@@ -95,6 +96,7 @@ SUITE = {
     "depth": depth,
     "epoch": epoch,
     "latency": latency,
+    "history": history,
     "instants": instants,
     "memory": memory,
     "punctuation": punctuation,

@@ -69,7 +69,7 @@ def main() -> None:
         hub.catch_up()
         seconds = time.perf_counter() - started
         entries = hub.home.entries(hub.home.latest(), "results")
-        rows = sum(facts[0] for entry in entries for facts in answered(entry, hub.home.store.read).values())
+        rows = sum(facts[0] for entry in entries for facts in answered(entry, hub.home.store).values())
         tables = {number: hub.query(f"q{number}").history() for number in checked}
         more = one_more(hub, queries)
         hub.catch_up()

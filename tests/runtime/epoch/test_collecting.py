@@ -18,6 +18,7 @@ from headrace.errors import StoreError
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.store.files.filesystem import LocalStore
+from headrace.store.logs import radix_list
 from headrace.store.logs.manifest import Manifest
 from headrace.store.maintenance.garbage_collection import LiveNames
 from headrace.store.maintenance.retired_names import FOLDERS, retired
@@ -43,8 +44,12 @@ def push(hub: Hub, first: int, count: int) -> None:
         hub.loop.drain()
 
 
-def test_what_an_epoch_retires_is_what_its_manifest_no_longer_needs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("merged_by", [4, radix_list.FANOUT])
+def test_what_an_epoch_retires_is_what_its_manifest_no_longer_needs(
+    tmp_path: Path, merged_by: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same as the difference of all names of both manifests, which is what the full collection computes."""
+    monkeypatch.setattr(radix_list, "FANOUT", merged_by)
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute(SCRIPT)
         housekeeping, store = hub.loop.engine.housekeeping, hub.home.store

@@ -23,6 +23,13 @@ instants = st.one_of(st.integers(BEGINNING, FOREVER), st.sampled_from([BEGINNING
 facts = st.tuples(st.integers(0, 2**40), instants, instants)
 
 
+class Files:
+    """A store with these files alone."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.read = files.__getitem__
+
+
 @given(st.dictionaries(names, facts, max_size=90), st.lists(names, max_size=5))
 def test_an_entry_says_of_every_query_what_it_was_given(
     queries: dict[str, tuple[int, int, int]], others: list[str]
@@ -39,7 +46,7 @@ def test_an_entry_says_of_every_query_what_it_was_given(
     assert len(json.dumps(brief)) < result_entry._LARGE + 30
     assert brief == entry or files
     result_entry._opened.clear()
-    read = answered(brief, files.__getitem__)
+    read = answered(brief, Files(files))
     assert {name: tuple(results) for name, results in read.items()} == queries
     assert len(read) == len(queries)
     for name in others:

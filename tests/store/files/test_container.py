@@ -7,6 +7,7 @@ import json
 import math
 import struct
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import CorruptStore, StoreError
-from headrace.store.files.container import Container, pack, parts
+from headrace.store.files import filesystem
+from headrace.store.files.container import Container, pack, parts, streamed
 from headrace.store.files.filesystem import LocalStore
 
 TYPES = {
@@ -295,3 +297,23 @@ def test_one_section_is_found_whatever_the_names(names: list[str], other: str) -
     assert [section.stats for section in container.sections().values()] == [
         {} if number % 2 else {other: [1]} for number in range(len(names))
     ]
+
+
+def test_a_container_written_in_portions_reads_as_one_written_at_once(tmp_path: Path) -> None:
+    """Also where portions are larger than what is written at a time, and sections are grouped or compressed."""
+    tables = {f"s{n}": pa.table({"a": np.arange(n + 1), "b": [f"{n}"] * (n + 1)}) for n in range(40)}
+    tables["large"] = pa.table({"a": np.arange(1 << 17) % 7, "b": ["x"] * (1 << 17)})
+    names = list(tables)
+    portions = [{name: tables[name] for name in names[low : low + 17]} for low in range(0, len(names), 17)]
+    store = LocalStore(tmp_path)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(filesystem, "_IN_MEMORY", 1000)
+        size = store.write_once("x.run", streamed(portions, piece=1 << 14))
+    read = Container.open(store.map("x.run"), "x.run")
+    assert size == store.map("x.run").size
+    assert read.tables() == tables
+    read.verify()
+    stored = {
+        name: table.slice(first, rows) for table, sections in read.groups() for name, first, rows in sections
+    }
+    assert stored == tables

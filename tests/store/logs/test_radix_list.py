@@ -8,10 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import CorruptStore
-from headrace.store.files.envelope import seal
+from headrace.errors import CorruptStore, OtherVersion
+from headrace.store.files.envelope import seal, unseal
 from headrace.store.files.filesystem import LocalStore
-from headrace.store.logs.radix_list import FANOUT, ListFiles, RadixList, leaf_entries, size_in_manifest
+from headrace.store.logs import radix_list
+from headrace.store.logs.radix_list import (
+    FANOUT,
+    ListFiles,
+    RadixList,
+    covered,
+    flat_segment,
+    leaf_entries,
+    size_in_manifest,
+)
 
 
 class Segments:
@@ -66,6 +75,63 @@ def test_the_list_is_python_s_own_list(steps: list[tuple[str, float]], start: fl
     ]
     tail = list(enumerate(value.tail, value.length - len(value.tail)))
     assert [pair for pair in leaves + tail if pair[0] >= first] == expected
+
+
+@settings(max_examples=60)
+@given(
+    length=st.integers(0, 90),
+    ranges=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), max_size=6),
+    drops=st.lists(st.integers(0, 90), min_size=6, max_size=6),
+    start=st.integers(0, 90),
+)
+def test_other_entries_in_place_of_a_sealed_file_are_at_the_same_indexes(
+    length: int, ranges: list[tuple[int, int]], drops: list[int], start: int
+) -> None:
+    """Lists of four entries a file; what is replaced is exactly what a value names and a later one does not."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(radix_list, "FANOUT", 4)
+        segments, model = Segments(), [f"old {n}" for n in range(length)]
+        value = RadixList().append(model, segments.write)
+        for (height, number), drop in zip(ranges, drops, strict=False):
+            first, before = number * covered(height), value
+            value = value.drop_before(min(drop, 2 * number))
+            sealed = value.sealed(height, first, segments.read)
+            name = value.segment_at(height, first, segments.read)
+            assert (sealed.name if sealed else None) == name
+            if sealed is None:
+                continue
+            new = [f"new {first + n} at {height}" for n in range(covered(height))]
+            known = [(n, entry) for n, entry in enumerate(sealed.entries, first) if n >= value.start]
+            assert known == [(n, model[n]) for n in range(max(first, value.start), first + covered(height))]
+            segment = segments.write(flat_segment(height, new))
+            value = value.with_segment(height, first, segment, segments.write, segments.read)
+            model[first : first + covered(height)] = new
+            value = value.append(["later"], segments.write)
+            model.append("later")
+            names, later = (set(one.segments(segments.read)) for one in (before, value))
+            replaced = before.replacements(value, segments.read)
+            gone = set(before.segments_before(segments.read, value.start))
+            assert names - later == (set(replaced.names) | gone) & names
+            assert {n for n, _ in replaced.before} >= {n for n, _ in known}
+            assert all(entry == model[n] for n, entry in replaced.after if n >= value.start)
+        expected = list(enumerate(model))[value.start :]
+        value = RadixList.from_json(json.loads(value.json()))
+        assert list(value.iterate(segments.read)) == expected
+        assert list(value.iterate(segments.read, reverse=True)) == expected[::-1]
+        assert list(value.iterate(segments.read, start)) == [pair for pair in expected if pair[0] >= start]
+        live = {name: segments.files[name] for name in value.segments(segments.read)}
+        leaves = [
+            pair
+            for at, name in value.leaves(live.__getitem__)
+            for pair in enumerate(leaf_entries(live.__getitem__, name), at)
+        ]
+        tail = list(enumerate(value.tail, value.length - len(value.tail)))
+        assert [pair for pair in leaves + tail if pair[0] >= value.start] == expected
+
+
+def test_a_program_that_does_not_know_flat_segments_reports_that(tmp_path) -> None:
+    with pytest.raises(OtherVersion, match="version 2, this program reads 1"):
+        unseal("list segment", 1, flat_segment(0, range(FANOUT)), "lists/x.json")
 
 
 def test_an_older_value_goes_on_describing_the_older_list() -> None:

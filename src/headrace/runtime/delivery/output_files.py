@@ -124,7 +124,7 @@ class Exporter:
         home, operators = self.pipeline.home, set()
         log = home.list_of(manifest, "results")
         for _, entry in log.iterate(home.store.read, self._seen):
-            operators |= set(answered(entry, home.store.read))
+            operators |= set(answered(entry, home.store))
         self._seen = log.length
         return operators
 

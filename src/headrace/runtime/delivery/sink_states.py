@@ -105,13 +105,19 @@ def undelivered(home: Home, query: str | None, position: int) -> dict[str, int |
     standing = None if query is None else home.catalog.query(query)
     if standing is None:
         return {"epochs_behind": None, "bytes_behind": None}
-    epochs, size = set(), 0
+    epochs, files = set(), set()
     for _, entry in retained_entries(home, home.latest(), position):
-        if standing.operator_id in answered(entry, home.store.read):
+        if standing.operator_id in answered(entry, home.store):
             epochs.add(entry["epoch"])
-            with suppress(FileNotFoundError):  # collected since the manifest was read
-                size += Path(home.store.path(entry["name"])).stat().st_size
-    return {"epochs_behind": len(epochs), "bytes_behind": size}
+            files.add(entry["name"])
+    return {"epochs_behind": len(epochs), "bytes_behind": sum(_size(home, name) for name in files)}
+
+
+def _size(home: Home, name: str) -> int:
+    """Bytes of a file; 0 if it was collected since the manifest was read."""
+    with suppress(FileNotFoundError):
+        return Path(home.store.path(name)).stat().st_size
+    return 0
 
 
 def recorded(home: Home) -> list[dict[str, Any]]:

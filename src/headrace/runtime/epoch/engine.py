@@ -52,6 +52,7 @@ from headrace.runtime.progress.emission_backlog import BacklogSchedule, emission
 from headrace.runtime.progress.group_progress import has_unheard_promises
 from headrace.runtime.progress.participants import backfilling
 from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.results.merging import Merging
 from headrace.runtime.tasks.state import provisional_results
 from headrace.store.logs.manifest import Manifest
 from headrace.store.maintenance.garbage_collection import Collected
@@ -82,6 +83,7 @@ class Engine:
     backlog_schedule: BacklogSchedule = field(default_factory=BacklogSchedule)
     retention: Retention = field(default_factory=Retention)
     vacuuming: Vacuuming = field(init=False)
+    merging: Merging = field(init=False)
     on_published: Callable[[], None] = lambda: None
     """Called as soon as an epoch is published."""
     unread: dict[str, SourceChanged] = field(default_factory=dict)
@@ -108,6 +110,7 @@ class Engine:
         self.housekeeping = Housekeeping(self.home, self.intake, self.clock)
         self.backfill_planner = BackfillPlanner(self.home)
         self.vacuuming = Vacuuming(self.home)
+        self.merging = Merging(self.home)
         self.rounds = Rounds(self.home, self.executor, self.clock, self.tasks, self.backfill_planner)
         self.system_feed = SystemFeed(self.intake)
         self.take_over()
@@ -136,6 +139,7 @@ class Engine:
 
     def collect(self) -> Collected:
         """Remove all files that are old enough and not needed; called at every start."""
+        self.merging.discard()
         return self.housekeeping.collect(self._saved.files)
 
     # -- the catalog -------------------------------------------------------------------------------------------------
@@ -447,6 +451,7 @@ class Engine:
             self.log(*suspended)
         self.housekeeping.collect_if_due(self._saved.files)
         self._vacuum_if_due()
+        self.merging.look(self.manifest, self.plan, in_thread=self.housekeeping.is_background)
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
         seen = seen or observe(planned, epoch.work, epoch.receipts, self.plan, {}, self.clock())
         seen = replace(seen, seconds={**seen.seconds, **seconds})
@@ -474,6 +479,7 @@ class Engine:
         files, work, intake = epoch.files, epoch.work, self.intake
         settled = self.retention.settled(epoch.manifest, work.taken, self.plan, intake, files)
         settled = self.vacuuming.settled(settled, commit.archive_readers(settled, self.plan, files.read))
+        settled = self.merging.settled(settled, files)
         index, before, seen = index_of(self.plan), self.published, None
         finished = FinishedEpoch(work, epoch.receipts, seconds, self.clock())
         sources_of = lambda stream: index.clock_of(stream).sources  # noqa: E731

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from headrace.operators.base.operator import AT
 from headrace.operators.base.query_failures import ROW_FAILURES
 from headrace.operators.output.output_stage import HIDDEN
 from headrace.runtime.home import file_names
+from headrace.runtime.home.merged_runs import results_of
 from headrace.runtime.home.run_cache import section_of
 from headrace.runtime.ingest import ingest_summary
 from headrace.runtime.ingest.ingest_queue import Intake
@@ -36,7 +38,7 @@ from headrace.store.files.container import parts
 from headrace.store.files.filesystem import Store
 from headrace.store.logs.committed import NEW_STREAM
 from headrace.store.logs.manifest import Manifest
-from headrace.store.logs.radix_list import ListFiles, RadixList, Read
+from headrace.store.logs.radix_list import ListFiles, RadixList
 from headrace.store.maintenance.retention_classes import class_of, expired_of, with_expired
 from headrace.time import BEGINNING, FOREVER
 
@@ -52,15 +54,15 @@ class _Walk:
 
     stop: int
     rows: int = 0
-    files_of: dict[str, list[str]] = field(default_factory=dict)
-    """The results of each relation."""
+    entries_of: dict[str, list[int]] = field(default_factory=dict)
+    """The entries with results of each relation, by index: when they are read, their runs may have been merged."""
 
-    def add(self, entry: Mapping[str, Any], plan: EpochPlan, read: Read) -> None:
+    def add(self, index: int, entry: Mapping[str, Any], plan: EpochPlan, store: Store) -> None:
         """Add an entry."""
-        for operator, facts in answered(entry, read).items():
+        for operator, facts in answered(entry, store).items():
             retention = plan.retention_of(operator)
             if retention is not None and retention.adds_up:
-                self.files_of.setdefault(operator, []).append(entry["name"])
+                self.entries_of.setdefault(operator, []).append(index)
                 self.rows += facts[0]
 
 
@@ -150,12 +152,12 @@ class RetentionPass:
                 break
             if class_of(entry) != retention_class:
                 continue
-            facts_of = answered(entry, self.store.read)
+            facts_of = answered(entry, self.store)
             if any(self._is_needed(query, facts, index) for query, facts in facts_of.items()):
                 first, self.oldest_epochs[retention_class] = index, entry["epoch"]
                 break
-            walk.add(entry, self.plan, self.store.read)
-        if self._added_up(walk):
+            walk.add(index, entry, self.plan, self.store)
+        if self._added_up(walk, listed):
             return first
         walk.stop = first
         self.walks[retention_class] = walk
@@ -186,15 +188,21 @@ class RetentionPass:
             first = self._first_unread[operator] = min(self.holds.get(operator, FOREVER), unread)
         return first
 
-    def _added_up(self, walk: _Walk) -> bool:
+    def _added_up(self, walk: _Walk, listed: RadixList) -> bool:
         """Add up the changes of relations that expire; False when they are too few yet, or more than a column can hold."""
-        files_of = walk.files_of
-        if not files_of:
+        entries_of = walk.entries_of
+        if not entries_of:
             return True
-        if walk.rows < max(_FEWEST, sum(self.sums[name][1] for name in files_of if name in self.sums)):
+        if walk.rows < max(_FEWEST, sum(self.sums[name][1] for name in entries_of if name in self.sums)):
             return False
+        indexes = {index for of_relation in entries_of.values() for index in of_relation}
+        named = takewhile(lambda one: one[0] <= max(indexes), listed.iterate(self.store.read, min(indexes)))
+        entry_at = {index: entry for index, entry in named if index in indexes}
         try:
-            net_rows = {operator: self._sum(operator, files) for operator, files in files_of.items()}
+            net_rows = {
+                operator: self._sum(operator, [entry_at[index] for index in entries])
+                for operator, entries in entries_of.items()
+            }
         except ROW_FAILURES:  # these results are retained, and the epoch does not fail
             return False
         name = file_names.results_run(self.manifest.epoch, 0)
@@ -203,8 +211,8 @@ class RetentionPass:
         self.sums.update({operator: [name, table.num_rows] for operator, table in net_rows.items()})
         return True
 
-    def _sum(self, operator: str, files: list[str]) -> pa.Table:
-        tables = [section_of(self.store, name, operator) for name in files]
+    def _sum(self, operator: str, entries: Sequence[Mapping[str, Any]]) -> pa.Table:
+        tables = [results_of(self.store, entry, operator) for entry in entries]
         if operator in self.sums:
             tables.insert(0, section_of(self.store, self.sums[operator][0], operator))
         changes = pa.concat_tables(tables)

@@ -59,6 +59,11 @@ def results_run(epoch: int, task: int) -> str:
     return f"results/{_unique(epoch, task)}.run"
 
 
+def merged_results(first: int, entries: int) -> str:
+    """The results of so many entries of the results list, from the entry `first` on."""
+    return f"results/{first:012d}+{entries}-{uuid.uuid4().hex[:12]}.run"
+
+
 def plan(digest: str) -> str:
     """An epoch plan, named by its content."""
     return f"plans/{digest}.plan"

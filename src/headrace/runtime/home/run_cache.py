@@ -52,7 +52,7 @@ def section_of(store: Store, name: str, section: str) -> pa.Table:
     fresh = _cache.get((str(store.root), f"{name}#fresh"))
     if fresh is not None:
         return fresh[section]
-    return _container(store, name).table(section)
+    return opened(store, name).table(section)
 
 
 def remember(store: Store, name: str, sections: Mapping[str, pa.Table]) -> None:
@@ -63,10 +63,11 @@ def remember(store: Store, name: str, sections: Mapping[str, pa.Table]) -> None:
 
 def batches_of(store: Store, name: str, section: str) -> Callable[[], Iterator[pa.RecordBatch]]:
     """A reader of one section of a run in batches; the run stays open."""
-    return _container(store, name).batches(section)
+    return opened(store, name).batches(section)
 
 
-def _container(store: Store, name: str) -> Container:
+def opened(store: Store, name: str) -> Container:
+    """A run, memory-mapped; its sections are read when they are asked for."""
     container = _cached(store, f"{name}#index", lambda: Container.open(store.map(name), name))
     assert isinstance(container, Container)
     return container

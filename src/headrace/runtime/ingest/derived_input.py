@@ -14,15 +14,16 @@ from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.plan.derived_streams import operator_of
 from headrace.runtime.results.result_log import retained_entries
 from headrace.store.logs.manifest import Manifest
+from headrace.store.maintenance.retention_classes import PART
 
 
 def waiting(home: Home, manifest: Manifest, stream: StreamDefinition) -> list[Pending]:
     """Result runs that the stream's readers have not seen."""
     start = manifest.stream(stream.name).next
     return [
-        pending(stream, index, entry, answered(entry, home.store.read)[operator_of(stream)][0])
+        pending(stream, index, entry, answered(entry, home.store)[operator_of(stream)][0])
         for index, entry in retained_entries(home, manifest, start)
-        if operator_of(stream) in answered(entry, home.store.read)
+        if operator_of(stream) in answered(entry, home.store)
     ]
 
 
@@ -38,9 +39,15 @@ def records(
     return {
         index: _record(stream, entry)
         for index, entry in retained_entries(home, manifest, start)
-        if operator_of(stream) in answered(entry, home.store.read)
+        if operator_of(stream) in answered(entry, home.store)
     }
 
 
 def _record(stream: StreamDefinition, entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {"results": entry["name"], "operator": operator_of(stream), "shift": int(stream.options["shift"])}
+    part = {PART: entry[PART]} if PART in entry else {}
+    return {
+        "results": entry["name"],
+        "operator": operator_of(stream),
+        "shift": int(stream.options["shift"]),
+        **part,
+    }

@@ -70,7 +70,7 @@ class LevelInput:
         for position, entry in self.home.list_of(self.manifest, "results").iterate(
             self.home.store.read, first
         ):
-            results = answered(entry, self.home.store.read)
+            results = answered(entry, self.home.store)
             for operator in results:
                 stream = self.index.results_of.get(operator)
                 if stream is None or (stream.name in waiting and not self._follows(stream.name)):

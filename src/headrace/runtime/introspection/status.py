@@ -4,7 +4,10 @@ measurements, as plain values.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from headrace.connectors.records.ingest_record import SourceChanged
@@ -42,6 +45,7 @@ def status(
         "found_constraints": found_constraints(pipeline),
         "closing_rejected": {name: len(reasons) for name, reasons in pipeline.closing_rejects.items()},
         "state_bytes": sum(run.bytes for run in manifest.state),
+        "result_files": _result_files(Path(pipeline.home.store.root)),
         "synopsis_budget": pipeline.synopsis_bytes,
         "synopses": synopses(pipeline),
         "overload": quality_status(manifest, catalog),
@@ -50,6 +54,13 @@ def status(
         "failures": pipeline.loop.supervisor.as_status(),
         "last_epoch": pipeline.last.as_dict() if pipeline.last is not None else None,
     }
+
+
+def _result_files(home: Path) -> int:
+    """How many files the home's results are in, with those that are deleted soon."""
+    with suppress(FileNotFoundError):  # nothing has answered yet
+        return sum(1 for _ in os.scandir(home / "results"))
+    return 0
 
 
 def failed_rows(pipeline: Pipeline) -> dict[str, int]:

@@ -143,7 +143,7 @@ def _latest_window(
 def _last_emission(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
     greatest = BEGINNING
     for _, entry in result_log.retained_entries(home, manifest):
-        facts = answered(entry, home.store.read).get(operator.id)
+        facts = answered(entry, home.store).get(operator.id)
         if facts is not None:
             greatest = max(greatest, facts[2])
     if greatest == BEGINNING:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.errors import QueryFailed
 from headrace.operators.base.group_codes import SLOTS
 from headrace.runtime.home.home import Home
-from headrace.runtime.home.run_cache import section_of
+from headrace.runtime.home.merged_runs import results_named
 from headrace.runtime.ingest import derived_input
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.stream_progress import StreamProgress
@@ -97,5 +97,5 @@ def _producer(plan: EpochPlan, stream: str) -> str:
 def _unread(home: Home, manifest: Manifest, plan: EpochPlan, stream: str) -> pa.Table | None:
     """The results on a stream that its reader has not read."""
     pending = derived_input.waiting(home, manifest, plan.streams[stream])
-    tables = [section_of(home.store, run.record["results"], run.record["operator"]) for run in pending]
+    tables = [results_named(home.store, run.record) for run in pending]
     return pa.concat_tables(tables) if tables else None

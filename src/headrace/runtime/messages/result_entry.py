@@ -12,7 +12,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -20,8 +20,11 @@ import numpy as np
 
 from headrace.operators.base.group_codes import Ints
 from headrace.runtime.home.lru_cache import Recent
+from headrace.runtime.home.merged_runs import all_parts_of, parts_of
 from headrace.store.files.envelope import seal, unseal
+from headrace.store.files.filesystem import Store
 from headrace.store.logs.radix_list import Read, Write
+from headrace.store.maintenance.retention_classes import PART
 
 Facts: TypeAlias = tuple[int, int, int]
 """Rows, least emission instant, greatest emission instant."""
@@ -63,9 +66,18 @@ def with_file(entry: Mapping[str, Any], write: Write) -> Mapping[str, Any]:
     return {**{key: value for key, value in entry.items() if key not in facts}, _FILE: name}
 
 
-def answered(entry: Mapping[str, Any], read: Read) -> Mapping[str, Facts]:
+def few_facts(entry: Mapping[str, Any], is_needed: Callable[[str], bool]) -> dict[str, Any]:
+    """The facts of an entry that has them itself, for few queries, in the form in which it has them; none of other entries."""
+    if _NAMED not in entry or _PACKED in entry:
+        return {}
+    return {_NAMED: {query: facts for query, facts in entry[_NAMED].items() if is_needed(query)}}
+
+
+def answered(entry: Mapping[str, Any], store: Store) -> Mapping[str, Facts]:
     """The queries of an entry of the results list, with their facts. `MissingFile` of an expired entry whose file is deleted."""
-    facts = entry if _FILE not in entry else _facts_in(entry[_FILE], read)
+    if PART in entry and _NAMED not in entry:
+        return _InMerged(store, entry["name"], entry[PART]) if "name" in entry else {}
+    facts = entry if _FILE not in entry else _facts_in(entry[_FILE], store.read)
     packed = facts.get(_PACKED)
     return facts[_NAMED] if packed is None else _Answered(facts[_NAMED], _columns(packed))
 
@@ -123,3 +135,33 @@ class _Answered(Mapping[str, Facts]):
 
     def __len__(self) -> int:
         return len(self.named) + len(self.columns.numbers)
+
+
+@dataclass(slots=True, eq=False)
+class _InMerged(Mapping[str, Facts]):
+    """Queries of one part of a merged run; one of them is looked up without the others."""
+
+    store: Store
+    name: str
+    part: int
+    _all: dict[str, Facts] | None = None
+
+    def __getitem__(self, query: str) -> Facts:
+        if self._all is not None:
+            return self._all[query]
+        parts = parts_of(self.store, self.name, query)
+        index = parts.index_of(self.part)
+        if index is None:
+            raise KeyError(query)
+        return parts.facts(index)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def _read(self) -> dict[str, Facts]:
+        if self._all is None:
+            self._all = all_parts_of(self.store, self.name).of(self.part)
+        return self._all

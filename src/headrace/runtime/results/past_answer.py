@@ -7,9 +7,9 @@ up to t. Late rows that revised a window since then are in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from headrace.errors import UserError
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import AT, Operator
 from headrace.runtime.home.home import Home
-from headrace.runtime.home.run_cache import section_of
+from headrace.runtime.home.merged_runs import results_of
 from headrace.runtime.messages.result_entry import Facts, answered
 from headrace.runtime.results import result_log
 from headrace.store.logs.manifest import Manifest
@@ -60,12 +60,12 @@ def _counted(
 ) -> Iterator[tuple[Instant, np.ndarray, np.ndarray]]:
     """Of each run: its least instant, instants, and how many results each has; the newest runs first."""
     read = 0
-    for name, (rows, least, greatest) in _facts(home, manifest, operator):
+    for entry, (rows, least, greatest) in _facts(home, manifest, operator):
         if least == greatest or read + rows > _READ:
             yield least, np.array([greatest]), np.array([rows])
         else:
             read += rows
-            yield least, *np.unique(ints(section_of(home.store, name, operator.id), AT), return_counts=True)
+            yield least, *np.unique(ints(results_of(home.store, entry, operator.id), AT), return_counts=True)
 
 
 def answer_as_of(home: Home, operator: Operator, query: Query, at: Instant) -> pa.Table:
@@ -102,12 +102,12 @@ def _require_retained(home: Home, manifest: Manifest, operator: Operator, at: In
         )
 
 
-def _facts(home: Home, manifest: Manifest, operator: Operator) -> Iterator[tuple[str, Facts]]:
-    """Runs with results of an operator, the newest first, and the facts about its rows in each."""
+def _facts(home: Home, manifest: Manifest, operator: Operator) -> Iterator[tuple[Mapping[str, Any], Facts]]:
+    """Entries with results of an operator, the newest first, and the facts about its rows in each."""
     for _, entry in result_log.retained_entries(home, manifest, reverse=True):
-        facts = answered(entry, home.store.read).get(operator.id)
+        facts = answered(entry, home.store).get(operator.id)
         if facts is not None:
-            yield entry["name"], (facts[0], facts[1], facts[2])
+            yield entry, (facts[0], facts[1], facts[2])
 
 
 def _last_rows(home: Home, manifest: Manifest, operator: Operator, query: Query, at: Instant) -> pa.Table:
@@ -122,10 +122,10 @@ def _last_rows(home: Home, manifest: Manifest, operator: Operator, query: Query,
 def _last_emission(home: Home, manifest: Manifest, operator: Operator, at: Instant) -> Instant | None:
     """The last instant of results up to another one; only runs in which it may be are opened."""
     last: Instant | None = None
-    for name, (_, least, greatest) in _facts(home, manifest, operator):
+    for entry, (_, least, greatest) in _facts(home, manifest, operator):
         if least > at or (last is not None and greatest <= last):
             continue
-        instants = ints(section_of(home.store, name, operator.id), AT) if greatest > at else None
+        instants = ints(results_of(home.store, entry, operator.id), AT) if greatest > at else None
         newest = greatest if instants is None else int(instants[instants <= at].max())
         last = newest if last is None else max(last, newest)
     return last
@@ -133,7 +133,7 @@ def _last_emission(home: Home, manifest: Manifest, operator: Operator, at: Insta
 
 def _up_to(home: Home, manifest: Manifest, operator: Operator, at: Instant) -> Iterator[pa.Table]:
     """The changes of a relation up to an instant, the oldest first."""
-    for name, (_, least, greatest) in reversed(list(_facts(home, manifest, operator))):
+    for entry, (_, least, greatest) in reversed(list(_facts(home, manifest, operator))):
         if least <= at:
-            table = section_of(home.store, name, operator.id)
+            table = results_of(home.store, entry, operator.id)
             yield table if greatest <= at else table.filter(pa.array(ints(table, AT) <= at))

@@ -2,7 +2,8 @@
 without what retention has removed, in the order of the contract, and with changelogs added up to net rows.
 
 A results run holds the rows of all queries of one state task in one epoch. The manifest's results list has the queries
-and emission instants of each run, so a reader opens only the runs it needs.
+and emission instants of each run, so a reader opens only the runs it needs. Older runs are merged (`merging`): their entries are parts of
+one file.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from headrace.operators.output.output_stage import HIDDEN
 from headrace.operators.time_windows.window_revisions import net
 from headrace.runtime.home.gc_control import collector_disabled
 from headrace.runtime.home.home import Home
-from headrace.runtime.home.run_cache import batches_of, section_of
+from headrace.runtime.home.merged_runs import readers_of, results_of
+from headrace.runtime.home.run_cache import section_of
 from headrace.runtime.messages.result_entry import answered as entry_of
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.results.time_merge import Part, instant_batches
@@ -89,7 +91,7 @@ def missed_since(home: Home, manifest: Manifest, operator: str, start: int) -> i
 def _may_have(home: Home, entry: Mapping[str, Any], operator: str) -> bool:
     """Whether an expired entry has results of an operator; also where that is not known any more."""
     try:
-        return operator in entry_of(entry, home.store.read)
+        return operator in entry_of(entry, home.store)
     except MissingFile:
         return True
 
@@ -97,10 +99,10 @@ def _may_have(home: Home, entry: Mapping[str, Any], operator: str) -> bool:
 def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> Iterator[EpochResults]:
     """Result rows of an operator, epoch by epoch, from entry `start` of the results list on."""
     entries = retained_entries(home, manifest, start)
-    answered = ((index, entry) for index, entry in entries if operator in entry_of(entry, home.store.read))
+    answered = ((index, entry) for index, entry in entries if operator in entry_of(entry, home.store))
     for epoch, of_epoch in groupby(answered, key=lambda indexed: indexed[1]["epoch"]):
         part = list(of_epoch)
-        tables = [section_of(home.store, entry["name"], operator) for _, entry in part]
+        tables = [results_of(home.store, entry, operator) for _, entry in part]
         yield EpochResults(epoch, pa.concat_tables(tables), part[-1][0] + 1)
 
 
@@ -108,12 +110,16 @@ def retained_results(home: Home, operator: str, since: Instant | None = None) ->
     """The result rows of an operator that the newest epoch retains: at least those at or after `since`."""
 
     def opened(manifest: Manifest) -> list[Part]:
+        by_file: dict[str, list[tuple[Instant, Mapping[str, Any]]]] = {}
         with collector_disabled(when=True):  # a file's index of its queries is many small lists
+            for _, entry in retained_entries(home, manifest):
+                facts = entry_of(entry, home.store).get(operator)
+                if facts is not None and (since is None or facts[2] >= since):
+                    by_file.setdefault(entry["name"], []).append((facts[1], entry))
             return [
-                Part(facts[1], batches_of(home.store, entry["name"], operator))
-                for _, entry in retained_entries(home, manifest)
-                if (facts := entry_of(entry, home.store.read).get(operator))
-                and (since is None or facts[2] >= since)
+                Part(min(least for least, _ in part), batches)
+                for part in by_file.values()
+                for batches in readers_of(home.store, [entry for _, entry in part], operator)
             ]
 
     return home.at_newest_epoch(opened)
@@ -125,10 +131,10 @@ def in_range(
     """Result rows with low <= emission instant (< high), newest runs first."""
     tables = []
     for _, entry in retained_entries(home, manifest, reverse=True):
-        facts = entry_of(entry, home.store.read).get(operator)
+        facts = entry_of(entry, home.store).get(operator)
         if facts is None or facts[2] < low or (high is not None and facts[1] >= high):
             continue
-        table = section_of(home.store, entry["name"], operator)
+        table = results_of(home.store, entry, operator)
         at = ints(table, AT)
         is_in_range = at >= low if high is None else (at >= low) & (at < high)
         tables.append(table if is_in_range.all() else table.filter(pa.array(is_in_range)))

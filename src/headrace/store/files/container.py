@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -77,13 +77,17 @@ def parts(
     are smaller, and no longer views of the file when they are read; in batches of `piece` rows (`Container.batches`).
     """
     writer = _Writer(checksums, compressed, piece, stats or {})
-    grouped = dict[str, bytes]() if stats else _small_ones(tables)
-    for name, table in tables.items():
-        if name not in grouped:
-            writer.add(name, table)
-    for schema in dict.fromkeys(grouped.values()):
-        writer.add_group({name: tables[name] for name, its_schema in grouped.items() if its_schema == schema})
+    writer.add_all(tables)
     return writer.finish(header or {})
+
+
+def streamed(portions: Iterable[Mapping[str, pa.Table]], *, piece: int) -> Iterator[Any]:
+    """The bytes of a compressed container whose sections are given in portions; only one portion is in memory."""
+    writer = _Writer(True, True, piece, {})
+    for tables in portions:
+        writer.add_all(tables)
+        yield from writer.written()
+    yield from writer.finish({})
 
 
 def _small_ones(tables: Mapping[str, pa.Table]) -> dict[str, bytes]:
@@ -137,6 +141,22 @@ class _Writer:
         self._schemas: dict[bytes, int] = {}
         self._sections: dict[str, Entry] = {}
         self._groups: list[Entry] = []
+
+    def add_all(self, tables: Mapping[str, pa.Table]) -> None:
+        """Sections, the small ones of one schema together."""
+        grouped = dict[str, bytes]() if self._stats else _small_ones(tables)
+        for name, table in tables.items():
+            if name not in grouped:
+                self.add(name, table)
+        for schema in dict.fromkeys(grouped.values()):
+            self.add_group(
+                {name: tables[name] for name, its_schema in grouped.items() if its_schema == schema}
+            )
+
+    def written(self) -> list[Any]:
+        """What was added since the last call."""
+        parts, self._parts = self._parts, []
+        return parts
 
     def add_group(self, tables: Mapping[str, pa.Table]) -> None:
         """Sections of one schema as one table."""
@@ -260,11 +280,26 @@ class Container:
         kind, _, rows, _, places, *_ = self._entry(name)
         if kind == _SLICE:
             ((group, start),) = places
-            if group not in self._groups:
-                whole = self._index.groups[group]
-                self._groups[group] = self._read(f"group {group}", whole)
-            return self._groups[group].slice(start, rows)
+            return self._group(group).slice(start, rows)
         return self._read(name, self._entry(name))
+
+    def _group(self, number: int) -> pa.Table:
+        """The rows of a group."""
+        if number not in self._groups:
+            self._groups[number] = self._read(f"group {number}", self._index.groups[number])
+        return self._groups[number]
+
+    def groups(self) -> Iterator[tuple[pa.Table, list[tuple[str, int, int]]]]:
+        """All rows as they are stored: tables, each with its sections by name, first row in it, and rows."""
+        together: dict[int, list[tuple[str, int, int]]] = {}
+        for name, entry in self._index.sections.items():
+            kind, _, rows, _, places, *_ = entry
+            if kind == _SLICE:
+                together.setdefault(places[0][0], []).append((name, places[0][1], rows))
+            else:
+                yield self._read(name, entry), [(name, 0, rows)]
+        for number, sections in together.items():
+            yield self._group(number), sections
 
     def _read(self, name: str, entry: Entry) -> pa.Table:
         kind, number, rows, _, places, _, *more = entry

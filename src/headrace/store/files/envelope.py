@@ -38,8 +38,11 @@ def seal_text(kind: str, version: int, body: str) -> bytes:
     return json.dumps(head, separators=(",", ":")).encode() + b"\n" + encoded + b"\n"
 
 
-def unseal(kind: str, version: int, data: bytes, name: str) -> Any:
-    """The body; `CorruptStore` names the file `name` when it is not what `seal` made."""
+def unseal(kind: str, version: int, data: bytes, name: str, *, oldest: int | None = None) -> Any:
+    """The body; `CorruptStore` names the file `name` when it is not what `seal` made.
+
+    Versions from `oldest` on are read, without it `version` alone; others are `OtherVersion`.
+    """
     first, newline, rest = data.partition(b"\n")
     try:
         head = json.loads(first)
@@ -50,9 +53,11 @@ def unseal(kind: str, version: int, data: bytes, name: str) -> Any:
         ) from error
     if stored_kind != kind:
         raise CorruptStore(f"the file '{name}' holds a {stored_kind} where a {kind} is expected")
-    if written != version:
+    first_read = version if oldest is None else oldest
+    if not first_read <= written <= version:
+        versions = str(version) if first_read == version else f"{first_read} to {version}"
         raise OtherVersion(
-            f"the {kind} '{name}' has format version {written}, this program reads {version}: "
+            f"the {kind} '{name}' has format version {written}, this program reads {versions}: "
             "use the version of headrace that wrote it"
         )
     body = rest[:-1]

@@ -30,6 +30,8 @@ UNFINISHED: Final = ".unfinished-"
 
 _NAME: Final = re.compile(r"[^/\0\\]+(?:/[^/\0\\]+)*")
 _SYNC_THREADS: Final = 8
+_IN_MEMORY: Final = 1 << 24
+"""Bytes of a file that an iterator makes, from which on they are written."""
 
 
 class MissingFile(StoreError):
@@ -280,7 +282,7 @@ class LocalStore:
             self._make_folder(folder)
             descriptor = self._disk.create(unfinished)
         try:
-            size = self._disk.write(descriptor, parts)
+            size = sum(self._disk.write(descriptor, portion) for portion in _portions(parts))
             if syncs is not None:
                 _all_at_once([partial(self._disk.fsync, descriptor), *syncs])
         except OSError:
@@ -342,6 +344,22 @@ class LocalStore:
         return StoreError(
             f"cannot {verb} '{name}' in the home {self._root}: {error.strerror or error}", outcome=outcome
         )
+
+
+def _portions(parts: Iterable[Any]) -> Iterator[Sequence[Any]]:
+    """A list of parts as it is; of an iterator as many at a time as take some memory."""
+    if isinstance(parts, Sequence):
+        yield parts
+        return
+    portion: list[Any] = []
+    size = 0
+    for part in parts:
+        portion.append(part)
+        size += len(part)
+        if size >= _IN_MEMORY:
+            yield portion
+            portion, size = [], 0
+    yield portion
 
 
 @lru_cache(256)  # each task of an epoch opens its home

@@ -4,12 +4,15 @@ manifest has the newest entries and a few names of files, and so stays small.
 The newest entries (fewer than `FANOUT`) are in the value itself; every `FANOUT` entries become a sealed file, every
 `FANOUT` sealed files are named by one more file, and so forth. The value is immutable and small; an older manifest's value
 still describes the older list.
+
+Entries of a sealed file may be replaced by others that mean the same: the value then names another file in its place. Such a file
+is *flat*: whatever its height, it has all of its entries itself.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +23,7 @@ from headrace.store.files.filesystem import Store
 FANOUT: Final = 64
 _KIND: Final = "list segment"
 _VERSION: Final = 1
+_FLAT_VERSION: Final = 2
 
 Write = Callable[[bytes], str]
 """Writes a segment under a fresh name and returns the name."""
@@ -85,7 +89,7 @@ class RadixList:
         levels = list(self.levels)
         for node in self._nodes():
             if node.end <= start:
-                position = (node.first - self._first_of(node.height)) // _covered(node.height)
+                position = (node.first - self._first_of(node.height)) // covered(node.height)
                 levels[node.height] = (
                     *levels[node.height][:position],
                     None,
@@ -121,9 +125,54 @@ class RadixList:
                 yield from _names_before(read, node, self.start, index)
 
     def leaves(self, read: Read) -> Iterator[tuple[int, str]]:
-        """(index of the first entry, name) of the sealed files that hold entries not dropped, oldest first."""
+        """(index of the first entry, name) of the sealed files that have entries themselves, not all of them dropped; oldest first."""
         for node in self._nodes():
             yield from _leaves(read, node, self.start)
+
+    def sealed(self, height: int, first: int, read: Read) -> Sealed | None:
+        """The sealed file of a height whose first entry is `first`; None where all its entries are dropped, or it is not there."""
+        node = self._find(height, first, read)
+        if node is None or node.name is None or node.height != height or node.end <= self.start:
+            return None
+        return Sealed(node.name, tuple(_all(read, node)))
+
+    def segment_at(self, height: int, first: int, read: Read) -> str | None:
+        """The name of that sealed file alone."""
+        node = self._find(height, first, read)
+        return None if node is None or node.height != height or node.end <= self.start else node.name
+
+    def with_segment(self, height: int, first: int, name: str, write: Write, read: Read) -> RadixList:
+        """The list with another sealed file of the same entries; the files that lead to it are written again."""
+        levels = list(self.levels)
+        for node in self._nodes():
+            if node.height >= height and node.first <= first < node.end:
+                at = (node.first - self._first_of(node.height)) // covered(node.height)
+                new = _with_below(read, write, node, (height, first), name)
+                levels[node.height] = (*levels[node.height][:at], new, *levels[node.height][at + 1 :])
+        return RadixList(self.start, self.length, self.tail, tuple(levels), self._tail_text)
+
+    def replacements(self, later: RadixList, read: Read) -> Replacements:
+        """What a later value of the list has replaced: sealed files of entries that are there, but in other files."""
+        replaced = Replacements([], [], [])
+        if self.levels == later.levels:
+            return replaced
+        named = {(node.height, node.first): node for node in later._nodes()}
+        for node in self._nodes():
+            other = named.get((node.height, node.first)) or later._find(node.height, node.first, read)
+            if other is not None:
+                replaced.add(read, node, other, later.start)
+        return replaced
+
+    def _find(self, height: int, first: int, read: Read) -> _Node | None:
+        """The sealed file of a height, and entry, that is named by the value or by files below it; a flat one above it counts."""
+        nodes = list(self._nodes())
+        while True:
+            above = [node for node in nodes if node.height >= height and node.first <= first < node.end]
+            if not above or above[0].height == height or above[0].name is None:
+                return above[0] if above else None
+            nodes = above[0].children(read)
+            if not nodes:
+                return above[0]
 
     def json(self) -> str:
         """JSON text; see `from_json`."""
@@ -143,14 +192,14 @@ class RadixList:
 
     def _first_of(self, level: int) -> int:
         """Index of the first entry below the names of a level: the higher levels hold all older ones."""
-        return sum(len(self.levels[above]) * _covered(above) for above in range(level + 1, len(self.levels)))
+        return sum(len(self.levels[above]) * covered(above) for above in range(level + 1, len(self.levels)))
 
     def _nodes(self) -> Iterator[_Node]:
         """All sealed files that this value names itself, oldest first."""
         for level in reversed(range(len(self.levels))):
             first = self._first_of(level)
             for position, name in enumerate(self.levels[level]):
-                yield _Node(level, first + position * _covered(level), name)
+                yield _Node(level, first + position * covered(level), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +212,54 @@ class _Node:
 
     @property
     def end(self) -> int:
-        return self.first + _covered(self.height)
+        return self.first + covered(self.height)
 
     def children(self, read: Read) -> list[_Node]:
-        covered = _covered(self.height - 1)
-        names = _content(read, self)
+        """The files that it names; none if it has its entries itself."""
+        names, is_flat = _content(read, self)
+        return [] if is_flat else self.named(names)
+
+    def named(self, names: Sequence[str | None]) -> list[_Node]:
+        """The files with these names below it."""
+        step = covered(self.height - 1)
         return [
-            _Node(self.height - 1, self.first + position * covered, name)
-            for position, name in enumerate(names)
+            _Node(self.height - 1, self.first + position * step, name) for position, name in enumerate(names)
         ]
 
 
-def _covered(height: int) -> int:
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A sealed file, and all its entries; `{}` in place of one whose file was dropped."""
+
+    name: str
+    entries: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replacements:
+    """Names of replaced files; the entries that they have themselves, and those in their place: (index, entry)."""
+
+    names: list[str]
+    before: list[tuple[int, Any]]
+    after: list[tuple[int, Any]]
+
+    def add(self, read: Read, node: _Node, other: _Node, start: int) -> None:
+        """Add a file that `other` replaces, if it is another one and not all of its entries are dropped, and those below it."""
+        if node.name is None or other.name in (None, node.name) or node.end <= start:
+            return
+        self.names.append(node.name)
+        children = node.children(read)
+        others = other.children(read) if children else []
+        if not others:  # one file, or several, by a flat one
+            self.before.extend(enumerate(_all(read, node), node.first))
+            self.after.extend(enumerate(_all(read, other), other.first))
+            self.names.extend(name for child in children for name in _names(read, child, start))
+            return
+        for child, its in zip(children, others, strict=True):
+            self.add(read, child, its, start)
+
+
+def covered(height: int) -> int:
     """How many entries a sealed file of a height covers."""
     return int(FANOUT ** (height + 1))
 
@@ -189,17 +274,53 @@ def _push(levels: list[list[str | None]], level: int, name: str | None, write: W
         _push(levels, level + 1, whole, write)
 
 
-def _content(read: Read, node: _Node) -> list[Any]:
+def flat_segment(height: int, entries: Sequence[Any]) -> bytes:
+    """The bytes of a sealed file with all of its entries."""
+    return seal(_KIND, _FLAT_VERSION, {"height": height, "flat": list(entries)})
+
+
+def _content(read: Read, node: _Node) -> tuple[list[Any], bool]:
+    """What a sealed file has, and whether these are entries: all of its height, or those of a leaf."""
     if node.name is None:
         raise CorruptStore(f"the list segment of the entries {node.first} to {node.end - 1} is not named")
-    body = unseal(_KIND, _VERSION, read(node.name), node.name)
-    if body["height"] != node.height or len(body["of"]) != FANOUT:
+    height, content, is_flat = _unsealed(read, node.name)
+    expected = covered(node.height) if is_flat else FANOUT
+    if height != node.height or len(content) != expected:
         raise CorruptStore(
-            f"the list segment '{node.name}' is damaged: expected {FANOUT} entries at height {node.height}, "
-            f"found {len(body['of'])} at height {body['height']}"
+            f"the list segment '{node.name}' is damaged: expected {expected} entries at height {node.height}, "
+            f"found {len(content)} at height {height}"
         )
-    content: list[Any] = body["of"]
-    return content
+    return content, is_flat
+
+
+def _unsealed(read: Read, name: str) -> tuple[int, list[Any], bool]:
+    body = unseal(_KIND, _FLAT_VERSION, read(name), name, oldest=_VERSION)
+    is_flat = "flat" in body
+    return body["height"], body["flat" if is_flat else "of"], is_flat or not body["height"]
+
+
+def _all(read: Read, node: _Node) -> Iterator[Any]:
+    """The entries of a sealed file; `{}` for those of a dropped one."""
+    content, is_flat = ([], False) if node.name is None else _content(read, node)
+    if is_flat:
+        yield from content
+    elif node.name is None:
+        yield from ({} for _ in range(covered(node.height)))
+    else:
+        for child in node.children(read):
+            yield from _all(read, child)
+
+
+def _with_below(read: Read, write: Write, node: _Node, target: tuple[int, int], name: str) -> str:
+    """The name of a sealed file, written again where it is above the target (height, first entry)."""
+    height, first = target
+    if node.height == height:
+        return name
+    names = [child.name for child in node.children(read)]
+    at = (first - node.first) // covered(node.height - 1)
+    child = _Node(node.height - 1, node.first + at * covered(node.height - 1), names[at])
+    names[at] = _with_below(read, write, child, target, name)
+    return write(seal(_KIND, _VERSION, {"height": node.height, "of": names}))
 
 
 def _entries(entries: Iterable[Any], first: int, low: int, reverse: bool) -> Iterator[tuple[int, Any]]:
@@ -210,10 +331,11 @@ def _entries(entries: Iterable[Any], first: int, low: int, reverse: bool) -> Ite
 def _inside(read: Read, node: _Node, low: int, reverse: bool) -> Iterator[tuple[int, Any]]:
     if node.end <= low:
         return
-    if node.height == 0:
-        yield from _entries(_content(read, node), node.first, low, reverse)
+    content, is_flat = _content(read, node)
+    if is_flat:
+        yield from _entries(content, node.first, low, reverse)
         return
-    children = node.children(read)
+    children = node.named(content)
     for child in reversed(children) if reverse else children:
         yield from _inside(read, child, low, reverse)
 
@@ -240,16 +362,20 @@ def _names_before(read: Read, node: _Node, start: int, stop: int) -> Iterator[st
 def _leaves(read: Read, node: _Node, start: int) -> Iterator[tuple[int, str]]:
     if node.end <= start or node.name is None:
         return
-    if node.height == 0:
+    children = node.children(read) if node.height else []
+    if not children:
         yield node.first, node.name
         return
-    for child in node.children(read):
+    for child in children:
         yield from _leaves(read, child, start)
 
 
 def leaf_entries(read: Read, name: str) -> list[Any]:
     """The entries of a sealed file that `leaves` named."""
-    return _content(read, _Node(0, 0, name))
+    _, entries, is_flat = _unsealed(read, name)
+    if not is_flat:
+        raise CorruptStore(f"the list segment '{name}' has names of others where entries are expected")
+    return entries
 
 
 def size_in_manifest(value: RadixList) -> int:

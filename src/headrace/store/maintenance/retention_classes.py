@@ -16,6 +16,8 @@ from headrace.store.logs.radix_list import RadixList
 
 EXPIRED: Final = "forgotten"
 CLASS: Final = "class"
+PART: Final = "part"
+"""In an entry: which part of a file it is that successive entries of its class share."""
 RETAIN_ALL: Final = "all"
 """The class of entries that do not name one."""
 
@@ -29,6 +31,16 @@ def expired_of(manifest: Manifest, name: str) -> Mapping[str, int]:
 def is_expired(expired: Mapping[str, int], index: int, entry: Any) -> bool:
     """True for an expired entry: files that it names may be deleted."""
     return bool(expired) and index < expired.get(class_of(entry), 0)
+
+
+def may_share(entry: Any) -> bool:
+    """Whether an entry may have its file together with others."""
+    return isinstance(entry, dict) and PART in entry and "name" in entry
+
+
+def is_of_one_file(entry: Any, other: Any) -> bool:
+    """Whether two entries are parts of the same file."""
+    return may_share(entry) and may_share(other) and bool(entry["name"] == other["name"])
 
 
 def class_of(entry: Any) -> str:

@@ -1,19 +1,27 @@
 """Names of files that one manifest needs and a later one does not: what an epoch makes garbage, found from what differs
 between the two instead of by listing all files.
 
-Of folders in which a name is used once, in one place of a manifest; others are left to the full collection.
+Of folders in which a name is used once, in one place of a manifest, or by successive entries of one class in a list; others are
+left to the full collection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from headrace.store.logs.committed import NEW_STREAM
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import RadixList, Read
 from headrace.store.maintenance.garbage_collection import names_in
-from headrace.store.maintenance.retention_classes import EXPIRED, class_of, expired_of
+from headrace.store.maintenance.retention_classes import (
+    EXPIRED,
+    class_of,
+    expired_of,
+    is_expired,
+    is_of_one_file,
+    may_share,
+)
 from headrace.time import FOREVER
 
 FOLDERS: Final = ("archive/", "lists/", "results/", "state/")
@@ -34,7 +42,36 @@ def retired(before: Manifest, after: Manifest, read: Read, root: str) -> set[str
         names.update(listed.segments_before(read, start))
         for entry in _dropped(listed, expired_of(before, name), start, expired_of(after, name), read):
             names.update(names_in(entry, root))
+        if shorter is not None:
+            names |= _replaced(listed, expired_of(before, name), shorter, expired_of(after, name), read, root)
     return {name for name in names if name.startswith(FOLDERS)}
+
+
+def _replaced(
+    listed: RadixList,
+    expired: Mapping[str, int],
+    later: RadixList,
+    expired_after: Mapping[str, int],
+    read: Read,
+    root: str,
+) -> set[str]:
+    """Segments whose entries other segments have now, and what these entries named and no longer do."""
+    replaced = listed.replacements(later, read)
+    needed = (
+        (index, entry)
+        for index, entry in replaced.before
+        if index >= listed.start and not is_expired(expired, index, entry)
+    )
+    still = (
+        (index, entry)
+        for index, entry in replaced.after
+        if index >= later.start and not is_expired(expired_after, index, entry)
+    )
+    return {*replaced.names, *_names_of(needed, root)} - _names_of(still, root)
+
+
+def _names_of(entries: Iterable[tuple[int, object]], root: str) -> set[str]:
+    return {name for _, entry in entries for name in names_in(entry, root)}
 
 
 def _of_state(manifest: Manifest, other: Manifest) -> set[str]:
@@ -48,15 +85,37 @@ def _of_state(manifest: Manifest, other: Manifest) -> set[str]:
 def _dropped(
     listed: RadixList, expired: Mapping[str, int], start: int, expired_after: Mapping[str, int], read: Read
 ) -> Iterator[object]:
-    """Entries that were needed and no longer are: each class from its bound before to its bound after."""
+    """Entries that were needed and no longer are, but those whose file a retained one has too.
+
+    Each class from its bound before to its bound after.
+    """
     classes = expired.keys() | expired_after.keys()
     for retention_class in (*classes, None):  # None: all classes without a bound of their own
         low = max(listed.start, expired.get(retention_class or "", 0))
         high = max(start, expired_after.get(retention_class or "", 0))
-        for index, entry in listed.iterate(read, low) if low < high else ():
-            if index >= high:
-                break
-            if class_of(entry) == retention_class or (
-                retention_class is None and class_of(entry) not in classes
-            ):
-                yield entry
+        if low < high:
+            is_of_class = (
+                (lambda of: of not in classes) if retention_class is None else retention_class.__eq__
+            )
+            yield from _without_shared(listed.iterate(read, low), high, is_of_class)
+
+
+def _without_shared(
+    entries: Iterable[tuple[int, Any]], high: int, is_of_class: Callable[[str], bool]
+) -> Iterator[object]:
+    """The entries of a class below `high`, without the last ones if their file is also that of the next entry."""
+    last: list[Any] = []
+    for index, entry in entries:
+        if index >= high and not (last and may_share(last[-1])):
+            break
+        if not is_of_class(class_of(entry)):
+            continue
+        if last and not is_of_one_file(last[-1], entry):
+            yield from last
+            last = []
+        if index >= high:
+            if last:
+                return
+            break
+        last.append(entry)
+    yield from last

@@ -207,7 +207,7 @@ class Dispatcher:
             newest: dict[str, int] = {}
             operators = {outbox.operator for outbox in outboxes}
             for index, entry in retained_entries(home, manifest, start):
-                results = answered(entry, home.store.read)
+                results = answered(entry, home.store)
                 newest |= {operator: index for operator in operators if operator in results}
         except (HeadraceError, OSError):
             with self._lock:

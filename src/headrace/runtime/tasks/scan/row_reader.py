@@ -20,7 +20,7 @@ from headrace.connectors.records.ingest_record import IngestRecord, SourceBatch
 from headrace.connectors.sources.source_reader import read
 from headrace.operators.base.group_codes import as_int64, flat, ints
 from headrace.operators.base.operator import AT
-from headrace.runtime.home.run_cache import section_of
+from headrace.runtime.home.merged_runs import results_named
 from headrace.runtime.messages.task_messages import Split
 from headrace.runtime.plan import derived_streams
 from headrace.store.files.filesystem import Store
@@ -67,7 +67,7 @@ def _from_results(store: Store, split: Split, columns: tuple[str, ...], punctuat
     assert split.record is not None
     table = split.made
     if table is None:
-        table = section_of(store, split.record["results"], split.record["operator"])
+        table = results_named(store, split.record)
     at = ints(table, AT) - split.record["shift"]
     late = at < punctuation
     position = np.arange(len(at)) + position_of(split.ordinal)
