@@ -91,11 +91,11 @@ def _order(hash_: Ints, at: Ints) -> Ints:
     """
     rows = len(hash_)
     if np.count_nonzero(hash_[1:] < hash_[:-1]) * _LONG <= rows:
-        order = np.argsort(hash_, kind="stable")  # which merges what is in order
+        order = hash_.argsort(kind="stable")  # which merges what is in order
         hashed, timed = hash_[order], at[order]
         if not ((timed[1:] < timed[:-1]) & (hashed[1:] == hashed[:-1])).any():
             return order
-    by_time = np.argsort(at, kind="stable") if (at[1:] < at[:-1]).any() else None
+    by_time = at.argsort(kind="stable") if (at[1:] < at[:-1]).any() else None
     hashed = hash_ if by_time is None else hash_[by_time]
     bits = rows.bit_length()
     packed = ((hashed >> bits) << bits) | np.arange(rows)
@@ -103,7 +103,7 @@ def _order(hash_: Ints, at: Ints) -> Ints:
     order = packed & ((1 << bits) - 1)
     ordered = hashed[order]
     if (ordered[1:] < ordered[:-1]).any():
-        order = np.argsort(hashed, kind="stable")
+        order = hashed.argsort(kind="stable")
     return order if by_time is None else by_time[order]
 
 
