@@ -18,34 +18,25 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import headrace as hr
 from benchmarks import folders
-
-EVERY = 0.02
-"""Seconds between two pushes."""
-WARM_UP = 200
-"""Batches that are not measured."""
-_STREAM = "CREATE STREAM e (at TIMESTAMP, n BIGINT, key INT, value DOUBLE) USING push TIMESTAMP BY at"
-_FOLLOWED = "CREATE QUERY followed OPTIONS (retain '10 SECONDS') AS SELECT n FROM e WHERE n >= 0"
-_OTHERS = (
-    "SELECT at, key, value FROM e WHERE key = {0} AND value > 0.9{0}",
-    "SELECT key, COUNT(*) AS n, MAX(value) AS top FROM e [RANGE 10 SECONDS SLIDE 1 SECOND] WHERE key < {0} GROUP BY key",
+from benchmarks.latency_rows import (
+    EVERY_US,
+    FOLLOWED,
+    STREAM,
+    WARM_UP,
+    batches,
+    percentiles,
+    queries,
+    timeline_of,
+    until_ms,
 )
 
-
-def batches(rows: int, count: int) -> list[pa.Table]:
-    """Batches of a fiftieth of a second of event time each; the first row of each has its number, the others -1."""
-    random = np.random.default_rng(7)
-    tables = []
-    for number in range(count):
-        at = number * 20_000 + np.arange(rows) * 20_000 // rows
-        marks = np.full(rows, -1)
-        marks[0] = number
-        stamps = pa.array(1_700_000_000_000_000 + at, pa.timestamp("us", "UTC"))
-        columns = [stamps, marks, random.integers(0, 100, rows).astype(np.int32), random.random(rows)]
-        tables.append(pa.table(columns, names=["at", "n", "key", "value"]))
-    return tables
+EVERY = EVERY_US / 1_000_000
+"""Seconds between two pushes."""
+_LONGEST_START = 60.0
 
 
 class Follower(threading.Thread):
@@ -54,6 +45,7 @@ class Follower(threading.Thread):
     def __init__(self, hub: Any, count: int) -> None:
         super().__init__(daemon=True)
         self.arrived = np.full(count, np.nan)
+        self.first = threading.Event()
         self._rows = hub.query("followed").follow(0)
 
     def run(self) -> None:
@@ -62,6 +54,7 @@ class Follower(threading.Thread):
             now = time.perf_counter()
             numbers = table.column("n").to_numpy()
             self.arrived[numbers] = now
+            self.first.set()
             left -= len(numbers)
             if not left:
                 return
@@ -81,8 +74,22 @@ def synced_twice(folder: Path, data: bytes) -> float:
     return time.perf_counter() - started
 
 
+def answered(hub: Any, others: dict[str, str], until: int) -> dict[str, int]:
+    """What the other queries answered, see `latency_rows.Answers`."""
+    totals = {"selected": 0, "windows": 0, "counted": 0}
+    for name in others:
+        rows = hub.query(name).history()
+        if "window_end" in rows.column_names:
+            rows = rows.filter(pc.less_equal(pc.cast(rows["window_end"], pa.int64()), until * 1000))
+            totals["windows"] += rows.num_rows
+            totals["counted"] += pc.sum(rows["n"]).as_py() or 0
+        else:
+            totals["selected"] += rows.num_rows
+    return totals
+
+
 def main() -> None:
-    engine, rate, queries, seconds = sys.argv[1], *map(int, sys.argv[2:])
+    engine, rate, count_of_queries, seconds = sys.argv[1], *map(int, sys.argv[2:])
     scratch = folders.fresh("latency")
     (scratch / "yardstick").mkdir()
     count = WARM_UP + round(seconds / EVERY)
@@ -91,21 +98,26 @@ def main() -> None:
     epochs: list[float] = []
     yardstick = [synced_twice(scratch / "yardstick", data) for _ in range(150)]
     with hr.open(scratch / "home", local=engine == "local") as hub:
-        hub.execute(f"{_STREAM}; {_FOLLOWED}")
-        hub.register_many({f"q{n}": _OTHERS[n % 2].format(n % 90 + 10) for n in range(1, queries)})
+        hub.execute(f"{STREAM}; {FOLLOWED}")
+        others = queries(count_of_queries)
+        hub.register_many(others)
         hub.on_epoch(lambda seen: epochs.append(seen.seconds["execute"] + seen.seconds["publish"]))
         with hub.running():
             follower = Follower(hub, count)
             follower.start()
             scheduled, took = np.empty(count), np.empty(count)
-            start = time.perf_counter() + 0.2
-            for number, table in enumerate(tables):
+            hub.push("e", tables[0])
+            follower.first.wait(_LONGEST_START)  # what it takes to start is not its latency
+            start = scheduled[0] = time.perf_counter() + 0.2
+            for number, table in enumerate(tables[1:], 1):
                 scheduled[number] = start + number * EVERY
                 time.sleep(max(0.0, scheduled[number] - time.perf_counter()))
                 began = time.perf_counter()
                 hub.push("e", table)
                 took[number] = time.perf_counter() - began
             follower.join(120)
+        hub.catch_up()
+        answers = answered(hub, others, until_ms(count))
     if np.isnan(follower.arrived).any():
         raise RuntimeError(f"{np.isnan(follower.arrived).sum()} of {count} batches were not answered")
     yardstick += [synced_twice(scratch / "yardstick", data) for _ in range(150)]
@@ -117,18 +129,12 @@ def main() -> None:
                 "push_ms": percentiles(took[WARM_UP:] * 1000),
                 "epoch_ms": percentiles(np.array(epochs[len(epochs) // 10 :]) * 1000),
                 "yardstick_ms": percentiles(np.array(yardstick) * 1000),
+                **answers,
                 "batches_an_epoch": round(count / len(epochs), 2),
-                "timeline": [
-                    round(float(np.percentile(part, 99)), 2) for part in np.array_split(latencies, 40)
-                ],
+                "timeline": timeline_of(latencies),
             }
         )
     )
-
-
-def percentiles(values: np.ndarray) -> dict[str, float]:
-    """Median, 99th and 99.9th percentile, maximum."""
-    return {f"p{cut:g}": round(float(np.percentile(values, cut)), 2) for cut in (50, 99, 99.9, 100)}
 
 
 if __name__ == "__main__":

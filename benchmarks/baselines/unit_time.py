@@ -1,5 +1,5 @@
 """Unit-time costs of a join of two windows, for each direction by nested loops or by hash; the choice of both, and of how a memory
-that is too small for both windows is divided; and a join that counts what these costs are made of.
+or a processor that is too small for both windows is divided; and a join that counts what these costs are made of.
 
 A direction is the probing of one window by the other stream's rows. Its window is maintained for it alone, so both directions choose
 for themselves (asymmetric joins). With arrivals a second r (of the probing stream) and s (of the other), and a window of s*T rows
@@ -14,9 +14,11 @@ of which the guides have the title and the metric; the formulas follow later tex
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Literal, TypeAlias
 
 Method: TypeAlias = Literal["loops", "hash"]
@@ -100,6 +102,79 @@ def pairs_found(rates: tuple[float, float], window_rows: tuple[float, float], ke
     return (rates[0] * window_rows[1] + rates[1] * window_rows[0]) / keys
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one direction of a join does: its method, the share of the other stream's rows that probe, and of its own rows that are kept."""
+
+    method: Method = "hash"
+    probing: float = 0.0
+    kept: float = 0.0
+
+    def pairs(self, probing: float, rows: float, keys: float) -> float:
+        """The pairs a second, of `probing` rows a second and a window of so many rows."""
+        return self.probing * probing * self.kept * rows / keys
+
+
+def _with_pairs(
+    method: Method, part: float, probing: float, stored: float, seconds: float, keys: float, costs: Costs
+) -> tuple[float, Share]:
+    """The least cost a second at which a direction finds a part of its pairs, and what it does.
+
+    With nested loops a comparison is for a row that probes and one that is kept, so all rows probe, and fewer are kept. A look-up is
+    for a row that probes alone, and moves for a row that is kept: fewer of those that cost more.
+    """
+    if not part:
+        return 0.0, Share()
+    rows = stored * seconds
+    look, move = (0.0, 2 * costs.move) if method == "loops" else (costs.look, 2 * (costs.look + costs.move))
+    of_pairs = probing * rows * costs.compare / (1 if method == "loops" else keys)
+    of_probing, of_kept = probing * look, stored * move
+    kept = min(1.0, max(part, (part * of_probing / of_kept) ** 0.5))
+    share = Share(method, part / kept, kept)
+    return share.probing * of_probing + share.kept * of_kept + part * of_pairs, share
+
+
+def processor_split(
+    rates: tuple[float, float],
+    seconds: tuple[float, float],
+    keys: float,
+    budget: float,
+    costs: Costs = Costs(),
+    steps: int = 100,
+) -> tuple[Share, Share]:
+    """What each direction does with so much cost a second for both, so that most pairs are found.
+
+    The directions are the probing of the first stream's window and of the second's. They share nothing but the processor, so one
+    may be complete and the other one left out: pairs that take few comparisons come first, and many pairs share the upkeep of a window.
+
+    >>> processor_split((10, 10), (60, 60), 40, 9999)
+    (Share(method='hash', probing=1.0, kept=1.0), Share(method='hash', probing=1.0, kept=1.0))
+    >>> processor_split((100, 1), (60, 60), 40, 500)
+    (Share(method='hash', probing=0.0, kept=0.0), Share(method='hash', probing=0.89, kept=1.0))
+    """
+    best, most = (Share(), Share()), 0.0
+    directions = ((rates[1], rates[0], seconds[0]), (rates[0], rates[1], seconds[1]))
+    ways = []
+    for probing, stored, window in directions:
+        parts = (number / steps for number in range(steps + 1))
+        ways.append(
+            [
+                min(
+                    (_with_pairs(method, part, probing, stored, window, keys, costs) for method in METHODS),
+                    key=lambda way: way[0],
+                )
+                for part in parts
+            ]
+        )
+    for (cost, first), (other_cost, second) in product(*ways):
+        found = first.pairs(rates[1], rates[0] * seconds[0], keys) + second.pairs(
+            rates[0], rates[1] * seconds[1], keys
+        )
+        if cost + other_cost <= budget and found > most:
+            best, most = (first, second), found
+    return best
+
+
 @dataclass(slots=True)
 class Counts:
     """Comparisons, look-ups of buckets, and rows moved."""
@@ -160,15 +235,22 @@ def join(
     methods: tuple[Method, Method],
     seconds: tuple[float, float],
     most: Sequence[int | None] = (None, None),
+    shares: tuple[Share, Share] | None = None,
 ) -> tuple[int, Counts]:
-    """The number of pairs, and what finding them took; arrivals are (time, stream, key) in order of time."""
+    """The number of pairs, and what finding them took; arrivals are (time, stream, key) in order of time.
+
+    With `shares` each direction has its part of the rows, drawn by chance and each by itself.
+    """
     windows = [
         Window(method, length, rows) for method, length, rows in zip(methods, seconds, most, strict=True)
     ]
-    pairs, counts = 0, Counts()
+    pairs, counts, drawn = 0, Counts(), random.Random(16)
     for at, stream, key in arrivals:
         other = windows[1 - stream]
+        probes, keeps = (1.0, 1.0) if shares is None else (shares[1 - stream].probing, shares[stream].kept)
         other.expire(at, counts)
-        pairs += other.probe(key, counts)
-        windows[stream].add(at, key, counts)
+        if probes == 1.0 or drawn.random() < probes:
+            pairs += other.probe(key, counts)
+        if keeps == 1.0 or drawn.random() < keeps:
+            windows[stream].add(at, key, counts)
     return pairs, counts

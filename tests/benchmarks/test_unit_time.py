@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from benchmarks.baselines.unit_time import (
     METHODS,
     Costs,
+    Share,
     cheapest,
     direction_cost,
     join,
     memory_split,
     pairs_found,
+    processor_split,
 )
 from benchmarks.suite.joins_costs import joins_costs
 
@@ -70,6 +72,34 @@ def test_no_other_division_of_the_memory_finds_more_pairs(rates, seconds, memory
     first = min(part * memory, whole[0])
     other = (first, min(memory - first, whole[1]))
     assert pairs_found(rates, kept, 7) >= pairs_found(rates, other, 7) - 1e-9
+
+
+@pytest.mark.parametrize("rates", [(40, 40), (80, 5), (5, 80)])
+@pytest.mark.parametrize("part", [0.1, 0.3, 0.6, 0.9])
+def test_a_share_of_the_processor_is_spent_and_no_plain_way_finds_more_pairs_with_it(rates, part) -> None:
+    windows, keys, seconds = (6.0, 3.0), 8, 60
+    arrivals = regular(rates, seconds, keys)
+    whole, counts = join(arrivals, cheapest(rates, windows, keys, COSTS), windows)
+    budget = part * counts.cost(COSTS) / seconds
+    chosen = processor_split(rates, windows, keys, budget, COSTS)
+
+    def run(first: Share, second: Share) -> tuple[int, float]:
+        pairs, counts = join(arrivals, (first.method, second.method), windows, shares=(first, second))
+        return pairs, counts.cost(COSTS) / seconds
+
+    pairs, cost = run(*chosen)
+    assert cost <= budget * 1.1
+    assert pairs <= whole
+    for methods in product(METHODS, METHODS):
+        for kept in (share / 6 for share in range(7)):
+            shed = [Share(method, kept, kept) for method in methods]
+            half = (
+                [Share(methods[0], kept, 1.0), Share(methods[1])],
+                [Share(methods[0]), Share(methods[1], kept, 1.0)],
+            )
+            for ways in (shed, *half):
+                others, spent = run(*ways)
+                assert spent > budget or others <= pairs * 1.1 + 5, (chosen, ways)
 
 
 def test_bars_hold_at_a_small_size() -> None:

@@ -34,6 +34,10 @@ SHARED = {
     " b y [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE x.k = y.k AND x.v < y.v",
     "new": f"SELECT ISTREAM(x.k, x.v, y.v AS w) FROM {A}, {B} WHERE x.k = y.k",
     "gone": f"SELECT DSTREAM(x.k) FROM {SHORT} WHERE x.k = y.k AND x.v <> y.v",
+    "until before now": f"SELECT x.v, y.v AS w FROM {A}, {B} WHERE x.k = y.k BEGIN NOW - INTERVAL 9 SECONDS END NOW - INTERVAL"
+    " 500 MILLISECONDS",
+    "groups until before now": f"SELECT x.k, COUNT(*) AS n FROM {A}, {B} WHERE x.k = y.k"
+    " BEGIN NOW - INTERVAL 4 SECONDS END NOW - INTERVAL 1 SECOND GROUP BY x.k",
     "distinct": f"SELECT DISTINCT x.k FROM {A}, {B} WHERE x.k = y.k",
     "failing": f"SELECT x.v, y.v AS w FROM {A}, {B} WHERE x.k = y.k AND 6 / y.v > x.v",
     "named": f"SELECT name, COUNT(*) AS n FROM {A} JOIN {B} ON x.k = y.k JOIN names ON y.k = names.k GROUP BY name",

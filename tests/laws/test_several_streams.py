@@ -58,6 +58,20 @@ JOINS = {
     " WHERE x.k = y.k AND z.k = y.k AND z.v >= x.v GROUP BY x.k",
     "three at instants": "SELECT x.v, y.v AS w, z.v AS u FROM a x [RANGE 2 SECONDS], b y [RANGE 3 SECONDS],"
     " a z [RANGE 1 SECOND] WHERE x.k = y.k AND z.k = x.k AND z.v + y.v > x.v",
+    "since an instant": "SELECT x.v, y.v AS w FROM a x, b y WHERE x.k = y.k"
+    " BEGIN TIMESTAMP '1970-01-01 00:00:02' END NOW",
+    "until an instant": "SELECT x.v, COUNT(*) AS n FROM a x, b y [RANGE 2 SECONDS] WHERE x.k = y.k"
+    " BEGIN NOW - INTERVAL 3 SECONDS END TIMESTAMP '1970-01-01 00:00:07' GROUP BY x.v",
+    "until before now": "SELECT x.k, x.v, y.v AS w FROM a x, b y WHERE x.k = y.k AND x.v <> y.v"
+    " BEGIN NOW - INTERVAL 4 SECONDS END NOW - INTERVAL 1 SECOND",
+    "one row until before now": f"SELECT COUNT(*) AS n, SUM(x.v) AS s FROM {X_TWO}, {Y_TWO} WHERE x.k = y.k"
+    " BEGIN NOW - INTERVAL 9 SECONDS END NOW - INTERVAL 1500 MILLISECONDS",
+    "groups since an instant until before now": "SELECT x.k, COUNT(*) AS n, MIN(y.v) AS m FROM a x, b y [RANGE 4 SECONDS]"
+    " WHERE x.k = y.k BEGIN TIMESTAMP '1970-01-01 00:00:01' END NOW - INTERVAL 2 SECONDS GROUP BY x.k",
+    "bare since an instant until before now": "SELECT x.v, y.v AS w FROM a x, b y WHERE x.k = y.k"
+    " BEGIN TIMESTAMP '1970-01-01 00:00:01' END NOW - INTERVAL 2 SECONDS",
+    "new until before now": "SELECT ISTREAM(x.k, y.v AS w, z.v AS u) FROM a x, b y, a z WHERE x.k = y.k AND z.k = y.k"
+    " BEGIN NOW - INTERVAL 3 SECONDS END NOW - INTERVAL 500 MILLISECONDS",
     "three in one row": "SELECT COUNT(*) AS n FROM a x [RANGE 2 SECONDS], b y [RANGE 3 SECONDS],"
     " a z [RANGE 1 SECOND] WHERE x.k = y.k AND z.v = y.v",
 }

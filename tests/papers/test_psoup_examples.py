@@ -287,6 +287,10 @@ SPANS = {
         (52, 49),
     },
     "BEGIN NOW - INTERVAL 6 SECONDS END NOW": {(50, 49), (50, 54), (52, 49), (55, 49), (55, 54)},
+    "BEGIN TIMESTAMP '1970-01-01 00:00:50' END NOW": {(50, 54), (55, 54)},
+    "BEGIN TIMESTAMP '1970-01-01 00:00:49' END NOW - INTERVAL 1 SECOND": {(50, 49), (50, 54), (52, 49)},
+    "BEGIN NOW - INTERVAL 5 SECONDS END NOW - INTERVAL 1 SECOND": {(50, 54)},
+    "BEGIN NOW - INTERVAL 6 SECONDS END TIMESTAMP '1970-01-01 00:00:53'": {(50, 49), (52, 49)},
 }
 """Windows at second 55, and the pairs of Figures 4 and 5 (G2) whose earliest and latest tuples are in them."""
 

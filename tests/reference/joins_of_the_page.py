@@ -26,6 +26,8 @@ _TEXTS = (
     "SELECT v FROM s [ROWS 2] WHERE v >= ALL (SELECT v FROM s [ROWS 3])",
     "SELECT v FROM s [ROWS 2] WHERE v < ANY (SELECT v FROM s [ROWS 3])",
     "SELECT RSTREAM(s.v, c.n) FROM s [NOW], (SELECT k, COUNT(*) AS n FROM s [RANGE 10 SECONDS] GROUP BY k) AS c WHERE s.k = c.k",
+    "SELECT x.k, y.k AS l FROM s x, s y WHERE x.v < y.v BEGIN '1970-01-01 00:00:02' END NOW",
+    "SELECT x.k, y.k AS l FROM s x, s y WHERE x.v < y.v BEGIN NOW - INTERVAL 2 SECONDS END NOW - INTERVAL 1 SECOND",
     "SELECT RSTREAM(y.k) FROM s [NOW] x, s [ROWS 3] y",
     (
         "SELECT x.k, COUNT(*) AS n, SUM(x.v) AS s, MAX(y.v) AS m FROM s x [RANGE 4 SECONDS SLIDE 4 SECONDS]"

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.algebra.query import Query
+from headrace.reference.derived import with_derived
 from headrace.reference.evaluate import changes, stream_answer, windows_answer
 from headrace.reference.history import History, record
 from headrace.reference.relational import Rejects
@@ -75,8 +76,10 @@ SEVERAL = {
     " s y [RANGE 6 SECONDS SLIDE 2 SECONDS] WHERE x.k = y.k AND x.g = y.g GROUP BY x.k",
     "held": "SELECT x.k, x.x, y.n FROM s x [ROWS 3], (SELECT k, COUNT(*) AS n FROM s [RANGE 4 SECONDS] GROUP BY k) AS y"
     " WHERE x.k = y.k",
+    "closed": "SELECT xt, COUNT(*) AS n, SUM(v) AS t FROM (SELECT x.at AS xt, y.x AS v FROM s x, s y WHERE x.k = y.k AND"
+    " y.at BETWEEN x.at AND x.at + INTERVAL 2 SECONDS) AS p [RANGE TUMBLING ALL] GROUP BY xt",
 }
-"""Several streams as one, and joined: their pairs are emitted an epoch later, those of relations two."""
+"""Several streams as one, and joined: their pairs are emitted an epoch later, those of relations two; groups of pairs that close by themselves."""
 
 Row = dict[str, Any]
 
@@ -219,7 +222,8 @@ def expected(query: Query, epochs: Sequence[Sequence[Row]], slack: int = 0) -> l
     """The reference's answer over the same epochs, as if the stream ended after them. Rows without a time are refused."""
     epochs = [[row for row in epoch if row["at"] is not None] for epoch in epochs]
     rejects = Rejects()
-    history = History({"s": record(epochs, "at", slack)}, {"names": NAMES})
+    recorded = History({"s": record(epochs, "at", slack)}, {"names": NAMES})
+    history = with_derived(query, recorded, final=True, rejects=rejects)
     punctuation = history.punctuation(query)
     if query.emission == "windows":
         return canonical(windows_answer(query, history, punctuation, final=True, rejects=rejects))

@@ -11,6 +11,7 @@ from headrace.algebra.expressions.aggregates import NamedAggregate
 from headrace.algebra.expressions.expression import Call, Expression, Named, transform
 from headrace.algebra.query import (
     Aggregate,
+    Bounds,
     Distinct,
     Emit,
     Filter,
@@ -35,7 +36,7 @@ def rewritten(node: Node, change: Change, below: Callable[[Node], Node | None]) 
         return transform(expression, change)
 
     match node:
-        case Emit(source=source) | Distinct(source=source):
+        case Emit(source=source) | Distinct(source=source) | Bounds(source=source):
             return replace(node, source=rewritten(source, change, below))
         case Top(source=source, order=order):
             keys = tuple(SortKey(apply(key.expression), key.descending, key.nulls_first) for key in order)

@@ -12,19 +12,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.archive import runs
+from headrace.runtime.backfill import entry_slices
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.backfill.backfill_scheduler import (
     LARGEST,
+    SLICE_ROWS,
     Chunk,
     ReplaySchedule,
+    SliceTimes,
     chunk_of,
     longest_backfill,
 )
-from headrace.runtime.backfill.entry_slices import first_slices, in_one_split
+from headrace.runtime.backfill.entry_slices import first_slices, in_few_splits
 from headrace.runtime.backfill.replay import Archives
 from headrace.runtime.backfill.union_replay import Bundle
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.messages import epoch_work
 from headrace.runtime.messages.task_messages import Split
+from headrace.runtime.spark.standing.pace import are_few
 from headrace.time import SECOND
 from tests.runtime.rig import QUERIES, SEVERAL, Rig, answer, answers, cut, expected, made_rows
 
@@ -104,6 +109,36 @@ def test_small_chunks_and_large_ones_have_rates_of_their_own() -> None:
     assert advances.chunk().rows == pytest.approx(4_000_000, rel=0.05)
 
 
+def test_what_a_slice_costs_without_rows_does_not_count_for_its_rows() -> None:
+    times = SliceTimes()
+    for number in range(50):
+        rows = 50_000 * (1 + number % 4)
+        times.saw(rows, 0.01 + rows / 10_000_000)
+    assert times.rows_in(0.02) == pytest.approx(100_000, rel=0.05)
+    assert times.rows_in(0.04) == pytest.approx(300_000, rel=0.1)
+    assert times.rows_in(0.001) == 0
+
+
+def test_a_slice_in_the_time_that_live_epochs_leave_is_a_small_epoch() -> None:
+    """Standing tasks end for a large one, and live epochs are jobs then."""
+    advances = ReplaySchedule(clock := Clock())
+    for number in range(50):
+        advances.saw(replay=False, rows=50_000, seconds=0.02)
+        advances.saw(replay=True, rows=65_536 * (1 + number % 3), seconds=0.01)
+    clock.now += 0.08
+    chunk = advances.chunk()
+    assert chunk.rows == SLICE_ROWS
+    assert are_few(chunk.rows + 65_536)
+    for _ in range(9):
+        advances.saw(replay=False, rows=500_000, seconds=0.4)  # live epochs that became large
+    assert advances.chunk().rows == SLICE_ROWS
+    clock.now += 1
+    waits, none_waits = (advances.turn(live_waits=waiting) for waiting in (True, False))
+    assert waits is None or waits.rows == SLICE_ROWS
+    assert none_waits is not None
+    assert none_waits.rows > SLICE_ROWS
+
+
 def test_the_longer_nothing_arrives_the_larger_is_a_chunk() -> None:
     advances = ReplaySchedule(clock := Clock())
     for _ in range(50):
@@ -145,16 +180,37 @@ def test_epochs_before_there_was_a_past_to_read_do_not_count() -> None:
 
 def test_backfills_that_fall_behind_read_more_than_is_added() -> None:
     advances = ReplaySchedule(Clock())
-    for number in range(200):
+    for number in range(92):
         advances.saw(replay=False, rows=10_000, seconds=0.001)
         assert advances.chunk().enough == (None if number < 91 else 12_500)
         assert advances.chunk().entries == (1 if number < 91 else 2)
         assert (advances.turn(live_waits=True) is None) == (number < 91)
         advances.saw(replay=True, rows=9_000, seconds=1.0)
+    rest = advances.turn(live_waits=True)
+    assert rest is not None
+    assert rest.enough == 3_500
+    advances.saw(replay=True, rows=3_500, seconds=1.0)
+    assert advances.turn(live_waits=True) is None
     for _ in range(200):
         advances.saw(replay=False, rows=10_000, seconds=0.001)
-        advances.saw(replay=True, rows=11_000, seconds=1.0)
+        advances.saw(replay=True, rows=13_000, seconds=1.0)
     assert advances.chunk().enough is None
+
+
+def test_backfills_that_fall_far_behind_read_several_slices_in_a_row() -> None:
+    advances = ReplaySchedule(Clock())
+    for _ in range(100):
+        advances.saw(replay=False, rows=800_000, seconds=0.001)
+    turns = []
+    for _ in range(5):
+        chunk = advances.turn(live_waits=True)
+        turns.append(chunk is not None)
+        if chunk is None:
+            advances.saw(replay=False, rows=240_000, seconds=0.001)
+        else:
+            assert chunk.enough == SLICE_ROWS
+            advances.saw(replay=True, rows=SLICE_ROWS, seconds=0.1)
+    assert turns == [True] * 5
 
 
 def test_where_live_input_leaves_no_time_a_chunk_takes_half_of_what_it_took() -> None:
@@ -178,14 +234,28 @@ def test_slices_are_the_row_groups_in_order(rows: list[int], size: int, first: i
     assert chosen == left[: len(chosen)]
     assert chosen
     total = sum(weight for _, weight in chosen)
-    assert len(chosen) == 1 or total <= size
+    rest = sum(weight for _, weight in left) - total
+    assert len(chosen) == 1 or total <= size or rest == 0
     assert len(chosen) == len(left) or total + left[len(chosen)][1] > size
-    merged = in_one_split(chosen)
+    merged = in_few_splits(chosen)
     assert sum(weight for _, weight in merged) == total
     assert [(s.archived, n) for s, _ in merged for n in s.row_groups or ()] == [
         (s.archived, n) for s, _ in chosen for n in s.row_groups or ()
     ]
     assert len(merged) == len({s.archived for s, _ in chosen})
+
+
+def test_a_slice_that_is_enough_rows_for_several_tasks_has_as_many_splits() -> None:
+    slices = [(Split("s", 0, archived=f"f{n // 5}", row_groups=(n % 5,)), 65_536) for n in range(6)]
+    read = [(split.archived, split.row_groups) for split, _ in in_few_splits(slices)]
+    assert read == [("f0", (0, 1)), ("f0", (2, 3)), ("f0", (4,)), ("f1", (0,))]
+
+
+def test_a_small_rest_of_an_entry_is_no_slice_of_its_own() -> None:
+    slices = [(Split("s", 0, archived="f", row_groups=(n,)), rows) for n, rows in enumerate((800, 800, 100))]
+    assert len(first_slices(slices, 1)) == 1
+    assert len(first_slices(slices[1:], 1)) == 2
+    assert len(first_slices([*slices[1:], slices[2]], 1)) == 1
 
 
 LIFE = st.tuples(st.sampled_from((2, 0, 1, 3)), st.sampled_from((3, 0, 1, 5)), st.integers(1, 4))
@@ -318,6 +388,39 @@ def test_an_epoch_read_in_slices_means_what_it_does_whole(
         wanted = expected(hub.operator_and_query(name)[1], files)
         assert found[name] == wanted
         assert found["second"] == wanted
+
+
+@pytest.mark.parametrize("name", ["tumble", "slide", "rows", "ever", "some"])
+def test_slices_that_several_tasks_read_mean_what_one_task_reads(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "_ROW_GROUP", 3)
+    for module in (epoch_work, entry_slices):
+        monkeypatch.setattr(module, "OF_A_TASK", 4)
+    files = cut(made_rows(7, 90, disorder=3 * SECOND), 40)
+    rig, scans = Rig(tmp_path, ONE_FILE), []
+    rig.drop(*files)
+    with rig.hub(2, {}) as hub:
+        hub.catch_up()
+        hub.register(QUERIES[name], name)
+        hub.loop.engine.replay_schedule = TwoTasks()
+        executor = hub.loop.engine.executor
+        run = executor.run
+        monkeypatch.setattr(executor, "cores", 4, raising=False)
+        monkeypatch.setattr(
+            executor, "run", lambda scanned, states: scans.append(len(scanned)) or run(scanned, states)
+        )
+        while hub.loop.step(live_first=True) is not None:
+            pass
+        assert max(scans) == 2
+        assert answers(hub, hub.run_once())[name] == expected(hub.operator_and_query(name)[1], files)
+
+
+class TwoTasks(ReplaySchedule):
+    """The archive is read in slices that are enough rows for two tasks."""
+
+    def turn(self, *, live_waits: bool) -> Chunk | None:
+        return Chunk(12)
 
 
 BUNDLES = Archives._bundles

@@ -17,7 +17,11 @@ TEXTS = {
     "heavy": f"SELECT k, g, x, y FROM s WHERE x > -5 {WINDOW}",
     "grouped": f"SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s WHERE x > 0 {WINDOW} GROUP BY k",
 }
-OTHERS = {"slides": "SELECT k, COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY k"}
+OTHERS = {
+    "slides": "SELECT k, COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY k",
+    "joined": "SELECT a.x, b.y FROM s a, s b WHERE a.k = b.k AND a.x = 8 AND b.x = 9"
+    " BEGIN NOW - INTERVAL 2 SECONDS END NOW - INTERVAL 1 SECOND",
+}
 
 
 def modes(hub: Hub) -> dict[str, str | None]:

@@ -360,3 +360,46 @@ def test_short_windows_do_not_read_the_join_of_much_longer_ones(hub: Hub) -> Non
         hub.register(pairs(40, 40, number), f"q{number}")
     hub.register(pairs(5, 6), "short")
     assert reads(hub, "short") != reads(hub, "q1")
+
+
+def test_queries_leave_the_shared_join_and_read_it_again_while_rows_come(tmp_path: Path) -> None:
+    """AQP-13: sharing of synopses is switched while queries run, is in force after a restart, and changes no answer."""
+    texts = {
+        "pairs": pairs(),
+        "fewer": pairs(6, 5, 4),
+        "lagging": "SELECT x.k, x.v, y.v AS w FROM a x, b y WHERE x.k = y.k"
+        " BEGIN NOW - INTERVAL 8 SECONDS END NOW - INTERVAL 2 SECONDS",
+        "groups": "SELECT x.k, COUNT(*) AS n FROM a x [RANGE 5 SECONDS], b y [RANGE 6 SECONDS] WHERE x.k = y.k GROUP BY x.k",
+    }
+    names = list(texts)
+
+    def run(folder: Path, *, switching: bool) -> dict[str, list[tuple[object, ...]]]:
+        hub, own = opened(folder), list[bool]()
+        hub.execute(SCRIPT)
+        for name, text in texts.items():
+            hub.register(text, name)
+        for epoch in range(8):
+            push(hub, "a", *((n % 3, n % 5, 4 * epoch + n) for n in range(4)))
+            push(hub, "b", *((n % 3, n % 7, 4 * epoch + n + 1) for n in range(4)))
+            hub.catch_up()
+            if switching:
+                name = names[epoch % 4]
+                for mode, is_alone in (("off", True), ("on", False)) if epoch % 3 else (("off", True),):
+                    hub.execute(f"ALTER QUERY {name} SET (sharing '{mode}')")
+                    hub.catch_up()
+                    assert (not hub.catalog.require_query(name).definition.join) or not is_alone
+                    own.append(reads(hub, name).startswith(hub.catalog.require_query(name).operator_id))
+                if epoch % 5 == 4:
+                    hub.close()
+                    hub = opened(folder)
+        assert not switching or {*own} == {False, True}, "by itself, and reading what others read"
+        answers = {
+            name: sorted(map(tuple, (row.values() for row in hub.query(name).invoke().to_pylist())), key=repr)
+            for name in names
+        }
+        hub.close()
+        return answers
+
+    kept = run(tmp_path / "kept", switching=False)
+    assert all(kept.values())
+    assert run(tmp_path / "switched", switching=True) == kept

@@ -77,8 +77,8 @@ def test_failures_count_no_more_after_a_hundred_epochs() -> None:
     [
         ([], True),
         ([SCAN], True),
-        ([replace(SCAN, weight=100_000)], True),
-        ([replace(SCAN, weight=100_001)], False),
+        ([replace(SCAN, weight=400_000)], True),
+        ([replace(SCAN, weight=400_001)], False),
         ([SCAN, replace(SCAN, replay=True)], True),
         ([replace(SCAN, splits=(Split("s", 0, pane_backfill=PANES),))], False),
     ],

@@ -45,7 +45,7 @@ from headrace.language.binder.relational_tree import tree
 from headrace.language.binder.revisions import revisions
 from headrace.language.binder.sessions import per_group
 from headrace.language.binder.shedding import check_shedding, estimated
-from headrace.language.binder.sources.bounds import condition, joined_condition
+from headrace.language.binder.sources.bounds import condition, follows_now, joined_condition
 from headrace.language.binder.sources.from_clause import From, bind_from
 from headrace.language.binder.sources.set_operators import is_later, spelled_out
 from headrace.language.binder.subqueries.existence import every_part
@@ -195,8 +195,11 @@ class _SelectBinder:
             inside = joined_condition(select, self.sources.streams)
         else:
             inside = None if limits is None else condition(select, self.sources.stream)
+            limits = limits if inside is None else None
         if inside is not None:
             where = inside if where is None else Call("and", (where, inside), BOOLEAN)
+        if self.sources.others and select.bounds is not None and follows_now(select.bounds):
+            limits = select.bounds
         self._check_bounds(where)
         node = tree(
             self.sources,
@@ -205,7 +208,7 @@ class _SelectBinder:
             self.grouping.bounds,
             grouped_window=select.window is not None,
         )
-        return node if limits is None or inside is not None else Bounds(node, *limits)
+        return node if limits is None else Bounds(node, *limits)
 
     def _bind_values(self) -> None:
         """Bind the SELECTs of the select list, whose relations are joined below it."""

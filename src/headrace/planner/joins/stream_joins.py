@@ -27,6 +27,8 @@ from headrace.algebra.expressions.expression import (
 )
 from headrace.algebra.query import (
     Aggregate,
+    Ago,
+    Bounds,
     Filter,
     Join,
     Node,
@@ -43,6 +45,7 @@ from headrace.algebra.windows.window import (
     Changing,
     Custom,
     Lasting,
+    TimeRange,
     TimeSlide,
     Unbounded,
     Window,
@@ -197,12 +200,27 @@ def _top_of(query: Query) -> Node:
 
 def _divided(name: str, query: Query) -> tuple[Node, frozenset[str], _Parts, Node]:
     """The joins of a query, the columns of their sources, their parts, and the query with a placeholder for the joins."""
-    top = _top_of(query)
-    windows = windows_of(top)
+    top, lag = _top_of(query), _lag_of(query)
+    windows = [_shorter(window, lag) for window in windows_of(top)]
     free = frozenset(name for window in windows for name in window.source.schema.names)
-    parts = _Parts(name, query, windows, factors_of(top))
+    parts = _Parts(name, query, windows, factors_of(top), lag)
     root = rewritten(query.root, _PairColumns(windows), lambda node: parts.over(node, top, free))
     return top, free, parts, root
+
+
+def _lag_of(query: Query) -> Duration:
+    """How long before NOW the bounds of a query end."""
+    ends = [node.end for node in walk(query.root) if isinstance(node, Bounds)]
+    return next((end.duration for end in ends if isinstance(end, Ago)), 0)
+
+
+def _shorter(window: Windowed, lag: Duration) -> Windowed:
+    """A window of a query that ends `lag` before NOW: rows hold later by it, and no longer, so their pairs are those of shorter
+    windows at an earlier instant.
+    """
+    if not lag or not isinstance(window.window, TimeRange):
+        return window
+    return replace(window, window=TimeRange(window.window.range - lag))
 
 
 def _shared_column(names: Mapping[str, str], node: Expression) -> Expression | None:
@@ -223,12 +241,16 @@ def _placed(node: Node, pairs: Node) -> Node:
 
 @dataclass(slots=True)
 class _Parts:
-    """The parts of the joins. `factors` are conditions: those of the joins, and those of WHERE on their columns alone."""
+    """The parts of the joins. `factors` are conditions: those of the joins, and those of WHERE on their columns alone.
+
+    Pairs hold `lag` later than the windows hold their rows.
+    """
 
     name: str
     query: Query
     windows: list[Windowed]
     factors: list[Expression]
+    lag: Duration = 0
 
     def over(self, node: Node, top: Node, free: frozenset[str]) -> Node | None:
         """A placeholder for the pairs in place of the joins; conditions of WHERE that the joins can test are moved to them."""
@@ -302,7 +324,9 @@ class _Parts:
                 return first  # a pair is in the window of its later row
             constants = (first.slide, first.anchor, max(filter(None, ranges)))
             return Custom(JOINED, tuple(Literal(item, BIGINT) for item in constants), on=(until,))
-        return Unbounded() if set(ranges) == {None} else Lasting(until)
+        if set(ranges) == {None}:
+            return Unbounded()
+        return Lasting(Call("+", (until, Literal(self.lag, BIGINT)), BIGINT) if self.lag else until)
 
     def join_stages(
         self,

@@ -14,6 +14,7 @@ from headrace.algebra.windows.window import (
     Custom,
     Delta,
     Landmark,
+    Lasting,
     RowsSlide,
     Session,
     TimeRange,
@@ -198,7 +199,7 @@ def _refuse_late(lowering: Lowering) -> Operator:
 
 def _bounds_with_other_windows(lowering: Lowering) -> bool:
     shape = lowering.shape
-    return shape.bounds is not None and not isinstance(shape.window, TimeRange | Unbounded)
+    return shape.bounds is not None and not isinstance(shape.window, TimeRange | Unbounded | Lasting)
 
 
 def _refuse_bounds(lowering: Lowering) -> Operator:  # noqa: ARG001

@@ -20,6 +20,7 @@ from headrace.operators.base.operator import Operator
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.operators.on_demand.selection import ALWAYS, Answer, Selection, WindowClause
 from headrace.operators.rows.row_pipeline import RowFilter
+from headrace.planner.joins.stream_joins import joins_streams
 from headrace.planner.lowering.approximate import exactly, has_approximate
 from headrace.planner.lowering.correlated import check_correlated, has_correlated
 from headrace.planner.lowering.lower import lower
@@ -69,6 +70,8 @@ def materialized(
 
 def asked_later(name: str, query: Query, operator_id: str, source: Source) -> Selection | None:
     """The query with nothing materialized; None where INVOKE could not answer it."""
+    if joins_streams(query):
+        return None
     shape = shape_of(query)
     if _obstacle(query, shape, operator_id, source) is not None:
         return None
@@ -79,6 +82,8 @@ def cheaper_materialization(operator: Operator, query: Query, source: Source) ->
     """A cheaper materialization of a query with `BEGIN … END` that gives the same answers; None without one."""
     if (selection := operator.on_request) is not None:
         return "partial" if selection.materialize == "partial" else None
+    if joins_streams(query):
+        return None
     shape = shape_of(query)
     if shape.bounds is None or _obstacle(query, shape, operator.id, source) is not None:
         return None

@@ -93,12 +93,12 @@ def _validity(lowering: Lowering) -> tuple[Validity, Bounded]:
     window = lowering.shape.window
     if isinstance(window, Rows):
         return Validity(count=window.count, partitions=len(lowering.partition)), Bounded()
+    bounds = lowering.shape.bounds
     if isinstance(window, Lasting):
-        return Validity(ends_given=True, partitions=1), Bounded()
+        return Validity(ends_given=True, partitions=1), Bounded() if bounds is None else _bounded(bounds)
     if isinstance(window, Changing):
         return Validity(by_changes=True, partitions=1), Bounded()
     ends = [window.range + 1] if isinstance(window, TimeRange) else []
-    bounds = lowering.shape.bounds
     if bounds is None:
         return Validity(min(ends, default=None)), Bounded()
     if isinstance(bounds.begin, Ago):

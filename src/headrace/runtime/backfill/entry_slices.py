@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from headrace.archive.run_file import RunFile
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.backfill.archive_entries import ArchiveEntry, splits_of
 from headrace.runtime.home.lru_cache import Recent
+from headrace.runtime.messages.epoch_work import OF_A_TASK
 from headrace.runtime.messages.task_messages import Split
 from headrace.store.files.filesystem import Store
 
 Weighed: TypeAlias = tuple[Split, int]
 """A split, and its rows."""
+_REST: Final = 0.125
+"""A rest of an entry that has this share of the rows of a slice is read with it."""
 _row_groups: Final[Recent[tuple[str, str], tuple[int, ...]]] = Recent(256)
 
 
@@ -53,20 +56,27 @@ def rows_of_groups(store: Store, name: str) -> tuple[int, ...]:
 
 
 def first_slices(slices: Sequence[Weighed], rows: int) -> Sequence[Weighed]:
-    """The first slices of at most so many rows; at least one."""
-    total = 0
+    """The first slices of at most so many rows; at least one, and all if few rows would be left for another epoch."""
+    total, left = 0, sum(weight for _, weight in slices)
     for number, (_, weight) in enumerate(slices):
-        total += weight
-        if number and total > rows:
+        if number and total + weight > rows and left > _REST * total:
             return slices[:number]
+        total, left = total + weight, left - weight
     return slices
 
 
-def in_one_split(slices: Sequence[Weighed]) -> list[Weighed]:
-    """Slices with the row groups of each file in one split."""
+def in_few_splits(slices: Sequence[Weighed]) -> list[Weighed]:
+    """Slices with the row groups of a file in one split; in several if they are enough rows for as many scan tasks."""
     merged: list[Weighed] = []
-    for _, group in groupby(slices, lambda slice_: replace(slice_[0], row_groups=None)):
-        members = list(group)
-        numbers = tuple(number for split, _ in members for number in split.row_groups or ())
-        merged.append((replace(members[0][0], row_groups=numbers or None), sum(rows for _, rows in members)))
+    for split, rows in slices:
+        if merged and merged[-1][1] < OF_A_TASK and _is_of_same_file(merged[-1][0], split):
+            last, before = merged[-1]
+            numbers = (*(last.row_groups or ()), *(split.row_groups or ()))
+            merged[-1] = replace(last, row_groups=numbers), before + rows
+        else:
+            merged.append((split, rows))
     return merged
+
+
+def _is_of_same_file(one: Split, other: Split) -> bool:
+    return one.row_groups is not None and replace(one, row_groups=other.row_groups) == other

@@ -21,7 +21,7 @@ from headrace.runtime.backfill.backfill_scheduler import (
     chunk_of,
     longest_backfill,
 )
-from headrace.runtime.backfill.entry_slices import first_slices, in_one_split, slices_of
+from headrace.runtime.backfill.entry_slices import first_slices, in_few_splits, slices_of
 from headrace.runtime.backfill.union_replay import Bundle
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -94,7 +94,7 @@ class Archives:
         operators, read = group.operators, first + len(chosen)
         work = EpochWork(
             "replay",
-            tuple(in_one_split(chosen)),
+            tuple(in_few_splits(chosen)),
             Participants(frozenset(operators)),
             relations=bundle.relations,
         )

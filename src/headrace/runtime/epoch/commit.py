@@ -34,7 +34,7 @@ from headrace.runtime.plan.adaptive.overload_control import chosen_shares
 from headrace.runtime.progress.committed_progress import committed_progress, progress_of
 from headrace.runtime.progress.failing_queries import FAILED_ROWS
 from headrace.runtime.progress.frontier import Frontier
-from headrace.runtime.progress.group_progress import groups_after
+from headrace.runtime.progress.group_progress import group_punctuation_columns, groups_after, promised_for
 from headrace.runtime.progress.pane_layout import with_row_layout_states
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.progress.punctuation import after_scans
@@ -380,10 +380,11 @@ def _after(
         assert was is not None
         progress = replace(was, follows="")
     advances = index.clock_of(operator.stream).level <= work.level or not work.operators.followers
-    stream = (after if advances else done.began).stream(operator.stream)
-    promised = {} if work.is_replay or name in work.punctuations else stream.groups
+    reached = after if advances else done.began
+    stream, definition = reached.stream(operator.stream), plan.streams[operator.stream]
+    promised = {} if work.is_replay or name in work.punctuations else promised_for(definition, reached)
     emitted_to = max(progress.emitted_to, work.punctuations.get(name, stream.punctuation))
-    rule = plan.streams[operator.stream].progress
+    rule = derived_streams.promising(definition)
     complete_since = progress.complete_since
     if work.kind == "replay" and plan.streams[operator.stream].archive == "none":
         # Rows that arrived while it was paused are not stored.
@@ -404,7 +405,9 @@ def _after(
         complete_since=complete_since,
     )
     is_live = progress.replayed == after.length_of(operator.stream) and emitted_to == stream.punctuation
-    if is_live and advances and work.operators.followers and not (rule.groups or progress.group_punctuations):
+    heeds = bool(definition.progress.groups or progress.group_punctuations)
+    heeds |= bool(group_punctuation_columns(operator, rule))
+    if is_live and advances and work.operators.followers and not heeds:
         return replace(progress, emitted_to=BEGINNING, replayed=0, follows=operator.stream)
     return progress
 

@@ -25,6 +25,7 @@ from headrace.planner.explain.work_sharing import Sharing, sharing
 from headrace.runtime.backfill.completeness import completeness, plan_in_force
 from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.describe import backfill_lines
+from headrace.runtime.introspection.early_groups import early_group_lines
 from headrace.runtime.introspection.epoch_log import last_lines
 from headrace.runtime.introspection.quality import load_line, quality_lines
 from headrace.runtime.introspection.rotating_metrics import lines_per_rotation, of_operators
@@ -90,7 +91,8 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     if form != "text":
         drawn = picture(graph, registered)
         return dot(drawn) if form == "dot" else svg(drawn)
-    operators = _plan(home).operators
+    planned = _plan(home)
+    operators = planned.operators
     query = bound(home.catalog, standing)
     chain = [operator_id for operator_id, _ in levels(registered, query, standing.operator_id)]
     pairs = [
@@ -106,7 +108,8 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     state = completeness(plan_in_force(home, manifest), manifest, standing).state
     from_now, is_live = standing.definition.from_now, state in ("live", "emitting")
     read = time_class_of(manifest, query, from_now=from_now, is_live=is_live)
-    filled = [*read, *backfill_lines(manifest.find_operator(standing.operator_id))]
+    early = early_group_lines(planned, operators[standing.operator_id])
+    filled = [*early, *read, *backfill_lines(manifest.find_operator(standing.operator_id))]
     actions = [f"then {action}" for action in standing.definition.actions]
     stated = (
         () if query.quality is None else quality_lines(query.quality, standing.operator_id, home.latest())

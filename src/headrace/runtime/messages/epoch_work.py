@@ -11,6 +11,8 @@ from typing import Final
 from headrace.runtime.messages.task_messages import Participants, Split
 from headrace.time import Instant
 
+OF_A_TASK: Final = 100_000
+"""Rows that are enough for a scan task of their own."""
 NOBODY: Final = Participants()
 BACKFILLS: Final = ("replay", "fill")
 """The kinds of epochs that read the archive or the state, not the sources."""
@@ -54,4 +56,4 @@ class EpochWork:
     def tasks(self, cores: int) -> int:
         """The most scan tasks that pay: two a core for much input, one for little."""
         weight = sum(weight for _, weight in self.splits)
-        return max(1, min(2 * cores, weight // 100_000, len(self.splits)))
+        return max(1, min(2 * cores, weight // OF_A_TASK, len(self.splits)))

@@ -6,16 +6,19 @@ Rows that a query emits are input of its readers in the same epoch, in a later r
 window_end - 1 microsecond, any other row its instant. The stream's punctuation is the instant up to which the query has
 emitted: no later result has an earlier time, so readers' windows close with the query's own. Windows that end at rows are
 emitted after punctuation has passed their end: one that ends at the punctuation is not emitted yet, so their stream's
-punctuation is a microsecond lower.
+punctuation is a microsecond lower. Results of a join promise more of the times of its rows, one by one and together.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
+from headrace.algebra.expressions.punctuation_patterns import Between, Pattern
 from headrace.algebra.query import (
     Join,
     Node,
@@ -29,8 +32,9 @@ from headrace.algebra.query import (
     per_row_window,
 )
 from headrace.algebra.windows.window import CHANGE
-from headrace.catalog.definitions import StreamDefinition
+from headrace.catalog.definitions import Progressing, StreamDefinition
 from headrace.planner.joins.join_stage import JoinStage
+from headrace.planner.joins.pair_progress import PairProgress, TimeBound, pair_progress
 from headrace.planner.joins.shared_join import classes_in, with_classes
 from headrace.planner.joins.stream_joins import joins_streams
 from headrace.runtime.messages.epoch_plan import PlannedOperator, Retention
@@ -42,6 +46,8 @@ from headrace.time import BEGINNING, DAY, FOREVER, Duration, Instant
 USING: Final = "results"
 _INNER: Final = ".inner"
 _SHARED_JOIN: Final = "j"
+_BOUNDS: Final = "pairs"
+"""Option of results of a join: what the times of its rows promise."""
 _NEVER_BY_ROWS: Final = 20_000_000 * DAY
 """A slack so large that rows do not advance punctuation: only the query's emissions do."""
 
@@ -60,6 +66,9 @@ def stream_of(operator: str, query: Query, retention: Retention | None = None) -
     """The results of an operator as a stream: read in place, as long as they are retained."""
     shift = "1" if query.emission == "windows" else "0"
     options = {"operator": operator, "shift": shift, "behind": "1" if _ends_at_rows(query) else "0"}
+    progress = pair_progress(query)
+    if progress is not None:
+        options[_BOUNDS] = json.dumps(asdict(progress))
     return StreamDefinition(
         name_of(operator),
         _result_schema(query),
@@ -107,6 +116,60 @@ def behind(stream: StreamDefinition) -> Duration:
 def result_punctuation(stream: StreamDefinition, emitted_to: Instant) -> Instant:
     """The punctuation of a query's results when it has emitted up to `emitted_to`."""
     return emitted_to if emitted_to in (BEGINNING, FOREVER) else emitted_to - behind(stream)
+
+
+def pairs_in(stream: StreamDefinition) -> PairProgress | None:
+    """What the times of joined rows in these results promise, if they are rows of a join."""
+    return _pairs(stream.options[_BOUNDS]) if _BOUNDS in stream.options else None
+
+
+@lru_cache(maxsize=1 << 12)
+def _pairs(text: str) -> PairProgress:
+    read = json.loads(text)
+    bounds = tuple(
+        tuple(
+            TimeBound(item["column"], tuple((name, lag) for name, lag in item["terms"]), item["unit"])
+            for item in conjunction
+        )
+        for conjunction in read["bounds"]
+    )
+    return PairProgress(tuple(read["streams"]), bounds)
+
+
+def promising(stream: StreamDefinition) -> Progressing:
+    """The clauses of a stream about progress; results of joins promise patterns of the times of their rows."""
+    pairs = pairs_in(stream)
+    if pairs is None:
+        return stream.progress
+    columns = dict.fromkeys(bound.column for bounds in pairs.bounds for bound in bounds)
+    return Progressing(groups=tuple(columns), patterns=True)
+
+
+def promises(stream: StreamDefinition, punctuation: Callable[[str], Instant]) -> dict[str, Instant]:
+    """The patterns of which no later row follows in these results, by the punctuation of streams (Li 2008, section 7.2).
+
+    There are none while an operator on the way has not read all that its streams have.
+    """
+    pairs = pairs_in(stream)
+    reached = punctuation(stream.name)
+    if pairs is None or reached == BEGINNING or reached < min(map(punctuation, pairs.streams)):
+        return {}
+    patterns: dict[str, Instant] = {}
+    for bounds in pairs.bounds:
+        tests = sorted((bound.column, _below(bound, stream.name, punctuation)) for bound in bounds)
+        if all(BEGINNING < at < FOREVER for _, at in tests):
+            ranges = tuple((column, Between(high=at, below=True)) for column, at in tests)
+            patterns[Pattern(ranges).text()] = FOREVER
+    return patterns
+
+
+def _below(bound: TimeBound, results: str, punctuation: Callable[[str], Instant]) -> Instant:
+    """The instant below which a column has no later values."""
+    least = FOREVER
+    for name, lag in bound.terms:
+        at = punctuation(name or results)
+        least = min(least, at if at in (BEGINNING, FOREVER) else at - lag)
+    return least if least in (BEGINNING, FOREVER) else least // bound.unit * bound.unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,7 +237,7 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 operator = logged(operator)
             channel = next(node.channel for node in nodes if isinstance(node, StreamScan))
             stream = streams.get(operator.stream)
-            if channel == "rows" and stream is not None and stream.progress.groups:
+            if channel == "rows" and stream is not None and _closes_by_group(operator, stream):
                 operator = operator.without_family()
             quality = meaning.quality
             if not catalog_query.definition.sharing or (quality is not None and quality.loss is not None):
@@ -253,6 +253,14 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
     for view in inlined_views & planned.keys():
         planned[view] = replace(planned[view], is_inlined_view=True)
     return replace(plan, planned=planned, streams=derived_streams.with_their_now(streams, planned))
+
+
+def _closes_by_group(operator: Operator, stream: StreamDefinition) -> bool:
+    """Whether the windows of single groups may close before those of others, so that the operator has a state of its own."""
+    if stream.using != derived_streams.USING:
+        return bool(stream.progress.groups)
+    columns = derived_streams.promising(stream).groups
+    return bool(columns) and bool(operator.without_family().group_columns(columns))
 
 
 def _decomposed(

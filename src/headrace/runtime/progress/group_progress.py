@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.algebra.expressions.punctuation_patterns import rolled_up
-from headrace.catalog.definitions import Progressing
+from headrace.catalog.definitions import Progressing, StreamDefinition
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Operator
 from headrace.operators.time_windows.group_punctuation import BoundsOf, GroupAdvance
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.key_text import named
+from headrace.runtime.plan import derived_streams
 from headrace.runtime.progress.committed_progress import progress_of
 from headrace.runtime.progress.pattern_bounds import bounds_of
 from headrace.runtime.progress.plan_index import index_of
@@ -77,6 +78,13 @@ def groups_after(
     groups = {**before, **(promised if group_punctuation_columns(operator, rule) else {})}
     groups = {group: at for group, at in groups.items() if at > emitted_to}
     return rolled_up(groups) if rule.patterns else groups
+
+
+def promised_for(stream: StreamDefinition, manifest: Manifest) -> Mapping[str, Instant]:
+    """The promises for groups of a stream's rows."""
+    if derived_streams.pairs_in(stream) is None:
+        return manifest.stream(stream.name).groups
+    return derived_streams.promises(stream, lambda name: manifest.stream(name).punctuation)
 
 
 def has_unheard_promises(operators: Iterable[str], plan: EpochPlan, manifest: Manifest) -> bool:

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from headrace.errors import EpochFailed
 from headrace.runtime.messages.task_messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.spark.session import was_interrupted
-from headrace.runtime.spark.standing.pace import SMALL_ROWS
+from headrace.runtime.spark.standing.pace import EASY_ROWS
 from headrace.runtime.spark.standing.standing_tasks import StandingTasks, Use
 from headrace.runtime.spark.standing.task_functions import Failure, advance, scan, without_failures
 
@@ -111,7 +111,7 @@ class SparkExecutor:
     @property
     def easy_rows(self) -> int | None:
         """Those of an epoch in standing tasks, where there are any."""
-        return SMALL_ROWS if self._standing is not None and self._standing.awaiting(SMALL_ROWS) else None
+        return EASY_ROWS if self._standing is not None and self._standing.awaiting(EASY_ROWS) else None
 
     def state_tasks(self, most: int, rows: int, levels: int) -> int:
         """One for each standing task that the epoch will find; one for all if it has few rows, or some more and levels, which then run there."""

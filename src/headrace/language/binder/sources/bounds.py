@@ -1,5 +1,5 @@
-"""Bounds `BEGIN b END e` as conditions on event time, to be added to WHERE: for joined streams and for windows that
-slide or count rows; NOW is refused over such windows (docs/semantics.md, Bounds).
+"""Bounds `BEGIN b END e` as conditions on event time, to be added to WHERE: for joined streams, where NOW is a bound of
+their windows, and for windows that slide or count rows, where NOW is refused (docs/semantics.md, Bounds).
 """
 
 from __future__ import annotations
@@ -35,20 +35,31 @@ def are_instants(bounds: tuple[Instant | Ago, Instant | Ago]) -> bool:
     return not any(isinstance(bound, Ago) for bound in bounds)
 
 
+def is_range(bounds: tuple[Instant | Ago, Instant | Ago]) -> bool:
+    """Whether the bounds are an interval up to NOW, which is a window of that range."""
+    return isinstance(bounds[0], Ago) and bounds[1] == Ago()
+
+
+def follows_now(bounds: tuple[Instant | Ago, Instant | Ago]) -> bool:
+    """Whether the bounds end before NOW, by an interval."""
+    return isinstance(bounds[1], Ago) and bounds[1].duration > 0
+
+
 def joined_condition(select: Select, streams: Sequence[BoundSource]) -> Expression | None:
-    """Constant bounds as a condition on the rows of every joined stream; None over bounds that are windows, up to NOW.
+    """The bounds that are instants as a condition on the rows of every joined stream; None without any.
 
     Raises `UnsupportedQuery` for a stream whose time is not one of its columns.
     """
-    if select.bounds is None or not are_instants(select.bounds):
+    if select.bounds is None or all(isinstance(bound, Ago) for bound in select.bounds):
         return None
     begin, end = select.bounds
-    assert not isinstance(begin, Ago)
-    assert not isinstance(end, Ago)
     return conjunction([_within(select, stream, begin, end, "over joined streams") for stream in streams])
 
 
-def _within(select: Select, stream: BoundSource, begin: Instant, end: Instant, where: str) -> Expression:
+def _within(
+    select: Select, stream: BoundSource, begin: Instant | Ago, end: Instant | Ago, where: str
+) -> Expression:
+    """The condition that a row's time is within the bounds that are instants, of which there is one at least."""
     time = stream.find(stream.scan.time or "") if isinstance(stream.scan, StreamScan | UnionAll) else None
     if time is None:
         refuse(
@@ -56,8 +67,13 @@ def _within(select: Select, stream: BoundSource, begin: Instant, end: Instant, w
             select.bounds_span,
             "Put BEGIN … END into the query that is read, or leave out the window or its SLIDE.",
         )
-    low = Call(">=", (time, Literal(begin, time.type)), BOOLEAN)
-    return Call("and", (low, Call("<=", (time, Literal(end, time.type)), BOOLEAN)), BOOLEAN)
+    return conjunction(
+        [
+            Call(sign, (time, Literal(bound, time.type)), BOOLEAN)
+            for sign, bound in ((">=", begin), ("<=", end))
+            if not isinstance(bound, Ago)
+        ]
+    )
 
 
 def _refuse_now(select: Select, stream: BoundSource) -> NoReturn:

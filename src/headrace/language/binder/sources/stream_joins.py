@@ -1,5 +1,5 @@
 """Checks of joins of streams: which sources, windows, outer joins and clauses go together; and the window that
-`BEGIN NOW - INTERVAL d END NOW` is for a joined stream.
+`BEGIN NOW - INTERVAL d` is for a joined stream.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from headrace.algebra.expressions.series import AT, POSITION
 from headrace.algebra.query import Ago, StreamScan
 from headrace.algebra.windows.window import Changing, Rows, TimeRange, TimeSlide, Unbounded
 from headrace.language.binder.expressions.scope import BoundSource
-from headrace.language.binder.sources.bounds import are_instants
+from headrace.language.binder.sources.bounds import is_range
 from headrace.language.syntax.ast import Select, SessionWindow, StartingWindow
 from headrace.language.syntax.refusals import fail, refuse
-from headrace.time import Instant
+from headrace.time import Instant, render_duration
 
 _WINDOWS: Final = (
     "Write [RANGE d SLIDE e] after each of them, with one slide and origin, or windows without SLIDE: FROM a x [RANGE"
@@ -32,18 +32,28 @@ def check_grouped_window(window: StartingWindow | SessionWindow, streams: Sequen
 
 
 def bounded(source: BoundSource, begin: Instant | Ago, end: Instant | Ago) -> BoundSource:
-    """A joined stream under `BEGIN NOW - INTERVAL d END NOW`, which is [RANGE d]; with a [RANGE r] both apply.
+    """A joined stream under bounds with NOW: under `BEGIN NOW - INTERVAL d` it is [RANGE d]; with a [RANGE r] both apply.
 
-    Raises `UnsupportedQuery` for other bounds.
+    Raises `UnsupportedQuery` for other windows, and `UserError` where `END NOW - INTERVAL d` leaves no row in its window.
     """
-    if not (isinstance(begin, Ago) and end == Ago()) or not isinstance(source.window, Unbounded | TimeRange):
+    if not isinstance(source.window, Unbounded | TimeRange):
         refuse(
-            "NOW in BEGIN … END over joined streams is the end of an interval, and allows no window but [RANGE d]",
+            "NOW in BEGIN … END over joined streams is an interval, and allows no window but [RANGE d]",
             source.span,
-            "Write BEGIN NOW - INTERVAL d END NOW, or give two instants.",
+            "Leave the window out, or give two instants.",
         )
-    range_ = begin.duration if isinstance(source.window, Unbounded) else source.window.range
-    return replace(source, window=TimeRange(min(range_, begin.duration)), bare=False)
+    window = source.window
+    if isinstance(begin, Ago):
+        range_ = begin.duration if isinstance(window, Unbounded) else window.range
+        window = TimeRange(min(range_, begin.duration))
+    if isinstance(end, Ago) and isinstance(window, TimeRange) and window.range < end.duration:
+        fail(
+            f"BEGIN … END holds no row: it ends {render_duration(end.duration)} before NOW,"
+            f" and rows are held for {render_duration(window.range)}",
+            source.span,
+            "Begin earlier, or end later.",
+        )
+    return replace(source, window=window, bare=False)
 
 
 def check_together(select: Select, streams: Sequence[BoundSource]) -> None:
@@ -112,9 +122,9 @@ def check_outer_joins(select: Select, sources: Sequence[BoundSource]) -> None:
             streams[2].span,
             "Leave out SLIDE, or join two of them in a query of their own and read that.",
         )
-    if outer and select.bounds is not None and are_instants(select.bounds):
+    if outer and select.bounds is not None and not is_range(select.bounds):
         refuse(
-            "BEGIN … END by instants is not available with an outer join of streams",
+            "BEGIN … END with an outer join of streams is an interval up to NOW",
             select.bounds_span or outer[0].span,
             "Put the bounds into SELECTs of their own: FROM (SELECT … FROM a BEGIN … END …) AS t.",
         )

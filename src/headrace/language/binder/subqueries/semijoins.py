@@ -28,6 +28,7 @@ from headrace.algebra.windows.window import TimeRange, Unbounded
 from headrace.errors import Span, UnsupportedQuery
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, cast
 from headrace.language.binder.expressions.scope import Scope, UnknownName
+from headrace.language.binder.sources.bounds import follows_now
 from headrace.language.binder.sources.from_clause import From, changes_of
 from headrace.language.binder.sources.set_operators import is_several
 from headrace.language.binder.sources.stream_joins import bounded
@@ -192,7 +193,7 @@ def with_semijoins(select: Select, sources: From) -> From:
             select.revisions.span,
             "Leave it out, or give the streams a SLACK that keeps their late rows.",
         )
-    if select.bounds is None or sources.others:
+    if select.bounds is None or (sources.others and not follows_now(select.bounds)):
         return sources
     begin, end = select.bounds
     upto = isinstance(begin, Ago) and end == Ago()

@@ -8,8 +8,10 @@ from typing import Final
 
 from headrace.runtime.messages.task_messages import ScanMessage
 
-SMALL_ROWS: Final = 100_000
-"""Rows of a small epoch, as estimated: up to here one scan task reads them all."""
+SMALL_ROWS: Final = 400_000
+"""Rows of a small epoch, as estimated: half of the cores read them in less time than a job takes to start."""
+EASY_ROWS: Final = 100_000
+"""Rows of an epoch that takes little besides them: up to here one scan task reads them all."""
 _OFTEN_SECONDS: Final = 2.0
 _IN_A_ROW: Final = 3
 _LONG_SECONDS: Final = 0.5

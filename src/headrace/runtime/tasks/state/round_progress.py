@@ -11,7 +11,7 @@ from headrace.operators.base.operator import Advance, Operator
 from headrace.operators.joins.key_promises import KeyPromises
 from headrace.runtime.messages.stream_progress import Clock, StreamProgress
 from headrace.runtime.messages.task_messages import StateMessage, StreamReceipt
-from headrace.runtime.plan import union_streams
+from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.progress.frontier import Frontier
 from headrace.runtime.progress.group_progress import bounds_by
 from headrace.runtime.progress.plan_index import PlanIndex
@@ -90,6 +90,14 @@ class RoundProgress:
         """The punctuation of a stream in this round."""
         advances = self.index.clock_of(stream).level <= self.message.level
         return (self.now if advances else self.before).punctuation(stream)
+
+    def promises(self, stream: str) -> Mapping[str, Instant]:
+        """The promises for groups of a stream's rows in this round."""
+        definition = self.index.plan.streams[stream]
+        if derived_streams.pairs_in(definition) is None:
+            return self.now.progress(stream).groups
+        advances = self.index.clock_of(stream).level <= self.message.level
+        return derived_streams.promises(definition, (self.now if advances else self.before).punctuation)
 
     def punctuation_of(self, clock: Clock) -> Instant:
         """The punctuation of the sources of a clock."""

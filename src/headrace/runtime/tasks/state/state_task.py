@@ -41,6 +41,7 @@ from headrace.runtime.messages.task_messages import (
     stream_receipts,
 )
 from headrace.runtime.plan.adaptive.join_orders import probe_profiles
+from headrace.runtime.plan.derived_streams import promising
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.progress.group_progress import group_advance
@@ -259,14 +260,11 @@ class StateTask:
 
     def _groups(self, operator: Operator) -> GroupAdvance | None:
         """The advance of groups whose punctuation is beyond their stream's."""
-        is_fixed = (
-            operator.id in self._message.punctuation
-            or operator.id in self._message.resting
-            or self._message.final
-        )
-        promised = {} if is_fixed else self.round.now.progress(operator.stream).groups
+        named, fixed = self._message.emitted_to, self._message.punctuation
+        heeds = operator.id in named and operator.id not in fixed and not self._message.final
+        promised = self.round.promises(operator.stream) if heeds else {}
         before = self._message.group_punctuations.get(operator.id, {})
-        return group_advance(operator, self.plan.streams[operator.stream].progress, before, promised)
+        return group_advance(operator, promising(self.plan.streams[operator.stream]), before, promised)
 
     def _collect(self, operator: str, step: Step, state_rows: int) -> int:
         """Collect an operator's results and measurements; returns the number of result rows."""

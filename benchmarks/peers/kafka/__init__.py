@@ -1,0 +1,1 @@
+"""Kafka Streams, in Java, with a broker of its own."""

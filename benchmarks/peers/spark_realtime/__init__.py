@@ -1,0 +1,1 @@
+"""Spark's real-time mode, in Java, between two topics of Kafka."""
