@@ -48,6 +48,14 @@ OF_SIDES = {
     "shorter numbers": f"SELECT x.k, SUM(CAST(x.v AS INT)) AS s, AVG(CAST(y.v AS TINYINT)) AS m FROM {SLIDING} GROUP BY x.k",
     "of a SELECT": f"SELECT x.k, COUNT(*) AS n, SUM(x.v) AS s FROM (SELECT k, v FROM a WHERE v > 0) x {SHORT}"
     f" JOIN b y {SHORT} ON x.k = y.k GROUP BY x.k",
+    "products": f"SELECT x.k, COUNT(*) AS n, SUM(x.v * y.v) AS s, AVG(y.v * x.v) AS m, COUNT(x.v * y.d) AS c FROM {TWO} GROUP BY x.k",
+    "products of all keys": f"SELECT SUM(x.d * y.v) AS s, COUNT(*) AS n, SUM(y.v) AS t, MIN(x.k) AS k FROM {SLIDING}",
+    "products of doubles": f"SELECT y.v, SUM(x.d * y.d) AS s, AVG((x.d + 1.0D) * (y.v * 2)) AS m FROM {SLIDING} GROUP BY y.v",
+    "products that fail": f"SELECT x.k, COUNT(*) AS n, SUM((x.v * {2 * 10**9}) * (y.v * {3 * 10**9 // 2})) AS s, MIN(x.d) AS m,"
+    f" MAX(y.k) AS t FROM {SLIDING} GROUP BY x.k",
+    "shorter products": f"SELECT COUNT(*) AS n, SUM(CAST(x.v AS TINYINT) * CAST(y.v * 50 AS TINYINT)) AS s FROM {TWO}",
+    "products among three": f"SELECT z.v AS w, SUM(x.v * z.v) AS s, SUM(y.v * (x.v * {2**62})) AS t, COUNT(*) AS n FROM {SLIDING}"
+    f" JOIN a z {LONG} ON z.k = y.k GROUP BY z.v",
     "in a SELECT": f"SELECT MAX(n) AS m FROM (SELECT x.k, COUNT(*) AS n FROM {TWO} GROUP BY x.k) [RANGE TUMBLING 8 SECONDS]",
 }
 

@@ -26,9 +26,10 @@ from headrace.errors import CorruptStore, UnknownName, did_you_mean
 _Value = TypeVar("_Value")
 OF_MANY_SIDES: Final = 1
 OF_SIDES: Final = 2
-LAYOUT: Final = OF_SIDES
+OF_PRODUCTS: Final = 3
+LAYOUT: Final = OF_PRODUCTS
 """The layout in which this version's operators store state. Before `OF_MANY_SIDES`, joins had two sides each, with a key for
-each equality; before `OF_SIDES`, all aggregates over joins were of pairs.
+each equality; before `OF_SIDES`, all aggregates over joins were of pairs, and before `OF_PRODUCTS`, those of products of two sides.
 """
 _OF_QUERIES: Final = frozenset({"put_query", "pause", "resume", "rename", "retain", "set"})
 

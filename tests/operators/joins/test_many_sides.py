@@ -6,7 +6,7 @@ Keys have ties, NULL and NaN; bounds of the streams are drawn independently; run
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -21,10 +21,21 @@ from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import AT, Advance, ProbeCounts, Sections
 from headrace.operators.base.union_positions import placed
 from headrace.operators.joins.join_side import JoinSpec, Side
+from headrace.operators.joins.probing import stems
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
+from headrace.operators.rows.sorted_rows import Sorted
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE, Field, Schema
 from headrace.time import BEGINNING, FOREVER
 from tests.operators.local_driver import _of, _owners
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_rows_are_left_out_too() -> Iterator[None]:
+    """Pieces of other times, as large ones are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stems, "_FEW", 0)
+        yield
+
 
 NAN = float("nan")
 Row = tuple[float | None, int, int]
@@ -201,3 +212,12 @@ def test_the_smallest_side_is_probed_first() -> None:
     driven.epoch([batch([(1.0, 5, 5)], 0)], (BEGINNING,) * 3)
     assert driven.counts == before.plus(1 + 1 + 1, 0)  # no combination of two is made
     assert not driven.emitted
+
+
+@pytest.mark.parametrize(("held", "latest", "matches"), [(15, 20, 1), (16, 20, 0), (0, 10, 1), (0, 9, 0)])
+def test_rows_at_the_ends_of_a_range_are_found(held: int, latest: int, matches: int) -> None:
+    """A row of instant 10 that holds for 5."""
+    at = np.array([10])
+    stem = stems.Stem((Sorted(pa.table({"n": at}), np.array([7]), at, 5, None),), 5)
+    bounds = np.array([held]), np.array([latest])
+    assert stem.search(bounds, np.array([7])).counts.tolist() == [matches]

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace.catalog.catalog import registration
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Advance
 from headrace.operators.base.union_positions import placed
@@ -18,6 +19,7 @@ from headrace.operators.joins.join_aggregate import JoinAggregate
 from headrace.operators.panes.emission_limit import EmissionCap
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.plan.epoch_planner import make_plan
 from headrace.time import BEGINNING, SECOND
 
 SCRIPT = """
@@ -26,6 +28,10 @@ CREATE STREAM b (k BIGINT, v INT, at TIMESTAMP) USING push TIMESTAMP BY at"""
 TUMBLING = "[RANGE TUMBLING 10 SECONDS]"
 TWO = f"a x {TUMBLING} JOIN b y {TUMBLING} ON x.k = y.k"
 SLIDING = "a x [RANGE 20 SECONDS SLIDE 10 SECONDS] JOIN b y [RANGE 30 SECONDS SLIDE 10 SECONDS] ON x.k = y.k"
+
+
+LARGE = 2**31 - 1
+"""The largest INT."""
 
 
 @pytest.fixture
@@ -75,6 +81,75 @@ def test_billions_of_pairs_are_counted_and_averaged_exactly(hub: Hub) -> None:
     assert hub.query("total").history().to_pylist() == [{"s": 7_000_000}]
     assert hub.query("small").history().to_pylist() == [{"s": 7_000_000, "t": -7_000_000}]
     assert list(hub.status()["rejected"].values()) == [1, 1]
+
+
+def test_billions_of_products_are_summed_without_pairs(hub: Hub) -> None:
+    """70,000 rows of one key on both sides; of the other key one product of 4.6e18 does not fit an INT, and is reported."""
+    hub.register(f"SELECT COUNT(*) AS n, SUM(CAST(x.v AS BIGINT) * y.v) AS s FROM {TWO}", "wide")
+    hub.register(f"SELECT x.k, COUNT(*) AS n, SUM(x.v * y.v) AS s FROM {TWO} GROUP BY x.k", "narrow")
+    one_key(hub, 70_000, 30_000, 5)
+    for name in "ab":
+        push(hub, name, np.full(2, 2), np.array([2**31 - 1, 1]), np.full(2, 6))
+    ended(hub)
+    whole = 70_000**2 * 30_000**2
+    assert hub.query("wide").history().to_pylist() == [{"n": 70_000**2 + 4, "s": whole + 2**62}]
+    narrow = sorted(hub.query("narrow").history().to_pylist(), key=lambda row: row["k"])
+    assert narrow == [{"k": 1, "n": 70_000**2, "s": whole}, {"k": 2, "n": 3, "s": 2**32 - 1}]
+    assert list(hub.status()["rejected"].values()) == [1]
+
+
+def test_a_product_that_fails_is_rejected_once_however_many_windows_hold_it(hub: Hub) -> None:
+    """The windows that end at seconds 20, 30 and 40 hold some of the pairs, and close together."""
+    hub.register(f"SELECT x.window_end AS e, COUNT(*) AS n, SUM(x.v * y.v) AS s FROM {SLIDING}", "q")
+    for name, times in (("a", (12, 12, 25)), ("b", (15, 15, 5))):
+        push(hub, name, np.full(3, 1), np.array([LARGE, 2, 3]), np.array(times))
+    ended(hub)
+    rows = hub.query("q").history().sort_by("e").to_pylist()
+    assert [(row["n"], row["s"]) for row in rows] == [(2, 4 + 6), (4, 4 + 6 + 6 + 9), (1, 6)]
+    assert list(hub.status()["rejected"].values()) == [5], "of the largest with itself, 2 and 3"
+
+
+def test_groups_of_keys_with_and_without_products_that_fail(hub: Hub) -> None:
+    """Of key 1 one pair of four fails, of key 2 none; and each pair is one with each of two rows of a third stream."""
+    hub.execute("CREATE STREAM c (k BIGINT, v INT, at TIMESTAMP) USING push TIMESTAMP BY at")
+    three = f"{TWO} JOIN c z {TUMBLING} ON z.k = x.k"
+    aggregates = "COUNT(*) AS n, SUM(x.v * y.v) AS s, MAX(z.v) AS m"
+    hub.register(f"SELECT {aggregates} FROM {three}", "whole")
+    hub.register(f"SELECT x.v > 0 AS up, {aggregates} FROM {three} GROUP BY x.v > 0", "by_column")
+    for name, of_one in (("a", (LARGE, 0)), ("b", (LARGE, 1)), ("c", (7, 8))):
+        push(hub, name, np.array([1, 1, 2]), np.array([*of_one, 5]), np.full(3, 5))
+    push(hub, "c", np.zeros(1), np.zeros(1), np.full(1, 1000))
+    ended(hub)
+    assert hub.query("whole").history().to_pylist() == [{"n": 7, "s": 2 * LARGE + 25, "m": 8}]
+    by_column = sorted(hub.query("by_column").history().to_pylist(), key=lambda row: row["up"])
+    assert by_column == [
+        {"up": False, "n": 4, "s": 0, "m": 8},
+        {"up": True, "n": 3, "s": 2 * LARGE + 25, "m": 8},
+    ]
+
+
+def test_rows_that_were_stored_open_and_then_closed_are_paired_once(hub: Hub) -> None:
+    """A run has them open, a later one closed, when the second window that holds them closes."""
+    hub.register(f"SELECT x.k, COUNT(*) AS n, SUM(x.v * y.v) AS s FROM {SLIDING} GROUP BY x.k", "q")
+    for at, key, values in ((5, 1, (2**31 - 1, 2)), (15, 9, (1,)), (25, 9, (1,))):
+        for name in "ab":
+            push(hub, name, np.full(len(values), key), np.array(values), np.full(len(values), at))
+        hub.catch_up()
+    ended(hub)
+    rows = [row for row in hub.query("q").history().to_pylist() if row["k"] == 1]
+    assert rows == [{"k": 1, "n": 1, "s": 4}] * 2
+
+
+def test_products_of_a_former_version_keep_their_pairs(hub: Hub) -> None:
+    """Their state is rows of a join and its pairs; that of aggregates of sides alone has not changed."""
+    hub.register(f"SELECT SUM(x.v * y.v) AS s FROM {TWO}", "products")
+    hub.register(f"SELECT SUM(x.v) AS s FROM {TWO}", "sums")
+    entries = [
+        {**registration(hub.catalog.queries[name].definition), "layout": 2} for name in ("products", "sums")
+    ]
+    operators = make_plan(hub.catalog.apply_all(entries)).operators.values()
+    made = {operator.query: operator.makes_pairs for operator in operators if operator.join_signature}
+    assert made == {"products": True, "sums": False}
 
 
 def test_groups_of_many_keys_are_one_row_whatever_task_has_the_keys(hub: Hub) -> None:
@@ -138,7 +213,13 @@ def panes_of(operator: JoinAggregate, at: np.ndarray) -> dict[str, pa.Table]:
     "text",
     [
         f"SELECT COUNT(*) AS n FROM {TWO} WHERE x.v < y.v",
-        f"SELECT SUM(x.v * y.v) AS s FROM {TWO}",
+        f"SELECT SUM(x.v + y.v) AS s FROM {TWO}",
+        f"SELECT MAX(x.v * y.v) AS s FROM {TWO}",
+        f"SELECT SUM(CAST(x.v AS FLOAT) * CAST(y.v AS FLOAT)) AS s FROM {TWO}",
+        f"SELECT SUM(CAST(x.v AS DECIMAL(9, 2)) * CAST(y.v AS DECIMAL(9, 2))) AS s FROM {TWO}",
+        f"SELECT SUM(DISTINCT x.v * y.v) AS s FROM {TWO}",
+        f"SELECT SUM(x.v * y.v) FILTER (WHERE x.v > 0) AS s FROM {TWO}",
+        f"SELECT SUM(CAST(x.v * y.v AS DOUBLE)) AS s FROM {TWO}",
         f"SELECT COUNT(*) FILTER (WHERE x.v > y.v) AS n FROM {TWO}",
         f"SELECT COUNT(DISTINCT x.v) AS n FROM {TWO}",
         f"SELECT MEDIAN(x.v) AS m FROM {TWO}",

@@ -59,9 +59,9 @@ def in_one_table(layout: Layout, chunks: Sequence[WindowCells]) -> WindowCells |
     )
 
 
-def combinations(sides: Sequence[WindowCells], keys: int) -> list[Ints]:
+def combinations(sides: Sequence[WindowCells], keys: int, *, of_rows: bool = False) -> list[Ints]:
     """Combinations of a cell of each side, of one window and with equal values of the first `keys` keys: by side the
-    number of the cell. A NULL equals nothing.
+    number of the cell. A NULL equals nothing. With `of_rows` several cells may have the same keys.
     """
     joined = [np.flatnonzero(usable(side.keys[:keys], side.rows)) for side in sides]
     columns = [pa.array(np.concatenate([side.windows for side in sides]))]
@@ -72,7 +72,7 @@ def combinations(sides: Sequence[WindowCells], keys: int) -> list[Ints]:
     order = np.argsort(codes[0], kind="stable")
     cell_numbers, cell_codes = [joined[0][order]], codes[0][order]
     for side, rows, side_codes in zip(sides[1:], joined[1:], codes[1:], strict=True):
-        if len(side.keys) == keys:  # one cell for each code
+        if len(side.keys) == keys and not of_rows:  # one cell for each code
             cell_of_code = np.full(groups.count, -1)
             cell_of_code[side_codes] = rows
             right = cell_of_code[cell_codes]
@@ -95,9 +95,9 @@ def _pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
 
 
 def products(
-    layout: Layout, sides: Sequence[WindowCells], cell_numbers: Sequence[Ints], side_of: Sequence[int]
+    layout: Layout, sides: Sequence[WindowCells], cell_numbers: Sequence[Ints], side_of: Sequence[int | None]
 ) -> Answer:
-    """The partials of each combination of cells; `side_of` are the sides whose rows the partials aggregate."""
+    """The partials of each combination of cells; `side_of` are the sides whose rows the partials aggregate, None for others."""
     counts = [
         side.answer.cells[rows_partial()][0][numbers]
         for side, numbers in zip(sides, cell_numbers, strict=True)
@@ -105,6 +105,8 @@ def products(
     cells: dict[PartialColumn, Cells] = {}
     dictionaries: dict[PartialColumn, pa.Array] = {}
     for partial_column, owner in zip(layout.partial_columns, side_of, strict=True):
+        if owner is None:
+            continue
         answer = sides[owner].answer
         owner_cells = tuple(part[cell_numbers[owner]] for part in answer.cells[partial_column])
         others = [count for side, count in enumerate(counts) if side != owner]

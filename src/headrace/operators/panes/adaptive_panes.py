@@ -45,6 +45,8 @@ SPARSE_SEALED: Final = "few_sealed"
 """Sections of rows in the row layout, of open and of closed panes."""
 EVERY_ROW: Final = 1 << 40
 """A row limit above any group's size: panes store rows without folding any."""
+ALWAYS_ROWS: Final = 1 << 41
+"""The same of an operator that never folds any: its groups are not counted."""
 LEAST_GROUPS: Final = 64
 """With fewer (pane, group) pairs the layout does not change."""
 _BEGIN, _END = 0.15, 0.05
@@ -173,7 +175,7 @@ def fold_adaptively(
         held = ints(tables[0], layout.cell_names(0)[0])
         return Folded(tables, None, len(held), int((held <= sparse_group_limit(layout)).sum()))
     if row_layout_limit >= EVERY_ROW:
-        return _as_they_are(grouped, blocks, values, slot)
+        return _as_they_are(grouped, blocks, values, slot, counts=row_layout_limit < ALWAYS_ROWS)
     keys = list(values[: len(grouped.keys)])
     arguments = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
     groups = group(
@@ -222,12 +224,13 @@ def _parted(held: Ints, large: int | None, row_layout_limit: int) -> tuple[Ints 
     return np.flatnonzero(~small), np.flatnonzero(small)
 
 
-def _as_they_are(grouped: Grouped, blocks: Ints, values: Sequence[pa.Array], slot: int | None) -> Folded:
-    """Rows without folding the plain store. The number of groups is estimated from a sample."""
+def _as_they_are(
+    grouped: Grouped, blocks: Ints, values: Sequence[pa.Array], slot: int | None, *, counts: bool
+) -> Folded:
+    """Rows without folding the plain store; with `counts` the number of groups is estimated from a sample."""
     layout, keys = grouped.layouts[0], list(values[: len(grouped.keys)])
     arguments = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
-    key_slots = fresh_slots(keys, len(blocks), None)
-    slots = key_slots if slot is None else np.full(len(blocks), slot, np.int16)
+    slots = fresh_slots(keys, len(blocks), slot)
     columns = [
         pa.array(blocks),
         pa.array(slots),
@@ -235,7 +238,10 @@ def _as_they_are(grouped: Grouped, blocks: Ints, values: Sequence[pa.Array], slo
         *(arguments[argument] for argument in layout.arguments),
     ]
     rows = in_order([pa.table([flat(argument) for argument in columns], schema=layout.row_schema())])
-    groups, sparse_groups = _sampled(layout, blocks, keys, key_slots)
+    groups, sparse_groups = 0, 0
+    if counts:
+        key_slots = slots if slot is None else fresh_slots(keys, len(blocks), None)
+        groups, sparse_groups = _sampled(layout, blocks, keys, key_slots)
     partials = [layout.schema().empty_table(), *fold(grouped, blocks, values, slot, beside=True)]
     return Folded(partials, rows, groups, sparse_groups)
 

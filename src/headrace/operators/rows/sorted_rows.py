@@ -23,6 +23,8 @@ END: Final = "__until"
 _MOST_PAIRS: Final = 1_000_000
 _SMALL: Final = 1 << 9
 """Rows of a small piece."""
+_LONG: Final = 16
+"""Rows of a table, on average, from which on tables in order are merged."""
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -84,11 +86,16 @@ def in_order(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _order(hash_: Ints, at: Ints) -> Ints:
-    """The order by (hash, time); stable. Rows mostly come in order of time: then the last bits of their hashes, which
-    hardly ever decide, make room for their numbers, and plain integers are sorted.
+    """The order by (hash, time); stable. New rows mostly come in order of time: then the last bits of their hashes, which
+    hardly ever decide, make room for their numbers, and plain integers are sorted. Tables in order are merged by their hashes.
     """
     rows = len(hash_)
-    by_time = np.argsort(at, kind="stable") if (at[1:] < at[:-1]).any() else None
+    if np.count_nonzero(hash_[1:] < hash_[:-1]) * _LONG <= rows:
+        order = hash_.argsort(kind="stable")  # which merges what is in order
+        hashed, timed = hash_[order], at[order]
+        if not ((timed[1:] < timed[:-1]) & (hashed[1:] == hashed[:-1])).any():
+            return order
+    by_time = at.argsort(kind="stable") if (at[1:] < at[:-1]).any() else None
     hashed = hash_ if by_time is None else hash_[by_time]
     bits = rows.bit_length()
     packed = ((hashed >> bits) << bits) | np.arange(rows)
@@ -96,7 +103,7 @@ def _order(hash_: Ints, at: Ints) -> Ints:
     order = packed & ((1 << bits) - 1)
     ordered = hashed[order]
     if (ordered[1:] < ordered[:-1]).any():
-        order = np.argsort(hashed, kind="stable")
+        order = hashed.argsort(kind="stable")
     return order if by_time is None else by_time[order]
 
 

@@ -8,19 +8,20 @@ with the number of each query; many different first filters are found by one ind
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.operators.aggregates.made_once import MadeOnce
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.operator import QUERY_NUMBER, SLOT, Operator
+from headrace.operators.base.operator import QUERY_NUMBER, SLOT, Operator, Scanned, Scanner
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import state_name
 from headrace.operators.families.numbering import number_of
 from headrace.operators.families.scan_output import ScanOutput
-from headrace.operators.rows.row_state import ROWS, RowLayout, RowScanner
+from headrace.operators.rows.row_state import ROWS, RowLayout
 from headrace.operators.sharing.routed_scans import MOST_SEPARATE_FILTERS, RoutedRows, first_filter
 from headrace.time import FOREVER, Instant
 
@@ -28,21 +29,18 @@ ROWS_AT_ONCE: Final = 1 << 20
 """Rows that are repeated for queries at once: some 50 MB."""
 
 
-@dataclass(slots=True)
-class FamilyRows:
-    """The scanner of a family: `scanners` are those of the first query with each steps, by its id, in `sharers` with the
-    others; None in `routed` where every scanner gets all rows.
-    """
+@dataclass(frozen=True, slots=True)
+class _Sharers:
+    """The queries of a family, those with the same steps together, by the id of the first of them."""
 
     cohort: Cohort
-    sharers: Mapping[str, list[Operator]]
-    scanners: Mapping[str, RowScanner]
-    routed: RoutedRows | None
-    first: Instant = FOREVER
+    by_first: Mapping[str, tuple[Operator, ...]]
+    routed: tuple[Operator, ...]
+    """The first ones, if an index finds the rows of each."""
 
     @staticmethod
-    def of(queries: tuple[Operator, ...], relations: Mapping[str, pa.Table]) -> FamilyRows:
-        """The scan of queries of one family that store rows."""
+    def of(queries: tuple[Operator, ...]) -> _Sharers:
+        """The same for queries in any order."""
         cohort = Cohort.of(queries)
         by_steps: dict[object, list[Operator]] = {}
         for query in cohort.queries:
@@ -50,15 +48,51 @@ class FamilyRows:
             by_steps.setdefault((layout.below, layout.above, layout.bounded, layout.partition), []).append(
                 query
             )
-        sharers = {same[0].id: same for same in by_steps.values()}
-        scanners = {name: _layout(same[0]).scanner(relations) for name, same in sharers.items()}
-        filtering = tuple(same[0] for same in sharers.values())
-        routed = None
-        if len(filtering) > MOST_SEPARATE_FILTERS and all(
-            first_filter(query) is not None for query in filtering
-        ):
-            routed = RoutedRows.of(filtering, scanners)
-        return FamilyRows(cohort, sharers, scanners, routed)
+        first = tuple(same[0] for same in by_steps.values())
+        routed = len(first) > MOST_SEPARATE_FILTERS and all(
+            first_filter(query) is not None for query in first
+        )
+        by_first = {same[0].id: tuple(same) for same in by_steps.values()}
+        return _Sharers(cohort, by_first, first if routed else ())
+
+
+_known_sharers: Final[MadeOnce[_Sharers]] = MadeOnce(64)
+"""By the identities of queries: their steps are compared once, not in every epoch."""
+
+
+class _OnDemand(dict[str, Scanner]):
+    """Scanners by the id of the first query with the same steps, made when the first row comes."""
+
+    def __init__(
+        self, sharers: Mapping[str, tuple[Operator, ...]], relations: Mapping[str, pa.Table]
+    ) -> None:
+        self._sharers, self._relations = sharers, relations
+
+    def __missing__(self, name: str) -> Scanner:
+        scanner = self[name] = _layout(self._sharers[name][0]).scanner(self._relations)
+        return scanner
+
+
+@dataclass(slots=True)
+class FamilyRows:
+    """The scanner of a family: one of `scanners` for all `sharers` with the same steps, by the id of the first; None in `routed`
+    where every scanner gets all rows.
+    """
+
+    cohort: Cohort
+    sharers: Mapping[str, tuple[Operator, ...]]
+    scanners: _OnDemand
+    routed: RoutedRows | None
+    first: Instant = FOREVER
+    rows_in: int = field(default=0, init=False)
+
+    @staticmethod
+    def of(queries: tuple[Operator, ...], relations: Mapping[str, pa.Table]) -> FamilyRows:
+        """The scan of queries of one family that store rows."""
+        known = _known_sharers.of(queries, lambda: _Sharers.of(queries))
+        scanners = _OnDemand(known.by_first, relations)
+        routed = RoutedRows.of(known.routed, scanners) if known.routed else None
+        return FamilyRows(known.cohort, known.by_first, scanners, routed)
 
     @property
     def representative(self) -> str:
@@ -69,22 +103,23 @@ class FamilyRows:
         """Add a batch of accepted rows."""
         if batch.rows:
             self.first = min(self.first, int(batch.at.min()))
+        self.rows_in += batch.rows
         if self.routed is not None:
             self.routed.add(batch)
             return
-        for scanner in self.scanners.values():
-            scanner.add(batch)
+        for name in self.sharers:
+            self.scanners[name].add(batch)
 
     def finish(self) -> ScanOutput:
         """The deltas of all queries as one table per section, and what was scanned for each."""
-        output, scanned_rows = ScanOutput(), list[tuple[pa.Table, list[Operator]]]()
-        for name, sharers in self.sharers.items():
-            scanned = self.scanners[name].finish()
-            if self.routed is not None:
-                missed = self.routed.rows_in - self.routed.seen.get(name, 0)
-                scanned = replace(scanned, rows_in=scanned.rows_in + missed)
-            output.scanned |= dict.fromkeys((query.id for query in sharers), replace(scanned, deltas={}))
-            output.delta_rows |= dict.fromkeys((query.id for query in sharers), 0)
+        output, scanned_rows = ScanOutput(), list[tuple[pa.Table, tuple[Operator, ...]]]()
+        without_rows = Scanned({}, (), self.rows_in)
+        output.scanned = dict.fromkeys((query.id for query in self.cohort.queries), without_rows)
+        output.delta_rows = dict.fromkeys(output.scanned, 0)
+        for name, scanner in self.scanners.items():
+            sharers, scanned = self.sharers[name], scanner.finish()
+            seen = replace(scanned, deltas={}, rows_in=self.rows_in)
+            output.scanned |= dict.fromkeys((query.id for query in sharers), seen)
             if ROWS in scanned.deltas:
                 scanned_rows.append((scanned.deltas[ROWS], sharers))
         family = self.cohort.queries[0].together(self.cohort.queries)
@@ -95,7 +130,7 @@ class FamilyRows:
         return output
 
 
-def _portions(scanned: list[tuple[pa.Table, list[Operator]]]) -> Iterator[pa.Table]:
+def _portions(scanned: list[tuple[pa.Table, tuple[Operator, ...]]]) -> Iterator[pa.Table]:
     """The rows of all queries, in tables of about `ROWS_AT_ONCE`."""
     tables, count = list[pa.Table](), 0
     for rows, sharers in scanned:
@@ -116,7 +151,7 @@ def _layout(query: Operator) -> RowLayout:
     return layout
 
 
-def _repeated(rows: pa.Table, sharers: list[Operator]) -> pa.Table:
+def _repeated(rows: pa.Table, sharers: tuple[Operator, ...]) -> pa.Table:
     """The rows for each query that has the same steps, with its number, and its slot where it has one."""
     count = len(sharers)
     numbers = np.repeat([number_of(query.id) for query in sharers], rows.num_rows)

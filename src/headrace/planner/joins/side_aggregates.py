@@ -1,7 +1,8 @@
 """Which aggregates over pairs can be made of partial aggregates of the sides of their join, and the operator for them.
 
-All conditions between sides must be equalities of keys, and each group key and aggregate must read one side; windows slide
-together, each side with its own range. Integers are summed as BIGINT: a side's sums are multiplied.
+All conditions between sides must be equalities of keys, and each group key and aggregate must read one side, or be the count, the sum
+or the mean of a product with a factor of each of two; windows slide together, each side with its own range. Integers are summed as
+BIGINT: a side's sums are multiplied.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.algebra.expressions.aggregates import NamedAggregate
-from headrace.algebra.expressions.expression import Cast, Expression, Named, columns_of, conjuncts
+from headrace.algebra.expressions.expression import (
+    Call,
+    Cast,
+    Column,
+    Expression,
+    Named,
+    columns_of,
+    conjuncts,
+)
 from headrace.algebra.windows.window import TimeSlide
 from headrace.operators.aggregates.aggregate_calls import needs_values
 from headrace.operators.aggregates.group_by import Grouped
@@ -19,13 +28,16 @@ from headrace.operators.base.group_codes import slot_of_name
 from headrace.operators.joins.join_aggregate import AggregatedSide, JoinAggregate
 from headrace.operators.joins.join_side import Side
 from headrace.operators.joins.partial_products import can_repeat
+from headrace.operators.joins.side_products import SideProduct, aggregates_of, factor_name
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.operators.output.output_stage import Finish
+from headrace.operators.panes.adaptive_panes import ALWAYS_ROWS
 from headrace.operators.panes.panes import Panes
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.joins.join_graph import equalities
-from headrace.schema import BIGINT
+from headrace.schema import BIGINT, Type
 
+_OF_PRODUCTS: Final = frozenset({"count", "sum", "avg"})
 _SUMMED: Final = frozenset({"sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop"})
 
 
@@ -43,8 +55,13 @@ def of_sides(join: WindowJoin, grouped: Grouped) -> bool:
     if not all(map(can_repeat, grouped.layouts[0].partial_columns)):
         return False
     read = [columns_of(key.expression) for key in grouped.keys]
-    read += [_read_by(item) for item in grouped.aggregates]
+    read += [_read_by(item) for item in grouped.aggregates if _product(sides, item) is None]
     return all(_owner(sides, columns) is not None for columns in read)
+
+
+def sums_products(join: WindowJoin, aggregates: Sequence[NamedAggregate]) -> bool:
+    """Whether one of these aggregates is of a product of factors of two sides."""
+    return any(_product(join.spec.sides, item) is not None for item in aggregates)
 
 
 def join_aggregate(
@@ -62,10 +79,16 @@ def join_aggregate(
     by_key = {key for _, key in places if key < joined} == set(range(joined))
     alone = all(len(keys) == joined for keys in named_keys)
     slot = None if by_key and alone and not finish.needs_whole_window else slot_of_name(id_)
+    of_two = (_product(sides, item) for item in grouped.aggregates)
+    side_products = tuple(dict.fromkeys(product for product in of_two if product is not None))
     aggregated: list[AggregatedSide] = []
     for number, (side, keys) in enumerate(zip(sides, named_keys, strict=True)):
         assert side.lookback is not None
-        items = tuple(item for item in grouped.aggregates if _owner(sides, _read_by(item)) == number)
+        factors = _factors(side_products, number)
+        items = [
+            *(item for item in grouped.aggregates if _aggregates(sides, item) == number),
+            *(item for factor in factors for item in aggregates_of(factor)),
+        ]
         panes = PaneAggregate(
             id=id_,
             query=query,
@@ -74,11 +97,12 @@ def join_aggregate(
             range=side.lookback,
             window_alias="",
             keys=tuple(keys),
-            aggregates=items,
+            aggregates=tuple(items),
             finish=Finish(()),
             steps=side.filters,
             single_slot=slot,
             has_own_panes=True,
+            row_layout_limit=ALWAYS_ROWS if factors else None,
         )
         aggregated.append(AggregatedSide(side.inputs, panes, side.name))
     layouts = [side.panes.layouts[0] for side in aggregated]
@@ -91,19 +115,78 @@ def join_aggregate(
         grouped=grouped,
         places=places,
         side_of=tuple(
-            next(number for number, layout in enumerate(layouts) if column in layout.partial_columns)
+            next((number for number, layout in enumerate(layouts) if column in layout.partial_columns), None)
             for column in grouped.layouts[0].partial_columns
         ),
         finish=finish,
         window_alias=window_alias,
         once=by_key and alone,
         join_signature=join.spec.signature,
+        products=side_products,
     )
+
+
+def _product(sides: Sequence[Side], item: NamedAggregate) -> SideProduct | None:
+    """The product that an aggregate is of, if its factors are of two sides; of doubles or of integers, not of decimals."""
+    call = item.call
+    argument, product = call.argument, call.argument
+    if call.function not in _OF_PRODUCTS or call.distinct or call.condition is not None or argument is None:
+        return None
+    if isinstance(product, Cast) and not product.safe and argument.type == BIGINT:
+        product = product.argument
+    if not isinstance(product, Call) or product.function != "*" or len(product.arguments) != 2:
+        return None
+    left, right = product.arguments
+    owners = [_owner(sides, columns) if (columns := columns_of(part)) else None for part in (left, right)]
+    first, second = owners
+    if first is None or second is None or first == second:
+        return None
+    if not _is_summed(product.type):
+        return None
+    if argument is not product and not product.type.is_integer:
+        return None
+    factors = _widened(left), _widened(right)
+    replaced = {
+        part: _narrowed(Column(factor_name(side, factor), factor.type), part.type)
+        for side, part, factor in zip((first, second), (left, right), factors, strict=True)
+    }
+    of_factors = Call(product.function, (replaced[left], replaced[right]), product.type)
+    whole = of_factors if argument is product else Cast(of_factors, argument.type)
+    return SideProduct(argument, (first, second), factors, whole)
+
+
+def _is_summed(kind: Type) -> bool:
+    return kind.is_integer or kind.name == "DOUBLE"
+
+
+def _widened(factor: Expression) -> Expression:
+    """A factor, of BIGINT where it is a shorter integer."""
+    return Cast(factor, BIGINT) if factor.type.is_integer and factor.type != BIGINT else factor
+
+
+def _narrowed(column: Column, kind: Type) -> Expression:
+    return column if column.type == kind else Cast(column, kind)
+
+
+def _factors(side_products: Sequence[SideProduct], side: int) -> list[Expression]:
+    """The factors of one side, each once."""
+    factors = (
+        factor
+        for product in side_products
+        for number, factor in zip(product.sides, product.factors, strict=True)
+        if number == side
+    )
+    return list(dict.fromkeys(factors))
 
 
 def _owner(sides: Sequence[Side], columns: frozenset[str]) -> int | None:
     """The side that has all of these columns; the first one for none."""
     return next((number for number, side in enumerate(sides) if columns <= side.reads), None)
+
+
+def _aggregates(sides: Sequence[Side], item: NamedAggregate) -> int | None:
+    """The side that makes an aggregate by itself."""
+    return None if _product(sides, item) is not None else _owner(sides, _read_by(item))
 
 
 def _read_by(item: NamedAggregate) -> frozenset[str]:

@@ -39,7 +39,7 @@ from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.operators.time_windows.window_repair import Repairing
 from headrace.planner.joins.join_stage import JOINS
 from headrace.planner.joins.outer_joins import OUTER_JOINS
-from headrace.planner.joins.side_aggregates import join_aggregate, of_sides
+from headrace.planner.joins.side_aggregates import join_aggregate, of_sides, sums_products
 from headrace.planner.lowering import approximate
 from headrace.planner.lowering.correlated import check_correlated, has_correlated
 from headrace.planner.lowering.data_driven_windows import (
@@ -75,6 +75,12 @@ def lower(name: str, query: Query, operator_id: str, pairs_of: WindowJoin | None
     lowering = Lowering(name, query, _meant(query), operator_id, pairs_of=pairs_of)
     rule = first_of(LOWERINGS, lowering)
     return rule.build(replace(lowering, rule=rule.name)).in_family()
+
+
+def is_of_products(query: Query, pairs_of: WindowJoin) -> bool:
+    """Whether a query over the pairs of a join aggregates products of columns of two of its sides."""
+    grouped = Lowering("", query, _meant(query), "", pairs_of=pairs_of).grouped
+    return grouped is not None and sums_products(pairs_of, grouped.aggregates)
 
 
 def logged(operator: Operator) -> Operator:
@@ -329,7 +335,7 @@ LOWERINGS: Final[tuple[Rule[Lowering, Operator], ...]] = (
     ),
     Rule(
         "products of sides",
-        "a window holds all pairs of its rows of equal keys, so partials of each side are multiplied, and no pair is made",
+        "a window holds all pairs of its rows of equal keys, so partials of each side are multiplied, in place of pairs",
         when=_is_of_sides,
         build=_of_sides,
     ),

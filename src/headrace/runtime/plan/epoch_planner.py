@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.algebra.query import Node, Query, QueryScan, StreamScan, UnionAll, find_window, walk
 from headrace.algebra.windows.window import Landmark, TimeSlide
-from headrace.catalog.catalog import OF_SIDES, Catalog, CatalogQuery, is_of_query
+from headrace.catalog.catalog import OF_PRODUCTS, OF_SIDES, Catalog, CatalogQuery, is_of_query
 from headrace.catalog.definitions import (
     StreamDefinition,
 )
@@ -28,7 +28,7 @@ from headrace.planner.joins.outer_joins import decompose_outer, joins_changes
 from headrace.planner.joins.row_window_relations import with_relations
 from headrace.planner.joins.stream_constraints import constrained, unconstrained
 from headrace.planner.joins.stream_joins import decompose, joins_streams
-from headrace.planner.lowering.lower import logged
+from headrace.planner.lowering.lower import is_of_products, logged
 from headrace.planner.lowering.materialization import Source
 from headrace.runtime.messages.epoch_plan import EpochPlan, PlannedOperator, Retention
 from headrace.runtime.plan import derived_streams, union_streams
@@ -228,7 +228,7 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 if operator_id == catalog_query.operator_id
                 else "complete"
             )
-            source = replace(source_of(streams, nodes), pairs_of=_own_join(catalog_query, join_stages))
+            source = replace(source_of(streams, nodes), pairs_of=_own_join(catalog_query, query, join_stages))
             operator = lowered(name, query, operator_id, materialize, source)
             if join_stages and operator.stream == join_stages[0].union.name:  # it makes no pairs
                 del planned[join_stages[0].operator.id]
@@ -297,11 +297,16 @@ def _add_joins(
             planned[join.operator.id] = join
 
 
-def _own_join(catalog_query: CatalogQuery, join_stages: Sequence[JoinStage]) -> WindowJoin | None:
+def _own_join(
+    catalog_query: CatalogQuery, query: Query, join_stages: Sequence[JoinStage]
+) -> WindowJoin | None:
     """The join whose pairs a query alone reads, if one operator makes them; earlier versions had stored the pairs."""
     definition = catalog_query.definition
     stores_pairs = definition.join or catalog_query.layout < OF_SIDES or definition.max_join_rows is not None
-    return None if stores_pairs else unconstrained(only_window_join(join_stages))
+    join = None if stores_pairs else unconstrained(only_window_join(join_stages))
+    if join is not None and catalog_query.layout < OF_PRODUCTS and is_of_products(query, join):
+        return None
+    return join
 
 
 def _with_readers_together(

@@ -19,10 +19,12 @@ import pyarrow as pa
 
 from headrace.operators.base.group_codes import Ints, flat
 from headrace.operators.rows.sorted_rows import Sorted, bisected, portions, spread
-from headrace.time import FOREVER, Duration
+from headrace.time import BEGINNING, FOREVER, Duration
 
 _SPARSE: Final = 4
 """Rows search a piece one by one if it has more rows than so many times theirs."""
+_FEW: Final = 1 << 10
+"""Rows of a piece that are searched whatever their times: to compare these costs as much."""
 _WIDEST: Final = 1 << 62
 _CALL: Final = 4
 """Steps of a bisection that a search in a piece takes besides."""
@@ -154,17 +156,28 @@ class Stem:
 
 def _overlapping(bounds: Bounds, hashes: Ints, piece: Sorted, longest: Duration | None) -> tuple[Ints, Ints]:
     """For each row the first row of a piece that may hold with it, and the number of rows from there on."""
+    held, latest = bounds
+    if piece.rows > _FEW and _is_of_other_times(bounds, piece, longest):
+        none = np.zeros(len(hashes), np.int64)
+        return none, none
     if len(hashes) * _SPARSE >= piece.rows:
         ranges = _by_rank(bounds, hashes, piece, longest)
         if ranges is not None:
             return ranges
-    first, last = (np.searchsorted(piece.hash, hashes, side) for side in ("left", "right"))
-    held, latest = bounds
+    first, last = piece.hash.searchsorted(hashes), piece.hash.searchsorted(hashes, "right")
     low = first
     if longest is not None:
         low = bisected(piece.at, first, last, held - longest, after=False)
     high = last if (latest == FOREVER).all() else bisected(piece.at, low, last, latest, after=True)
     return low, np.maximum(high - low, 0)
+
+
+def _is_of_other_times(bounds: Bounds, piece: Sorted, longest: Duration | None) -> bool:
+    """Whether all rows of a piece ended before, or begin after, those of any of some rows."""
+    held, latest = bounds
+    if int(latest.max(initial=BEGINNING)) < int(piece.at.min()):
+        return True
+    return longest is not None and int(piece.at.max()) + longest < int(held.min(initial=FOREVER))
 
 
 def _by_rank(
@@ -175,25 +188,32 @@ def _by_rank(
     None if that has no room in 64 bits.
     """
     begins = np.concatenate([[True], piece.hash[1:] != piece.hash[:-1]])
-    known, least, most = piece.hash[begins], int(piece.at.min()), int(piece.at.max())
-    span = most - least + 2
+    starts, least, most = begins.nonzero()[0], int(piece.at.min()), int(piece.at.max())
+    known, span = piece.hash[starts], most - least + 2
     if len(known) * span >= _WIDEST:
         return None
-    keys = (np.cumsum(begins) - 1) * span + (piece.at - least)
     rank = np.minimum(_places(known, hashes), len(known) - 1)
     base, (held, latest) = rank * span, bounds
-    low = base
-    if longest is not None:
-        low = base + np.clip(held - longest, least, most + 1) - least
-    first = np.searchsorted(keys, low)
-    last = np.searchsorted(keys, base + np.minimum(latest, most) - least, side="right")
+    all_hold = longest is None or int(held.max()) - longest <= least
+    all_began = int(latest.min()) >= most
+    keys = base
+    if not (all_hold and all_began):
+        keys = (np.cumsum(begins) - 1) * span + (piece.at - least)
+    if all_hold:
+        first = starts[rank]
+    else:
+        first = keys.searchsorted(base + np.clip(held - (longest or 0), least, most + 1) - least)
+    if all_began:
+        last = np.append(starts[1:], piece.rows)[rank]
+    else:
+        last = keys.searchsorted(base + np.minimum(latest, most) - least, side="right")
     return first, np.where(known[rank] == hashes, np.maximum(last - first, 0), 0)
 
 
 def _places(known: Ints, hashes: Ints) -> Ints:
     """Where each hash is, or would be, in an ascending column; equal neighbours are searched once."""
     changes = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
-    positions: Ints = np.searchsorted(known, hashes[changes])
+    positions: Ints = known.searchsorted(hashes[changes])
     return positions if len(positions) == len(hashes) else positions[np.cumsum(changes) - 1]
 
 

@@ -31,6 +31,8 @@ class Probe:
     probed: Ints
     low: Ints
     high: Ints
+    by_share: tuple[int, ...]
+    """The attributes, those first that select the fewest rows of this batch."""
 
     @property
     def candidates(self) -> int:
@@ -41,7 +43,7 @@ class Probe:
 def probe(part: Part, at: Sequence[Ints], rows: int) -> Probe:
     """Choose the narrowest range of every box."""
     probed, low, high = (np.full(part.boxes, fill, np.int64) for fill in (-1, 0, rows))
-    orders = []
+    orders, shares = list[Ints](), list[float]()
     for number, (attribute, here) in enumerate(zip(part.attributes, at, strict=True)):
         order = np.argsort(here.astype(np.uint16) if attribute.null < 1 << 16 else here, kind="stable")
         orders.append(order)
@@ -49,10 +51,12 @@ def probe(part: Part, at: Sequence[Ints], rows: int) -> Probe:
         below = np.r_[0, np.cumsum(counts)]
         start, stop, ranged = _ranges(attribute, below, rows)
         boxes = attribute.boxes
+        shares.append(float(np.where(ranged, stop - start, rows).mean()) if len(boxes) else rows)
         better = ranged & (stop - start < high[boxes] - low[boxes])
         chosen = boxes[better]
         probed[chosen], low[chosen], high[chosen] = number, start[better], stop[better]
-    return Probe(tuple(orders), probed, low, high)
+    by_share = sorted(range(len(shares)), key=shares.__getitem__)
+    return Probe(tuple(orders), probed, low, high, tuple(by_share))
 
 
 def _ranges(attribute: AttributeIndex, below: Ints, rows: int) -> tuple[Ints, Ints, np.ndarray]:
@@ -112,8 +116,8 @@ def _verified(
     if not rows_parts:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     rows, pairs = np.concatenate(rows_parts), np.concatenate(boxes_parts)
-    for attribute, here, index_of in zip(part.attributes, at, names, strict=True):
-        keep = _accepted(attribute, index_of[pairs], here[rows])
+    for number in probes.by_share:
+        keep = _accepted(part.attributes[number], names[number][pairs], at[number][rows])
         rows, pairs = rows[keep], pairs[keep]
     return rows, pairs
 
