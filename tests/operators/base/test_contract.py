@@ -196,6 +196,7 @@ ITS_OWN = {
         "state_label",
         "makes_pairs",
         "joined_sides",
+        "joined_keys",
         "heeds_key_promises",
         "most_rows",
         "longest_stored",
