@@ -27,6 +27,7 @@ from headrace.runtime.invoke.relation_now import changes_now, message_up_to_now,
 from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import StateMessage
+from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.epoch_planner import source_of
 from headrace.runtime.results import result_log
 from headrace.runtime.tasks.state.peek import latest_windows, peek
@@ -137,7 +138,15 @@ def _latest_window(
     if emitted_to == FOREVER:
         return _last_emission(home, manifest, operator, query)
     end = window.bounds((emitted_to - window.anchor) // window.slide)[1]
-    return _concatenated(list(result_log.in_range(home, manifest, operator.id, end, end + 1)), query)
+    in_order = _emits_in_order(home, manifest, operator, query)
+    rows = result_log.in_range(home, manifest, operator.id, end, end + 1, in_order=in_order)
+    return _concatenated(rows, query)
+
+
+def _emits_in_order(home: Home, manifest: Manifest, operator: Operator, query: Query) -> bool:
+    """Whether windows are emitted by their end: they are not emitted again, and do not close group by group."""
+    stream = plan_in_force(home, manifest).streams.get(operator.stream)
+    return not query.retracts_windows and stream is not None and not derived_streams.promising(stream).groups
 
 
 def _last_emission(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:

@@ -37,7 +37,7 @@ from headrace.store.files.container import PASSING
 from headrace.store.files.filesystem import MissingFile
 from headrace.store.logs.manifest import Manifest
 from headrace.store.maintenance.retention_classes import expired_of, is_expired
-from headrace.time import Instant
+from headrace.time import BEGINNING, Instant
 
 SUMS: Final = "sums"
 """In a manifest's facts: operator → [run, rows] with the net rows of its expired changes."""
@@ -126,12 +126,26 @@ def retained_results(home: Home, operator: str, since: Instant | None = None) ->
 
 
 def in_range(
-    home: Home, manifest: Manifest, operator: str, low: Instant, high: Instant | None = None
+    home: Home,
+    manifest: Manifest,
+    operator: str,
+    low: Instant,
+    high: Instant | None = None,
+    *,
+    in_order: bool = False,
 ) -> Sequence[pa.Table]:
-    """Result rows with low <= emission instant (< high), newest runs first."""
-    tables = []
+    """Result rows with low <= emission instant (< high), newest runs first.
+
+    `in_order`: no epoch has emitted anything before what an earlier one has, so the list is read back to the first epoch with an
+    earlier instant, and no further.
+    """
+    tables, last = [], BEGINNING
     for _, entry in retained_entries(home, manifest, reverse=True):
+        if entry["epoch"] < last:
+            break
         facts = entry_of(entry, home.store).get(operator)
+        if facts is not None and facts[1] < low and in_order:
+            last = entry["epoch"]
         if facts is None or facts[2] < low or (high is not None and facts[1] >= high):
             continue
         table = results_of(home.store, entry, operator)
