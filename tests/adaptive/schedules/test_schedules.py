@@ -56,7 +56,7 @@ def test_all_strategies_empty_the_queues_after_a_burst() -> None:
         assert replayed(FALLS_FIRST, [*ARRIVALS, 13], strategy)[-1] > 1.0
 
 
-def test_an_operator_that_has_begun_is_not_interrupted() -> None:
+def test_an_operator_that_has_started_is_not_interrupted() -> None:
     """Its batch counts until it ends, at 3; what it leaves is queued then."""
     slow = (PathOperator(3, 0.5), PathOperator(1, 0.0))
     assert replayed(slow, [0, 1, 2, 3, 4], fifo) == [1.0, 2.0, 3.0, 3.5, 4.0]

@@ -88,7 +88,7 @@ def replayed(path: Sequence[PathOperator], arrivals: Sequence[float], strategy: 
 
 @dataclass(slots=True)
 class _Processor:
-    """Runs one operator at a time; one that has begun is not interrupted."""
+    """Runs one operator at a time; one that has started is not interrupted."""
 
     queues: Queues
     strategy: Strategy

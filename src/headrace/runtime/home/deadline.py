@@ -2,7 +2,7 @@
 script are done when another thread gives it up.
 
 A thread in Python cannot be ended, so a deadline is checked where a statement waits for a lock and directly before its change is
-appended to a log. What has begun by then is completed: a statement is done or not, and never in doubt because of its deadline.
+appended to a log. What has started by then is completed: a statement is done or not, and never in doubt because of its deadline.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Deadline:
         return self._is_given_up or time.monotonic() >= self.until
 
     def give_up(self) -> None:
-        """Let no further change begin; returns once one that has begun is completed."""
+        """Let no further change begin; returns once one that has started is completed."""
         with self.changing:
             self._is_given_up = True
 
@@ -125,9 +125,9 @@ def change(make: Callable[[], _Result]) -> _Result:
 
     Raises `DeadlinePassed`, and what `make` raises.
     """
-    with ExitStack() as begun:
+    with ExitStack() as started:
         for deadline in current():
-            begun.enter_context(deadline.changing)
+            started.enter_context(deadline.changing)
         require_time()
         try:
             result = make()

@@ -38,7 +38,7 @@ MERGED: Final = "merged results"
 RESULTS: Final = "results"
 _HEIGHTS: Final = 2
 _BYTES: Final = 1 << 26
-"""Bytes of merged runs that are written after one epoch: no more are begun."""
+"""Bytes of merged runs that are written after one epoch: no more start."""
 
 
 @dataclass(frozen=True, slots=True)
