@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from headrace.algebra.query import Query, Revisions
+from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions.expression import Column, Named
+from headrace.algebra.query import Aggregate, Project, Query, Revisions, Windowed
 from headrace.algebra.windows.window import Landmark, TimeRange
 from headrace.operators.approximate import histogram_store
 from headrace.operators.base.operator import Operator
 from headrace.planner.lowering.lower import lower
 from headrace.planner.lowering.query_shape import shape_of
-from headrace.reference.history import History, RecordedStream
+from headrace.reference.history import History, RecordedStream, StreamRow
+from headrace.schema import BIGINT
 from headrace.time import BEGINNING, FOREVER, Instant
 from tests.laws import strategies as some
 from tests.laws import streams, test_approximate
@@ -125,3 +129,31 @@ def test_so_do_approximate_answers(kind: str, data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(histogram_store, "_LEAST_CELLS", data.draw(st.sampled_from((0, 2)), "least cells"))
         compared(data, query, history, epochs(history.streams["s"]), most_merges=0)
+
+
+def test_counts_that_expire_do_not_make_a_histogram_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve counts begin within 28 s and expire one by one: visits in between, where nothing is due, leave the others as they are."""
+    monkeypatch.setattr(histogram_store, "_LEAST_CELLS", 2)
+    great = some.call(">", some.column("x"), some.literal(3, BIGINT))
+    calls = [
+        AggregateCall("approx_count", None, BIGINT, condition=great, within=Fraction(1)),
+        AggregateCall("approx_count", None, BIGINT, within=Fraction(1)),
+        AggregateCall("approx_sum", some.column("x"), BIGINT, condition=great, within=Fraction(1)),
+    ]
+    parts = [part for call in calls for part in (call, test_approximate.bound_of(call))]
+    named = tuple(NamedAggregate(f"a{index}", part) for index, part in enumerate(parts))
+    shown = tuple(Named(item.name, Column(item.name, item.call.type)) for item in named)
+    windowed = Windowed(some.SCAN, "s", TimeRange(20 * some.TICK))
+    query = Query(Project(Aggregate(windowed, (), named), shown), "relation")
+    seconds = (-2, 5, 21, 4.000001, 6.999999, 25.999999, 14, 23, 22.000001, 14, 7, 11.999999)
+    rows = [
+        StreamRow({"k": None, "g": None, "x": 9 if number == 4 else -1, "y": None, "at": at}, at, number)
+        for number, at in enumerate(round(second * some.TICK) for second in seconds)
+    ]
+    steps = (0, 19, 20.5, 22, 23.5, 25, 26.5, 28, 29.5, 31, 32.5, 34, 35.5, 37, 38.5, 45, 85, 319)
+    timeline = [(rows, BEGINNING), *(([], round(step * some.TICK) - 1) for step in steps)]
+    operator, history = lower("q", query, "q"), History({"s": RecordedStream((), ())}, {})
+    always, when_due = (driven(operator, timeline, history, when_due=due) for due in (False, True))
+    assert canonical(plain(when_due.results, query, changes=True)) == canonical(
+        plain(always.results, query, changes=True)
+    )

@@ -164,8 +164,12 @@ class GroupHistograms:
         return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
 
     def at_rest(self, fresh_from: int, edge: int, *, settle: bool) -> pa.Table:
-        """New state rows: cells from the pane `fresh_from` on, and histograms up to `edge` for groups with many cells."""
+        """New state rows: cells from the pane `fresh_from` on, and histograms up to `edge` for groups with many cells.
+
+        Groups without such a cell stay as they are: a visit in which nothing begins or expires then changes no later answer.
+        """
         pending = np.bincount(self.codes, minlength=self.groups.count)
+        is_fresh = self.panes >= fresh_from
         buckets = sum(
             (histograms.buckets() for histograms in self.histograms), np.zeros(self.groups.count, np.int64)
         )
@@ -174,8 +178,8 @@ class GroupHistograms:
             added = np.zeros(self.groups.count)
             np.add.at(added, self.codes, self.values[measure].astype(float))
             many &= (added + self.histograms[measure].totals) * max(many.sum(), 1) < MOST
-        many &= settle
-        stay_cells = (self.panes >= fresh_from) & ~many[self.codes]
+        many &= settle & (np.bincount(self.codes[is_fresh], minlength=self.groups.count) > 0)
+        stay_cells = is_fresh & ~many[self.codes]
         return pa.concat_tables(
             [self.table.filter(pa.array(stay_cells)), self._settled(np.flatnonzero(many), edge)]
         )
