@@ -251,12 +251,12 @@ def watched(rounds: int) -> tuple[list[dict[str, object]], Found]:
     ], figures
 
 
-def constraints(rows: int, rounds: int) -> Report:
-    """`rows` changes nothing, and `rounds` only the timing."""
-    del rows
-    parts = [on_arrivals(), combined(), monitored(), network(), motorway(), watched(rounds)]
-    table = [row for part_rows, _ in parts for row in part_rows]
-    held, both, monitor, links, cars, watch = (figures for _, figures in parts)
+def _of_arrivals(
+    held: Found,
+    both: Found,
+    monitor: Found,
+) -> list[Ratio]:
+    """Of the thesis' arrivals: by k, of two constraints together, and while k changes."""
     ratios = [
         Ratio(
             f"{name}, k = {k:,}: rows held to those of k = {smaller:,}",
@@ -300,7 +300,16 @@ def constraints(rows: int, rounds: int) -> Report:
         for (what, change), share in monitor.items()
         if what == "lost"
     ]
-    ratios += [
+    return ratios
+
+
+def _of_streams(
+    links: Found,
+    cars: Found,
+    watch: Found,
+) -> list[Ratio]:
+    """Of the network's links, of Linear Road, and where nothing is gained."""
+    return [
         Ratio(
             "network: whole windows to rows with constraints",
             links["windows", 0] / links["constrained", 0],
@@ -332,6 +341,15 @@ def constraints(rows: int, rounds: int) -> Report:
             at_most=True,
         ),
     ]
+
+
+def constraints(rows: int, rounds: int) -> Report:
+    """`rows` changes nothing, and `rounds` only the timing."""
+    del rows
+    parts = [on_arrivals(), combined(), monitored(), network(), motorway(), watched(rounds)]
+    table = [row for part_rows, _ in parts for row in part_rows]
+    held, both, monitor, links, cars, watch = (figures for _, figures in parts)
+    ratios = [*_of_arrivals(held, both, monitor), *_of_streams(links, cars, watch)]
     drawn = [
         Bar(
             f"{row['conditions']}: {row['way']}",
