@@ -9,6 +9,7 @@ import json
 import os
 import resource
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -300,6 +301,13 @@ def test_a_reader_that_never_reads_is_cut_off_and_resumes_while_others_read_on(
     hub: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follower_groups, "STALLED_SECONDS", 0.5)
+    cut_off, leave = threading.Event(), follower_groups.FollowerGroups.leave
+
+    def leave_and_report(groups: follower_groups.FollowerGroups, follower: follower_groups.Follower) -> None:
+        leave(groups, follower)
+        cut_off.set()
+
+    monkeypatch.setattr(follower_groups.FollowerGroups, "leave", leave_and_report)
     wide = "x" * 400_000
     with hub.connection(buffer=4096) as stuck, hub.connection() as reading:
         for raw in (stuck, reading):
@@ -310,6 +318,7 @@ def test_a_reader_that_never_reads_is_cut_off_and_resumes_while_others_read_on(
         for v in range(40):
             assert hub.push(v, wide).status_code == 200
             taken += received(reading, f'"v":{v}}}'.encode())
+        assert cut_off.wait(60)  # a fast machine has pushed everything before half a second is over
         late = first + received(stuck)
     got = events(unchunked(late))
     assert [row["v"] for event in got for row in event["rows"]] == [*range(len(got))]
