@@ -43,21 +43,24 @@ class FreeSpace:
 class Reduced:
     """What scans of one reducer have marked, and their copy.
 
-    `marks` has the least share that was wanted of a block, `rates` the least samplerate of a copy's block as it was written. `heap` is the stream's
-    before the first vacuum.
+    `marks` has the least share that was wanted of a block, `wanted` those of the intervals of time that earlier vacuums have reduced: of
+    such an interval a copy may have no row. `heap` is the stream's before the first vacuum.
     """
 
     heap: Heap
     has_copy: bool = False
     marks: dict[Block, float] = field(default_factory=dict)
-    rates: dict[Block, float] = field(default_factory=dict)
+    wanted: tuple[tuple[int, int, float], ...] = ()
     free: dict[Block, FreeSpace] = field(default_factory=dict)
     accesses: deque[bool] = field(default_factory=lambda: deque(maxlen=_ACCESSES))
     """Of the last scans, whether they read the stream because the copy was too coarse."""
 
-    def rate_of(self, block: Block) -> float:
-        """The least share that rows of a block have survived."""
-        return min(self.rates.get(block, 1.0), self.marks.get(block, 1.0))
+    def survived(self) -> Iterator[tuple[int, int, float]]:
+        """Intervals of time, of whose rows only a share is left or live."""
+        yield from self.wanted
+        for block, keep in self.marks.items():
+            if keep < 1:
+                yield block.first[0], block.last[0], keep
 
     @property
     def original_share(self) -> float:
@@ -132,35 +135,26 @@ class MarkedCopies:
             self.stream.folder, f"{reducer}-{self._copies}", self.stream.block_rows, self.stream.counters
         )
         after: list[Block] = []
-        rates: dict[Block, float] = {}
         dirty = {block.path for block in of.free} if of.has_copy else {block.path for block in seen}
         for is_dirty, blocks in groupby(seen, key=lambda block: block.path in dirty):
-            if not is_dirty:
-                kept = tuple(blocks)
-                rates |= {block: of.rate_of(block) for block in kept}
-            else:
+            if is_dirty:
                 live = self._live(of, list(blocks))
-                kept = copy.write(live) if live.num_rows else ()
-                least = np.array(live.column(SAMPLERATE).to_numpy())
-                edges = range(0, live.num_rows, copy.block_rows)
-                rates |= {
-                    block: float(least[start : start + copy.block_rows].min())
-                    for block, start in zip(kept, edges, strict=True)
-                }
-            after += kept
+                after += copy.write(live) if live.num_rows else ()
+            else:
+                after += blocks
         copy.blocks = tuple(after)
-        self.reduced[reducer] = Reduced(copy, has_copy=True, rates=rates, accesses=of.accesses)
+        self.reduced[reducer] = Reduced(
+            copy, has_copy=True, wanted=tuple(of.survived()), accesses=of.accesses
+        )
 
     def free_space(self, reducer: str) -> dict[Block, FreeSpace]:
         """The blocks that have rows that are dead for a reducer."""
         return dict(self.reduced[reducer].free) if reducer in self.reduced else {}
 
     def _is_fine(self, of: Reduced, reducer: Reducer, interval: Interval) -> bool:
-        """Whether every block has what the scan wants of it."""
+        """Whether of every time that it asks for there is what the scan wants."""
         return all(
-            of.rate_of(block) >= 1 - reducer.level(block.last[0])
-            for block in of.heap.blocks
-            if interval.meets(block.first[0], block.last[0])
+            keep >= 1 - reducer.level(high) for low, high, keep in of.survived() if interval.meets(low, high)
         )
 
     def _mark(self, of: Reduced, block: Block, table: pa.Table, keep: float) -> None:

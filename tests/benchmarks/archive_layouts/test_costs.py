@@ -26,7 +26,9 @@ BLOCKS = ROWS // BLOCK
 
 def evenly(position: Ints) -> Doubles:
     """Draws of which every interval of the stream has its share."""
-    return (position * 309 % EVEN) / EVEN
+    return (
+        position * 309 % EVEN + 0.5
+    ) / EVEN  # between shares, so that 1 - 0.99 may be a little more than 0.01
 
 
 def filled(layout: Layout) -> Layout:

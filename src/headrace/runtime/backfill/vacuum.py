@@ -339,6 +339,16 @@ class Vacuuming:
         self._thread = threading.Thread(target=self._run, args=(vacuum, reducing), name="headrace-vacuum")
         self._thread.start()
 
+    def due(
+        self, manifest: Manifest, streams: Sequence[StreamDefinition], readers: Readers
+    ) -> Vacuumed | None:
+        """What the next manifest takes in: written before, or now; None where nothing is due."""
+        if self._thread is not None:
+            self._thread.join()
+        if self.written is None:
+            self.written = Vacuum(self.home, manifest, readers).next(streams)
+        return self.written
+
     @property
     def _is_busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
