@@ -1,6 +1,6 @@
 """Reduction functions of scans: how much of a unit may be left out, uniformly, by age, by load, or by what was read so far.
 
-A unit is a block or a run, an interval of event times. It may be reduced only as far as the row that may be reduced least, which is its newest one. Chandrasekaran and Franklin 2004, r-UDFs.
+A unit is a block or a run, an interval of event times. It may be reduced no more than its least reducible row, which is its newest one. Chandrasekaran and Franklin 2004, r-UDFs.
 """
 
 from __future__ import annotations
