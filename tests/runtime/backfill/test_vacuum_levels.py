@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from headrace.archive.blocks import Blocks, hashes_of, seed_of
 from headrace.archive.runs import BLOCK, POSITION, Order, randomised
-from headrace.runtime.backfill.vacuum import segments_of
+from headrace.runtime.backfill.vacuum import Vacuum, segments_of
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan import plan_files
@@ -78,7 +78,6 @@ def test_a_vacuum_follows_the_reduction_that_applies_now(tmp_path: Path, options
 
 
 def test_what_was_dropped_is_not_there_again_under_a_finer_level(tmp_path: Path) -> None:
-    """A segment of an eighth of its rows was merged as if it had half of them: counts were four times too small."""
     with opened(tmp_path / "home", "blocks '8', reduce 'uniform(0.875)'") as hub:
         fill(hub, 0, 5)
         hub.vacuum()
@@ -89,6 +88,25 @@ def test_what_was_dropped_is_not_there_again_under_a_finer_level(tmp_path: Path)
         level(hub, "blocks '16', reduce 'uniform(0.875)'")
         hub.vacuum()
         assert ages(hub) == [(0.125, 8 * HOUR_ROWS)]
+        check_segments(hub)
+
+
+def test_segments_merged_under_a_finer_level_have_the_share_that_they_had(tmp_path: Path) -> None:
+    """The level changes between two steps of a vacuum, of which the second one merges."""
+    with opened(tmp_path / "home", "blocks '8', reduce 'uniform(0.875)'") as hub:
+        engine = hub.loop.engine
+        engine.vacuuming.every = 1000
+        fill(hub, 0, 5)
+        hub.vacuum()
+        fill(hub, 5, 8)
+        engine.vacuuming.written = Vacuum(hub.home, engine.manifest, lambda *_: []).next(
+            list(engine.plan.streams.values())
+        )
+        fill(hub, 8, 9)
+        assert ages(hub) == [(0.125, 4 * HOUR_ROWS), (0.125, 3 * HOUR_ROWS)]
+        level(hub, "blocks '4', reduce 'uniform(0.5)'")
+        hub.vacuum()
+        assert ages(hub) == [(0.125, 7 * HOUR_ROWS), (0.5, HOUR_ROWS)]
         check_segments(hub)
 
 
