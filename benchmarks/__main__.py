@@ -36,6 +36,8 @@ from benchmarks.suite.joins_unions import late_joins, skewed_joins
 from benchmarks.suite.latency import latency
 from benchmarks.suite.many_ranges import many_ranges
 from benchmarks.suite.memory import memory
+from benchmarks.suite.oscar import oscar
+from benchmarks.suite.oscar_reads import load, skips
 from benchmarks.suite.overload import overload
 from benchmarks.suite.past import past
 from benchmarks.suite.psoup import figure_7, figure_9
@@ -89,6 +91,9 @@ SUITE = {
     "invoke": invoke,
     "backfill": backfill,
     "past": past,
+    "oscar": oscar,
+    "oscar-skips": skips,
+    "oscar-load": load,
     "psoup": figure_7,
     "psoup-rate": figure_9,
     "psoup-joins": figure_8,

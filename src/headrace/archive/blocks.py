@@ -25,7 +25,7 @@ from headrace.archive.runs import Ints
 MOST: Final = 1024
 SEED_OF_KEYS: Final = 0
 """The seed of blocks that are samples of keys."""
-_LEAST_ROWS: Final = 1024
+LEAST_ROWS: Final = 1024
 """Rows of the smallest part of a run, on average: reading fewer saves nothing."""
 _STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
@@ -73,6 +73,16 @@ class Blocks:
         """The block of each row."""
         return blocks_of(position, self.seed, self.count)
 
+    def within(self, position: Ints, share: float) -> npt.NDArray[np.bool_]:
+        """Which rows are in the first blocks, of however many, that have a share of the rows: their hash is below it.
+
+        >>> position, blocks = np.arange(99), Blocks(7, 8)
+        >>> bool((blocks.within(position, 3 / 8) == (blocks.of(position) < 3)).all())
+        True
+        """
+        below: npt.NDArray[np.bool_] = (hashes_of(position, self.seed) >> np.uint64(32)) < share * 2.0**32
+        return below
+
     def parts(self, rows: int) -> Parts:
         """The parts of a run of so many rows."""
         return Parts.of(self.seed, self.count, rows)
@@ -92,7 +102,7 @@ class Parts:
     @staticmethod
     def of(seed: int, blocks: int, rows: int) -> Parts:
         """The parts of a run of so many rows."""
-        return Parts(seed, blocks, max(0, (rows // blocks // _LEAST_ROWS).bit_length() - 1))
+        return Parts(seed, blocks, max(0, (rows // blocks // LEAST_ROWS).bit_length() - 1))
 
     def number(self, position: Ints) -> Ints:
         """The part of each row, from 0."""

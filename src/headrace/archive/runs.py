@@ -67,7 +67,7 @@ class RunWriter:
     schema: pa.Schema
     time: str | None = None
     blocks: Blocks | None = None
-    ordered: _Run | None = None
+    ordered: RunEncoder | None = None
     batches: list[tuple[pa.Table, Ints, Ints, Ints]] = field(default_factory=list)
     row_count: int = 0
 
@@ -101,7 +101,7 @@ class RunWriter:
             self.row_count += len(at)
             return self._sorted() if self.row_count >= RUN_ROWS else []
         if self.ordered is None:
-            self.ordered = _Run(table.schema)
+            self.ordered = RunEncoder(table.schema)
         self.ordered.write(table, at)
         return self._ended() if self.ordered.rows >= RUN_ROWS else []
 
@@ -126,7 +126,7 @@ class RunWriter:
             draw = np.concatenate([batch[3] for batch in batches])
             return [randomised(rows, Order(at, position, draw), self.blocks)]
         order = np.lexsort([position, at])
-        run = _Run(rows.schema)
+        run = RunEncoder(rows.schema)
         run.write(rows.take(pa.array(order)), at[order])
         return [run.close()]
 
@@ -145,7 +145,7 @@ def randomised(
 ) -> Finished:
     """A run of rows in their random parts; of a run that was reduced, `of` is how many rows it had, and `keep` what remains."""
     at, population = by.at, len(by.at) if of is None else of
-    run, parts = _Run(rows.schema), blocks.parts(population)
+    run, parts = RunEncoder(rows.schema), blocks.parts(population)
     number = parts.number(by.draw)
     order = np.lexsort([by.position, at, number])
     edges = np.flatnonzero(np.diff(number[order])) + 1
@@ -156,7 +156,7 @@ def randomised(
     return run.close({SHARES: json.dumps([*shares[:-1], keep]), ROWS: str(population)})
 
 
-class _Run:
+class RunEncoder:
     """One unfinished Parquet file; tables are appended in time order."""
 
     def __init__(self, schema: pa.Schema) -> None:

@@ -1,5 +1,5 @@
 """The vacuum of archives that a stream's option `reduce` thins by age: which entries and segments are due, the segment that
-replaces them, and the manifest that names it in their place.
+replaces them, the manifest that names it in their place, and the map of the space that waits to be freed.
 
 A reduced segment has the first blocks of the rows of several archive entries, or of segments before it; the others are dropped.
 It is written whole before a manifest names it, and a manifest names either it or what it replaces: a kill between leaves a
@@ -17,7 +17,6 @@ from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.archive import runs
 from headrace.archive.blocks import blocks_for
@@ -54,6 +53,20 @@ class Segment:
     keep: float
     low: Instant
     high: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSpace:
+    """What a vacuum will drop: so many row groups of so many files, with their rows and bytes."""
+
+    files: int = 0
+    row_groups: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+    def plus(self, other: FreeSpace) -> FreeSpace:
+        """That of both."""
+        return FreeSpace(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +112,36 @@ class Vacuum:
                 if done is not None:
                     return done
         return None
+
+    def free(self, stream: StreamDefinition) -> FreeSpace:
+        """The space that rows of a stream still use although their age has reduced or expired them."""
+        space = FreeSpace()
+        if not stream.reduce:
+            return space
+        archive, read = self.home.list_of(self.manifest, f"archive:{stream.name}"), self.home.store.read
+        horizon = self._horizon(stream, stream.reduce[0][0])
+        for _, value in archive.iterate(read, archive.start):
+            if value["greatest"] >= horizon:
+                break
+            for name in value["files"]:
+                space = space.plus(self._beyond(name, stream, value["greatest"]))
+        for segment in self._segments(stream):
+            if self._keep(stream, segment.high) < segment.keep:
+                space = space.plus(self._beyond(segment.file, stream, segment.high))
+        return space
+
+    def _beyond(self, name: str, stream: StreamDefinition, high: Instant) -> FreeSpace:
+        """The row groups of a file that the vacuum will not read: all that is behind the share that its age leaves."""
+        prefixes = Prefixes.of(self.home.store.map(name))
+        first = prefixes.groups[prefixes.holding(self._keep(stream, high))]
+        dropped = [prefixes.footer.row_group(number) for number in range(first, prefixes.groups[-1])]
+        size = sum(
+            group.column(number).total_compressed_size
+            for group in dropped
+            for number in range(group.num_columns)
+        )
+        rows = sum(group.num_rows for group in dropped)
+        return FreeSpace(1 if dropped else 0, len(dropped), rows, size)
 
     def _sealed(self, stream: StreamDefinition) -> Vacuumed | None:
         """Old entries of the list that keep the same share, as a segment: so many that it is as large as a run."""
@@ -153,6 +196,7 @@ class Vacuum:
             [segment.file for segment in segments],
             sum(segment.rows for segment in segments),
             (min(segment.low for segment in segments), max(segment.high for segment in segments)),
+            min(segment.keep for segment in segments),
         )
         return self._done(stream, segments, segment, BEGINNING)
 
@@ -184,18 +228,26 @@ class Vacuum:
         return blocks_for(1 - reduction, stream.blocks) / stream.blocks
 
     def _written(
-        self, stream: StreamDefinition, names: Sequence[str], rows: int, between: tuple[Instant, Instant]
+        self,
+        stream: StreamDefinition,
+        names: Sequence[str],
+        rows: int,
+        between: tuple[Instant, Instant],
+        most: float = 1.0,
     ) -> Segment:
-        """One segment of several files, with rows between two instants: of each the row groups that remain, block by block."""
+        """One segment of several files, with rows between two instants: of each the share that remains, `most` of which is there."""
         low, high = between
-        keep, store = self._keep(stream, high), self.home.store
-        count = round(keep * stream.blocks)
-        tables = [_remaining(store.map(name), keep, count) for name in names]
-        table = pa.concat_tables(tables).combine_chunks()
-        at, position = as_int64(flat(table.column(_time_of(stream)))), ints(table, runs.POSITION)
+        keep, store = min(self._keep(stream, high), most), self.home.store
+        table = pa.concat_tables([_prefix(store.map(name), keep) for name in names]).combine_chunks()
         blocks = blocks_of_runs(stream)
         assert blocks is not None
-        by = runs.Order(at, position, draws_of(stream, table.column, position))
+        draws = draws_of(stream, table.column, ints(table, runs.POSITION))
+        remains = blocks.within(draws, keep)
+        draws, table = draws[remains], table.filter(pa.array(remains))
+        block = pa.field(runs.BLOCK, pa.int16(), nullable=False)
+        table = table.append_column(block, pa.array(blocks.of(draws)))
+        at, position = as_int64(flat(table.column(_time_of(stream)))), ints(table, runs.POSITION)
+        by = runs.Order(at, position, draws)
         buffer, facts = runs.randomised(table, by, blocks, of=rows, keep=keep)
         name = file_names.archive_run(stream.name, self.manifest.epoch, 0)
         store.write_once(name, [buffer])
@@ -208,12 +260,12 @@ def _time_of(stream: StreamDefinition) -> str:
     return time if time is not None and runs.has_own_time(stream.schema.arrow(), time) else runs.AT
 
 
-def _remaining(file: pa.Buffer, keep: float, count: int) -> pa.Table:
-    """The rows of the first blocks of a run."""
+def _prefix(file: pa.Buffer, keep: float) -> pa.Table:
+    """The first row groups of a run, which have all rows of a share; without blocks, which may be others than the stream has now."""
     prefixes = Prefixes.of(file)
     groups = list(range(prefixes.groups[prefixes.holding(keep)]))
     rows = RunFile.of(file, prefixes.footer).read(groups=groups)
-    return rows.filter(pc.less(rows.column(runs.BLOCK), count))
+    return rows.drop_columns([runs.BLOCK]) if runs.BLOCK in rows.column_names else rows
 
 
 def with_vacuumed(manifest: Manifest, done: Vacuumed, home: Home) -> Manifest:
@@ -286,6 +338,16 @@ class Vacuuming:
             return
         self._thread = threading.Thread(target=self._run, args=(vacuum, reducing), name="headrace-vacuum")
         self._thread.start()
+
+    def due(
+        self, manifest: Manifest, streams: Sequence[StreamDefinition], readers: Readers
+    ) -> Vacuumed | None:
+        """What the next manifest takes in: written before, or now; None where nothing is due."""
+        if self._thread is not None:
+            self._thread.join()
+        if self.written is None:
+            self.written = Vacuum(self.home, manifest, readers).next(streams)
+        return self.written
 
     @property
     def _is_busy(self) -> bool:

@@ -26,7 +26,7 @@ from headrace.runtime.backfill.backfill_scheduler import Chunk, Position, Replay
 from headrace.runtime.backfill.former_states import under_current_names
 from headrace.runtime.backfill.pane_backfill import BackfillPlanner
 from headrace.runtime.backfill.replay import Archives
-from headrace.runtime.backfill.vacuum import Vacuum, Vacuuming
+from headrace.runtime.backfill.vacuum import Vacuuming
 from headrace.runtime.epoch import commit
 from headrace.runtime.epoch.executor import Executor
 from headrace.runtime.epoch.garbage_collection import Housekeeping
@@ -467,13 +467,13 @@ class Engine:
 
     def vacuum(self) -> None:
         """Reduce the archives by the present age of their rows, and publish it."""
-        while self.vacuuming.written is None:
+        before = None
+        while True:
             readers = commit.archive_readers(self.manifest, self.plan, self.home.store.read)
-            self.vacuuming.written = Vacuum(self.home, self.manifest, readers).next(
-                index_of(self.plan).sources
-            )
-            if self.vacuuming.written is None:
+            due = self.vacuuming.due(self.manifest, index_of(self.plan).sources, readers)
+            if due is None or due is before:
                 return
+            before = due
             self._run(EpochWork("tick"))
 
     def _publish(self, epoch: Epoch, seconds: float = 0.0) -> tuple[Manifest, EpochObservation | None]:

@@ -1,19 +1,46 @@
-"""DESCRIBE EXTENDED: the properties and progress of a stream or query as a table; EXPLAIN's backfill lines."""
+"""DESCRIBE EXTENDED: the properties and progress of a stream or query as a table; what is reduced of archives; EXPLAIN's
+backfill lines.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 import pyarrow as pa
 
 from headrace.catalog.definitions import QueryDefinition, StreamDefinition
+from headrace.runtime.backfill.vacuum import Vacuum, segments_of
+from headrace.runtime.home.home import Home
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
+from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant, render_duration, render_instant
 
 
-def progress_table(stream: StreamDefinition, committed: CommittedStream) -> pa.Table:
-    """Properties and their values as text; an unknown value is NULL."""
-    return _table([*_clauses(stream), *_progress_lines(stream, committed)])
+def progress_table(
+    stream: StreamDefinition, committed: CommittedStream, reduced: Mapping[str, Any] | None
+) -> pa.Table:
+    """Properties and their values as text; an unknown value is NULL. `reduced` is what was reduced of the stream's archive."""
+    return _table([*_clauses(stream), *_progress_lines(stream, committed), *_reduced_lines(reduced)])
+
+
+def reduced_archives(
+    home: Home, manifest: Manifest, streams: Collection[StreamDefinition]
+) -> dict[str, dict[str, Any]]:
+    """Stream whose archive is reduced → its reduced segments, their rows, how many of these are stored, and what waits to be freed."""
+    vacuum = Vacuum(home, manifest, lambda *_: ())
+    segments = {stream.name: segments_of(manifest, stream.name) for stream in streams}
+    return {
+        stream.name: {
+            "segments": len(segments[stream.name]),
+            "rows": sum(segment.rows for segment in segments[stream.name]),
+            "stored": sum(segment.stored for segment in segments[stream.name]),
+            "free": asdict(vacuum.free(stream)),
+        }
+        for stream in streams
+        if stream.reduce or segments[stream.name]
+    }
 
 
 def query_progress_table(query: QueryDefinition, progress: OperatorProgress | None) -> pa.Table:
@@ -100,6 +127,20 @@ def _progress_lines(stream: StreamDefinition, committed: CommittedStream) -> Ite
     if stream.deduplicate is not None:
         yield "repeated rows", str(committed.repeated)
         yield "keys kept", str(sum(file.rows for file in committed.keys))
+
+
+def _reduced_lines(reduced: Mapping[str, Any] | None) -> Iterator[tuple[str, str | None]]:
+    """What the vacuum has reduced of the archive, and what waits for it."""
+    if reduced is not None:
+        free = reduced["free"]
+        yield (
+            "reduced archive",
+            f"{reduced['stored']:,} of {reduced['rows']:,} rows, files: {reduced['segments']}",
+        )
+        yield (
+            "waits for the vacuum",
+            f"{free['rows']:,} rows, {free['bytes']:,} bytes, files: {free['files']}",
+        )
 
 
 def known_instant(at: Instant) -> str | None:

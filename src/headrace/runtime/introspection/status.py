@@ -1,5 +1,5 @@
-"""`hub.status()`: progress of all streams and queries, what failed, the states of sinks and actions, and the newest epoch's
-measurements, as plain values.
+"""`hub.status()`: progress of all streams and queries, archives, what failed, the states of sinks and actions, and the newest
+epoch's measurements, as plain values.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.runtime.epoch.pipeline import Pipeline
+from headrace.runtime.introspection.describe import reduced_archives
 from headrace.runtime.introspection.quality import quality_status
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.adaptive.key_samples import samples_by_query
@@ -42,6 +43,7 @@ def status(
         "unread": {name: str(error) for name, error in unread(pipeline).items()},
         "sources": pipeline.source_warnings(),
         "changed_files": {name: len(files) for name, files in pipeline.loop.engine.intake.changed.items()},
+        "archives": reduced_archives(pipeline.home, manifest, catalog.streams.values()),
         "rejected": failed_rows(pipeline),
         "key_samples": left_out(pipeline),
         "found_constraints": found_constraints(pipeline),

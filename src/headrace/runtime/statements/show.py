@@ -20,7 +20,12 @@ from headrace.planner.lowering.materialization import materialized
 from headrace.runtime.backfill.completeness import plan_in_force
 from headrace.runtime.delivery.open_actions import recorded_actions
 from headrace.runtime.delivery.sink_states import recorded
-from headrace.runtime.introspection.describe import known_instant, progress_table, query_progress_table
+from headrace.runtime.introspection.describe import (
+    known_instant,
+    progress_table,
+    query_progress_table,
+    reduced_archives,
+)
 from headrace.runtime.introspection.quality import worth_by_query
 from headrace.runtime.introspection.time_class import time_class_of
 from headrace.runtime.invoke.questions.answer import Accepted, asked
@@ -62,7 +67,8 @@ def show(
             stream = home.catalog.stream(name)
             assert stream is not None
             committed = home.latest().streams.get(stream.name, CommittedStream(keep=stream.keep))
-            return Outcome("describe", name, "", progress_table(stream, committed))
+            reduced = reduced_archives(home, home.latest(), [stream]).get(stream.name)
+            return Outcome("describe", name, "", progress_table(stream, committed, reduced))
         case stmt.Describe(name=name, extended=True) if home.catalog.query(name) is not None:
             standing = home.catalog.require_query(name)
             progress = home.latest().find_operator(standing.operator_id)
