@@ -19,7 +19,6 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import duckdb
@@ -127,7 +126,7 @@ def _measured(
         {
             "question": name,
             "way": way,
-            "rows_read": f"{answers[way][0].get('kept', 1):.3%}",
+            "rows_read": f"{rows[0].get('kept', 1):.3%}",
             "error": f"{_stated(rows):.2%}",
             "off": f"{_off(way, rows, answers[_DUCKDB]):.2%}",
             "ms": round(1000 * statistics.median(seconds[way]), 1),

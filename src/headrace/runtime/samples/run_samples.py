@@ -38,9 +38,9 @@ ROWS: Final = 1 << 18
 """Rows of a sample, at most: ten of them give ten groups an error of one percent."""
 SHARE: Final = 0.25
 """The share of the rows that a sample has, at most: what it costs to write and to store."""
-_LEAST_ROWS: Final = 1024
+LEAST_ROWS: Final = 1024
 """Rows of a sample, at least: fewer are read from the runs."""
-_EVERY: Final = 8
+EVERY: Final = 8
 """Epochs after which it is looked for what is due."""
 
 
@@ -145,7 +145,7 @@ def last_part(parts: Parts, rows: int) -> int | None:
     """The last part of a run of so many rows that a sample of it has; None where that would be few rows."""
     numbers = range(parts.halvings + parts.blocks)
     fitting = [number for number in numbers if parts.share(number) <= min(SHARE, ROWS / max(rows, 1))]
-    return fitting[-1] if fitting and parts.share(fitting[-1]) * rows >= _LEAST_ROWS else None
+    return fitting[-1] if fitting and parts.share(fitting[-1]) * rows >= LEAST_ROWS else None
 
 
 def _time_of(stream: StreamDefinition) -> str:
@@ -173,7 +173,7 @@ class Sampling:
     """The samples of a home while its epochs run: written in a thread, and the next epoch's manifest names them."""
 
     home: Home
-    every: int = _EVERY
+    every: int = field(default_factory=lambda: EVERY)
     _writing: BackgroundWrite[Sampled] = field(default_factory=lambda: BackgroundWrite("headrace-sampling"))
 
     def settled(self, planned: Manifest, files: ListFiles) -> Manifest:

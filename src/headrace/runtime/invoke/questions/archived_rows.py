@@ -23,7 +23,8 @@ from headrace.runtime.home.block_draws import blocks_of_runs
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.invoke.questions.clauses import Side
-from headrace.runtime.samples.run_samples import GROUP, RunSample, samples_of
+from headrace.runtime.samples import run_samples
+from headrace.runtime.samples.run_samples import RunSample, samples_of
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Instant
 
@@ -116,7 +117,7 @@ class ArchivedRows:
             self.runs += self._runs_of(islice(listed.iterate(read, position), first - position))
             if self._may_have(sample.low, sample.high):
                 self.runs.append(self._opened(sample.file, between=(sample.low, sample.high), first=first))
-            position = first + GROUP
+            position = first + run_samples.GROUP
         self.runs += self._runs_of(listed.iterate(read, position))
         return self
 
@@ -147,7 +148,7 @@ class ArchivedRows:
         blocks = blocks_of_runs(self.side.stream)
         shares: tuple[float, ...] = ()
         if first is not None and blocks is not None:
-            parts = blocks.parts(prefixes.population // GROUP)
+            parts = blocks.parts(prefixes.population // run_samples.GROUP)
             shares = tuple(float(parts.share(number)) for number in range(parts.halvings + parts.blocks))
         higher = (share for share in shares if share > prefixes.shares[-1])
         return ArchivedRun(file, prefixes, self.opened - 1, between, first, (*prefixes.shares, *higher))
@@ -156,7 +157,7 @@ class ArchivedRows:
         """The runs of a sample, which are read from now on."""
         assert sample.first is not None
         listed = self.home.list_of(self.manifest, f"archive:{self.side.stream.name}")
-        entries = islice(listed.iterate(self.home.store.read, sample.first), GROUP)
+        entries = islice(listed.iterate(self.home.store.read, sample.first), run_samples.GROUP)
         opened = self._runs_of(entries)
         self.runs = [other for run in self.runs for other in (opened if run is sample else (run,))]
         self.replaced.add(sample.number)

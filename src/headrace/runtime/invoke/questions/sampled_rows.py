@@ -56,8 +56,8 @@ class SampledRows:
         steps = (RowFilter(conjunction(factors)),) if factors else ()
         terms = Terms.of(question.aggregates)
         sample = SampledRows(question, source, terms, RowPipeline.of(steps, {}), summary)
-        source.recall = sample._recall  # noqa: SLF001 - its own
-        sample._recall(source.runs)  # noqa: SLF001
+        source.recall = sample._recall
+        sample._recall(source.runs)
         return sample
 
     def _recall(self, opened: Sequence[ArchivedRun]) -> None:
