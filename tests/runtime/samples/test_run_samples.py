@@ -49,10 +49,12 @@ def few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def opened(path: Path, options: str = "blocks '16'") -> Iterator[Hub]:
     with open_hub(path, local=True) as hub:
-        hub.execute(
-            f"CREATE STREAM s (at TIMESTAMP, k INT, v DOUBLE) USING push OPTIONS ({options}) TIMESTAMP BY at"
-        )
+        hub.execute(stream(options))
         yield hub
+
+
+def stream(options: str) -> str:
+    return f"CREATE STREAM s (at TIMESTAMP, k INT, v DOUBLE) USING push OPTIONS ({options}) TIMESTAMP BY at"
 
 
 def rows_of(number: int, count: int = ROWS) -> pa.Table:
@@ -201,6 +203,8 @@ def test_a_part_of_the_time_is_read_from_the_runs_that_have_it(tmp_path: Path) -
         (row, *_), message = asked(hub, f"SELECT COUNT(*) AS n FROM s {bounds} WITHIN 0 PERCENT")
         assert (row["n"], row["n_error"]) == (ROWS, 0)
         assert f"of {ROWS:,} archived rows" in message
+        _, message = asked(hub, f"SELECT COUNT(*) AS n FROM s {bounds} WITHIN 20 PERCENT")
+        assert f"of {ROWS:,} archived rows" in message
         end = START + (9 * ROWS - 1) * SECOND
         bounds = f"BEGIN TIMESTAMP '{np.datetime64(START // SECOND, 's')}' END TIMESTAMP '{np.datetime64(end // SECOND, 's')}'"
         (row, *_), _ = asked(hub, f"SELECT COUNT(*) AS n FROM s {bounds} WITHIN 10 PERCENT")
@@ -248,6 +252,15 @@ def test_a_stream_of_the_same_name_has_samples_of_its_own(tmp_path: Path) -> Non
         assert [sample.rows for _, sample in samples(hub)] == [4 * ROWS]
         (row, *_), _ = asked(hub, "SELECT COUNT(*) AS n FROM s WITHIN 0 PERCENT")
         assert row["n"] == 5 * ROWS
+
+
+def test_a_sample_that_was_written_for_a_dropped_stream_is_not_that_of_the_next_one(tmp_path: Path) -> None:
+    with opened(tmp_path / "home") as hub:
+        fill(hub, 0, GROUP)  # the next manifest would name the sample
+        hub.execute("DROP STREAM s")
+        hub.execute(stream("blocks '16'"))
+        fill(hub, 0, 1)
+        assert samples(hub) == []
 
 
 def test_streams_without_blocks_and_epochs_of_few_rows_have_none(tmp_path: Path) -> None:

@@ -162,8 +162,8 @@ def with_sample(manifest: Manifest, done: Sampled, home: Home, files: ListFiles)
     listed = manifest.lists.get(name, RadixList())
     if not is_there or lacks_file or listed.length > done.number:
         return manifest
-    skipped = [{}] * (done.number - listed.length)
-    listed = listed.append([*skipped, {} if done.sample is None else asdict(done.sample)], files.write)
+    item = {} if done.sample is None else asdict(done.sample)
+    listed = listed.append([*({} for _ in range(listed.length, done.number)), item], files.write)
     listed = listed.drop_before(home.list_of(manifest, f"archive:{done.stream}").start // GROUP)
     return replace(manifest, lists=manifest.lists.changed({name: listed}))
 
