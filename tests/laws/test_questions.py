@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +29,7 @@ from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.invoke.questions import answer
 from headrace.runtime.invoke.questions.clauses import question_of
 from headrace.runtime.plan.bound_queries import bind_text
+from headrace.runtime.samples import run_samples
 from headrace.time import SECOND
 
 BLOCKS = 4
@@ -84,10 +86,17 @@ def epochs() -> st.SearchStrategy[list[list[Row]]]:
 
 @contextmanager
 def archived(
-    streams: Mapping[str, Sequence[Sequence[Row]]], options: str, slack: int
+    streams: Mapping[str, Sequence[Sequence[Row]]], options: str, slack: int, sampled_by: int = 64
 ) -> Iterator[tuple[Hub, History]]:
-    """A hub with these rows in its archive, numbered, and the same as a history."""
-    with tempfile.TemporaryDirectory() as folder, open_hub(Path(folder) / "home", local=True) as hub:
+    """A hub with these rows in its archive, numbered, and the same as a history; `sampled_by` epochs have a sample."""
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        tempfile.TemporaryDirectory() as folder,
+        open_hub(Path(folder) / "home", local=True) as hub,
+    ):
+        patched.setattr(run_samples, "GROUP", sampled_by)
+        patched.setattr(run_samples, "LEAST_ROWS", 1)
+        hub.loop.engine.sampling.every = 1
         recorded: dict[Any, RecordedStream] = {}
         for name, cut in streams.items():
             hub.execute(
@@ -162,7 +171,8 @@ def test_estimates_from_rows_and_their_errors_are_the_reference_s(data: st.DataO
         st.sampled_from(("", ", reduce 'uniform(0.5)'", ", reduce 'age(3 SECONDS 0.5)'")), "reduce"
     )
     cut, slack = data.draw(epochs(), "epochs"), data.draw(st.integers(0, 8), "slack")
-    with archived({"s": cut}, f"blocks '{BLOCKS}'{reduce}", slack) as (hub, history):
+    by = data.draw(st.sampled_from((1, 2, 64)), "epochs of a sample")
+    with archived({"s": cut}, f"blocks '{BLOCKS}'{reduce}", slack, by) as (hub, history):
         if reduce:
             hub.vacuum()
         for _ in range(4):
@@ -184,7 +194,8 @@ def test_what_is_asked_exactly_is_the_relation_at_now(data: st.DataObject) -> No
     more = ("PERCENTILE(x, 0.5) AS middle", "PERCENTILE(y, 0.9) FILTER (WHERE g = 1) AS high")
     if "blocksBy" in options:
         more = ("COUNT(DISTINCT k) AS ks",)
-    with archived({"s": cut}, options, slack) as (hub, history):
+    by = data.draw(st.sampled_from((1, 2, 64)), "epochs of a sample")
+    with archived({"s": cut}, options, slack, by) as (hub, history):
         for _ in range(4):
             chosen = data.draw(
                 st.lists(st.sampled_from((*exact, *more)), min_size=1, max_size=4, unique=True)

@@ -17,6 +17,7 @@ import pytest
 from headrace.errors import StoreError
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
+from headrace.runtime.samples import run_samples
 from headrace.store.files.filesystem import LocalStore
 from headrace.store.logs import radix_list
 from headrace.store.logs.manifest import Manifest
@@ -50,8 +51,10 @@ def test_what_an_epoch_retires_is_what_its_manifest_no_longer_needs(
 ) -> None:
     """The same as the difference of all names of both manifests, which is what the full collection computes."""
     monkeypatch.setattr(radix_list, "FANOUT", merged_by)
+    monkeypatch.setattr(run_samples, "GROUP", 4)
+    monkeypatch.setattr(run_samples, "LEAST_ROWS", 1)
     with open_hub(tmp_path / "home", local=True) as hub:
-        hub.execute(SCRIPT)
+        hub.execute(SCRIPT.replace("retain '30 MINUTES'", "retain '30 MINUTES', blocks '4'"))
         housekeeping, store = hub.loop.engine.housekeeping, hub.home.store
         housekeeping.every = 10**9
         noted = type(housekeeping).published

@@ -203,7 +203,8 @@ def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manif
     remaining &= set(plan.streams)
     dropped = set(old.streams) - remaining
     streams = old.streams.changed({}, dropped)
-    lists = old.lists.changed({}, [f"{kind}:{name}" for name in dropped for kind in ("archive", "rejects")])
+    kinds = ("archive", "rejects", "samples")
+    lists = old.lists.changed({}, [f"{kind}:{name}" for name in dropped for kind in kinds])
     new = [stream for name, stream in plan.streams.items() if name not in remaining]
     added = {
         stream.name: CommittedStream(born=home.born(stream.name), created=home.created(stream.name))

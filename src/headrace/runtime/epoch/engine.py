@@ -54,6 +54,7 @@ from headrace.runtime.progress.participants import backfilling
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.repair.repair_epochs import Repairs
 from headrace.runtime.results.merging import Merging
+from headrace.runtime.samples.run_samples import Sampling
 from headrace.runtime.tasks.state import provisional_results
 from headrace.store.logs.manifest import Manifest
 from headrace.store.maintenance.garbage_collection import Collected
@@ -85,6 +86,7 @@ class Engine:
     retention: Retention = field(default_factory=Retention)
     vacuuming: Vacuuming = field(init=False)
     merging: Merging = field(init=False)
+    sampling: Sampling = field(init=False)
     on_published: Callable[[], None] = lambda: None
     """Called as soon as an epoch is published."""
     unread: dict[str, SourceChanged] = field(default_factory=dict)
@@ -110,8 +112,7 @@ class Engine:
         self.intake = Intake(self.home, self.clock)
         self.housekeeping = Housekeeping(self.home, self.intake, self.clock)
         self.backfill_planner = BackfillPlanner(self.home)
-        self.vacuuming = Vacuuming(self.home)
-        self.merging = Merging(self.home)
+        self.vacuuming, self.merging, self.sampling = Vacuuming(self.home), Merging(self.home), Sampling(self.home)
         self.rounds = Rounds(self.home, self.executor, self.clock, self.tasks, self.backfill_planner)
         self.system_feed = SystemFeed(self.intake)
         self.take_over()
@@ -355,9 +356,7 @@ class Engine:
 
         With `gathers` rows wait for others as long as their stream's `latency` allows.
         """
-        due = FOREVER
-        splits: list[tuple[Split, int]] = []
-        ordinals: dict[str, tuple[int, ...]] = {}
+        due, splits, ordinals = FOREVER, list[tuple[Split, int]](), dict[str, tuple[int, ...]]()
         sources, admission = index_of(self.plan).sources, self.admission.at_most(epoch_rows(self.manifest))
         for definition in sources:
             name = definition.name
@@ -464,6 +463,7 @@ class Engine:
         reading = commit.archive_readers(self.manifest, self.plan, self.home.store.read)
         sources, in_thread = index_of(self.plan).sources, self.housekeeping.is_background
         self.vacuuming.look(self.manifest, sources, reading, in_thread=in_thread)
+        self.sampling.look(self.manifest, sources, in_thread=in_thread)
 
     def vacuum(self) -> None:
         """Reduce the archives by the present age of their rows, and publish it."""
@@ -481,7 +481,7 @@ class Engine:
         files, work, intake = epoch.files, epoch.work, self.intake
         settled = self.retention.settled(epoch.manifest, work.taken, self.plan, intake, files)
         settled = self.vacuuming.settled(settled, commit.archive_readers(settled, self.plan, files.read))
-        settled = self.merging.settled(settled, files)
+        settled = self.sampling.settled(self.merging.settled(settled, files), files)
         index, before, seen = index_of(self.plan), self.published, None
         finished = FinishedEpoch(work, epoch.receipts, seconds, self.clock())
         sources_of = lambda stream: index.clock_of(stream).sources  # noqa: E731

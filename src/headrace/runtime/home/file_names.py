@@ -24,6 +24,11 @@ def archive_run(stream: str, epoch: int, task: int) -> str:
     return f"archive/{file_name(stream)}/{_unique(epoch, task)}.parquet"
 
 
+def sample(stream: str, first: int) -> str:
+    """A sample of a stream's archive runs, from the entry `first` of its list on; in no folder with runs, of which it repeats rows."""
+    return f"samples/{file_name(stream)}/{first:012d}-{uuid.uuid4().hex[:12]}.parquet"
+
+
 def repeat_keys(stream: str, epoch: int, task: int) -> str:
     """Keys of a deduplicated stream's rows."""
     return f"state/keys/{file_name(stream)}/{_unique(epoch, task)}.run"

@@ -24,7 +24,7 @@ from headrace.time import Duration, Instant
 
 DATA_FOLDERS: Final = (
     *("archive", "blobs", "functions", "lists", "plans", "rejects"),
-    *("relations", "results", "segments", "state"),
+    *("relations", "results", "samples", "segments", "state"),
 )
 _DATA_PREFIXES: Final = tuple(f"{folder}/" for folder in DATA_FOLDERS)
 

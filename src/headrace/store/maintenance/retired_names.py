@@ -24,7 +24,7 @@ from headrace.store.maintenance.retention_classes import (
 )
 from headrace.time import FOREVER
 
-FOLDERS: Final = ("archive/", "lists/", "results/", "state/")
+FOLDERS: Final = ("archive/", "lists/", "results/", "samples/", "state/")
 
 
 def retired(before: Manifest, after: Manifest, read: Read, root: str) -> set[str]:

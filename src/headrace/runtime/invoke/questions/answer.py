@@ -30,6 +30,7 @@ from headrace.runtime.invoke.questions.sampled_keys import SampledKeys
 from headrace.runtime.invoke.questions.sampled_rows import Groups, SampledRows
 from headrace.runtime.invoke.questions.summaries import Summary, summary_of
 from headrace.runtime.plan.user_functions import callable_by_name
+from headrace.runtime.samples import run_samples
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, SECOND, Duration, Instant
 
@@ -132,7 +133,8 @@ def asked(
     question = question_of(query, home.catalog.stream)
     with registered(callable_by_name(home.catalog.functions)):
         sample = _sample(home, manifest, question)
-        steps, share, before = _Steps(sample), _first_share(sample), 0.0
+        is_exact = not accepted.within and deadline == math.inf
+        steps, share, before = _Steps(sample), 1.0 if is_exact else _first_share(sample), 0.0
         while True:
             start, rows = clock(), steps.read
             sample.extend(share, lambda: clock() > deadline)
@@ -159,8 +161,12 @@ def explained(home: Home, manifest: Manifest, query: Query) -> str:
     lines = ["question over the archive: historical, answered once", f"  sample of {question.design}"]
     for source in sample.sources:
         shares = source.shares()
+        samples = sum(run.first is not None for run in source.runs)
+        files = f"{len(source.runs) - samples:,} runs"
+        if samples:
+            files += f" and {samples:,} samples of {run_samples.GROUP} epochs each"
         lines.append(
-            f"  reads {source.side.stream.name}: {len(source.runs):,} runs, {source.rows:,} rows;"
+            f"  reads {source.side.stream.name}: {files}, {source.rows:,} rows;"
             f" samples from {source.rows_at(shares[0]):,} rows on"
         )
         if source.least_stored < 1:

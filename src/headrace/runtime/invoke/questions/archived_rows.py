@@ -1,10 +1,13 @@
-"""The archived rows of one stream that a question reads: prefixes of the runs of a manifest, continued where the last ones ended."""
+"""The archived rows of one stream that a question reads: prefixes of the runs of a manifest, continued where the last ones ended; in
+place of many runs a sample of them, as long as it has the share that is wanted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +19,12 @@ from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import as_int64, flat, ints
 from headrace.runtime.backfill.archive_entries import ArchiveEntry
 from headrace.runtime.backfill.vacuum import segments_of
+from headrace.runtime.home.block_draws import blocks_of_runs
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.invoke.questions.clauses import Side
+from headrace.runtime.samples import run_samples
+from headrace.runtime.samples.run_samples import RunSample, samples_of
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Instant
 
@@ -30,12 +36,18 @@ _prefixes: Final[Recent[tuple[str, str], Prefixes]] = Recent(4096)
 
 @dataclass(slots=True)
 class ArchivedRun:
-    """One run, and the index of the prefix of it that was read."""
+    """One run, or a sample of many, and the index of the prefix of it that was read."""
 
     name: str
     prefixes: Prefixes
+    number: int
+    """Of the runs that the question has opened."""
     between: tuple[Instant, Instant] | None = None
-    """The event times of all rows of a run that was reduced: its file has those of the rows that are left."""
+    """The event times of all rows of a run of which some are not there: its file has those of the rows that are left."""
+    first: int | None = None
+    """The first entry of the archive list whose rows a sample has; None for a run."""
+    shares: tuple[float, ...] = ()
+    """The shares that may be read, ascending: those of its prefixes, and of a sample about those of the runs."""
     done: int = -1
     is_cached: bool = False
     """Whether its sums were known without reading it."""
@@ -49,6 +61,25 @@ class ArchivedRun:
     def read(self) -> int:
         """Rows that were read."""
         return 0 if self.is_cached else self.sampled
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every row that is stored was read."""
+        return self.first is None and self.done == len(self.prefixes.shares) - 1
+
+    def is_exceeded(self, share: float) -> bool:
+        """Whether this is a sample, and has less than a share: its runs have the rest."""
+        return self.first is not None and share > self.prefixes.shares[-1]
+
+    def is_short_of(self, share: float) -> bool:
+        """Whether more is to be read for a share."""
+        return self.is_exceeded(share) or self.prefixes.holding(share) > self.done
+
+    def rows_at(self, share: float) -> int:
+        """Rows that are in the sample when at least a share has been read."""
+        if self.is_exceeded(share):
+            return round(share * self.prefixes.population)
+        return max(self.prefixes.rows[self.prefixes.holding(share)], self.sampled)
 
 
 @dataclass(slots=True)
@@ -64,22 +95,74 @@ class ArchivedRows:
     without: tuple[Instant, Instant] | None = None
     """From the first to before the second, rows are not read."""
     runs: list[ArchivedRun] = field(default_factory=list)
+    opened: int = 0
+    """How many runs were opened, also those in whose place others are read."""
+    replaced: set[int] = field(default_factory=set)
+    """The numbers of the samples in whose place their runs are read: what was read of them does not count."""
+    recall: Callable[[Sequence[ArchivedRun]], None] = lambda _: None
+    """Called with the runs that are opened in place of a sample."""
+    manifest: Manifest = field(default_factory=lambda: Manifest(0, 0))
 
     def open(self, manifest: Manifest) -> ArchivedRows:
         """Find the runs of a manifest."""
-        name = self.side.stream.name
-        archived_runs = [
-            ArchivedRun(segment.file, _prefixes_of(self.home, segment.file), (segment.low, segment.high))
-            for segment in segments_of(manifest, name)
+        self.manifest, stream, read = manifest, self.side.stream.name, self.home.store.read
+        segments = [
+            self._opened(segment.file, between=(segment.low, segment.high))
+            for segment in segments_of(manifest, stream)
         ]
-        for value in self.home.entries(manifest, f"archive:{name}"):
-            entry = ArchiveEntry.from_json(value)
-            if self._may_have(entry.before, entry.greatest):
-                archived_runs += [ArchivedRun(file, _prefixes_of(self.home, file)) for file in entry.files]
-        self.runs = [
-            run for run in archived_runs if not self._is_bounded or self._may_have(*self._times(run))
-        ]
+        self.runs = [run for run in segments if not self._is_bounded or self._may_have(*self._times(run))]
+        listed = self.home.list_of(manifest, f"archive:{stream}")
+        position = listed.start
+        for first, sample in self._samples():
+            self.runs += self._runs_of(islice(listed.iterate(read, position), first - position))
+            if self._may_have(sample.low, sample.high):
+                self.runs.append(self._opened(sample.file, between=(sample.low, sample.high), first=first))
+            position = first + run_samples.GROUP
+        self.runs += self._runs_of(listed.iterate(read, position))
         return self
+
+    def _samples(self) -> Iterator[tuple[int, RunSample]]:
+        """The samples of which all rows are asked for, or none, each with its first entry; no samples where keys are drawn."""
+        if self.side.key is not None:
+            return
+        for first, sample in samples_of(self.home, self.manifest, self.side.stream.name):
+            between = sample.low, sample.high
+            if self._has_all_between(*between) or not self._may_have(*between):
+                yield first, sample
+
+    def _runs_of(self, entries: Iterable[tuple[int, Mapping[str, Any]]]) -> list[ArchivedRun]:
+        """The runs of some entries of the archive list that may have rows which are asked for."""
+        of_entries = [ArchiveEntry.from_json(value) for _, value in entries]
+        runs_of_entries = [
+            self._opened(file)
+            for entry in of_entries
+            if self._may_have(entry.before, entry.greatest)
+            for file in entry.files
+        ]
+        return [run for run in runs_of_entries if not self._is_bounded or self._may_have(*self._times(run))]
+
+    def _opened(
+        self, file: str, *, between: tuple[Instant, Instant] | None = None, first: int | None = None
+    ) -> ArchivedRun:
+        prefixes, self.opened = _prefixes_of(self.home, file), self.opened + 1
+        blocks = blocks_of_runs(self.side.stream)
+        shares: tuple[float, ...] = ()
+        if first is not None and blocks is not None:
+            parts = blocks.parts(prefixes.population // run_samples.GROUP)
+            shares = tuple(float(parts.share(number)) for number in range(parts.halvings + parts.blocks))
+        higher = (share for share in shares if share > prefixes.shares[-1])
+        return ArchivedRun(file, prefixes, self.opened - 1, between, first, (*prefixes.shares, *higher))
+
+    def _in_place_of(self, sample: ArchivedRun) -> list[ArchivedRun]:
+        """The runs of a sample, which are read from now on."""
+        assert sample.first is not None
+        listed = self.home.list_of(self.manifest, f"archive:{self.side.stream.name}")
+        entries = islice(listed.iterate(self.home.store.read, sample.first), run_samples.GROUP)
+        opened = self._runs_of(entries)
+        self.runs = [other for run in self.runs for other in (opened if run is sample else (run,))]
+        self.replaced.add(sample.number)
+        self.recall(opened)
+        return opened
 
     def _times(self, run: ArchivedRun) -> tuple[Instant, Instant]:
         """The least and the greatest event time of a run, of late rows too."""
@@ -93,6 +176,11 @@ class ArchivedRows:
         """Whether some of the rows from one instant to another are asked for."""
         elsewhere = self.without is not None and self.without[0] <= low and high < self.without[1]
         return high >= self.begin and low <= self.end and not elsewhere
+
+    def _has_all_between(self, low: Instant, high: Instant) -> bool:
+        """Whether all of the rows from one instant to another are asked for."""
+        elsewhere = self.without is not None and high >= self.without[0] and low < self.without[1]
+        return self.begin <= low and high <= self.end and not elsewhere
 
     @property
     def rows(self) -> int:
@@ -111,16 +199,12 @@ class ArchivedRows:
 
     def has_all_of(self, run: ArchivedRun) -> bool:
         """Whether every accepted row of a run is asked for."""
-        if not self._is_bounded:
-            return True
-        low, high = self._times(run)
-        elsewhere = self.without is not None and high >= self.without[0] and low < self.without[1]
-        return self.begin <= low and high <= self.end and not elsewhere
+        return not self._is_bounded or self._has_all_between(*self._times(run))
 
     @property
     def is_whole(self) -> bool:
         """Whether every row that is stored was read."""
-        return all(run.done == len(run.prefixes.shares) - 1 for run in self.runs)
+        return all(run.is_whole for run in self.runs)
 
     @property
     def least_read(self) -> float:
@@ -130,15 +214,15 @@ class ArchivedRows:
     @property
     def least_stored(self) -> float:
         """The least share of a run that the archive still has."""
-        return min((run.prefixes.shares[-1] for run in self.runs), default=1.0)
+        return min((run.shares[-1] for run in self.runs), default=1.0)
 
     def shares(self) -> list[float]:
-        """The shares that some run has a prefix of, ascending."""
-        return sorted({share for run in self.runs for share in run.prefixes.shares}) or [1.0]
+        """The shares that may be read of some run, ascending."""
+        return sorted({share for run in self.runs for share in run.shares}) or [1.0]
 
     def rows_at(self, share: float) -> int:
         """Rows that are in the sample when of each run at least a share has been read."""
-        return sum(max(run.prefixes.rows[run.prefixes.holding(share)], run.sampled) for run in self.runs)
+        return sum(run.rows_at(share) for run in self.runs)
 
     def further(self, share: float, is_due: Callable[[], bool]) -> Iterator[Batch]:
         """Read on up to a share of each run: accepted rows between the instants, with columns named as in the question.
@@ -147,17 +231,20 @@ class ArchivedRows:
         left when time `is_due`.
         """
         waiting: list[tuple[int, pa.Table]] = []
-        for number, run in enumerate(self.runs):
-            reach = run.prefixes.holding(share)
-            if reach <= run.done:
+        for run in self.runs:
+            if not run.is_short_of(share):
                 continue
             if run.done >= 0 and is_due():
                 break
-            waiting.append((number, self._read(run, reach)))
-            run.done = reach
-            if sum(table.num_rows for _, table in waiting) >= _AT_ONCE:
-                yield self._batch(waiting)
-                waiting = []
+            for piece in self._in_place_of(run) if run.is_exceeded(share) else (run,):
+                if not piece.is_short_of(share):
+                    continue
+                reach = piece.prefixes.holding(share)
+                waiting.append((piece.number, self._read(piece, reach)))
+                piece.done = reach
+                if sum(table.num_rows for _, table in waiting) >= _AT_ONCE:
+                    yield self._batch(waiting)
+                    waiting = []
         if waiting:
             yield self._batch(waiting)
 

@@ -6,7 +6,7 @@ A run is never rewritten, so its sums do not change. Where rows failed, or value
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -17,7 +17,7 @@ from headrace.algebra.expressions.expression import Column, Expression, transfor
 from headrace.archive.estimates import Doubles
 from headrace.operators.base.group_codes import Ints, group
 from headrace.runtime.home.lru_cache import Recent
-from headrace.runtime.invoke.questions.archived_rows import ArchivedRows
+from headrace.runtime.invoke.questions.archived_rows import ArchivedRows, ArchivedRun
 from headrace.runtime.invoke.questions.clauses import Question
 
 _MOST_GROUPS: Final = 4096
@@ -35,6 +35,20 @@ class Part:
     products: Doubles
     values: list[tuple[Ints, Doubles]]
     """Of each percentile: the values, and the pair of each."""
+
+    def without(self, replaced: Collection[int]) -> Part:
+        """Those of other runs."""
+        kept = ~np.isin(self.run, list(replaced))
+        if kept.all():
+            return self
+        pairs, mask = np.cumsum(kept) - 1, pa.array(kept)
+        return Part(
+            tuple(key.filter(mask) for key in self.keys),
+            self.run[kept],
+            self.total[kept],
+            self.products[kept],
+            [(pairs[of][kept[of]], value[kept[of]]) for of, value in self.values],
+        )
 
 
 cached: Final[Recent[tuple[str, str, Signature], Part]] = Recent(4096)
@@ -62,24 +76,24 @@ def signature_of(question: Question, source: ArchivedRows) -> Signature | None:
     )
 
 
-def known_parts(source: ArchivedRows, signature: Signature) -> list[Part]:
-    """The cached sums of the runs that the question has all rows of; these runs count as read."""
+def known_parts(source: ArchivedRows, opened: Sequence[ArchivedRun], signature: Signature) -> list[Part]:
+    """The cached sums of those runs that the question has all rows of; these runs count as read."""
     parts = []
-    for number, run in enumerate(source.runs):
+    for run in opened:
         part = cached.get((str(source.home.store.root), run.name, signature))
         if part is not None and source.has_all_of(run):
             run.done, run.is_cached = len(run.prefixes.shares) - 1, True
-            parts.append(replace(part, run=np.full(len(part.run), number, np.int64)))
+            parts.append(replace(part, run=np.full(len(part.run), run.number, np.int64)))
     return parts
 
 
 def remember(source: ArchivedRows, signature: Signature, parts: Sequence[Part]) -> None:
     """Cache the sums of the runs that were read whole."""
     pairs = np.concatenate([np.zeros(0, np.int64), *(part.run for part in parts)])
-    for number, run in enumerate(source.runs):
-        is_whole = run.done == len(run.prefixes.shares) - 1 and not run.is_cached
-        if is_whole and (pairs == number).sum() <= _MOST_GROUPS and source.has_all_of(run):
-            cached.put((str(source.home.store.root), run.name, signature), _of_run(parts, number))
+    for run in source.runs:
+        is_new = run.is_whole and not run.is_cached
+        if is_new and (pairs == run.number).sum() <= _MOST_GROUPS and source.has_all_of(run):
+            cached.put((str(source.home.store.root), run.name, signature), _of_run(parts, run.number))
 
 
 def _of_run(parts: Sequence[Part], number: int) -> Part:

@@ -18,7 +18,7 @@ from headrace.errors import UserError
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints, compact, flat, group, picked
 from headrace.operators.rows.row_pipeline import RowFilter, RowPipeline
-from headrace.runtime.invoke.questions.archived_rows import ArchivedRows
+from headrace.runtime.invoke.questions.archived_rows import ArchivedRows, ArchivedRun
 from headrace.runtime.invoke.questions.clauses import Question
 from headrace.runtime.invoke.questions.run_sums import Part, known_parts, remember, signature_of
 from headrace.runtime.invoke.questions.summaries import Summary
@@ -56,9 +56,14 @@ class SampledRows:
         steps = (RowFilter(conjunction(factors)),) if factors else ()
         terms = Terms.of(question.aggregates)
         sample = SampledRows(question, source, terms, RowPipeline.of(steps, {}), summary)
-        if (signature := signature_of(question, source)) is not None:
-            sample.parts += known_parts(source, signature)
+        source.recall = sample._recall
+        sample._recall(source.runs)
         return sample
+
+    def _recall(self, opened: Sequence[ArchivedRun]) -> None:
+        """Take what is known of runs that were opened."""
+        if (signature := signature_of(self.question, self.source)) is not None:
+            self.parts += known_parts(self.source, opened, signature)
 
     def finish(self) -> None:
         """Cache what later questions may use."""
@@ -79,12 +84,14 @@ class SampledRows:
     @property
     def failed(self) -> int:
         """Rows left out, since an expression failed on them."""
-        return sum(rejected.rows for rejected in self.pipeline.rejected)
+        replaced = np.array(sorted(self.source.replaced), np.int64)
+        return sum(rejected.without(replaced).rows for rejected in self.pipeline.rejected)
 
     def extend(self, share: float, is_due: Callable[[], bool]) -> None:
         """Read on up to a share of each run, or until time is due."""
         for batch in self.source.further(share, is_due):
             self._add(self.pipeline.apply(batch))
+        self.parts = [part.without(self.source.replaced) for part in self.parts]
 
     def _add(self, batch: Batch) -> None:
         keys = [key.expression for key in self.question.keys]
@@ -183,13 +190,15 @@ class SampledRows:
         runs = self.source.runs
         shares = [run.prefixes.shares[run.done] for run in runs]
         known, stratum = np.unique(np.array(shares, np.float64), return_inverse=True)
+        of_run = np.zeros(self.source.opened, np.int64)
         has_rows = np.flatnonzero(np.bincount(stratum, [run.sampled for run in runs], len(known)))
         if len(has_rows):  # a stratum of which nothing is left is counted with the next one
             next_with_rows = has_rows[np.minimum(np.searchsorted(has_rows, stratum), len(has_rows) - 1)]
             stratum = next_with_rows
         population = np.bincount(stratum, [run.prefixes.population for run in runs], len(known))
         sample = np.bincount(stratum, [run.sampled for run in runs], len(known))
-        return stratum.astype(np.int64), population.astype(np.float64), sample.astype(np.float64)
+        of_run[[run.number for run in runs]] = stratum
+        return of_run, population.astype(np.float64), sample.astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)

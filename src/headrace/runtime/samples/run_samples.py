@@ -1,0 +1,191 @@
+"""Samples of archive runs, one file for 64 epochs of a stream with blocks: which part of the rows it has, its writer, and the list of
+a manifest that names it.
+
+A question opens every run of a stream, and reads little of each. A sample has the rows of 64 entries of the archive list whose hashes are
+the least, in the parts of a run of so many rows; so a question opens one file in their place, and the runs themselves only
+where its error asks for more rows than the sample has. The list of samples has an item for every 64 entries, empty where these are few
+rows. A sample is a copy: it is written whole before a manifest names it, and where one is missing the runs are read. Source: OSCAR,
+copies of set sizes (OnWriteReplicate), of runs in random order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.archive import runs
+from headrace.archive.blocks import Parts
+from headrace.archive.prefixes import Prefixes
+from headrace.archive.run_file import RunFile
+from headrace.catalog.definitions import StreamDefinition
+from headrace.operators.base.group_codes import as_int64, flat, ints
+from headrace.runtime.backfill.archive_entries import ArchiveEntry
+from headrace.runtime.home import file_names
+from headrace.runtime.home.background_write import BackgroundWrite
+from headrace.runtime.home.block_draws import blocks_of_runs, draws_of
+from headrace.runtime.home.home import Home
+from headrace.store.logs.manifest import Manifest
+from headrace.store.logs.radix_list import ListFiles, RadixList
+from headrace.time import Instant
+
+GROUP: Final = 64
+"""Entries of the archive list that have one sample."""
+ROWS: Final = 1 << 18
+"""Rows of a sample, at most: ten of them give ten groups an error of one percent."""
+SHARE: Final = 0.25
+"""The share of the rows that a sample has, at most: what it costs to write and to store."""
+LEAST_ROWS: Final = 1024
+"""Rows of a sample, at least: fewer are read from the runs."""
+EVERY: Final = 8
+"""Epochs after which it is looked for what is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSample:
+    """A file with a sample of `rows` rows, whose event times are from `low` to `high`, also of those that are not in it."""
+
+    file: str
+    rows: int
+    low: Instant
+    high: Instant
+
+
+def list_of_samples(stream: str) -> str:
+    """The name of the list with a stream's samples."""
+    return f"samples:{stream}"
+
+
+def samples_of(home: Home, manifest: Manifest, stream: str) -> list[tuple[int, RunSample]]:
+    """The samples of entries of which none has expired, each with the index of its first entry; oldest first."""
+    start = home.list_of(manifest, f"archive:{stream}").start
+    listed = home.list_of(manifest, list_of_samples(stream))
+    return [
+        (number * GROUP, RunSample(**value))
+        for number, value in listed.iterate(home.store.read)
+        if value and number * GROUP >= start
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What was written: the item `number` of a stream's list of samples. `created` identifies the stream."""
+
+    stream: str
+    created: int
+    number: int
+    sample: RunSample | None
+
+
+def due(home: Home, manifest: Manifest, stream: StreamDefinition) -> int | None:
+    """The number of the next sample of a stream; None where its entries are not complete, or there are no blocks."""
+    if stream.blocks == 1:
+        return None
+    archive = home.list_of(manifest, f"archive:{stream.name}")
+    number = max(home.list_of(manifest, list_of_samples(stream.name)).length, -(-archive.start // GROUP))
+    return number if (number + 1) * GROUP <= archive.length else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """The writer of samples as of a manifest."""
+
+    home: Home
+    manifest: Manifest
+
+    def next(self, streams: Sequence[StreamDefinition]) -> Sampled | None:
+        """Write the next sample, durably; None where none is due."""
+        for stream in streams:
+            number = due(self.home, self.manifest, stream)
+            if number is not None:
+                sample = self._written(stream, number * GROUP)
+                return Sampled(stream.name, self.home.created(stream.name), number, sample)
+        return None
+
+    def _written(self, stream: StreamDefinition, first: int) -> RunSample | None:
+        """The sample of the entries from the first on; None where they have few rows."""
+        store, blocks = self.home.store, blocks_of_runs(stream)
+        assert blocks is not None
+        archive = self.home.list_of(self.manifest, f"archive:{stream.name}")
+        entries = [
+            ArchiveEntry.from_json(value) for _, value in islice(archive.iterate(store.read, first), GROUP)
+        ]
+        prefixes = {name: Prefixes.of(store.map(name)) for entry in entries for name in entry.files}
+        rows = sum(of_run.population for of_run in prefixes.values())
+        parts = blocks.parts(rows)
+        last = last_part(parts, rows)
+        if last is None:
+            return None
+        tables = [self._rows(stream, name, of_run, parts, last) for name, of_run in prefixes.items()]
+        table = pa.concat_tables(tables).combine_chunks()
+        time = _time_of(stream)
+        at, position = as_int64(flat(table.column(time))), ints(table, runs.POSITION)
+        by = runs.Order(at, position, draws_of(stream, table.column, position))
+        buffer, _ = runs.randomised(table, by, blocks, of=rows, keep=float(parts.share(last)))
+        name = file_names.sample(stream.name, first)
+        store.write_once(name, [buffer])
+        ranges = [of_run.range_of(time) for of_run in prefixes.values()]
+        return RunSample(name, rows, min(low for low, _ in ranges), max(high for _, high in ranges))
+
+    def _rows(
+        self, stream: StreamDefinition, name: str, prefixes: Prefixes, parts: Parts, last: int
+    ) -> pa.Table:
+        """The rows of a run that are in the first parts: of its own parts, which are larger, some of the last one."""
+        share = float(parts.share(last))
+        file = RunFile.of(self.home.store.map(name), prefixes.footer)
+        table = file.read(groups=range(prefixes.groups[prefixes.holding(share)]))
+        draw = draws_of(stream, table.column, ints(table, runs.POSITION))
+        return table.filter(pa.array(parts.number(draw) <= last))
+
+
+def last_part(parts: Parts, rows: int) -> int | None:
+    """The last part of a run of so many rows that a sample of it has; None where that would be few rows."""
+    numbers = range(parts.halvings + parts.blocks)
+    fitting = [number for number in numbers if parts.share(number) <= min(SHARE, ROWS / max(rows, 1))]
+    return fitting[-1] if fitting and parts.share(fitting[-1]) * rows >= LEAST_ROWS else None
+
+
+def _time_of(stream: StreamDefinition) -> str:
+    """The stored column with event times."""
+    time = stream.time
+    return time if time is not None and runs.has_own_time(stream.schema.arrow(), time) else runs.AT
+
+
+def with_sample(manifest: Manifest, done: Sampled, home: Home, files: ListFiles) -> Manifest:
+    """The manifest with a sample; without it where the stream is another one, or the file was collected meanwhile."""
+    is_there = done.created == home.created(done.stream) and done.stream in manifest.streams
+    lacks_file = done.sample is not None and not home.store.exists(done.sample.file)
+    name = list_of_samples(done.stream)
+    listed = manifest.lists.get(name, RadixList())
+    if not is_there or lacks_file or listed.length > done.number:
+        return manifest
+    item = {} if done.sample is None else asdict(done.sample)
+    listed = listed.append([*({} for _ in range(listed.length, done.number)), item], files.write)
+    listed = listed.drop_before(home.list_of(manifest, f"archive:{done.stream}").start // GROUP)
+    return replace(manifest, lists=manifest.lists.changed({name: listed}))
+
+
+@dataclass(slots=True)
+class Sampling:
+    """The samples of a home while its epochs run: written in a thread, and the next epoch's manifest names them."""
+
+    home: Home
+    every: int = field(default_factory=lambda: EVERY)
+    _writing: BackgroundWrite[Sampled] = field(default_factory=lambda: BackgroundWrite("headrace-sampling"))
+
+    def settled(self, planned: Manifest, files: ListFiles) -> Manifest:
+        """An epoch's manifest with the sample that was written."""
+        done = self._writing.taken()
+        return planned if done is None else with_sample(planned, done, self.home, files)
+
+    def look(self, manifest: Manifest, streams: Sequence[StreamDefinition], *, in_thread: bool) -> None:
+        """Write what is due after an epoch, in a thread of its own with `in_thread`. Raises the failure of the last time."""
+        if manifest.epoch % self.every or not self._writing.is_free():
+            return
+        waiting = [stream for stream in streams if due(self.home, manifest, stream) is not None]
+        if waiting:
+            sampler = Sampler(self.home, manifest)
+            self._writing.start(lambda: sampler.next(waiting), in_thread=in_thread)
