@@ -6,10 +6,6 @@ most and lose with every row, some of which count large values more. Shares by Q
 detection of overload, equal shares) and with backpressure alone (rows wait). Utility is the sum over queries, 18 at
 best, on average over the seconds in which the flood's rows arrive. Mixes of queries drawn at random are a check that the first mix is not
 the reason.
-
-Then the same by the clock, on Spark (`benchmarks/spark_flood.py`): twelve queries, rows at five times the capacity that was measured just
-before, the three policies one after another. The archive is compared with what was pushed, by count and checksum, and the answers after
-repair with those of the same queries over the archive.
 """
 
 from __future__ import annotations
@@ -22,7 +18,6 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.charts import Bar
-from benchmarks.fresh_processes import in_each
 from benchmarks.report import Report
 from benchmarks.simulated_hub import (
     EqualShares,
@@ -32,7 +27,6 @@ from benchmarks.simulated_hub import (
     most_in_a_minute,
     without_importance,
 )
-from benchmarks.spark_flood import QUERIES, Flooded, flood
 from benchmarks.thresholds import Ratio
 from headrace.algebra.quality_of_service import Importance, QualityOfService, UtilityGraph
 from headrace.overload.controller import PATIENCE_SECONDS, Control
@@ -56,14 +50,9 @@ _LARGE: Final = Importance("v", (10.0, 100.0), (0.1, 0.5, 1.0))
 Queries = Mapping[str, SimulatedQuery]
 
 
-TIMES_ON_SPARK, SECONDS_ON_SPARK, SECONDS_TO_TRY = 5.0, 60.0, 15.0
-"""The flood on Spark: times the capacity, and how long, with the usual number of rows and with fewer."""
-FEW = 1_000_000
-
-
 def overload(rows: int, rounds: int) -> Report:
-    """One run of each policy, which is exact on the simulated clock; with few `rows` the flood on Spark is short. `rounds` does not matter."""
-    del rounds
+    """One run of each policy, which is exact: `rows` and `rounds` do not matter."""
+    del rows, rounds
     table: list[dict[str, Any]] = []
     utilities: dict[tuple[str, float], float] = {}
     for times in (1.5, 2.0, 3.0, 5.0):
@@ -105,60 +94,13 @@ def overload(rows: int, rounds: int) -> Report:
         ),
         Ratio("changes of shares in a minute", most, 60 / PATIENCE_SECONDS, at_most=True),
     ]
-    on_spark = {
-        name: in_each(1, flood, name, TIMES_ON_SPARK, SECONDS_ON_SPARK if rows >= FEW else SECONDS_TO_TRY)[0]
-        for name in _POLICIES
-    }
-    table += [_row_on_spark(name, done) for name, done in on_spark.items()]
-    ratios += _ratios_on_spark(on_spark)
     bars = [
         Bar(f"{name}, {times:g}x", utility, "ours" if name == "QOS" else "yardstick")
         for (name, times), utility in utilities.items()
     ]
-    bars += [
-        Bar(
-            f"{name}, 5x on Spark", 18 / len(QUERIES) * done.utility, "ours" if name == "QOS" else "yardstick"
-        )
-        for name, done in on_spark.items()
-    ]
     assert __doc__ is not None
-    ours = on_spark["QOS"]
-    notes = [
-        __doc__.strip(),
-        f"Random mixes: {min(gains):.2f} to {max(gains):.2f} times random dropping.",
-        (f"On Spark: capacity {ours.capacity:,.0f} rows a second; {ours.pushed:,} rows pushed, {ours.archived:,} archived, checksums "
-        f"{'equal' if ours.is_whole else 'DIFFERENT'}; {ours.repaired:,} windows repaired in {ours.seconds_of_repair:.0f} s, all answers "
-        f"{'equal' if ours.right else 'NOT equal'} to those of the same queries over the archive. Utilities of 12 are drawn as of 18."),
-    ]
+    notes = [__doc__.strip(), f"Random mixes: {min(gains):.2f} to {max(gains):.2f} times random dropping."]
     return Report("overload", "Utility in a flood", table, ratios, bars, "utility of 18", notes)
-
-
-def _row_on_spark(name: str, done: Flooded) -> dict[str, Any]:
-    return {
-        "flood": f"{TIMES_ON_SPARK:g}x on Spark",
-        "policy": name,
-        "utility_of_18": round(18 / len(QUERIES) * done.utility, 2),
-        "greatest_delay_s": round(done.greatest_delay, 1),
-        "changes_of_shares": done.changes,
-        "most_in_a_minute": done.changes,
-    }
-
-
-def _ratios_on_spark(done: Mapping[str, Flooded]) -> list[Ratio]:
-    ours = done["QOS"]
-    others = ("random dropping", 1.3), ("backpressure", 2.0)
-    return [
-        *(
-            Ratio(
-                f"5x on Spark: utility to that of {name}", ours.utility / max(done[name].utility, 1e-9), bound
-            )
-            for name, bound in others
-        ),
-        Ratio("5x on Spark: rows archived to rows pushed, by count and checksum", float(ours.is_whole), 1),
-        Ratio(
-            "5x on Spark: answers after repair equal to those over the archive", float(bool(ours.right)), 1
-        ),
-    ]
 
 
 def flooded(policy: type[Control], queries: Queries, times: float) -> SimulatedHub:

@@ -72,7 +72,9 @@ def syncs(disk: FaultyDisk) -> int:
     return sum(call.startswith("fsync") for call in disk.trace)
 
 
-def test_a_push_waits_for_no_sync_and_the_next_epoch_makes_it_durable(tmp_path: Path, files: FaultyDisk) -> None:
+def test_a_push_waits_for_no_sync_and_the_next_epoch_makes_it_durable(
+    tmp_path: Path, files: FaultyDisk
+) -> None:
     with made(tmp_path / "home") as hub:
         hub.push("s", rows(0))  # makes the mark
         before = syncs(files)
@@ -147,7 +149,9 @@ def test_after_a_power_cut_at_any_call_the_last_ones_are_missing_at_most_and_tha
     made(tmp_path / "made").close()
     traced = FaultyDisk()
     lived(tmp_path, "traced", traced, monkeypatch)
-    points = share_of(list(kill_points(traced.trace)), 12, digest() + "unlogged")  # all of them in `make soak`
+    points = share_of(
+        list(kill_points(traced.trace)), 12, digest() + "unlogged"
+    )  # all of them in `make soak`
     lost = 0
     for number, fault in enumerate(points):
         disk = FaultyDisk(fault=fault)
@@ -176,9 +180,7 @@ def test_after_a_power_cut_at_any_call_the_last_ones_are_missing_at_most_and_tha
     assert lost > 0
 
 
-def lived(
-    folder: Path, name: str, disk: FaultyDisk, patch: pytest.MonkeyPatch
-) -> tuple[int, int]:
+def lived(folder: Path, name: str, disk: FaultyDisk, patch: pytest.MonkeyPatch) -> tuple[int, int]:
     """Batches pushed on a disk that may fail, with an epoch after every fourth; the last that returned, and the last durable one."""
     shutil.copytree(folder / "made", folder / name)
     hub, returned, durable = Hub(folder / name, LocalExecutor()), -1, -1

@@ -156,7 +156,9 @@ class Intake:
             raise arrival.error
         self.news.set()
 
-    def hand_in_later(self, record: IngestRecord, definition: StreamDefinition, files: tuple[str, ...]) -> None:
+    def hand_in_later(
+        self, record: IngestRecord, definition: StreamDefinition, files: tuple[str, ...]
+    ) -> None:
         """Queue a segment of a push that need not be durable yet: the next append, listing or `log_queued` logs it."""
         self._arrivals.append(_Arrival(record, definition, files, may_wait=True))
         self.news.set()

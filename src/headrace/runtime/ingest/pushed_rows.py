@@ -19,7 +19,6 @@ from headrace.errors import PushFailed, StoreError, WriteOutcome
 from headrace.runtime.home.file_names import segments
 from headrace.runtime.ingest.ingest_queue import Intake
 
-
 HandIn = Callable[[IngestRecord, StreamDefinition, tuple[str, ...]], None]
 """Passes a segment's record on to the log, with the files that it names."""
 
