@@ -29,15 +29,17 @@ READ, CHEAP, FOLD = 1e-4, 1e-4, 1.4e-3
 class SlowMachine(LocalExecutor):
     """Runs everything really; `seconds` passes as rows cost, and so do the receipts. The next `failures` jobs fail.
 
-    `cheap` are operators. While `pushing` is set it is the clock: rows arrive during the epoch before they are pushed.
+    `cheap` are operators, and so are those whose rows are sketched. While `pushing` is set it is the clock: rows arrive during the epoch before they are pushed.
     """
 
     def __init__(self) -> None:
         self.seconds, self.failures = 0.0, 0
-        self.cheap = frozenset[str]()
+        self.cheap, self.sketching = frozenset[str](), frozenset[str]()
         self.pushing: float | None = None
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
+        chosen = {name: shares for message in scans for name, shares in message.shares.items()}
+        self.sketching = frozenset(name for name, shares in chosen.items() if shares == (0.0,))
         receipts = super().run(scans, states)
         if self.failures:
             self.failures -= 1
@@ -51,7 +53,9 @@ class SlowMachine(LocalExecutor):
         work = {}
         for name, done in scan.work.items():
             kind, _, operator = name.partition(" ")
-            seconds = done.rows_in * (READ if kind == "read" else CHEAP if operator in self.cheap else FOLD)
+            seconds = done.rows_in * (
+                READ if kind == "read" else CHEAP if operator in self.cheap | self.sketching else FOLD
+            )
             work[name] = WorkObservation(done.rows_in, done.rows_out, round(seconds * 1e9))
             self.seconds += seconds
         return replace(scan, work=work)

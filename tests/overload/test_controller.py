@@ -171,3 +171,38 @@ def test_an_epoch_takes_no_more_rows_than_are_done_in_half_of_the_least_good_del
     flooded = hub(100, (30, 100, 5))
     lasted = [point.ended - point.began for point in flooded.points if point.began > 60]
     assert max(lasted) < DELAY.good_until
+
+
+def with_sketches(exactly: float, sketched: float, *, epochs: int = 40) -> list[Control]:
+    """The control of an overloaded query that costs so many seconds a row, after each epoch of a second."""
+    queries = {"q": Stated(QualityOfService(DELAY, sketches=0.9), ("s",))}
+    control, seen = Control(at=1e-9), list[Control]()
+    for second in range(1, epochs):
+        cost = sketched if control.shares(queries)["q"] == (0.0,) else exactly
+        rows = 900.0 + second % 2 * 200
+        work = QueryWork(rows, rows * cost, (int(rows),))
+        done = Observed(second, 1.0, {"s": rows}, {"s": 4000.0}, {"s": 5.0}, {"q": work})
+        control = Control.from_json(json.loads(json.dumps(control.after(done, queries).as_json())))
+        seen.append(control)
+    return seen
+
+
+def test_a_query_that_stays_late_is_sketched_and_its_cost_then_is_measured() -> None:
+    controls = with_sketches(9e-4, 3e-4)
+    queries = {"q": Stated(QualityOfService(DELAY, sketches=0.9), ("s",))}
+    assert controls[0].shares(queries)["q"] == (1.0,)
+    assert controls[-1].shares(queries)["q"] == (0.0,)
+    assert controls[-1].changes == 1
+    assert controls[-1].remaining("q") == pytest.approx(1 / 3, rel=0.05)
+    assert controls[-1].worth(queries)["q"].lost == 0
+
+
+def test_sketches_that_turn_out_to_cost_more_are_taken_back_and_not_tried_again() -> None:
+    controls = with_sketches(4e-4, 8e-4, epochs=90)
+    shares = [
+        control.shares({"q": Stated(QualityOfService(DELAY, sketches=0.9), ("s",))})["q"][0]
+        for control in controls
+    ]
+    assert 3 <= shares.count(0.0) <= 4
+    assert shares[-1] == 1
+    assert controls[-1].changes == 2

@@ -18,12 +18,11 @@ import pytest
 
 from headrace.archive.runs import POSITION
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.plan.adaptive.overload_control import chosen_shares
 from headrace.time import SECOND
 from tests.laws.test_shedding import hashed
-from tests.overload.slow_machine import CHEAP, FOLD, READ, START, SlowMachine, batch, flooded_hub
+from tests.overload.floods import FLOOD, Flood, by_name
+from tests.overload.slow_machine import CHEAP, FOLD, READ, START, SlowMachine, flooded_hub
 
-STREAM = "CREATE STREAM s (at TIMESTAMP, k INT, v INT) USING push TIMESTAMP BY at;"
 COUNTED = "SELECT window_end, k, COUNT(*) AS n, SUM(v) AS total, AVG(v) AS mean FROM s [RANGE TUMBLING 1 SECOND] GROUP BY k"
 TOLERANT = "WITH SHEDDING WITH QOS (delay (1 AT 2 SECONDS, 0 AT 10 SECONDS), loss (1 AT 0 PERCENT, 0.8 AT 95 PERCENT))"
 VALUED = (
@@ -36,8 +35,6 @@ QUERIES = {
     "valued": f"{COUNTED} {VALUED}",
     "exact": COUNTED,
 }
-USUAL, FLOOD = 100.0, 1700.0
-"""Rows a second."""
 PER_ROW = READ + CHEAP + 2 * FOLD
 MANY_ENOUGH = 30
 """Rows read of a group, from which on intervals of a normal distribution are not rough."""
@@ -50,41 +47,17 @@ def drive(
     path: Path, patch: pytest.MonkeyPatch, *, kills: bool
 ) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
     """All rows that were pushed, and what the hub reports in the end; with `kills` it is opened again and again, and jobs fail."""
-    machine, pushed, number, done = SlowMachine(), list[dict[str, Any]](), 0, 0.0
     seen: dict[str, Any] = {"shares": [], "utility": []}
-    while done < SECONDS:
-        with flooded_hub(path, machine, patch) as hub:
-            if not pushed:
-                hub.execute(STREAM)
-                for name, text in QUERIES.items():
-                    hub.execute(f"CREATE QUERY {name} AS {text}")
-                hub.catch_up()
-            machine.cheap = frozenset({hub.catalog.require_query("exact").operator_id})
-            for _ in range(8 if kills else 10_000):
-                machine.seconds = max(machine.seconds, done + 0.5)
-                for begin, end in halves(done, machine.seconds):
-                    rows = batch(number, begin, end, FLOOD if int(begin) in FLOODED else USUAL)
-                    machine.pushing = end
-                    hub.push("s", rows)
-                    pushed += rows
-                    number, done = number + 1, end
-                machine.failures, machine.pushing = number % 2 if kills else 0, None
-                hub.catch_up()
-                seen["shares"].append(by_name(hub))
-                seen["utility"].append(hub.status()["overload"]["utility"])
-                if done >= SECONDS:
-                    break
-            seen |= report(hub)
+
+    def note(hub: Hub) -> None:
+        seen["shares"].append(by_name(hub))
+        seen["utility"].append(hub.status()["overload"]["utility"])
+
+    flooded = Flood(QUERIES, FLOODED, SECONDS)
+    pushed = flooded.drive(
+        path, patch, kills=kills, after_epoch=note, at_end=lambda hub: seen.update(report(hub))
+    )
     return pushed, seen
-
-
-def halves(begin: float, end: float) -> list[tuple[float, float]]:
-    return [(begin + n / 2, begin + (n + 1) / 2) for n in range(int((end - begin) * 2))]
-
-
-def by_name(hub: Hub) -> dict[str, tuple[float, ...]]:
-    names = {query.operator_id: query.definition.name for query in hub.catalog.queries.values()}
-    return {names[operator]: shares for operator, shares in chosen_shares(hub.home.latest()).items()}
 
 
 def report(hub: Hub) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.messages.repair_ledger import RepairLedger
 from headrace.time import SECOND
-from tests.overload.slow_machine import START, SlowMachine, batch, flooded_hub
-from tests.overload.test_flood import BOUNDS, COUNTED, STREAM, by_name, halves, key, true_answers
+from tests.overload.floods import STREAM, Flood, by_name
+from tests.overload.slow_machine import START
+from tests.overload.test_flood import BOUNDS, COUNTED, key, true_answers
 
 COUNTS = "SELECT window_end, k, COUNT(*) AS n, SUM(v) AS total, MAX(v) AS top FROM s"
 TUMBLING = f"{COUNTS} [RANGE TUMBLING 10 SECONDS] GROUP BY k"
@@ -291,34 +292,19 @@ def drive(
     path: Path, patch: pytest.MonkeyPatch, *, kills: bool
 ) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
     """All rows pushed in twelve seconds of flood and then calm, and what the hub has answered and reports in the end."""
-    machine, pushed, number, done = SlowMachine(), list[dict[str, Any]](), 0, 0.0
     seen: dict[str, Any] = {"shares": [], "waiting": []}
-    while done < SECONDS:
-        with flooded_hub(path, machine, patch) as hub:
-            if not pushed:
-                hub.execute(STREAM)
-                for name, text in QUERIES.items():
-                    hub.execute(f"CREATE QUERY {name} AS {text}")
-                hub.catch_up()
-            machine.cheap = frozenset({hub.catalog.require_query("exact").operator_id})
-            for _ in range(9 if kills else 10_000):
-                machine.seconds = max(machine.seconds, done + 0.5)
-                for begin, end in halves(done, machine.seconds):
-                    rows = batch(number, begin, end, 1700.0 if 6 <= begin < 18 else 100.0)
-                    machine.pushing = end
-                    hub.push("s", rows)
-                    pushed += rows
-                    number, done = number + 1, end
-                machine.failures, machine.pushing = number % 2 if kills else 0, None
-                hub.catch_up()
-                seen["shares"].append(by_name(hub))
-                seen["waiting"].append(hub.status()["repairs"]["tolerant"]["waiting"])
-                if done >= SECONDS:
-                    break
-            seen["repairs"] = hub.status()["repairs"]
-            seen["answers"] = {name: standing(hub, name) for name in ("tolerant", "valued")}
-            seen["changes"] = Counter(row["__change"] for row in hub.query("tolerant").history().to_pylist())
-    return pushed, seen
+
+    def note(hub: Hub) -> None:
+        seen["shares"].append(by_name(hub))
+        seen["waiting"].append(hub.status()["repairs"]["tolerant"]["waiting"])
+
+    def answers(hub: Hub) -> None:
+        seen["repairs"] = hub.status()["repairs"]
+        seen["answers"] = {name: standing(hub, name) for name in ("tolerant", "valued")}
+        seen["changes"] = Counter(row["__change"] for row in hub.query("tolerant").history().to_pylist())
+
+    flooded = Flood(QUERIES, range(6, 18), SECONDS, epochs_of_a_life=9)
+    return flooded.drive(path, patch, kills=kills, after_epoch=note, at_end=answers), seen
 
 
 @cache

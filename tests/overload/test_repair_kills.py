@@ -14,7 +14,7 @@ from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan import plan_files
 from headrace.store.files import filesystem
 from headrace.store.files.disk import Disk
-from tests.overload.test_flood import STREAM
+from tests.overload.floods import STREAM
 from tests.overload.test_repair import (
     REPAIR,
     SLIDING,

@@ -150,3 +150,28 @@ def test_what_an_epoch_takes_no_longer_waits_and_the_oldest_row_is_the_delay() -
     seen = epoch.observed(EpochPlan(), ["s"], lambda _: waiting)
     assert (seen.at, seen.busy) == (9, 0.5)
     assert (seen.taken, seen.waiting, seen.delays) == ({"s": 20}, {"s": 200}, {"s": 8})
+
+
+def test_what_answers_are_worth_and_what_is_repaired_are_rows_of_a_built_in_stream_and_gauges(
+    hub: Hub,
+) -> None:
+    """A row when a query is first seen and when it has changed, not in every epoch; what a tick changes is in the next row."""
+    hub.execute(
+        f"CREATE QUERY q AS {COUNTED} WITH SHEDDING (repair); CREATE QUERY late AS {COUNTED} WITH QOS (delay (1 AT 10 MINUTES));"
+        "CREATE QUERY log AS SELECT query, lost, sketched, to_repair, repaired, unrepaired FROM system.quality"
+    )
+    advance(hub, 0)
+    hub.execute("ALTER STREAM s SET (keep '0.25')")
+    advance(hub, 1)
+    assert b'headrace_repair_windows{query="q",state="waiting"} 5.0' in HubMetrics(hub).text()
+    hub.execute("ALTER STREAM s SET (keep '1')")
+    for first in (2, 3, 4):
+        advance(hub, first)
+    assert b'headrace_repair_windows{query="q",state="waiting"} 0.0' in HubMetrics(hub).text()
+    logged = [tuple(row.values())[:6] for row in hub.query("log").history().to_pylist()]
+    of_query = [row for row in logged if row[0] == "q"]
+    assert of_query[0] == ("q", None, False, 0, 0, 0)
+    assert of_query[1] == ("q", None, False, 5, 0, 0)
+    assert of_query[-1][3:] == (0, hub.status()["repairs"]["q"]["repaired"], 0)
+    assert len(of_query) == len(set(of_query))
+    assert [row for row in logged if row[0] == "late"] == [("late", 0.0, False, 0, 0, 0)]

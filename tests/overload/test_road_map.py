@@ -152,3 +152,34 @@ def test_no_more_returns_than_there_is_time_for_and_a_step_returns_in_part() -> 
 def test_steps_of_a_query_that_is_no_more_are_forgotten() -> None:
     remaining, _ = undo([Step("gone", 0, 1.0, 0.5)], {}, 0.0)
     assert remaining == []
+
+
+def sketching(seconds: float, utility_of_sketches: float, remaining: float) -> Sheddable:
+    return Sheddable(QualityOfService(sketches=utility_of_sketches), seconds, remaining=remaining)
+
+
+def test_a_query_is_sketched_as_a_whole_when_that_is_the_cheapest_loss() -> None:
+    queries = {"sketched": sketching(1.0, 0.9, 0.25), "lossy": query(LINEAR, 1.0)}
+    assert shed(queries, 0.5) == [Step("sketched", 0, 1.0, 0.0)]
+    assert after(queries, shed(queries, 0.5))["sketched"].saved == 0.75
+    first, second = shed(queries, 1.0)
+    assert (first, second.query, second.after) == (Step("sketched", 0, 1.0, 0.0), "lossy", 0.75)
+
+
+def test_rows_are_dropped_first_where_sketches_are_worth_less_for_a_second_saved() -> None:
+    queries = {"sketched": sketching(1.0, 0.2, 0.25), "lossy": query(LINEAR, 1.0)}
+    assert {step.query for step in shed(queries, 0.5)} == {"lossy"}
+
+
+def test_sketches_that_save_nothing_are_no_choice() -> None:
+    assert shed({"dear": sketching(1.0, 1.0, 1.0), "dearer": sketching(1.0, 1.0, 1.5)}, 0.5) == []
+
+
+def test_exact_answers_return_at_once_and_only_when_there_is_time_for_all_of_them() -> None:
+    queries = {"sketched": sketching(1.0, 0.9, 0.25), "lossy": query(LINEAR, 1.0)}
+    steps = shed(queries, 1.0)
+    state = after(queries, steps)
+    remaining, then = undo(steps, state, 0.25)
+    assert remaining == [Step("sketched", 0, 1.0, 0.0)]
+    assert undo(remaining, then, 0.74)[0] == remaining
+    assert undo(remaining, then, 0.75)[0] == []

@@ -1,4 +1,4 @@
-"""Quality of service of a query: its utility by the delay of its answers, by the share of rows lost, and the importance of
+"""Quality of service of a query: its utility by the delay of its answers, by the share of rows lost, and from sketches; the importance of
 rows by the value of a column; piecewise linear graphs, and what makes one invalid.
 
 A graph of delay or loss starts at utility 1, never rises, and falls ever faster, so that the cheapest next loss can be chosen
@@ -103,15 +103,30 @@ class Importance:
 
 @dataclass(frozen=True, slots=True)
 class QualityOfService:
-    """`WITH QOS (…)`: the graphs of a query. Without `loss` no row of it is dropped to save time."""
+    """`WITH QOS (…)`: the graphs of a query. Without `loss` no row of it is dropped to save time.
+
+    `sketches` is the utility of answers from sketches, within the bounds that the query allows; without it they are answered as always.
+    """
 
     delay: UtilityGraph | None = None
     loss: UtilityGraph | None = None
     importance: Importance | None = None
+    sketches: float | None = None
+
+    @property
+    def is_flexible(self) -> bool:
+        """Whether the query may be answered from fewer rows, or from sketches."""
+        return self.loss is not None or self.sketches is not None
 
     def utility(self, delay: float, loss: float) -> float:
-        """The utility of answers with a delay in seconds, from rows of which a share is lost, weighted by importance."""
+        """The utility of answers with a delay in seconds, from rows of which a share is lost, weighted by importance, or sketched.
+
+        >>> QualityOfService(sketches=0.75).utility(0.0, 1.0)
+        0.75
+        """
         of_delay = 1.0 if self.delay is None else self.delay.at(delay)
+        if self.sketches is not None:
+            return of_delay * (1 - (1 - self.sketches) * loss)
         return of_delay * (1.0 if self.loss is None else self.loss.at(loss))
 
     def lost(self, shares: Sequence[float], frequencies: Sequence[float]) -> float:

@@ -322,6 +322,11 @@ class Query:
     repair: bool = False
 
     @property
+    def has_alternatives(self) -> bool:
+        """Whether it is answered exactly, or from sketches in an overload."""
+        return self.quality is not None and self.quality.sketches is not None
+
+    @property
     def retracts_windows(self) -> bool:
         """Whether windows that were emitted may be emitted again, as retractions and insertions."""
         return self.emission == "windows" and (self.revisions is not None or self.repair)

@@ -1,5 +1,5 @@
-"""Definitions of the built-in streams: `system.epochs`, `system.streams` and `system.queries`, the measurements that a home
-makes of itself. They are in the catalog from the first query that reads them.
+"""Definitions of the built-in streams: `system.epochs`, `system.streams`, `system.queries` and `system.quality`, the measurements that a
+home makes of itself. They are in the catalog from the first query that reads them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, Field, Schema
+from headrace.schema import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, Field, Schema
 from headrace.time import DAY, FOREVER, SECOND
 
 USING: Final = "system"
@@ -18,6 +18,7 @@ PREFIX: Final = "system."
 EPOCHS: Final = "system.epochs"
 STREAMS: Final = "system.streams"
 QUERIES: Final = "system.queries"
+QUALITY: Final = "system.quality"
 
 
 def _stream(name: str, *columns: Field) -> StreamDefinition:
@@ -61,6 +62,13 @@ DEFINITIONS: Final[Mapping[str, StreamDefinition]] = {
             Field("state", STRING),
             *(Field(name, BIGINT) for name in ("rows_in", "rows_kept", "results", "rejected", "state_rows")),
             Field("failure", STRING),
+        ),
+        _stream(
+            QUALITY,
+            Field("query", STRING),
+            *(Field(name, DOUBLE) for name in ("utility", "delay", "lost")),
+            Field("sketched", BOOLEAN),
+            *(Field(name, BIGINT) for name in ("to_repair", "repaired", "unrepaired")),
         ),
     )
 }

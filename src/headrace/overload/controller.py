@@ -1,5 +1,5 @@
 """The control of overload, a pure function from epoch to epoch: what is known of rates, costs and delays, and the shares of
-rows that queries see next.
+rows that queries see next, or count exactly.
 
 Rows are dropped only after answers have been too late for a while, with more to do than time; they return, the last loss
 first, after a calm in which there is time for them. Between two changes there is at least such a while, so changes a minute are
@@ -32,6 +32,10 @@ _RATE_SECONDS: Final = 0.5
 """Over which a rate of arrival is averaged."""
 _NO_RATE: Final = 1e-6
 """Rows per second: a stream that had fewer, and that no query reads any more, is left out."""
+UNTRIED: Final = 0.5
+"""The part of its cost that a query is expected to take when it is answered from sketches, until that was measured."""
+ENOUGH: Final = 3.0
+"""Epochs whose measurements decide that sketches cost more than exact answers."""
 _RETURN: Final = 0.9
 """The part of the headroom that may be used after rows have returned: a little less than what sheds them."""
 
@@ -87,7 +91,7 @@ class Observed:
 class Control:
     """What is known after an epoch, and the `steps` by which rows are dropped in the next one; JSON in the manifest.
 
-    `others` is the cost of a row without the queries that may lose it. `bad_since` and `good_since` are when it began that
+    `others` is the cost of a row without the queries that may lose it; `sketching` that of a query's rows when they are sketched. `bad_since` and `good_since` are when it began that
     rows should be dropped, or may return, since shares last changed; `changes` is how often they did.
     """
 
@@ -102,6 +106,7 @@ class Control:
     bad_since: float | None = None
     good_since: float | None = None
     changes: int = 0
+    sketching: Mapping[str, CostLine] = field(default_factory=dict)
 
     # -- what is in force ----------------------------------------------------------------------------------------------
 
@@ -128,7 +133,8 @@ class Control:
         for name, stated in queries.items():
             delay = self.delay(stated)
             lost = stated.quality.lost(shares[name], self.frequencies_of(stated.quality, name))
-            worth[name] = Worth(stated.quality.utility(delay, lost), delay, lost)
+            is_whole = stated.quality.loss is None
+            worth[name] = Worth(stated.quality.utility(delay, lost), delay, 0.0 if is_whole else lost)
         return worth
 
     def boxes(self, queries: Mapping[str, Stated], *, whole: bool = False) -> Iterator[Box]:
@@ -168,10 +174,18 @@ class Control:
                 self.costs[name].per_row * sum(self.rates.get(stream, 0.0) for stream in stated.streams),
                 self.frequencies_of(stated.quality, name),
                 shares[name],
+                0.0 if stated.quality.sketches is None else self.remaining(name),
             )
             for name, stated in queries.items()
-            if stated.quality.loss is not None and name in self.costs
+            if stated.quality.is_flexible and name in self.costs
         }
+
+    def remaining(self, query: str) -> float:
+        """The part of the cost of a query's rows that remains when they are sketched."""
+        exactly = self.costs[query].per_row
+        if query not in self.sketching or not exactly:
+            return UNTRIED
+        return self.sketching[query].per_row / exactly
 
     # -- the next epoch ------------------------------------------------------------------------------------------------
 
@@ -187,14 +201,21 @@ class Control:
         is_good = bool(self.steps) and not is_late and load < HEADROOM * _RETURN
         bad_since = _since(self.bad_since, self.at, holds=is_late and need > 0)
         good_since = _since(self.good_since, self.at, holds=is_good)
-        steps = self.steps
-        if self._lasted(bad_since, PATIENCE_SECONDS):
+        steps = tuple(step for step in self.steps if not self._is_dearer(step))
+        if steps == self.steps and self._lasted(bad_since, PATIENCE_SECONDS):
             steps += self.dropping(queries, need)
-        elif self._lasted(good_since, CALM_SECONDS):
+        elif steps == self.steps and self._lasted(good_since, CALM_SECONDS):
             steps = tuple(undo(steps, self.sheddable(queries), HEADROOM * _RETURN - load)[0])
         if steps == self.steps:
             return replace(self, bad_since=bad_since, good_since=good_since)
         return replace(self, steps=steps, changes=self.changes + 1, bad_since=None, good_since=None)
+
+    def _is_dearer(self, step: Step) -> bool:
+        """Whether a query's rows turned out to cost more sketched than counted exactly, over several epochs."""
+        line = self.sketching.get(step.query)
+        return (
+            step.after == 0 and line is not None and line.weight >= ENOUGH and self.remaining(step.query) > 1
+        )
 
     def dropping(self, queries: Mapping[str, Stated], need: float) -> tuple[Step, ...]:
         """Further steps that save so many seconds in a second."""
@@ -213,12 +234,15 @@ class Control:
             if rate > _NO_RATE or stream in seen.waiting:
                 rates[stream] = rate
         costs = {name: line for name, line in self.costs.items() if name in queries}
+        sketching = {name: line for name, line in self.sketching.items() if name in queries}
+        is_sketched = {step.query for step in self.steps if step.after == 0}
         frequencies = {name: known for name, known in self.frequencies.items() if name in queries}
         of_queries = 0.0
         for name, work in seen.queries.items():
             of_queries += work.seconds
             if work.rows and name in queries:
-                costs[name] = costs.get(name, CostLine()).after(work.rows, work.seconds, elapsed)
+                lines = sketching if name in is_sketched else costs
+                lines[name] = lines.get(name, CostLine()).after(work.rows, work.seconds, elapsed)
             if sum(work.arrived) and name in queries:
                 frequencies[name] = _divided(frequencies.get(name, ()), work.arrived)
         rows_taken = sum(seen.taken.values())
@@ -237,6 +261,7 @@ class Control:
             costs=costs,
             frequencies=frequencies,
             steps=tuple(step for step in self.steps if step.query in queries),
+            sketching=sketching,
         )
 
     def _backlog(self, queries: Mapping[str, Stated]) -> float:
@@ -254,6 +279,7 @@ class Control:
         value = {name: getattr(self, name) for name in Control.__slots__}
         value["others"] = self.others.as_json()
         value["costs"] = {name: line.as_json() for name, line in self.costs.items()}
+        value["sketching"] = {name: line.as_json() for name, line in self.sketching.items()}
         value["frequencies"] = {name: list(known) for name, known in self.frequencies.items()}
         value["steps"] = [step.as_json() for step in self.steps]
         return value
@@ -266,6 +292,7 @@ class Control:
                 **value,
                 "others": CostLine(*value["others"]),
                 "costs": {name: CostLine(*line) for name, line in value["costs"].items()},
+                "sketching": {name: CostLine(*line) for name, line in value.get("sketching", {}).items()},
                 "frequencies": {name: tuple(known) for name, known in value["frequencies"].items()},
                 "steps": tuple(Step(*step) for step in value["steps"]),
             }

@@ -1,8 +1,8 @@
-"""The order in which queries lose rows: always the step that loses the least utility for a second of processing saved; and
-its undoing in the reverse order.
+"""The order in which queries lose rows, or are answered from sketches: always the step that loses the least utility for a second of
+processing saved; and its undoing in the reverse order.
 
 A step takes a part of the rows of one interval of importance from one query, or nearly all rows of a query that would be
-worthless. Utility falls ever faster along a graph of loss, so that the cheapest next step is part of the cheapest set. Among the
+worthless; or it is all rows of a query, which are sketched from then on. Utility falls ever faster along a graph of loss, so that the cheapest next step is part of the cheapest set. Among the
 intervals of a query, those of the least importance lose
 first: that is semantic shedding, by shares instead of a filter, so that every interval still has a sample and an unbiased estimate.
 Source: Aurora (Carney et al. 2002), greedy shedding by the slope of graphs; divided by the time saved, as in load shedding road maps.
@@ -28,12 +28,16 @@ _NEARLY: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Sheddable:
-    """A query that may lose rows: what it costs in a second if it sees all, and how its rows divide into intervals."""
+    """A query that may lose rows: what it costs in a second if it sees all, and how its rows divide into intervals.
+
+    `remaining` is the part of a row's cost that remains if it is not in the share: 0 of rows that are dropped, more of sketched ones.
+    """
 
     quality: QualityOfService
     seconds: float
     frequencies: tuple[float, ...] = (1.0,)
     shares: tuple[float, ...] = (1.0,)
+    remaining: float = 0.0
 
     @property
     def lost(self) -> float:
@@ -49,7 +53,8 @@ class Sheddable:
     def saved(self) -> float:
         """Seconds in a second that its present shares save."""
         parts = zip(self.frequencies, self.shares, strict=True)
-        return self.seconds * sum(frequency * (1 - share) for frequency, share in parts)
+        of_others = self.seconds * (1 - self.remaining)
+        return of_others * sum(frequency * (1 - share) for frequency, share in parts)
 
     def at(self, interval: int, share: float) -> Sheddable:
         """With another share of an interval."""
@@ -58,7 +63,7 @@ class Sheddable:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A change of the share of an interval of a query."""
+    """A change of the share of an interval of a query; of one with sketches, of the rows that are counted exactly: from 1 to 0."""
 
     query: str
     interval: int
@@ -121,6 +126,11 @@ def _next(
     That is a part of the rows of one interval, or all rows where more loss takes no more utility: what is worthless is not computed.
     """
     loss = query.quality.loss
+    if query.quality.sketches is not None:
+        then = query.at(0, 0.0)
+        if (seconds := then.saved - query.saved) > _NEARLY * query.seconds:
+            yield (query.utility - then.utility) / seconds, 1 / seconds, name, then.shares
+        return
     if loss is None:
         return
     ends_at_0 = loss.points[-1][1] == 0
@@ -160,7 +170,8 @@ def undo(
     while remaining:
         step = remaining[-1]
         query = state[step.query]
-        share = min(step.before, step.after + size)
+        is_whole = query.quality.sketches is not None
+        share = step.before if is_whole else min(step.before, step.after + size)
         then = query.at(step.interval, share)
         spare -= query.saved - then.saved
         if spare < -_NEARLY:

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headrace.observation import EpochObservation
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan.adaptive.overload_control import overload_report
+from headrace.runtime.repair.repair_report import repairs_by_query
 from headrace.time import BEGINNING
 
 _MICROSECONDS = 1e6
@@ -76,6 +77,7 @@ class HubMetrics:
         yield GaugeMetricFamily("headrace_state_runs", "Files of state.", value=len(manifest.state))
         yield self._queries()
         yield from self._quality()
+        yield from self._repairs()
         yield from self._streams()
 
     def _queries(self) -> Metric:
@@ -101,12 +103,31 @@ class HubMetrics:
             "best_utility": ("The number of queries WITH QOS: their utility at best.", len(report.worth)),
             "load_ratio": ("Part of the time that rows take at the present rates.", report.load),
             "demand_ratio": ("The same if no row was dropped.", report.demand),
+            "sketched_queries": (
+                "Queries whose rows are sketched until there is time again.",
+                len(report.sketched),
+            ),
         }
         for name, (meaning, value) in figures.items():
             yield GaugeMetricFamily(f"headrace_{name}", meaning, value=value)
         yield CounterMetricFamily(
             "headrace_share_changes", "Changes of the shares of rows that queries see.", value=report.changes
         )
+
+    def _repairs(self) -> Iterator[Metric]:
+        hub = self._hub
+        reports = repairs_by_query(hub.home.latest(), hub.plan, hub.catalog)
+        if not reports:
+            return
+        family = GaugeMetricFamily(
+            "headrace_repair_windows",
+            "Windows emitted from samples, by query WITH SHEDDING (repair): waiting, repaired, and lost to the archive's retention.",
+            labels=["query", "state"],
+        )
+        for name, report in reports.items():
+            for state in ("waiting", "repaired", "lost"):
+                family.add_metric([name, state], getattr(report, state))
+        yield family
 
     def _streams(self) -> Iterator[Metric]:
         manifest, now = self._hub.home.latest(), self._hub.loop.engine.clock()

@@ -100,6 +100,8 @@ def _graphs(quality: QualityOfService) -> str:
         texts.append(
             f"value {identifier(quality.importance.column)} ({', '.join([*levels, f'{otherwise!r} OTHERWISE'])})"
         )
+    if quality.sketches is not None:
+        texts.append(f"sketches {quality.sketches!r}")
     return ", ".join(texts)
 
 

@@ -58,7 +58,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "parquet": (*_COMMON, "mergeSchema"),
     "arrow": _COMMON,
     "rate": ("rowsPerSecond", "order", "archive", "maxAhead"),
-    "push": ("archive", "maxAhead", "rememberProducers"),
+    "push": ("archive", "durability", "maxAhead", "rememberProducers"),
 }
 _PATTERN: Final = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 _CELLS: Final = (
@@ -154,15 +154,24 @@ def reads_appended(definition: StreamDefinition | RelationDefinition) -> bool:
 
 def producers_remembered(options: Mapping[str, str]) -> Duration:
     """How long after its last batch a producer of pushed batches is retained at least."""
-    text = option(options, "rememberProducers", "")
+    return _length(options, "rememberProducers", REMEMBERED, "7 DAYS")
+
+
+def durable_within(options: Mapping[str, str]) -> Duration:
+    """How long pushed rows may be in the hub before they are durable; 0: they are when the push returns."""
+    return _length(options, "durability", 0, "1 SECOND")
+
+
+def _length(options: Mapping[str, str], name: str, otherwise: Duration, example: str) -> Duration:
+    text = option(options, name, "")
     if not text:
-        return REMEMBERED
+        return otherwise
     try:
         length = interval_text(text)
     except UserError as error:
-        raise UserError(f"option rememberProducers: {error.message}", remedy=error.remedy) from None
+        raise UserError(f"option {name}: {error.message}", remedy=error.remedy) from None
     if length < 0:
-        raise UserError("option rememberProducers must not be negative", remedy="Such as '7 DAYS'.")
+        raise UserError(f"option {name} must not be negative", remedy=f"Such as '{example}'.")
     return length
 
 
@@ -249,6 +258,7 @@ def _check_values(using: str, options: Mapping[str, str]) -> None:
         number(options, "rowsPerSecond")
     if using == "push":
         producers_remembered(options)
+        durable_within(options)
 
 
 def _check_cells(definition: StreamDefinition | RelationDefinition, using: str) -> None:

@@ -31,7 +31,7 @@ Bound = tuple[str, Expression, Span]
 def check_shedding(select: Select, sources: From, grouping: Grouping, having: Expression | None) -> None:
     """Raises `UnsupportedQuery` for a query WITH SHEDDING whose answers cannot have an error bound."""
     assert select.shedding is not None
-    reason = _reason(select, sources) or _reason_above(select, grouping)
+    reason = rows_reason(select, sources) or _reason_above(select, grouping)
     if reason is not None:
         _refuse(reason, select.shedding.span)
     _check_repair(select, sources)
@@ -104,8 +104,8 @@ def _check_call(call: AggregateCall, grouping: Grouping, span: Span) -> None:
         _refuse(f"for {call.function.upper()}: its error with fewer rows is not known yet", span)
 
 
-def _reason(select: Select, sources: From) -> str | None:
-    """The part of a query for which an error bound is not available, or None."""
+def rows_reason(select: Select, sources: From) -> str | None:
+    """What the rows of a query come from if some of them cannot be treated otherwise than the rest; None if they can."""
     scan, window = sources.stream.scan, sources.stream.window
     if isinstance(scan, UnionAll) or len(sources.streams) > 1:
         return "over several streams: each sheds by itself"

@@ -328,7 +328,7 @@ class RevisionsClause:
 
 @dataclass(frozen=True, slots=True)
 class QualityClause:
-    """`WITH QOS (…)`; `spans` are the places of its graphs by name: delay, loss, value."""
+    """`WITH QOS (…)`; `spans` are the places of its parts by name: delay, loss, value, sketches."""
 
     quality: QualityOfService
     spans: Mapping[str, Span]

@@ -35,6 +35,7 @@ from headrace.operators.relations.changelog_projection import ChangingRows
 from headrace.operators.relations.instant_aggregate import InstantAggregate
 from headrace.operators.relations.instant_rows import InstantRows
 from headrace.operators.rows.row_pipeline import relations_of
+from headrace.operators.time_windows.alternatives import Alternatives
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.operators.time_windows.window_repair import Repairing
 from headrace.planner.joins.join_stage import JOINS
@@ -119,7 +120,7 @@ def _pane_aggregate(lowering: Lowering) -> PaneAggregate:
     assert grouped is not None
     assert isinstance(shape.window, TimeSlide | Landmark)
     finish = lowering.finish
-    meets = shape.emits_changes or query.revisions is not None or query.repair
+    meets = shape.emits_changes or query.revisions is not None or query.repair or query.has_alternatives
     single = finish.needs_whole_window or not grouped.keys or meets
     steps = row_steps(shape, separate=query.emit_empty)
     aggregate = PaneAggregate(
@@ -151,6 +152,13 @@ def _weighted_panes(lowering: Lowering) -> Operator:
     panes = _pane_aggregate(replace(lowering, shape=weighted(lowering.shape)))
     panes = replace(panes, sheds=True)
     return Repairing(panes.unshared(), lowering.slot) if lowering.query.repair else panes
+
+
+def _alternatives(lowering: Lowering) -> Alternatives:
+    exact = replace(lowering, shape=approximate.exactly(lowering.shape))
+    return Alternatives(
+        _pane_aggregate(exact).unshared(), _pane_aggregate(lowering).unshared(), lowering.slot
+    )
 
 
 def _is_of_sides(lowering: Lowering) -> bool:
@@ -314,6 +322,12 @@ LOWERINGS: Final[tuple[Rule[Lowering, Operator], ...]] = (
         "rows represent those that were shed, so panes keep sums of weighted rows",
         when=lambda q: q.query.shedding,
         build=_weighted_panes,
+    ),
+    Rule(
+        "alternatives",
+        "panes are exact, or sketches in an overload, and a window that holds both is answered from sketches",
+        when=lambda q: q.query.has_alternatives,
+        build=_alternatives,
     ),
     Rule(
         "synopses",

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import ALL, PUNCTUATION, IngestRecord
+from headrace.connectors.records.options import durable_within
 from headrace.connectors.sources.content_digest import content_digest
 from headrace.connectors.sources.segment_files import as_rows
 from headrace.errors import UnknownName, UserError, did_you_mean
@@ -18,6 +20,7 @@ from headrace.runtime.epoch.engine import Engine
 from headrace.runtime.home.deadline import change
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest.pushed_rows import ingest, ingest_once
+from headrace.runtime.ingest.unlogged_pushes import UnloggedPushes
 from headrace.runtime.progress.punctuators import promise_of
 from headrace.time import FOREVER, Instant, render_duration, render_instant
 
@@ -89,6 +92,7 @@ class Pushing:
 
     def __init__(self, home: Home, engine: Engine) -> None:
         self._home, self._engine = home, engine
+        self.unlogged = UnloggedPushes(engine.intake)
         self._resting: list[tuple[str, int]] = []
         """Producers of the hub that no call uses, each with its next number."""
 
@@ -96,18 +100,22 @@ class Pushing:
         """Write rows as a segment and log it, unless the producer's batch of that number is in the log.
 
         Returns the number of rows. Raises `UserError` when the stream takes no pushes, the rows do not fit its columns, or the
-        number is not valid; `PushFailed` when the rows were not written, or that is in doubt.
+        number is not valid; `PushFailed` when the rows were not written, or that is in doubt. Rows are durable when it returns, but for
+        streams that are created with the option durability.
         """
         definition, intake = self._stream(name), self._engine.intake
+        within, hand_in = durable_within(definition.options), None
+        if within:
+            hand_in = partial(self.unlogged.hand_in, within=within)
         table = as_rows(definition, rows)
         if producer is None and sequence is None:
             # A call that fails retains its producer: the number is free for its repetition.
             producer, sequence = self._resting.pop() if self._resting else (f"hub-{uuid.uuid4().hex}", 0)
-            ingest(intake, definition, table, content_digest(table), producer, sequence)
+            ingest(intake, definition, table, content_digest(table), producer, sequence, hand_in)
             self._resting.append((producer, sequence + 1))
             return int(table.num_rows)
         producer, sequence = _checked(producer, sequence)
-        ingest_once(intake, definition, table, producer, sequence)
+        ingest_once(intake, definition, table, producer, sequence, hand_in)
         return int(table.num_rows)
 
     def pushed(self, name: str, producer: str) -> int | None:

@@ -84,6 +84,7 @@ class Hub(Pipeline):
             super().__init__(path, home, loop, self.log_of_epochs.write, synopsis_bytes=synopsis_bytes)
             self.frames = frames.StreamingFrames(self)
             self._pushing = push.Pushing(home, engine)
+            self._pushing.unlogged.find_lost()
             self.actions = OpenActions(self, self._pushing.push, receivers)
             engine.retention.holds = self._held
             self._statements = Statements(self, self.frames.check, self.open_sinks.report, self.actions)
@@ -337,7 +338,8 @@ class Hub(Pipeline):
 
     def status(self) -> dict[str, Any]:
         """The newest epoch's measurements (see `headrace.observation`) and each stream's totals, as plain values."""
-        return status(self, self.open_sinks.report(), self.actions.report())
+        known = status(self, self.open_sinks.report(), self.actions.report())
+        return {**known, "amnesia": [lost.as_json() for lost in self._pushing.unlogged.lost()]}
 
     def explain(self, query: str | None = None, form: Form = "text") -> str:
         """The plan, its sharing and its cost: all of it, or one query's part; as "text", "dot" or "svg"."""
@@ -367,6 +369,7 @@ class Hub(Pipeline):
                 self.stop()
             self.actions.close()
             self.open_sinks.close()
+            self._pushing.unlogged.close()
         finally:
             self.is_closed = True
             with self._closing:

@@ -38,11 +38,15 @@ _PER_FILE: Final[Duration] = SECOND // 1000
 
 @dataclass(slots=True)
 class _Arrival:
-    """A record that a thread wants to append, with the files it names; `done` once it is in the log, else its `error`."""
+    """A record that a thread wants to append, with the files it names; `done` once it is in the log, else its `error`.
+
+    No thread waits for one that `may_wait`: it is tried again until it is in the log.
+    """
 
     record: IngestRecord
     definition: StreamDefinition
     files: tuple[str, ...]
+    may_wait: bool = False
     done: bool = False
     error: Exception | None = None
 
@@ -120,6 +124,7 @@ class Intake:
     def listen(self, streams: Iterable[StreamDefinition], *, thorough: bool = False) -> int:
         """List these sources once; returns how many records were new. `thorough`: check listed files for changes in any case."""
         self.settle_doubt()
+        self.log_queued()
         records: list[IngestRecord] = []
         for stream in streams:
             records += self._new_records(stream)
@@ -151,7 +156,25 @@ class Intake:
             raise arrival.error
         self.news.set()
 
-    def _log_arrivals(self) -> None:
+    def hand_in_later(
+        self, record: IngestRecord, definition: StreamDefinition, files: tuple[str, ...]
+    ) -> None:
+        """Queue a segment of a push that need not be durable yet: the next append, listing or `log_queued` logs it."""
+        self._arrivals.append(_Arrival(record, definition, files, may_wait=True))
+        self.news.set()
+
+    def log_queued(self) -> None:
+        """Log the pushes that wait for it. Raises `StoreError`, and they continue to wait."""
+        if not self._arrivals:
+            return
+        self.settle_doubt()
+        with self.lock:
+            while self._arrivals:
+                error = self._log_arrivals()
+                if error is not None:
+                    raise error
+
+    def _log_arrivals(self) -> Exception | None:
         """One append of what has arrived: the first record of each producer, those after it in the next append."""
         arrived: dict[tuple[str, str], _Arrival] = {}
         for _ in range(len(self._arrivals)):
@@ -166,14 +189,23 @@ class Intake:
                 [file for arrival in fresh for file in arrival.files],
             )
         except Exception as error:  # noqa: BLE001 - each raises it
-            for arrival in fresh:
-                arrival.error = error
+            self._fail(fresh, error)
+            return error
         except BaseException:
-            for arrival in fresh:
-                arrival.error = StoreError("the append was interrupted", outcome="unknown")
+            self._fail(fresh, StoreError("the append was interrupted", outcome="unknown"))
             raise
         for arrival in fresh:
             arrival.done = True
+        return None
+
+    def _fail(self, arrivals: Sequence[_Arrival], error: Exception) -> None:
+        """The error of an append, for the threads that wait; what may wait is first again, and may be in the log already."""
+        for arrival in reversed(arrivals):
+            if arrival.may_wait:
+                self._arrivals.appendleft(arrival)
+                self._in_doubt = True
+            else:
+                arrival.error = error
 
     def _is_fresh(self, arrival: _Arrival) -> bool:
         """Whether a record has to be logged; if not it is done, or has an error."""

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from headrace.catalog.system_streams import QUALITY
 from headrace.observation import EpochObservation
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.ingest.pushed_rows import ingest_once
+from headrace.runtime.ingest.quality_rows import changed, quality_values
 from headrace.runtime.ingest.system_rows import Measured, Row, as_table, has_rows
 from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.progress.failing_queries import FAILED_ROWS
@@ -59,9 +61,14 @@ class SystemFeed:
         counts_before = before.facts.get(FAILED_ROWS, {})
         counts = after.facts.get(FAILED_ROWS, {})
         failed = {name: count - counts_before.get(name, 0) for name, count in counts.items()}
-        rows = Measured(seen, at, index, home.catalog, failed, new).rows()
+        known, quality = last.get("quality", {}), dict[str, Any]()
+        if QUALITY in index.system_streams_read:
+            quality = quality_values(after, index.plan, home.catalog)
+        rows = Measured(seen, at, index, home.catalog, failed, new, changed(quality, known)).rows()
         created = {name: home.created(name) for name in rows}
         fact = {"epoch": after.epoch, "at": at, "created": created, **_stored(rows, write)}
+        if quality:
+            fact["quality"] = quality
         return replace(after, facts={**after.facts, FACT: fact})
 
     def is_behind(self, manifest: Manifest, streams: Iterable[str]) -> bool:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.catalog.catalog import Catalog, CatalogQuery, is_of_query
 from headrace.catalog.definitions import StreamDefinition
-from headrace.catalog.system_streams import EPOCHS, QUERIES, STREAMS
+from headrace.catalog.system_streams import EPOCHS, QUALITY, QUERIES, STREAMS
 from headrace.observation import EpochObservation, OperatorObservation
 from headrace.runtime.messages.epoch_work import BACKFILLS, EpochWork
 from headrace.runtime.plan.derived_streams import owner_of
@@ -42,7 +42,8 @@ def has_rows(work: EpochWork, index: PlanIndex, *, changes: bool) -> bool:
 class Measured:
     """An epoch that has rows: its observation, the instant of its rows, the index of its plan, and the catalog after it.
 
-    `failed` has the rows on which each operator failed in it; `entries` are those of the query log that it is the first to have.
+    `failed` has the rows on which each operator failed in it; `entries` are those of the query log that it is the first to have. `quality`
+    has the values of the queries of which they have changed (`quality_rows`).
     """
 
     seen: EpochObservation
@@ -51,6 +52,7 @@ class Measured:
     catalog: Catalog
     failed: Mapping[str, int] = field(default_factory=dict)
     entries: Sequence[Mapping[str, Any]] = ()
+    quality: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def rows(self) -> dict[str, list[Row]]:
         """By built-in stream that queries read; only its rows cost anything."""
@@ -103,6 +105,10 @@ class Measured:
             rows.append((self.at, self.seen.epoch, name, _state(query), *counts, failure))
         return rows
 
+    def of_quality(self) -> list[Row]:
+        """The rows of `system.quality`."""
+        return [(self.at, self.seen.epoch, name, *values) for name, values in self.quality.items()]
+
     def _named(
         self, observed: Mapping[str, OperatorObservation], failed: Mapping[str, int]
     ) -> dict[str, CatalogQuery | None]:
@@ -140,6 +146,7 @@ _ROWS: Final[Mapping[str, Callable[[Measured], list[Row]]]] = {
     EPOCHS: Measured.of_epoch,
     STREAMS: Measured.of_streams,
     QUERIES: Measured.of_queries,
+    QUALITY: Measured.of_quality,
 }
 
 

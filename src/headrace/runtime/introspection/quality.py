@@ -21,6 +21,8 @@ def quality_status(manifest: Manifest, catalog: Catalog) -> dict[str, Any] | Non
     if report is None:
         return None
     worth, shares = worth_by_query(manifest, catalog), _by_name(chosen_shares(manifest), catalog)
+    names = _names(catalog)
+    sketched = {names.get(derived_streams.owner_of(operator)) for operator in report.sketched}
     return {
         "utility": sum(query_worth.utility for query_worth in worth.values()),
         "best": len(worth),
@@ -34,7 +36,8 @@ def quality_status(manifest: Manifest, catalog: Catalog) -> dict[str, Any] | Non
                 "utility": query_worth.utility,
                 "delay": query_worth.delay,
                 "lost": query_worth.lost,
-                "shares": list(shares.get(name, (1.0,))),
+                "shares": [1.0] if name in sketched else list(shares.get(name, (1.0,))),
+                "sketched": name in sketched,
             }
             for name, query_worth in worth.items()
         },
@@ -65,6 +68,8 @@ def quality_lines(quality: QualityOfService, operator: str, manifest: Manifest) 
     if quality.importance is not None:
         levels = zip(quality.importance.intervals, quality.importance.levels, strict=True)
         yield f"    importance: {', '.join(f'{level:g} where {interval}' for interval, level in levels)}"
+    if quality.sketches is not None:
+        yield f"    utility of answers from sketches: {quality.sketches:g}"
     report = overload_report(manifest)
     worth = None if report is None else report.worth.get(operator)
     if report is None or worth is None:
@@ -72,7 +77,9 @@ def quality_lines(quality: QualityOfService, operator: str, manifest: Manifest) 
         return
     yield f"    now: utility {worth.utility:.2f}, {worth.delay:.3g} s late, {_percent(worth.lost)} lost"
     shares = chosen_shares(manifest).get(operator)
-    if shares is not None:
+    if operator in report.sketched:
+        yield "    its rows are sketched until there is time again: windows that hold such rows are answered within their bounds"
+    elif shares is not None:
         yield f"    answered from {' and '.join(map(_percent, shares))} of its rows{_of_each(quality)}"
     yield f"    {_load(report)}"
 

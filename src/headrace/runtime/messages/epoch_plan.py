@@ -37,7 +37,7 @@ class PlannedOperator:
 
     operator: Operator
     channel: str = "rows"
-    """Which rows of its stream it reads: "rows" (accepted), "late", "rejects", or "kept" (accepted and not shed)."""
+    """Which rows of its stream it reads: "rows" (accepted), "late", "rejects", or "kept" (accepted, by its shares)."""
     revisions: Revisions | None = None
     """Which late rows it also takes in; None: none."""
     retention: Retention | None = None

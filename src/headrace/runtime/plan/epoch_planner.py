@@ -244,7 +244,7 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 operator = operator.unshared()
             planned[operator.id] = PlannedOperator(
                 operator,
-                "kept" if query.shedding else channel,
+                "kept" if query.shedding or query.has_alternatives else channel,
                 query.revisions,
                 _retention(catalog_query.definition.retain, operator_id, meaning),
                 quality=quality,

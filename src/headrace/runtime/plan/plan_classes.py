@@ -38,6 +38,7 @@ from headrace.operators.row_windows.row_slides import RowSlides
 from headrace.operators.row_windows.session_revisions import RevisingSessions
 from headrace.operators.row_windows.tuple_slides import TupleSlides
 from headrace.operators.row_windows.user_windows import UserWindows
+from headrace.operators.time_windows.alternatives import Alternatives
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.operators.time_windows.window_changelog import WindowChanges
 from headrace.operators.time_windows.window_repair import Repairing
@@ -59,6 +60,7 @@ OPERATORS: Final[tuple[type, ...]] = (
         PaneAggregate,
         Passing,
         RelationJoin,
+        Alternatives,
         Repairing,
         Revising,
         RevisingSessions,

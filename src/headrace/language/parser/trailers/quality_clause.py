@@ -1,9 +1,10 @@
-"""The parser of WITH QOS: graphs of utility by delay and by loss, checked point by point, and the importance of rows by
-the value of a column.
+"""The parser of WITH QOS: graphs of utility by delay and by loss, checked point by point, the importance of rows by
+the value of a column, and the utility of answers from sketches.
 
     WITH QOS (delay (1 AT 2 SECONDS, 0 AT 10 SECONDS),
               loss (1 AT 0 PERCENT, 0.8 AT 90 PERCENT),
               value price (0.1 BELOW 100, 1 OTHERWISE))
+    WITH QOS (delay (1 AT 2 SECONDS, 0 AT 10 SECONDS), sketches 0.9)
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from headrace.language.syntax.ast import QualityClause
 from headrace.language.syntax.cursor import Cursor
 from headrace.time import SECOND
 
-_GRAPHS: Final = ("delay", "loss", "value")
+_GRAPHS: Final = ("delay", "loss", "value", "sketches")
 _EXAMPLE: Final = (
     "WITH QOS (delay (1 AT 2 SECONDS, 0 AT 10 SECONDS), loss (1 AT 0 PERCENT, 0.8 AT 90 PERCENT))"
 )
@@ -33,12 +34,12 @@ def quality_clause(cursor: Cursor, start: Span) -> QualityClause:
     if not cursor.accept_sign("("):
         raise cursor.expected("'(' after QOS", f"Write {_EXAMPLE}.")
     spans: dict[str, Span] = {}
-    delay = loss = importance = None
+    delay = loss = importance = sketches = None
     while True:
         at, name = cursor.token.span, cursor.token.text.lower()
         if name not in _GRAPHS:
             remedy = did_you_mean(name, _GRAPHS) or f"Write {_EXAMPLE}."
-            raise cursor.expected("delay, loss or value", remedy)
+            raise cursor.expected("delay, loss, value or sketches", remedy)
         if name in spans:
             raise cursor.error(f"{name} is given twice", at, "Leave one of them out.")
         cursor.advance()
@@ -46,13 +47,15 @@ def quality_clause(cursor: Cursor, start: Span) -> QualityClause:
             delay = _graph(cursor, name, _seconds)
         elif name == "loss":
             loss = _graph(cursor, name, _share)
+        elif name == "sketches":
+            sketches = _utility(cursor)
         else:
             importance = _importance(cursor)
         spans[name] = cursor.since(at)
         if not cursor.accept_sign(","):
             break
     cursor.expect_sign(")", " at the end of QOS")
-    return QualityClause(QualityOfService(delay, loss, importance), spans, cursor.since(start))
+    return QualityClause(QualityOfService(delay, loss, importance, sketches), spans, cursor.since(start))
 
 
 def _graph(cursor: Cursor, name: str, read_position: Callable[[Cursor], float]) -> UtilityGraph:
@@ -95,6 +98,16 @@ def _share(cursor: Cursor) -> float:
             "more rows cannot be lost than there are", cursor.since(at), "A loss is at most 100 PERCENT."
         )
     return share
+
+
+def _utility(cursor: Cursor) -> float:
+    at = cursor.token.span
+    utility = _number(cursor, "the utility of answers from sketches, from 0 to 1")
+    if utility > 1:
+        raise cursor.error(
+            f"the utility {utility:g} is not between 0 and 1", at, "1 is as good as an exact answer."
+        )
+    return utility
 
 
 def _importance(cursor: Cursor) -> Importance:

@@ -45,7 +45,8 @@ class OverloadReport:
     """The state of a hub with queries WITH QOS.
 
     `worth` is by operator. `load` is the part of every second that the rows take at the present rates, `demand` what they
-    would take if none was dropped; `saturation` in rows per second; `changes` how often shares have changed.
+    would take if none was dropped; `saturation` in rows per second; `changes` how often shares have changed. `sketched` are the
+    operators whose rows are sketched now.
     """
 
     worth: Mapping[str, Worth]
@@ -53,6 +54,7 @@ class OverloadReport:
     demand: float
     saturation: float
     changes: int
+    sketched: frozenset[str] = frozenset()
 
     @property
     def utility(self) -> float:
@@ -61,7 +63,9 @@ class OverloadReport:
 
 
 def chosen_shares(manifest: Manifest) -> dict[str, tuple[float, ...]]:
-    """Operator → the shares of its rows in the next epoch, of those that do not see all: the lesser of time and memory."""
+    """Operator → the shares of its rows in the next epoch, of those that do not see all, or that sketch theirs: the lesser of
+    time and memory.
+    """
     shares: dict[str, tuple[float, ...]] = {}
     for fact in (OVERLOAD, MEMORY):
         for operator, seen in manifest.facts.get(fact, {}).get("shares", {}).items():
@@ -82,7 +86,14 @@ def overload_report(manifest: Manifest) -> OverloadReport | None:
         return None
     worth = {operator: Worth(*values) for operator, values in facts["worth"].items()}
     control = facts["control"]
-    return OverloadReport(worth, facts["load"], facts["demand"], facts["saturation"], control["changes"])
+    return OverloadReport(
+        worth,
+        facts["load"],
+        facts["demand"],
+        facts["saturation"],
+        control["changes"],
+        frozenset(facts.get("sketched", ())),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +127,7 @@ class FinishedEpoch:
         return Observed(self.now / SECOND, self.seconds, weights, left, delays, self._queries(plan))
 
     def _queries(self, plan: EpochPlan) -> dict[str, QueryWork]:
-        """The work of each query that may lose rows: its part of the seconds is that of all measured work."""
+        """The work of each query that may lose rows, or be answered from sketches: its part of the seconds is that of all measured work."""
         scans = [scan for receipt in self.receipts if receipt.task == 0 for scan in receipt.scans]
         done: dict[str, WorkObservation] = {}
         for seen in [*(scan.work for scan in scans), *(receipt.work for receipt in self.receipts)]:
@@ -125,7 +136,7 @@ class FinishedEpoch:
         nanoseconds = sum(work.nanoseconds for work in done.values()) or 1
         queries = {}
         for name, quality in plan.qualities.items():
-            if quality.loss is None:
+            if not quality.is_flexible:
                 continue
             fold = done.get(f"fold {name}", WorkObservation())
             state = done.get(f"state {state_name(plan.operators[name])}", WorkObservation())
@@ -165,6 +176,7 @@ def decided(
     fact = {
         "control": control.as_json(),
         "shares": {name: list(seen) for name, seen in control.shares(stated).items() if min(seen) < 1},
+        "sketched": sorted(name for name, query in stated.items() if _is_sketched(control, name, query)),
         "worth": {name: worth.as_json() for name, worth in done.worth(stated).items()},
         "load": control.load(stated),
         "demand": control.load(stated, whole=True),
@@ -172,6 +184,10 @@ def decided(
         "epoch_rows": max(1, int(most)) if most < inf else None,
     }
     return replace(manifest, facts={**manifest.facts, OVERLOAD: fact})
+
+
+def _is_sketched(control: Control, operator: str, query: Stated) -> bool:
+    return query.quality.sketches is not None and control.shares({operator: query})[operator] == (0.0,)
 
 
 def _without(manifest: Manifest) -> Manifest:

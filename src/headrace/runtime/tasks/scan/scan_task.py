@@ -45,6 +45,7 @@ from headrace.runtime.messages.task_messages import (
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.progress.plan_index import index_of
+from headrace.runtime.tasks.scan.alternative_rows import AlternativeRows
 from headrace.runtime.tasks.scan.archive_writer import Archiving
 from headrace.runtime.tasks.scan.column_pruning import columns_of, columns_read
 from headrace.runtime.tasks.scan.deduplicate import encode_keys, max_event_time_of, open_keys
@@ -230,11 +231,19 @@ class _ScanTask:
         chosen = {
             operator.id: operator
             for operator in readers
-            if operator.id in qualities and qualities[operator.id].loss is not None
+            if operator.id in qualities and qualities[operator.id].is_flexible
         }
         others = [operator for operator in readers if operator.id not in chosen]
-        parts = [
-            SampledRows(
+        parts: list[SampledRows | AlternativeRows] = [
+            AlternativeRows(
+                timed([operator], relations, layouts, isolated),
+                columns_of(operator),
+                seed_of(stream),
+                name,
+                self._message.shares.get(name, (1.0,))[0],
+            )
+            if qualities[name].sketches is not None
+            else SampledRows(
                 timed([operator], relations, layouts, isolated),
                 columns_of(operator),
                 seed_of(stream),

@@ -23,6 +23,7 @@ from headrace.archive.blocks import hashes_of, seed_of
 from headrace.operators.base.batch import Batch
 from headrace.overload.shedding import intervals_of, is_sampled, is_sampled_by, weight_of
 from headrace.runtime.messages.task_messages import Split
+from headrace.runtime.tasks.scan.alternative_rows import AlternativeRows
 from headrace.runtime.tasks.timing import Timed
 
 _ENOUGH: Final = 1 << 17
@@ -145,9 +146,9 @@ class SampledRows:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """All samples of a stream in one task."""
+    """All samples of a stream in one task, and the rows that are counted exactly or sketched."""
 
-    parts: Sequence[SampledRows]
+    parts: Sequence[SampledRows | AlternativeRows]
 
     @property
     def readers(self) -> list[Timed]:
