@@ -58,6 +58,7 @@ from headrace.operators.joins.join_side import JoinOperator, JoinSpec, Side
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
 from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.operators.scalar.evaluation.failing import can_fail
+from headrace.planner.joins.common_conditions import Conditions
 from headrace.planner.joins.interval_joins import with_intervals
 from headrace.planner.joins.join_graph import (
     Group,
@@ -120,9 +121,9 @@ def decompose(
     if shared:
         graph = graph_of(parts.windows, parts.factors)
         assert graph is not None, "a shared join is chosen for queries that have a graph"
-        stage = shared_stage(graph, shared)
+        stage = shared_stage(graph, shared, parts.factors)
         scan = StreamScan(stream_of(shared), PAIRS, stage.operator.spec.shown, None)
-        pairs = parts.of_shared(graph, scan)
+        pairs = parts.of_shared(graph, scan, shared)
         root = rewritten(
             root, partial(_shared_column, graph.names), lambda below: pairs if below is _PLACE else None
         )
@@ -143,6 +144,14 @@ def signature_of(query: Query) -> str:
     _, _, parts, _ = _divided("", with_intervals(query))
     graph = graph_of(parts.windows, parts.factors)
     return "" if graph is None else graph.signature
+
+
+def conditions_of(query: Query) -> Conditions:
+    """What a query with a graph requires of single rows of its streams."""
+    _, _, parts, _ = _divided("", with_intervals(query))
+    graph = graph_of(parts.windows, parts.factors)
+    assert graph is not None, "asked of queries that read a shared join"
+    return graph.conditions(parts.factors)
 
 
 def joins_windows(query: Query) -> bool:
@@ -302,12 +311,12 @@ class _Parts:
             source = Filter(pairs, Call("isnotnull", (validity,), BOOLEAN))
         return Windowed(source, PAIRS, self._window(Column(f"{PAIRS}.{UNTIL}", BIGINT)))
 
-    def of_shared(self, graph: Graph, pairs: StreamScan) -> Node:
-        """The pairs of a shared join that satisfy the query's conditions, under their window."""
+    def of_shared(self, graph: Graph, pairs: StreamScan, join: str) -> Node:
+        """The pairs of a shared join that satisfy the query's conditions, under their window; without those that it has tested."""
         ages = Ages(graph, PAIRS)
         window = self._window(ages.until)
         factors = ages.conditions + ([ages.ends_in(window)] if isinstance(window, TimeSlide) else [])
-        implied = graph.implied(self.factors)
+        implied = graph.implied(self.factors, join)
         for factor in self.factors:
             if columns_of(factor) and factor not in implied:
                 named = transform(factor, _PairColumns(self.windows))
