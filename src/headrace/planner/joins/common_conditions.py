@@ -193,8 +193,6 @@ def filters_of(
 
 def written_in(conditions: Conditions, schema: Schema, factors: Sequence[Expression]) -> list[Expression]:
     """The factors on the columns of one side that are among the written conditions."""
-    if not conditions.written:
-        return []
     return [own for own in _of_one_side(schema, factors) if _digest(own) in conditions.written]
 
 

@@ -112,12 +112,12 @@ class Graph:
 
     def implied(self, factors: Sequence[Expression], join: str) -> list[Expression]:
         """The conditions that the join of this name has tested: those of its keys, and those in its name."""
-        required = required_by(join)
-        tested = [test for side in self.sides for test in written_in(required, side, self.shared(factors))]
-        return [
-            *equalities(self.written, factors),
-            *(factor for factor in factors if tested and _renamed_if_known(factor, self.names) in tested),
-        ]
+        tested, required = list(equalities(self.written, factors)), required_by(join)
+        if required.written:
+            shared = self.shared(factors)
+            written = [test for side in self.sides for test in written_in(required, side, shared)]
+            tested += [factor for factor in factors if _renamed_if_known(factor, self.names) in written]
+        return tested
 
 
 def sources(window: Windowed) -> tuple[str, ...]:
@@ -283,7 +283,8 @@ def shared_stage(graph: Graph, join_id: str, factors: Sequence[Expression]) -> J
     streams: list[list[Input]] = []
     first = 0
     classes = classes_in(join_id) or graph.classes
-    filters = filters_of(graph.sides, required_by(join_id), graph.shared(factors))
+    required = required_by(join_id)
+    filters = filters_of(graph.sides, required, graph.shared(factors) if required.written else ())
     for number, (window, keys) in enumerate(zip(graph.windows, graph.keys, strict=True)):
         columns, class_ = graph.columns(window), classes[number]
         range_ = None if class_ is None else 1 << class_

@@ -58,7 +58,7 @@ from headrace.operators.joins.join_side import JoinOperator, JoinSpec, Side
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
 from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.operators.scalar.evaluation.failing import can_fail
-from headrace.planner.joins.common_conditions import Conditions
+from headrace.planner.joins.common_conditions import NONE, Conditions
 from headrace.planner.joins.interval_joins import with_intervals
 from headrace.planner.joins.join_graph import (
     Group,
@@ -139,19 +139,23 @@ def decompose(
 
 def signature_of(query: Query) -> str:
     """The name of the query's graph, if its join can be shared with other queries; empty if not."""
+    read = graph_read_by(query)
+    return "" if read is None else read[0].signature
+
+
+def graph_read_by(query: Query) -> tuple[Graph, Sequence[Expression]] | None:
+    """The query's graph and its conditions, if its join can be shared with other queries."""
     if not joins_streams(query) or query.revisions is not None or query.shedding:
-        return ""
+        return None
     _, _, parts, _ = _divided("", with_intervals(query))
     graph = graph_of(parts.windows, parts.factors)
-    return "" if graph is None else graph.signature
+    return None if graph is None else (graph, parts.factors)
 
 
 def conditions_of(query: Query) -> Conditions:
-    """What a query with a graph requires of single rows of its streams."""
-    _, _, parts, _ = _divided("", with_intervals(query))
-    graph = graph_of(parts.windows, parts.factors)
-    assert graph is not None, "asked of queries that read a shared join"
-    return graph.conditions(parts.factors)
+    """What a query requires of single rows of its streams, if its join can be shared."""
+    read = graph_read_by(query)
+    return NONE if read is None else read[0].conditions(read[1])
 
 
 def joins_windows(query: Query) -> bool:

@@ -27,7 +27,13 @@ from headrace.operators.base.operator import Operator
 from headrace.planner.joins.common_conditions import NONE, Conditions
 from headrace.planner.joins.outer_joins import joins_changes
 from headrace.planner.joins.shared_join import covering, read_under, restricted
-from headrace.planner.joins.stream_joins import conditions_of, joins_streams, signature_of, sizes_of
+from headrace.planner.joins.stream_joins import (
+    conditions_of,
+    graph_read_by,
+    joins_streams,
+    signature_of,
+    sizes_of,
+)
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.deadline import (
     Deadline,
@@ -246,10 +252,12 @@ class CatalogChanges:
         self._waiting += entries
         if query is not None:
             self._read |= names_read(query)
-            for join in (entry["query"].get("join", "") for entry in entries if "query" in entry):
-                self._joins[read_under(signature_of(query), join)] = join
+            if (read := graph_read_by(query)) is not None:
+                (graph, factors), definition = read, entries[-1]["query"]
+                join = definition.get("join", "")
+                self._joins[read_under(graph.signature, join)] = join
                 if join in self._founded:
-                    self._required[entries[-1]["query"]["name"].lower()] = conditions_of(query)
+                    self._required[definition["name"].lower()] = graph.conditions(factors)
 
     def with_join(
         self, catalog: Catalog, definition: QueryDefinition, query: Query
