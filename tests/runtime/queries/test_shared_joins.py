@@ -308,6 +308,22 @@ def test_a_query_that_selects_other_rows_reads_a_join_of_all_rows(hub: Hub) -> N
     ]
 
 
+def test_a_query_with_a_join_of_its_own_among_others_changes_nothing_for_them(hub: Hub) -> None:
+    """In one script: five readers, a query that shares nothing, and five more."""
+    create = [f"CREATE QUERY q{number} AS {pairs(v=number)}" for number in range(11)]
+    create[6] = create[6].replace(" AS ", " OPTIONS (sharing 'off') AS ", 1)
+    hub.execute(";".join(create))
+    shared = reads(hub, "q1")
+    assert {reads(hub, f"q{number}") for number in range(1, 11) if number != 6} == {shared}
+    assert required(hub, shared) == ["(s0.v <= 10)", ""]
+    assert len(joins(hub)) == 3
+    for number in range(2):
+        hub.register(pairs(40, 40, number), f"long{number}")
+    long = pairs(40, 40)
+    hub.execute(f"CREATE QUERY own OPTIONS (sharing 'off') AS {long}; CREATE QUERY long2 AS {long}")
+    assert reads(hub, "long2") == reads(hub, "long1")
+
+
 def test_a_factor_that_all_have_is_in_the_join_and_not_above_it_over_restarts_and_without_its_founder(
     tmp_path: Path,
 ) -> None:

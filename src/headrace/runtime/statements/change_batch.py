@@ -255,7 +255,8 @@ class CatalogChanges:
             if (read := graph_read_by(query)) is not None:
                 (graph, factors), definition = read, entries[-1]["query"]
                 join = definition.get("join", "")
-                self._joins[read_under(graph.signature, join)] = join
+                graph_of_join = read_under(graph.signature, join)
+                self._joins[graph_of_join] = join or self._joins.get(graph_of_join, "")
                 if join in self._founded:
                     self._required[definition["name"].lower()] = graph.conditions(factors)
 
@@ -292,7 +293,8 @@ class CatalogChanges:
         if not signature:
             return ""
         index = index_of(self._pipeline.plan)
-        joined = covering(signature, {**index.joins, **self._joins}, partial(conditions_of, query))
+        waiting = {graph: join or index.joins.get(graph, "") for graph, join in self._joins.items()}
+        joined = covering(signature, {**index.joins, **waiting}, partial(conditions_of, query))
         if joined is not None and joined[1]:
             return joined[1]
         without_pairs = len(index.join_aggregates.get(signature, ())) + self._without_pairs[signature]
