@@ -133,7 +133,7 @@ def test_pairs_of_windows_that_slide_are_bounded_by_the_beginning_of_the_next_wi
     with opened(tmp_path, pairs, **groups) as hub:
         push(hub, "a", 0.5, upto=3)
         push(hub, "b", 1.5, upto=2.75)
-        assert {name: minutes(hub, name) for name in groups} == dict.fromkeys(groups, [])
+        assert not any(minutes(hub, name) for name in groups)
         push(hub, "b", upto=3)
         emitted = {name: minutes_of(minutes(hub, name)) for name in groups}
         assert emitted == {"xt": [(0.5,)], "yt": [(1.5,)], "later": [(1.5,)], "earlier": [(0.5,)]}
