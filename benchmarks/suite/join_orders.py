@@ -261,57 +261,82 @@ def join_orders(rows: int, rounds: int) -> Report:
         "best in hindsight, one phase": lambda epoch: _one_phase(hindsight(epoch)),
     }
     spent, seen = _run(ways, len(every), changing)
-    total = {way: sum(times) for way, times in spent.items()}
+    seconds = {way: sum(times) for way, times in spent.items()}
+    table, ratios = _changing_report(
+        seconds, seen, _probes(every, hindsight), _probes(every, lambda _: fixed)
+    )
+    of_idle, idle_ratios = _idle_report()
+    drawn = [Bar(way, took, "ours" if way == "adaptive" else "yardstick") for way, took in seconds.items()]
+    assert __doc__ is not None
+    return Report(
+        "join-orders",
+        "Orders of joins that adapt",
+        [*table, *of_idle],
+        [*ratios, *idle_ratios],
+        drawn,
+        "seconds",
+        [__doc__.strip()],
+    )
+
+
+def _changing_report(
+    seconds: Mapping[str, float], seen: Mapping[str, Seen], in_hindsight: int, of_fixed: int
+) -> tuple[list[dict[str, object]], list[Ratio]]:
+    """Of data that change: by way the probes, rows made and time; and the probes of the best orders, by phase and fixed."""
     probes = {
         way: sum(sum(of_side.probed) + of_side.profiled for sides in epochs for of_side in sides.values())
         for way, epochs in seen.items()
     }
-    rows_made = {
+    made = {
         way: sum(of_side.made for sides in epochs for of_side in sides.values())
         for way, epochs in seen.items()
     }
-    of_fixed = _probes(every, lambda _: fixed)
     table: list[dict[str, object]] = [
-        {"measured": "probes", "way": way, "value": value} for way, value in probes.items() if value
+        {"measured": what, "way": way, "value": value}
+        for what, by_way in (("probes", probes), ("rows made", made))
+        for way, value in by_way.items()
+        if value
     ]
     table += [
-        {"measured": "rows made", "way": way, "value": value} for way, value in rows_made.items() if value
+        {"measured": "processor time (s)", "way": way, "value": round(took, 3)}
+        for way, took in seconds.items()
     ]
-    table += [
-        {"measured": "processor time (s)", "way": way, "value": round(value, 3)}
-        for way, value in total.items()
+    adaptive, one_phase_ = "adaptive", "smallest side first, one phase"
+    ratios = [
+        Ratio("probes: best in hindsight to adaptive", in_hindsight / probes[adaptive], 0.9),
+        Ratio("probes: best of all 1,296 fixed orders to adaptive", of_fixed / probes[adaptive], 1),
+        Ratio(
+            "rows made: smallest side first in one phase to adaptive", made[one_phase_] / made[adaptive], 1
+        ),
     ]
-    idle, _ = _run(
+    for what, way, bar in (
+        ("best in hindsight", "best in hindsight", 0.9),
+        ("best fixed orders", "best fixed orders", 1),
+        ("smallest side first", "smallest side first", 1),
+        ("smallest side first in one phase", one_phase_, 1),
+    ):
+        ratios.append(Ratio(f"time: {what} to adaptive", seconds[way] / seconds[adaptive], bar))
+    return table, ratios
+
+
+def _idle_report() -> tuple[list[dict[str, object]], list[Ratio]]:
+    """Of data of which every row has partners, so that there is nothing to gain: time, calls and bytes with adaptation and without."""
+    spent, _ = _run(
         {"adaptive": lambda _: nullcontext(), "without": lambda _: without_adaptation()},
         IDLE_EPOCHS,
         matching,
     )
     with_, without = _calls_and_bytes(nullcontext), _calls_and_bytes(without_adaptation)
-    for what, index in (("calls in an epoch", 0), ("bytes of a manifest", 1)):
-        table += [
-            {"measured": f"{what}, nothing to gain", "way": "adaptive", "value": with_[index]},
-            {"measured": f"{what}, nothing to gain", "way": "without", "value": without[index]},
-        ]
-    in_hindsight = _probes(every, hindsight)
-    ratios = [
-        Ratio("probes: best in hindsight to adaptive", in_hindsight / probes["adaptive"], 0.9),
-        Ratio("probes: best of all 1,296 fixed orders to adaptive", of_fixed / probes["adaptive"], 1),
-        Ratio(
-            "rows made: smallest side first in one phase to adaptive",
-            rows_made["smallest side first, one phase"] / rows_made["adaptive"],
-            1,
-        ),
-        Ratio("time: best in hindsight to adaptive", total["best in hindsight"] / total["adaptive"], 0.9),
-        Ratio("time: best fixed orders to adaptive", total["best fixed orders"] / total["adaptive"], 1),
-        Ratio("time: smallest side first to adaptive", total["smallest side first"] / total["adaptive"], 1),
-        Ratio(
-            "time: smallest side first in one phase to adaptive",
-            total["smallest side first, one phase"] / total["adaptive"],
-            1,
-        ),
+    table: list[dict[str, object]] = [
+        {"measured": f"{what}, nothing to gain", "way": way, "value": measured[index]}
+        for index, what in enumerate(("calls in an epoch", "bytes of a manifest"))
+        for way, measured in (("adaptive", with_), ("without", without))
+    ]
+    first_quarters = [statistics.quantiles(spent[way])[0] for way in ("adaptive", "without")]
+    return table, [
         Ratio(
             "time, nothing to gain: with adaptation to without",
-            statistics.quantiles(idle["adaptive"])[0] / statistics.quantiles(idle["without"])[0],
+            first_quarters[0] / first_quarters[1],
             1.03,
             at_most=True,
         ),
@@ -319,13 +344,6 @@ def join_orders(rows: int, rounds: int) -> Report:
             "calls, nothing to gain: with adaptation to without", with_[0] / without[0], 1.03, at_most=True
         ),
     ]
-    drawn = [
-        Bar(way, seconds, "ours" if way == "adaptive" else "yardstick") for way, seconds in total.items()
-    ]
-    assert __doc__ is not None
-    return Report(
-        "join-orders", "Orders of joins that adapt", table, ratios, drawn, "seconds", [__doc__.strip()]
-    )
 
 
 @contextmanager

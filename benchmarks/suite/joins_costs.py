@@ -13,6 +13,7 @@ new rows are many, for each run and direction (`operators/joins/probing/stems.py
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -42,81 +43,118 @@ _WINDOWS = ((0.1, 2.0), (2.0, 20.0))
 """Seconds of the fast stream's window, and of the slow one's."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """Two streams of some rates under some windows: the cost of all combinations of methods by arrival, and the pairs found with too little.
+
+    `kept` with a quarter of the memory and `done` with a quarter of the processor: first by the rule, then in other ways.
+    """
+
+    windows: tuple[float, float]
+    ratio: int
+    arrivals: int
+    costs: dict[tuple[Any, Any], float]
+    chosen: tuple[Any, Any]
+    kept: list[int]
+    done: list[int]
+
+    @property
+    def to_least(self) -> dict[tuple[Any, Any], float]:
+        """The costs, the least of which is one."""
+        least = min(self.costs.values())
+        return {methods: cost / least for methods, cost in self.costs.items()}
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The row of the report."""
+        return {
+            "windows_s": f"{self.windows[0]:g}, {self.windows[1]:g}",
+            "rates": f"{self.ratio}:1",
+            "chosen": "/".join(self.chosen),
+            **{
+                f"{'_'.join(methods)}_a_row": round(cost / self.arrivals, 2)
+                for methods, cost in self.costs.items()
+            },
+            "pairs_kept_by_rule": self.kept[0],
+            "pairs_kept_at_best": max(self.kept[1:]),
+            "pairs_done_by_rule": self.done[0],
+            "pairs_done_at_best": max(self.done[1:]),
+        }
+
+
 def joins_costs(rows: int, rounds: int) -> Report:
     """All combinations at all ratios, and the divisions of a memory."""
     del rounds
     seconds = max(20, min(rows // 500, 60))
-    table, chosen_to_best, fixed_to_best, kept_to_best, drawn = (
-        list[dict[str, Any]](),
+    cases = [_case(windows, ratio, seconds) for windows, ratio in product(_WINDOWS, RATIOS)]
+    longer = [case for case in cases if case.windows == _WINDOWS[1]]
+    return Report(
+        "joins-costs",
+        "Joins by unit-time costs",
+        [case.row for case in cases],
+        _ratios(cases, longer),
         [],
-        {m: [] for m in _PAIRS},
-        [],
-        [],
+        "",
+        [f"{seconds} s. {(__doc__ or '').split('.', 1)[1].strip()}"],
+        picture=_picture(longer),
     )
-    done_to_best: list[float] = []
-    for windows, ratio in product(_WINDOWS, RATIOS):
-        rates = (_FAST, _FAST / ratio)
-        arrivals = _arrivals(rates, seconds)
-        costs = _counted(arrivals, windows)
-        chosen = cheapest(rates, windows, _KEYS, _COSTS)
-        least = min(costs.values())
-        chosen_to_best.append(costs[chosen] / least)
-        for methods, cost in costs.items():
-            fixed_to_best[methods].append(cost / least)
-        split = _split(arrivals, rates, windows)
-        shed = _shed(rates, windows)
-        if windows == _WINDOWS[1]:  # of windows with a handful of rows the best division is chance
-            kept_to_best.append(split[0] / max(split[1:]))
-            done_to_best.append(shed[0] / max(shed[1:]))
-            drawn.append((ratio, costs))
-        table.append(
-            {
-                "windows_s": f"{windows[0]:g}, {windows[1]:g}",
-                "rates": f"{ratio}:1",
-                "chosen": "/".join(chosen),
-                **{
-                    f"{'_'.join(methods)}_a_row": round(cost / len(arrivals), 2)
-                    for methods, cost in costs.items()
-                },
-                "pairs_kept_by_rule": split[0],
-                "pairs_kept_at_best": max(split[1:]),
-                "pairs_done_by_rule": shed[0],
-                "pairs_done_at_best": max(shed[1:]),
-            }
-        )
-    ratios = [
-        Ratio("cost of the chosen combination to the least, greatest", max(chosen_to_best), 1.02, True),
+
+
+def _case(windows: tuple[float, float], ratio: int, seconds: int) -> _Case:
+    rates = (_FAST, _FAST / ratio)
+    arrivals = _arrivals(rates, seconds)
+    return _Case(
+        windows,
+        ratio,
+        len(arrivals),
+        _counted(arrivals, windows),
+        cheapest(rates, windows, _KEYS, _COSTS),
+        _split(arrivals, rates, windows),
+        _shed(rates, windows),
+    )
+
+
+def _ratios(cases: Sequence[_Case], longer: Sequence[_Case]) -> list[Ratio]:
+    """`longer`: those with longer windows, since of windows with a handful of rows the best division is chance."""
+    return [
+        Ratio(
+            "cost of the chosen combination to the least, greatest",
+            max(case.to_least[case.chosen] for case in cases),
+            1.02,
+            True,
+        ),
         Ratio(
             "cost of the best fixed combination to the least, greatest of all rates",
-            min(max(costs) for costs in fixed_to_best.values()),
+            min(max(case.to_least[methods] for case in cases) for methods in _PAIRS),
             1.02,
         ),
         Ratio(
             "pairs found with memory divided by rates, to the best of nine divisions, least of the longer windows",
-            min(kept_to_best),
+            min(case.kept[0] / max(case.kept[1:]) for case in longer),
             0.9,
         ),
         Ratio(
             "pairs found with a quarter of the processor, to the best of 33 plain ways, least of the longer windows",
-            min(done_to_best),
+            min(case.done[0] / max(case.done[1:]) for case in longer),
             1.0,
         ),
     ]
-    picture = Curves(
+
+
+def _picture(cases: Sequence[_Case]) -> Curves:
+    return Curves(
         "Cost of a row, windows of 2 s and 20 s",
         ("ratio of rates", "comparisons"),
         [
             Curve(
                 "/".join(methods),
-                [ratio for ratio, _ in drawn],
-                [costs[methods] for _, costs in drawn],
+                [case.ratio for case in cases],
+                [case.costs[methods] for case in cases],
                 "theirs",
             )
             for methods in _PAIRS
         ],
     )
-    notes = [f"{seconds} s. {(__doc__ or '').split('.', 1)[1].strip()}"]
-    return Report("joins-costs", "Joins by unit-time costs", table, ratios, [], "", notes, picture=picture)
 
 
 _PAIRS = tuple(product(METHODS, METHODS))

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.adaptive.filters.ordering import OrderInForce
+from headrace.planner.joins import shared_join
 from headrace.planner.joins.stream_joins import sizes_of
 from headrace.runtime.epoch import task_orders
 from headrace.runtime.plan.adaptive.join_orders import join_orders
@@ -41,6 +42,27 @@ SHARED = {
     "distinct": f"SELECT DISTINCT x.k FROM {A}, {B} WHERE x.k = y.k",
     "failing": f"SELECT x.v, y.v AS w FROM {A}, {B} WHERE x.k = y.k AND 6 / y.v > x.v",
     "named": f"SELECT name, COUNT(*) AS n FROM {A} JOIN {B} ON x.k = y.k JOIN names ON y.k = names.k GROUP BY name",
+}
+NARROW = {
+    "above": f"SELECT x.k, x.v, y.v AS w FROM {A}, {B} WHERE x.k = y.k AND x.v > 0",
+    "one value": f"SELECT y.v AS w FROM {A}, {B} WHERE x.k = y.k AND x.v = 1",
+    "between": f"SELECT x.v, y.v AS w FROM {A}, {B} WHERE x.k = y.k AND x.v BETWEEN 0 AND 1 AND y.v < 2",
+    "of a text": f"SELECT x.k, COUNT(*) AS n FROM {A}, {B} WHERE x.k = y.k AND y.k = 'a' AND x.v > 0 GROUP BY x.k",
+    "another text": f"SELECT x.v FROM {A}, {B} WHERE x.k = y.k AND y.k = 'b' AND x.v > 0",
+    "or": f"SELECT x.v, y.v AS w FROM {A}, {B} WHERE x.k = y.k AND (x.v = 1 OR x.v = 2) AND y.v IN (0, 2)",
+    "or nothing": f"SELECT x.v, y.v AS w FROM {A}, {B} WHERE x.k = y.k AND (x.v > 0 OR x.v IS NULL)",
+    "one row": f"SELECT COUNT(*) AS n, SUM(x.v) AS s FROM {A}, {B} WHERE x.k = y.k AND x.v > 0 AND y.v < x.v",
+    "sliding": "SELECT x.v, y.v AS w, y.window_end AS e FROM a x [RANGE 3 SECONDS SLIDE 2 SECONDS],"
+    " b y [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE x.k = y.k AND x.v >= 1 AND y.v >= 0",
+    "failing": f"SELECT x.v, y.v AS w FROM {A}, {B} WHERE x.k = y.k AND x.v > 0 AND 6 / y.v > x.v",
+    "all": SHARED["pairs"],
+}
+CROSS = {
+    "pairs": f"SELECT x.k, x.v, y.v AS w FROM {A}, {B}",
+    "shorter": f"SELECT x.v, y.v AS w FROM {SHORT}",
+    "count": f"SELECT COUNT(*) AS n, MAX(y.v - x.v) AS m FROM {A}, {B}",
+    "sliding": "SELECT x.v, y.v AS w, y.window_end AS e FROM a x [RANGE 3 SECONDS SLIDE 2 SECONDS], b y [RANGE 4 SECONDS SLIDE"
+    " 2 SECONDS]",
 }
 R = ("[RANGE 4 SECONDS]", "[RANGE 3 SECONDS]", "[RANGE 2 SECONDS]", "[RANGE 5 SECONDS]")
 FOUR = f"a x {R[0]} JOIN b y {R[1]} ON x.k = y.k JOIN a z {R[2]} ON z.k = y.k AND z.v = y.v JOIN b u {R[3]} ON u.k = x.k"
@@ -97,6 +119,23 @@ TREES["grouped star"] = (
 @given(data=st.data())
 def test_queries_that_share_a_join_answer_as_each_alone(data: st.DataObject) -> None:
     check(SHARED, data, at_least=3)
+
+
+@settings(max_examples=10)
+@given(data=st.data())
+def test_cross_joins_that_are_shared_answer_as_each_alone(data: st.DataObject) -> None:
+    check(CROSS, data, at_least=3)
+
+
+@settings(max_examples=20)
+@given(data=st.data())
+def test_queries_that_share_the_rows_that_they_have_in_common_answer_as_each_alone(
+    data: st.DataObject,
+) -> None:
+    """A shared join requires what its founder does, so some of the others read another one."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(shared_join, "FEWEST_ALIKE", 1)
+        check(NARROW, data, at_least=4)
 
 
 @settings(max_examples=20)

@@ -47,6 +47,20 @@ class Joined:
         return pair[0] >= bounds[self.one] or pair[1] >= bounds[self.other]
 
 
+@dataclass(frozen=True)
+class Slid(Joined):
+    """A join of windows that slide, of which a pair is in those that end up to its last one."""
+
+    ranges: tuple[int, int] = (0, 0)
+    slide: int = SECOND
+
+    def follow(self, pair: Pair, bounds: dict[str, Instant]) -> bool:
+        last = (
+            min(at + range_ for at, range_ in zip(pair, self.ranges, strict=True)) // self.slide * self.slide
+        )
+        return max(pair) < last and last > min(bounds[self.one], bounds[self.other])
+
+
 WIDE = 100 * SECOND
 SECONDS = ", date_trunc('SECOND', x.at) AS xs"
 """A column that the reference does not have."""
@@ -65,6 +79,24 @@ JOINS = {
         -HALF,
         2 * SECOND,
         at_once=False,
+    ),
+    "of windows that slide": Slid(
+        f"SELECT {COLUMNS}, x.window_end AS e FROM a x [RANGE 3 SECONDS SLIDE 1 SECOND], b y [RANGE 2 SECONDS SLIDE 1 SECOND]"
+        " WHERE x.k = y.k",
+        "a",
+        "b",
+        -WIDE,
+        WIDE,
+        ranges=(3 * SECOND, 2 * SECOND),
+    ),
+    "of windows that do not overlap": Slid(
+        f"SELECT {COLUMNS}, x.window_end AS e FROM a x [RANGE TUMBLING 2 SECONDS], b y [RANGE TUMBLING 2 SECONDS] WHERE x.k = y.k",
+        "a",
+        "b",
+        -WIDE,
+        WIDE,
+        ranges=(2 * SECOND, 2 * SECOND),
+        slide=2 * SECOND,
     ),
 }
 GROUPS: dict[str, Callable[[Pair], Sequence[Instant]]] = {
@@ -141,7 +173,8 @@ def check_emitted(hub: Hub, joined: Joined, keys: str, *, with_ends: bool) -> No
     groups: Counter[tuple[Instant, ...]] = Counter()
     for row in hub.query("pairs").history().to_pylist():
         pair = instant(row["xt"]), instant(row["yt"])
-        end = (max(pair) // (3 * SECOND) + 1) * 3 * SECOND
+        at = instant(row["e"]) - 1 if "e" in row else max(pair)
+        end = (at // (3 * SECOND) + 1) * 3 * SECOND
         ends = (end,) if with_ends else ()
         if group(pair) not in open_groups or (with_ends and end <= reached):
             groups[(*ends, *group(pair))] += 1

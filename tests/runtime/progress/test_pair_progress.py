@@ -123,6 +123,22 @@ def test_pairs_of_windows_are_bounded_by_what_has_been_emitted_of_them(tmp_path:
         assert minutes(hub, "other") == [(1.5, 2)]
 
 
+def test_pairs_of_windows_that_slide_are_bounded_by_the_beginning_of_the_next_window(tmp_path: Path) -> None:
+    """Rows of minutes 0.5 and 1.5 are in the windows that end at 2 and at 3; those of the next one begin at 1 and at 2."""
+    pairs = PAIRS.replace(
+        "a x, b y", "a x [RANGE 3 MINUTES SLIDE 1 MINUTE], b y [RANGE 2 MINUTES SLIDE 1 MINUTE]"
+    )
+    pairs = pairs[: pairs.index(" AND y.at")]
+    groups = {name: by(name) for name in ("xt", "yt", "later", "earlier")}
+    with opened(tmp_path, pairs, **groups) as hub:
+        push(hub, "a", 0.5, upto=3)
+        push(hub, "b", 1.5, upto=2.75)
+        assert not any(minutes(hub, name) for name in groups)
+        push(hub, "b", upto=3)
+        emitted = {name: minutes_of(minutes(hub, name)) for name in groups}
+        assert emitted == {"xt": [(0.5,)], "yt": [(1.5,)], "later": [(1.5,)], "earlier": [(0.5,)]}
+
+
 @pytest.mark.parametrize(
     ("selected", "windows", "single"),
     [("", "", []), ("ISTREAM", " [RANGE 1 MINUTE]", [(1.0, 1)])],

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from headrace.algebra.expressions.expression_text import show
 from headrace.catalog.catalog import registration
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.runtime.epoch.executor import LocalExecutor
@@ -108,6 +109,29 @@ def test_another_graph_is_another_join(hub: Hub, text: str) -> None:
         hub.register(pairs(v=number), f"q{number}")
     hub.register(text, "other")
     assert reads(hub, "other") not in {reads(hub, f"q{number}") for number in range(3)}
+
+
+def test_cross_joins_without_conditions_share_their_pairs(hub: Hub) -> None:
+    """Those with conditions do not: of a pair of rare rows each query makes only its own."""
+    windows = "FROM a x [RANGE {r} SECONDS], b y [RANGE 6 SECONDS]"
+    texts = [f"SELECT x.k, x.v, y.v AS w {windows.format(r=r)}" for r in (5, 6, 7)]
+    texts += [
+        f"SELECT x.k, x.v, y.v AS w {windows.format(r=5)} WHERE {test}" for test in ("x.v < y.v", "x.v = 1")
+    ]
+    for number, text in enumerate(texts):
+        hub.register(text, f"q{number}")
+    push(hub, "a", (1, 1, 10), (2, 2, 11), (9, 9, 40))
+    push(hub, "b", (3, 1, 15), (4, 2, 17), (9, 9, 40))
+    hub.catch_up()
+    assert reads(hub, "q1") == reads(hub, "q2")
+    assert len({reads(hub, f"q{number}") for number in range(5)}) == 4
+    assert [inserted(hub, f"q{number}") for number in range(5)] == [
+        [(1, 1, 1), (2, 2, 1)],
+        [(1, 1, 1), (2, 2, 1), (2, 2, 2)],
+        [(1, 1, 1), (1, 1, 2), (2, 2, 1), (2, 2, 2)],
+        [],
+        [(1, 1, 1)],
+    ]
 
 
 def test_queries_from_now_or_without_an_archive_or_sharing_have_their_own_join(hub: Hub) -> None:
@@ -240,6 +264,90 @@ def test_rows_are_stored_and_matches_found_once_for_all_queries(hub: Hub) -> Non
     assert seen == [(61, 30, 31), (61, 30, 30)]  # with one that marks the beginning
 
 
+def required(hub: Hub, join: str) -> list[str]:
+    """What a join requires of the rows of each side."""
+    operator = hub.loop.engine.plan.operators[join]
+    assert isinstance(operator, WindowJoin)
+    return [" AND ".join(show(test.predicate) for test in side.filters) for side in operator.spec.sides]
+
+
+def test_queries_that_are_registered_together_join_the_rows_that_any_of_them_selects(hub: Hub) -> None:
+    """Of ten queries the first has a join of its own; of the others every one has `y.v > 2` and some of `x.v < 0` to `x.v < 9`."""
+    hub.register_many({f"q{number}": f"{pairs(v=number)} AND y.v > 2" for number in range(10)})
+    shared = reads(hub, "q9")
+    assert {reads(hub, f"q{number}") for number in range(1, 10)} == {shared}
+    assert required(hub, shared) == ["(s0.v <= 8)", "(s1.v >= 3)"]
+    assert "only where (s0.v <= 8)" in hub.explain("q9")
+    push(hub, "a", (1, 4, 10), (2, 50, 10), (3, 8, 10), (9, 99, 40))
+    push(hub, "b", (1, 2, 11), (1, 3, 11), (2, 9, 11), (3, 7, 11), (9, 0, 40))
+    hub.catch_up()
+    last = hub.status()["last_epoch"]["operators"][shared]
+    assert (last["delta_rows"], last["candidates"]) == (6, 2)  # with one that marks the beginning
+    answers = {number: inserted(hub, f"q{number}") for number in (4, 5, 8, 9)}
+    assert answers == {4: [], 5: [(1, 4, 3)], 8: [(1, 4, 3)], 9: [(1, 4, 3), (3, 8, 7)]}
+
+
+def test_a_query_that_selects_other_rows_reads_a_join_of_all_rows(hub: Hub) -> None:
+    """Its past too: the join that others read has not found it."""
+    hub.register_many({f"q{number}": pairs(v=number) for number in range(1, 10)})
+    push(hub, "a", (1, 4, 10), (2, 50, 10), (9, 9, 40))
+    push(hub, "b", (1, 3, 11), (2, 9, 11), (9, 9, 40))
+    hub.catch_up()
+    narrow = reads(hub, "q9")
+    hub.register(pairs(v=8), "like them")
+    hub.register_many({f"r{number}": pairs(v=60 + number) for number in range(10)})
+    hub.register(pairs(v=99), "other")
+    hub.catch_up()
+    assert reads(hub, "like them") == narrow
+    assert {reads(hub, name) for name in ("other", "r0", "r9")} == {reads(hub, "other")} != {narrow}
+    assert required(hub, reads(hub, "other")) == ["", ""]
+    assert [inserted(hub, name) for name in ("like them", "other", "r0")] == [
+        [(1, 4, 3)],
+        [(1, 4, 3), (2, 50, 9)],
+        [(1, 4, 3), (2, 50, 9)],
+    ]
+
+
+def test_a_query_with_a_join_of_its_own_among_others_changes_nothing_for_them(hub: Hub) -> None:
+    """In one script: five readers, a query that shares nothing, and five more."""
+    create = [f"CREATE QUERY q{number} AS {pairs(v=number)}" for number in range(11)]
+    create[6] = create[6].replace(" AS ", " OPTIONS (sharing 'off') AS ", 1)
+    hub.execute(";".join(create))
+    shared = reads(hub, "q1")
+    assert {reads(hub, f"q{number}") for number in range(1, 11) if number != 6} == {shared}
+    assert required(hub, shared) == ["(s0.v <= 10)", ""]
+    assert len(joins(hub)) == 3
+    for number in range(2):
+        hub.register(pairs(40, 40, number), f"long{number}")
+    long = pairs(40, 40)
+    hub.execute(f"CREATE QUERY own OPTIONS (sharing 'off') AS {long}; CREATE QUERY long2 AS {long}")
+    assert reads(hub, "long2") == reads(hub, "long1")
+
+
+def test_a_factor_that_all_have_is_in_the_join_and_not_above_it_over_restarts_and_without_its_founder(
+    tmp_path: Path,
+) -> None:
+    hub = opened(tmp_path)
+    hub.execute(SCRIPT)
+    text = "SELECT x.k, x.v, y.v AS w FROM a x [RANGE 5 SECONDS], b y [RANGE 6 SECONDS] WHERE x.k = y.k AND y.v IN (3, 5) AND x.v <> 4"
+    hub.register_many({f"q{number}": text for number in range(9)})
+    before = required(hub, reads(hub, "q8"))
+    push(hub, "a", (1, 1, 10), (1, 4, 10))
+    hub.catch_up()
+    hub.close()
+    again = opened(tmp_path)
+    again.execute("DROP QUERY q0; DROP QUERY q1")
+    push(again, "a", (9, 9, 40))
+    push(again, "b", (1, 2, 11), (1, 3, 11), (1, 5, 11), (9, 9, 40))
+    again.catch_up()
+    assert required(again, reads(again, "q8")) == before == ["(s0.v <> 4)", "((s1.v >= 3) AND (s1.v <= 5))"]
+    above = again.explain("q8").split("WindowJoin")[0]
+    assert "in(s1.v, 3, 5)" in above, f"the join tests the bounds of these alone: {above}"
+    assert "<> 4" not in above, "tested once for each row"
+    assert inserted(again, "q8") == [(1, 1, 3), (1, 1, 5)]
+    again.close()
+
+
 def within(seconds: int, v: int = 9) -> str:
     return (
         f"SELECT x.k, x.v, y.v AS w FROM a x, b y WHERE x.k = y.k AND x.v < {v}"
@@ -295,7 +403,7 @@ def test_some_aggregates_make_no_pairs_and_many_share_them(hub: Hub) -> None:
     hub.register_many({f"q{number}": COUNTS.format(v=number) for number in range(20)})
     assert len(joins(hub)) == 1
     assert not {reads(hub, f"q{number}") for number in range(8)} & set(joins(hub))
-    hub.register(COUNTS.format(v=30), "later")
+    hub.register(COUNTS.format(v=15), "later")
     assert {reads(hub, f"q{number}") for number in range(8, 20)} == {reads(hub, "later")} == set(joins(hub))
     push(hub, "a", (1, 1, 1), (1, 5, 2), (2, 9, 3))
     push(hub, "b", (1, 0, 4), (1, 0, 5), (2, 0, 6), (9, 9, 30))

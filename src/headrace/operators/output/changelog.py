@@ -26,6 +26,10 @@ from headrace.time import BEGINNING, Instant
 EmitMode = Choice["changes", "log", "istream", "dstream", "rstream"]
 """How a relation is emitted: its changes up to NOW, or (`log`) all of them, for readers that have another NOW."""
 _MOST_COPIES: Final = 1_000_000
+_MIX: Final = 0x9E3779B97F4A7C15
+_BITS_OF_TIME: Final = 44
+"""Instants that differ by less than half a year are not mixed with the numbers of queries, before they are hashed."""
+_SPARSE_BITS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,24 +114,45 @@ def outputs(rows: pa.Table) -> list[pa.Array]:
 
 
 def consolidated(rows: pa.Table, instants: Ints, signs: Ints, emit_mode: EmitMode) -> pa.Table:
-    """The net change of each distinct row at each instant, repeated by its multiplicity."""
-    groups = group([*outputs(rows), pa.array(instants)], rows.num_rows)
-    net = np.zeros(groups.count, np.int64)
-    np.add.at(net, groups.codes, signs)
-    first = np.full(groups.count, rows.num_rows, np.int64)
-    np.minimum.at(first, groups.codes, np.arange(rows.num_rows))
+    """The net change of each distinct row at each instant, repeated by its multiplicity.
+
+    Only rows of an instant (and query) that has changes of both signs are compared with each other.
+    """
+    compared = np.flatnonzero(_may_cancel(rows, instants, signs))
+    net, first = signs.astype(np.int64), np.arange(rows.num_rows)
+    if len(compared):
+        some = rows if len(compared) == rows.num_rows else rows.take(pa.array(compared))
+        groups = group([*outputs(some), pa.array(instants[compared])], len(compared))
+        first_of_group = np.full(groups.count, rows.num_rows, np.int64)
+        np.minimum.at(first_of_group, groups.codes, compared)
+        net[compared] = 0
+        np.add.at(net, first_of_group[groups.codes], signs[compared])
     both = emit_mode in ("changes", "log")
     copies = np.abs(net) if both else np.maximum(-net if emit_mode == "dstream" else net, 0)
-    which = np.repeat(np.arange(groups.count), copies)
-    picked = first[which]
+    picked = np.repeat(first, copies)
     changes = rows.take(pa.array(picked))
     changes = changes.set_column(changes.column_names.index(AT), AT, pa.array(instants[picked]))
     changes = changes.set_column(
         changes.column_names.index(WINDOW), WINDOW, pa.array(np.zeros(len(picked), np.int64))
     )
     if both:
-        changes = changes.append_column(CHANGE, pa.array(np.sign(net[which]).astype(np.int8)))
+        changes = changes.append_column(CHANGE, pa.array(np.sign(net[picked]).astype(np.int8)))
     return changes
+
+
+def _may_cancel(rows: pa.Table, instants: Ints, signs: Ints) -> np.ndarray:
+    """The rows of a query and an instant with insertions and retractions; by hash, so that there may be others too."""
+    mixed = instants.astype(np.uint64)
+    if QUERY_NUMBER in rows.column_names:
+        mixed += ints(rows, QUERY_NUMBER).astype(np.uint64) << np.uint64(_BITS_OF_TIME)
+    bits = len(mixed).bit_length() + _SPARSE_BITS
+    buckets = (mixed * np.uint64(_MIX)) >> np.uint64(64 - bits)
+    is_insertion, signs_of = signs > 0, np.zeros(1 << bits, np.int8)
+    inserted, retracted = buckets[is_insertion], buckets[~is_insertion]
+    signs_of[inserted] = 1
+    signs_of[retracted[signs_of[retracted] == 1]] = 2
+    cancel: np.ndarray = signs_of[buckets] == 2
+    return cancel
 
 
 def unite(codes: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:

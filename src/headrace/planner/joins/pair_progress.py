@@ -4,15 +4,17 @@ times of all sides together, no later row comes, as functions of the punctuation
 A later row of a join has at least one new row. So of a side that holds a row for R, none below the punctuation of its own
 streams and below that of the others less R is in a later row (individual punctuation); and no later row has every time below
 the punctuation of its own stream (joint punctuation), whatever the windows. Where an instant is emitted once all streams have
-passed it, the punctuation is that of the results.
+passed it, the punctuation is that of the results. Of windows that slide a row is emitted with each of them, so that a side's times are
+bounded by the beginning of the next window.
 Source: Li 2008, section 7.2 (Figures 7-1, 7-3 and 7-4).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, product
+from math import gcd
 from typing import Final, TypeAlias
 
 from headrace.algebra.expressions.expression import Call, Column, Expression, Literal
@@ -31,7 +33,7 @@ from headrace.algebra.query import (
     Windowed,
     walk,
 )
-from headrace.algebra.windows.window import TimeRange, Unbounded
+from headrace.algebra.windows.window import TimeRange, TimeSlide, Unbounded
 from headrace.planner.joins.interval_joins import with_intervals
 from headrace.planner.joins.join_graph import windows_of
 from headrace.planner.joins.join_stage import inputs, stored_for
@@ -66,7 +68,7 @@ class PairProgress:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """A joined stream: its time, the streams it reads, and how long it holds a row; None without end."""
+    """A joined stream: its time, the streams it reads, and how long it holds a row that was emitted; None without end."""
 
     time: str | None
     streams: tuple[str, ...]
@@ -76,38 +78,44 @@ class _Side:
 def pair_progress(query: Query) -> PairProgress | None:
     """The progress of the times of an inner join's rows among the columns of its results; None where there is none.
 
-    The results are rows of the join, each emitted once, and all of its sources streams under windows of time.
+    The results are rows of the join, each emitted once or with each of its windows, and all of its sources streams under windows of time.
     """
     nodes = walk(with_intervals(query).root)
     top = next((node for node in nodes if isinstance(node, Join) and isinstance(node.right, Windowed)), None)
     project = next((node for node in nodes if isinstance(node, Project)), None)
-    if top is None or project is None or not _emits_each_once(query, nodes):
+    if top is None or project is None or not _emits_combinations(query, nodes):
         return None
     windows = windows_of(top)
-    sides = _sides(windows)
+    grid = _grid_of(windows)
+    if (grid is not None) != (query.emission == "windows"):
+        return None
+    sides = _sides(windows) if grid is None else _sliding_sides(windows, grid)
     if sides is None:
         return None
     bare = all(isinstance(window.window, Unbounded) for window in windows)
-    joint = _Joint(sides, at_once=bare and not any(isinstance(node, Distinct) for node in nodes))
+    joint = _Joint(sides, bare and not any(isinstance(node, Distinct) for node in nodes), grid)
     alone: list[TimeBound] = []
     by_side: list[list[TimeBound]] = [[] for _ in sides]
     for column in project.columns:
-        source, unit = _truncated(column.expression)
+        source, of_column = _truncated(column.expression)
+        unit = joint.unit(of_column)
+        if unit is None:
+            continue
         terms = joint.bound(source)
         if terms is not None:
             alone.append(TimeBound(column.name, terms, unit))
         for number, side in enumerate(sides):
             if isinstance(source, Column) and source.name == side.time:
                 by_side[number].append(TimeBound(column.name, joint.own(side), unit))
-    together = list(product(*by_side))
+    together = list(product(*by_side)) if grid is None else []
     bounds = (*((bound,) for bound in alone), *(together if len(together) <= _MOST_TOGETHER else ()))
     streams = tuple(sorted({name for side in sides for name in side.streams}))
     return PairProgress(streams, bounds) if bounds else None
 
 
-def _emits_each_once(query: Query, nodes: Sequence[Node]) -> bool:
-    """Whether the results are the rows of an inner join, each emitted at the instant at which it begins."""
-    if query.emission != "stream" or query.revisions is not None or query.shedding:
+def _emits_combinations(query: Query, nodes: Sequence[Node]) -> bool:
+    """Whether the results are the rows of an inner join, each emitted at the instant at which it begins, or with each of its windows."""
+    if query.emission not in ("stream", "windows") or query.revisions is not None or query.shedding:
         return False
     if any(isinstance(node, Aggregate | Bounds | Top) for node in nodes):
         return False
@@ -123,11 +131,28 @@ def _sides(windows: Sequence[Windowed]) -> list[_Side] | None:
         scan = window.source
         if not isinstance(scan, StreamScan | UnionAll) or not _reads_streams(scan):
             return None
-        if not isinstance(window.window, TimeRange | Unbounded):
+        if not isinstance(window.window, TimeRange | Unbounded | TimeSlide):
             return None
         time = None if scan.time is None else f"{scan.alias}.{scan.time}"
         sides.append(_Side(time, tuple(name for name, *_ in inputs(window)), stored_for(window.window)))
     return sides
+
+
+def _grid_of(windows: Sequence[Windowed]) -> Duration | None:
+    """The slide of windows whose ends and beginnings are multiples of it; 1 of others that slide; None where they do not."""
+    slid = [window.window for window in windows if isinstance(window.window, TimeSlide)]
+    if len(slid) < len(windows):
+        return None
+    slide = slid[0].slide
+    return slide if all(gcd(window.range, window.anchor, slide) == slide for window in slid) else 1
+
+
+def _sliding_sides(windows: Sequence[Windowed], grid: Duration) -> list[_Side] | None:
+    """The sides of windows that slide: the next one ends after what was emitted, and begins its range before that."""
+    sides = _sides(windows)
+    if sides is None:
+        return None
+    return [replace(side, reach=None if side.reach is None else side.reach - grid) for side in sides]
 
 
 def _reads_streams(scan: StreamScan | UnionAll) -> bool:
@@ -147,10 +172,20 @@ def _truncated(expression: Expression) -> tuple[Expression, Duration]:
 
 @dataclass(frozen=True, slots=True)
 class _Joint:
-    """The sides of a join; `at_once`: a result is emitted when its last row has come, not when all streams have passed it."""
+    """The sides of a join; `at_once`: a result is emitted when its last row has come, not when all streams have passed it.
+
+    `grid`: windows slide, by it where their bounds are multiples of it.
+    """
 
     sides: Sequence[_Side]
     at_once: bool
+    grid: Duration | None
+
+    def unit(self, of_column: Duration) -> Duration | None:
+        """The unit of the bounds of a column; None where neither is a multiple of the other."""
+        if self.grid is None or of_column % self.grid == 0:
+            return of_column
+        return self.grid if self.grid % of_column == 0 else None
 
     def own(self, side: _Side) -> tuple[Term, ...]:
         """What bounds the time of new rows of a side."""
@@ -172,6 +207,8 @@ class _Joint:
             case Call(function="greatest", arguments=arguments):
                 names = {argument.name for argument in arguments if isinstance(argument, Column)}
                 every = all(side.time in names for side in self.sides)
+                if every and self.grid is not None:
+                    return ((RESULTS, min(side.reach or 0 for side in self.sides)),)
                 return _least(term for side in self.sides for term in self.own(side)) if every else None
             case _:
                 return None

@@ -2,16 +2,17 @@
 operator, and each query's windows as conditions on its results.
 
 A graph is what queries have in common: streams and keys, under names that do not depend on their text. The shared join
-stores all columns of its sources, without conditions, under windows of size classes: powers of two that are not smaller than
-its readers' windows; bare streams are stored as long as their conditions on time need them. The classes are in its name. A
+stores all columns of its sources, under windows of size classes: powers of two that are not smaller than
+its readers' windows; bare streams are stored as long as their conditions on time need them. The classes are in its name, with the
+conditions that the queries registered with its founder have in common (`common_conditions`), if any. A
 combination has its instant `at`, and the age of each of its rows at that instant: a reader's windows are conditions on
-ages, and the combination ends for it at `at + least(range - age)`. See decision 31.
+ages, and the combination ends for it at `at + least(range - age)`. See decisions 31 and 66.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
@@ -21,6 +22,7 @@ from headrace.algebra.expressions.expression import (
     Column,
     Expression,
     Literal,
+    columns_of,
     conjunction,
     transform,
 )
@@ -30,6 +32,16 @@ from headrace.algebra.windows.window import TimeRange, TimeSlide, Unbounded
 from headrace.operators.base.group_codes import slot_of_name
 from headrace.operators.joins.join_side import JoinSpec, Side
 from headrace.operators.joins.window_join import AGE, AT_INSTANT
+from headrace.planner.joins.common_conditions import (
+    NONE,
+    Conditions,
+    common,
+    conditions_in,
+    conditions_of,
+    filters_of,
+    is_word,
+    written_in,
+)
 from headrace.planner.joins.join_graph import equalities, groups_of
 from headrace.planner.joins.join_stage import (
     Input,
@@ -49,6 +61,8 @@ from headrace.time import Duration
 SizeClasses: TypeAlias = tuple[int | None, ...]
 """For each side the exponent of the power of two that is its range, in microseconds; None without end."""
 _APART: Final = "_"
+FEWEST_ALIKE: Final = 8
+"""Queries that are registered together from which on the join that they found requires what they have in common."""
 _ENDLESS: Final = "n"
 
 
@@ -83,9 +97,27 @@ class Graph:
         fields = window.source.schema.fields
         return Schema(tuple(Field(self.names[field.name], field.type) for field in fields))
 
-    def implied(self, factors: Sequence[Expression]) -> list[Expression]:
-        """The conditions that the join has tested: those of its keys."""
-        return list(equalities(self.written, factors))
+    @property
+    def sides(self) -> list[Schema]:
+        """The columns of each source."""
+        return [self.columns(window) for window in self.windows]
+
+    def shared(self, factors: Sequence[Expression]) -> list[Expression]:
+        """Conditions under shared names."""
+        return [named for factor in factors if (named := _renamed_if_known(factor, self.names)) is not None]
+
+    def conditions(self, factors: Sequence[Expression]) -> Conditions:
+        """What a query with these conditions requires of single rows."""
+        return conditions_of(self.sides, self.shared(factors))
+
+    def implied(self, factors: Sequence[Expression], join: str) -> list[Expression]:
+        """The conditions that the join of this name has tested: those of its keys, and those in its name."""
+        tested, required = list(equalities(self.written, factors)), required_by(join)
+        if required.written:
+            shared = self.shared(factors)
+            written = [test for side in self.sides for test in written_in(required, side, shared)]
+            tested += [factor for factor in factors if _renamed_if_known(factor, self.names) in written]
+        return tested
 
 
 def sources(window: Windowed) -> tuple[str, ...]:
@@ -105,18 +137,44 @@ def with_classes(name: str, classes: SizeClasses) -> str:
 
 def classes_in(name: str) -> SizeClasses:
     """The size classes in a name; earlier versions had shared joins without."""
-    _, *classes = name.split(_APART)
-    return tuple(None if class_ == _ENDLESS else int(class_) for class_ in classes)
+    _, *words = name.split(_APART)
+    return tuple(None if word == _ENDLESS else int(word) for word in words if not is_word(word))
+
+
+def required_by(name: str) -> Conditions:
+    """What the name of a shared join, or its signature, requires of its rows."""
+    _, *words = name.split(_APART)
+    return conditions_in([word for word in words if is_word(word)])
+
+
+def requiring(name: str, conditions: Conditions) -> str:
+    """A name with conditions."""
+    return _APART.join([name, *conditions.words])
 
 
 def read_under(signature: str, join: str) -> str:
     """The signature of the join that a query with this one reads."""
-    return with_classes(_digest(signature), classes_in(join) or classes_in(signature))
+    classes = classes_in(join) or classes_in(signature)
+    return requiring(with_classes(_digest(signature), classes), required_by(join))
 
 
-def covering(signature: str, known: Mapping[str, str]) -> tuple[str, str] | None:
+def restricted(name: str, readers: Sequence[Conditions], signature: str, known: Mapping[str, str]) -> str:
+    """The name of a new join with what its first readers have in common, if there are several.
+
+    A graph has one such join for the same classes: queries that it does not cover share one of all rows.
+    """
+    if len(readers) < FEWEST_ALIKE or not (conditions := common(readers)):
+        return name
+    others = (other for other in known if with_classes(_digest(other), classes_in(other)) == signature)
+    return name if any(map(required_by, others)) else requiring(name, conditions)
+
+
+def covering(
+    signature: str, known: Mapping[str, str], conditions: Callable[[], Conditions] = lambda: NONE
+) -> tuple[str, str] | None:
     """The join of the smallest classes that cover those of a signature and are at most twice as wide: its signature and its name.
 
+    It requires no more than the query with these `conditions`.
     `known` are the joins of all signatures, without a name those of single queries. Of one of these with the same classes the
     name is empty, and the signature is that of a shared join to be founded; of one with neighbouring classes too, and the shared
     join is for both. None without such a join.
@@ -127,10 +185,11 @@ def covering(signature: str, known: Mapping[str, str]) -> tuple[str, str] | None
         other
         for other in alike
         if known[other]
+        and (not (required := required_by(other)) or required.covers(conditions()))
         and (other == signature or (classes_in(known[other]) and _covers(classes_in(other), of_query)))
     ]
     if shared:
-        least = min(shared, key=lambda other: _width(classes_in(other)))
+        least = min(shared, key=lambda other: (_width(classes_in(other)), not required_by(other)))
         return least, known[least]
     if any(classes_in(other) == of_query for other in alike):
         return signature, ""
@@ -165,12 +224,15 @@ def _for_both(classes: SizeClasses, of_query: SizeClasses) -> SizeClasses | None
 
 
 def graph_of(windows: Sequence[Windowed], factors: Sequence[Expression]) -> Graph | None:
-    """The graph of joined windows under conditions; None where they share no key, or are not all of streams and time."""
+    """The graph of joined windows under conditions; None where they share no key, or are not all of streams and time.
+
+    Two windows without any condition have one too: each query makes all pairs anyway.
+    """
     if not all(_is_shareable(window) for window in windows):
         return None
     names = [frozenset(window.source.schema.names) for window in windows]
     groups = groups_of(names, factors, binary=False)
-    if len(groups) > 1 or not groups[0].keys[0]:
+    if len(groups) > 1 or (factors and not groups[0].keys[0]):
         return None
     return _in_shared_order([windows[source] for source in groups[0].sources], groups[0].keys)
 
@@ -204,6 +266,10 @@ def _names(window: Windowed, prefix: str) -> dict[str, str]:
     return {name: prefix + name.removeprefix(f"{window.alias}.") for name in window.source.schema.names}
 
 
+def _renamed_if_known(expression: Expression, names: Mapping[str, str]) -> Expression | None:
+    return _renamed(expression, names) if columns_of(expression) <= names.keys() else None
+
+
 def _renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
     def column(node: Expression) -> Expression | None:
         return Column(names[node.name], node.type) if isinstance(node, Column) else None
@@ -211,12 +277,14 @@ def _renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
     return transform(expression, column)
 
 
-def shared_stage(graph: Graph, join_id: str) -> JoinStage:
-    """The shared join of a graph, under windows of the size classes in its name."""
+def shared_stage(graph: Graph, join_id: str, factors: Sequence[Expression]) -> JoinStage:
+    """The shared join of a graph, under windows of the size classes in its name; `factors` are those of any reader."""
     sides: list[Side] = []
     streams: list[list[Input]] = []
     first = 0
     classes = classes_in(join_id) or graph.classes
+    required = required_by(join_id)
+    filters = filters_of(graph.sides, required, graph.shared(factors) if required.written else ())
     for number, (window, keys) in enumerate(zip(graph.windows, graph.keys, strict=True)):
         columns, class_ = graph.columns(window), classes[number]
         range_ = None if class_ is None else 1 << class_
@@ -229,7 +297,16 @@ def shared_stage(graph: Graph, join_id: str) -> JoinStage:
         numbers = tuple(range(first, first + len(streams[-1])))
         first += len(numbers)
         sides.append(
-            Side(numbers, columns, (), keys, range_, None, range_, name=f"s{number} ({title(window)})")
+            Side(
+                numbers,
+                columns,
+                filters[number],
+                keys,
+                range_,
+                None,
+                range_,
+                name=f"s{number} ({title(window)})",
+            )
         )
     union = union_stream(streams, [title(window) for window in graph.windows], join_id)
     equal = [
@@ -244,7 +321,7 @@ def shared_stage(graph: Graph, join_id: str) -> JoinStage:
         " JOIN ".join(title(window) for window in graph.windows),
         union.name,
         tuple(sides),
-        None if hash_exactly(graph.keys) else conjunction(equal),
+        None if hash_exactly(graph.keys) or not equal else conjunction(equal),
         Schema((*fields, *ages, Field(AT_INSTANT, BIGINT))),
         slot_of_name(join_id),
         emits_first=True,

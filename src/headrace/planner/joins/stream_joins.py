@@ -58,6 +58,7 @@ from headrace.operators.joins.join_side import JoinOperator, JoinSpec, Side
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
 from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.operators.scalar.evaluation.failing import can_fail
+from headrace.planner.joins.common_conditions import NONE, Conditions
 from headrace.planner.joins.interval_joins import with_intervals
 from headrace.planner.joins.join_graph import (
     Group,
@@ -120,9 +121,9 @@ def decompose(
     if shared:
         graph = graph_of(parts.windows, parts.factors)
         assert graph is not None, "a shared join is chosen for queries that have a graph"
-        stage = shared_stage(graph, shared)
+        stage = shared_stage(graph, shared, parts.factors)
         scan = StreamScan(stream_of(shared), PAIRS, stage.operator.spec.shown, None)
-        pairs = parts.of_shared(graph, scan)
+        pairs = parts.of_shared(graph, scan, shared)
         root = rewritten(
             root, partial(_shared_column, graph.names), lambda below: pairs if below is _PLACE else None
         )
@@ -138,11 +139,23 @@ def decompose(
 
 def signature_of(query: Query) -> str:
     """The name of the query's graph, if its join can be shared with other queries; empty if not."""
+    read = graph_read_by(query)
+    return "" if read is None else read[0].signature
+
+
+def graph_read_by(query: Query) -> tuple[Graph, Sequence[Expression]] | None:
+    """The query's graph and its conditions, if its join can be shared with other queries."""
     if not joins_streams(query) or query.revisions is not None or query.shedding:
-        return ""
+        return None
     _, _, parts, _ = _divided("", with_intervals(query))
     graph = graph_of(parts.windows, parts.factors)
-    return "" if graph is None else graph.signature
+    return None if graph is None else (graph, parts.factors)
+
+
+def conditions_of(query: Query) -> Conditions:
+    """What a query requires of single rows of its streams, if its join can be shared."""
+    read = graph_read_by(query)
+    return NONE if read is None else read[0].conditions(read[1])
 
 
 def joins_windows(query: Query) -> bool:
@@ -302,12 +315,12 @@ class _Parts:
             source = Filter(pairs, Call("isnotnull", (validity,), BOOLEAN))
         return Windowed(source, PAIRS, self._window(Column(f"{PAIRS}.{UNTIL}", BIGINT)))
 
-    def of_shared(self, graph: Graph, pairs: StreamScan) -> Node:
-        """The pairs of a shared join that satisfy the query's conditions, under their window."""
+    def of_shared(self, graph: Graph, pairs: StreamScan, join: str) -> Node:
+        """The pairs of a shared join that satisfy the query's conditions, under their window; without those that it has tested."""
         ages = Ages(graph, PAIRS)
         window = self._window(ages.until)
         factors = ages.conditions + ([ages.ends_in(window)] if isinstance(window, TimeSlide) else [])
-        implied = graph.implied(self.factors)
+        implied = graph.implied(self.factors, join)
         for factor in self.factors:
             if columns_of(factor) and factor not in implied:
                 named = transform(factor, _PairColumns(self.windows))

@@ -8,10 +8,11 @@ applied. Nothing here walks through the queries that are not changed, whatever t
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from headrace.algebra.query import Query, QueryScan, StreamScan, UnionAll, every_node, walk
@@ -23,9 +24,16 @@ from headrace.errors import StoreError, UserError, outcome_unless_known
 from headrace.language.binder.sources.query_checks import check_names
 from headrace.language.statements import statement as stmt
 from headrace.operators.base.operator import Operator
+from headrace.planner.joins.common_conditions import NONE, Conditions
 from headrace.planner.joins.outer_joins import joins_changes
-from headrace.planner.joins.shared_join import covering, read_under
-from headrace.planner.joins.stream_joins import joins_streams, signature_of, sizes_of
+from headrace.planner.joins.shared_join import covering, read_under, restricted
+from headrace.planner.joins.stream_joins import (
+    conditions_of,
+    graph_read_by,
+    joins_streams,
+    signature_of,
+    sizes_of,
+)
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.deadline import (
     Deadline,
@@ -211,6 +219,9 @@ class CatalogChanges:
         """Whether all that wait has to be logged together."""
         self._joins: dict[str, str] = {}
         """Graphs of joins of waiting queries, each with the shared join; empty where one query has its own."""
+        self._required = dict[str, Conditions]()
+        """What waiting queries require of the rows of joins that they found, by their names in lower case."""
+        self._founded = set[str]()
         self._without_pairs = Counter[str]()
         """By graph, how many queries have waited that aggregate a join without making its pairs."""
 
@@ -241,8 +252,13 @@ class CatalogChanges:
         self._waiting += entries
         if query is not None:
             self._read |= names_read(query)
-            for join in (entry["query"].get("join", "") for entry in entries if "query" in entry):
-                self._joins[read_under(signature_of(query), join)] = join
+            if (read := graph_read_by(query)) is not None:
+                (graph, factors), definition = read, entries[-1]["query"]
+                join = definition.get("join", "")
+                graph_of_join = read_under(graph.signature, join)
+                self._joins[graph_of_join] = join or self._joins.get(graph_of_join, "")
+                if join in self._founded:
+                    self._required[definition["name"].lower()] = graph.conditions(factors)
 
     def with_join(
         self, catalog: Catalog, definition: QueryDefinition, query: Query
@@ -277,7 +293,8 @@ class CatalogChanges:
         if not signature:
             return ""
         index = index_of(self._pipeline.plan)
-        joined = covering(signature, {**index.joins, **self._joins})
+        waiting = {graph: join or index.joins.get(graph, "") for graph, join in self._joins.items()}
+        joined = covering(signature, {**index.joins, **waiting}, partial(conditions_of, query))
         if joined is not None and joined[1]:
             return joined[1]
         without_pairs = len(index.join_aggregates.get(signature, ())) + self._without_pairs[signature]
@@ -286,16 +303,48 @@ class CatalogChanges:
             return ""
         if joined is None:
             return ""
-        return shared_join_of(f"{catalog.position} {definition.name}", joined[0])
+        founded = shared_join_of(f"{catalog.position} {definition.name}", joined[0])
+        self._founded.add(founded)
+        return founded
 
     def flush(self) -> None:
         """Log the changes that wait."""
         if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self._read.clear()
-            self._joins.clear()
+            waiting, self._waiting = self._with_common_conditions(self._waiting), []
+            self._clear()
             self._without_pairs.clear()
             self._pipeline.log(*waiting)
+
+    def _with_common_conditions(self, waiting: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Entries, in which joins that their queries found are named by what all of these require."""
+        readers = defaultdict[str, dict[str, Conditions]](dict)
+        for entry in waiting:
+            if (join := entry.get("query", {}).get("join", "")) in self._founded:
+                name = entry["query"]["name"].lower()
+                readers[join][name] = self._required.get(name, NONE)
+        if not readers:
+            return waiting
+        known, graphs = (
+            index_of(self._pipeline.plan).joins,
+            {join: graph for graph, join in self._joins.items()},
+        )
+        names = {
+            join: restricted(join, list(required.values()), graphs[join], known)
+            for join, required in readers.items()
+        }
+        return [
+            {**entry, "query": {**entry["query"], "join": names[join]}}
+            if (join := entry.get("query", {}).get("join", "")) in names
+            else entry
+            for entry in waiting
+        ]
+
+    def _clear(self) -> None:
+        """No queries wait, so there is nothing that they read."""
+        self._read.clear()
+        self._joins.clear()
+        self._required.clear()
+        self._founded.clear()
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -333,8 +382,7 @@ class CatalogChanges:
             yield
         finally:
             self._waiting, self._indivisible = None, False
-            self._read.clear()
-            self._joins.clear()
+            self._clear()
 
     def readers(self, name: str) -> list[str]:
         """The queries that read a query. Queries are searched one by one only when there are some."""
