@@ -161,6 +161,36 @@ def test_a_second_session_in_one_process_is_refused_with_a_remedy(
         launch(scratch=tmp_path)
 
 
+LAUNCHED = textwrap.dedent(
+    """
+    import sys, psutil
+    from pathlib import Path
+    from headrace.runtime.spark.launch import launch
+
+    asked = {
+        "spark.driver.defaultJavaOptions": "-Xms300m -XX:+AlwaysPreTouch",
+        "spark.driver.extraJavaOptions": "-Dasked='two words'",
+    }
+    launched = launch(1, scratch=Path(sys.argv[1]), heap="300m", extra=asked)
+    line = psutil.Process(launched.jvm.process.pid).cmdline()
+    launched.end()
+    print([option for option in ("-Xmx300m", "-Xms300m", "-XX:+AlwaysPreTouch", "-Dasked=two words") if option not in line])
+    """
+)
+
+
+@pytest.mark.spark
+def test_options_of_java_among_the_settings_are_on_its_command_line(tmp_path: Path) -> None:
+    """The benchmark of memory fixes its heap by them."""
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCHED, str(tmp_path / "scratch")],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
 @pytest.mark.spark
 def test_starting_spark_leaves_signals_and_environment_as_they_were(spark: SparkSession) -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

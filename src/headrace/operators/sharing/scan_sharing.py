@@ -25,6 +25,7 @@ from headrace.operators.on_demand.row_bitmaps import united
 from headrace.operators.on_demand.selection import Selection
 from headrace.operators.on_demand.shared_selections import BITS, SharedSelections
 from headrace.operators.query_index.index_cache import predicate_of
+from headrace.operators.query_index.predicates.normal_form import reads_only_columns
 from headrace.operators.rows.row_pipeline import RowFilter, RowStep, joins_of
 from headrace.operators.scalar.evaluation.failing import can_fail
 from headrace.operators.sharing.family_rows import FamilyRows
@@ -32,6 +33,8 @@ from headrace.operators.sharing.routed_scans import MOST_SEPARATE_FILTERS, Route
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
 _ANY: Final = "any condition"
+LEAST_FOLDED_TOGETHER: Final = 2
+"""From this many conditions on, aggregates fold the rows of one index: measured, ten of them take a fifth of the time."""
 _Key: TypeAlias = tuple[object, object]
 
 
@@ -112,7 +115,10 @@ def scan_groups(
 
     `row_layout_states` names the states in which sparse groups are stored as rows; an unshared operator makes such rows.
     """
-    return [scan_group_of(how, queries, relations, row_layout_states) for how, queries in groups(operators)]
+    return [
+        scan_group_of(how, queries, relations, row_layout_states)
+        for how, queries in groups(operators, row_layout_states)
+    ]
 
 
 def scan_group_of(
@@ -137,8 +143,9 @@ def scan_group_of(
     from headrace.operators.sharing.shared_predicates import SharedPredicates  # noqa: PLC0415 - of many queries
 
     sharing = tuple(over_panes(queries))
-    shared = SharedPanes if how == "panes" else SharedPredicates
-    return shared.of(sharing, relations)
+    if how == "panes":
+        return SharedPanes.of(sharing, relations)
+    return SharedPredicates.of(sharing, relations, few=not _are_many(map(predicate_of, sharing)))
 
 
 def _scanner(
@@ -149,14 +156,16 @@ def _scanner(
     )
 
 
-def groups(operators: Iterable[Operator]) -> Iterator[tuple[SharingKind, Sequence[Operator]]]:
+def groups(
+    operators: Iterable[Operator], row_layout_states: Collection[str] = ()
+) -> Iterator[tuple[SharingKind, Sequence[Operator]]]:
     """Operators over the same rows, grouped by how they share.
 
     By common panes (the same rows and keys); by an index of their conditions (the same joins and keys); unshared, with
-    an index that routes rows to each, or without.
+    an index that routes rows to each, or without. `row_layout_states` as in `scan_groups`.
     """
     unshared: list[Operator] = []
-    for how, queries in _sharing(operators):
+    for how, queries in _sharing(operators, row_layout_states):
         if how == "unshared":
             unshared += queries
         else:
@@ -170,7 +179,9 @@ def groups(operators: Iterable[Operator]) -> Iterator[tuple[SharingKind, Sequenc
             yield "unshared", (operator,)
 
 
-def _sharing(operators: Iterable[Operator]) -> Iterator[tuple[SharingKind, Sequence[Operator]]]:
+def _sharing(
+    operators: Iterable[Operator], row_layout_states: Collection[str]
+) -> Iterator[tuple[SharingKind, Sequence[Operator]]]:
     by_grouping: dict[_Key, list[PaneAggregate]] = {}
     families: dict[tuple[str, tuple[RowStep, ...]], list[PaneAggregate]] = {}
     selections: list[Selection] = []
@@ -202,7 +213,8 @@ def _sharing(operators: Iterable[Operator]) -> Iterator[tuple[SharingKind, Seque
         else:
             by_grouping.setdefault((_ANY, (joins, _keys(queries[0]))), []).extend(queries)
     for (steps, _), queries in by_grouping.items():
-        yield from _together(queries, any_condition=steps == _ANY)
+        indexed = steps == _ANY and _are_indexed(queries, row_layout_states)
+        yield from _together(queries, indexed=indexed)
 
 
 def shares(operator: PaneAggregate) -> bool:
@@ -223,6 +235,22 @@ def _are_many(predicates: Iterable[object]) -> bool:
     return False
 
 
+def _are_indexed(queries: Sequence[PaneAggregate], row_layout_states: Collection[str]) -> bool:
+    """Whether one index finds the rows of each of these queries, of any conditions.
+
+    Of few conditions only where comparisons of columns decide them: costly ones are evaluated one after the other in an order
+    that adapts. Nor where sparse groups are stored as rows, which is a scanner's own choice.
+    """
+    if _are_many(map(predicate_of, queries)):
+        return True
+    distinct = set(map(predicate_of, queries))
+    return (
+        len(distinct) >= LEAST_FOLDED_TOGETHER
+        and all(map(reads_only_columns, distinct))
+        and not any(state_name(query) in row_layout_states for query in queries)
+    )
+
+
 def _is_filtered(operator: PaneAggregate) -> bool:
     """Whether rows may as well be filtered after all joins: by one filter, or by some of which none can fail.
 
@@ -238,9 +266,9 @@ def _keys(operator: PaneAggregate) -> tuple[object, ...]:
 
 
 def _together(
-    queries: Sequence[PaneAggregate], *, any_condition: bool
+    queries: Sequence[PaneAggregate], *, indexed: bool
 ) -> Iterator[tuple[SharingKind, Sequence[PaneAggregate]]]:
-    if any_condition and _are_many(map(predicate_of, queries)):
+    if indexed:
         yield "conditions", queries
         return
     by_steps: dict[tuple[RowStep, ...], list[PaneAggregate]] = {}

@@ -40,15 +40,26 @@ from headrace.operators.sharing.shared_plan import SharedPlan, plan_of
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
 FOLDED_AT_ONCE: Final = 1 << 20
-"""Rows that are matched and folded together: the more rows per cell, the less it costs to fold one."""
+_LEAST_AT_ONCE: Final = 1 << 16
+"""Rows that are matched and folded together, at most and at least."""
+_ROWS_A_CELL: Final = 4
+"""Rows wait for others until there are so many for each cell of the last fold: of fewer, cells are most of the work. But arrays
+of many rows are memory that a new worker touches for the first time, which took ten times as long as all else.
+"""
 _MOST_BYTES: Final = 1 << 28
 """Held bytes from which rows are folded earlier, for long texts."""
 
 
+_LEAST_ROWS: Final = 1 << 12
+_LEAST_GAIN: Final = 4
+"""Few queries fold a batch together if it has so many rows, and a (pane, group) so many of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A batch that waits to be folded, with the values of keys and arguments."""
+    """A batch that waits to be folded, before and after joins, with the values of keys and arguments."""
 
+    arrived: Batch
     batch: Batch
     values: tuple[pa.Array, ...]
 
@@ -75,14 +86,20 @@ class SharedPredicates:
     rejected: dict[int, list[Rejected]] = field(default_factory=dict)
     rows_in: int = 0
     held: list[_Held] = field(default_factory=list)
+    enough: int = _LEAST_AT_ONCE
+    """The rows that are folded together."""
+    few: bool = False
+    """Whether the queries are so few that each folds small batches, and rows of nearly as many groups, by itself."""
+    pays: bool = True
 
     @staticmethod
-    def of(queries: tuple[PaneAggregate, ...], relations: Mapping[str, pa.Table]) -> SharedPredicates:
+    def of(
+        queries: tuple[PaneAggregate, ...], relations: Mapping[str, pa.Table], *, few: bool = False
+    ) -> SharedPredicates:
         """A scan of all these queries, whose keys are equal and whose steps are the same joins, and filters."""
         scanners = LazyScanners({query.id: query for query in queries}, relations)
-        return SharedPredicates(
-            plan_of(queries), RowPipeline.of(joins_of(queries[0].steps), relations), scanners
-        )
+        joins = RowPipeline.of(joins_of(queries[0].steps), relations)
+        return SharedPredicates(plan_of(queries), joins, scanners, few=few)
 
     @property
     def representative(self) -> str:
@@ -91,30 +108,42 @@ class SharedPredicates:
 
     def add(self, batch: Batch) -> None:
         """Add a batch; it is folded once for all queries when there are enough rows."""
+        if not self.pays or (self.few and batch.rows < _LEAST_ROWS):
+            self._offer(batch)
+            return
         joined = self.joins.apply(batch)
         evaluation = Evaluation(joined.readable, joined.rows)
         values = tuple(evaluation.values(input_) for input_ in self.plan.inputs)
         if self.joins.rejected or evaluation.errors is not None:
             self.joins.rejected.clear()
-            for query in self.plan.queries:
-                self.scanners[query.id].add(batch)
+            self._offer(batch)
             return
         self.rows_in += batch.rows
         if not joined.rows:
             return
-        self.held.append(_Held(joined, values))
+        self.held.append(_Held(batch, joined, values))
         rows, size = (sum(getattr(input_, of) for input_ in self.held) for of in ("rows", "bytes"))
-        if rows >= FOLDED_AT_ONCE or size >= _MOST_BYTES:
+        if rows >= min(self.enough, FOLDED_AT_ONCE) or size >= _MOST_BYTES:
             self._fold()
+
+    def _offer(self, batch: Batch) -> None:
+        """Let each query fold a batch by itself."""
+        for query in self.plan.queries:
+            self.scanners[query.id].add(batch)
+
+    def _give_up(self, held: Sequence[_Held]) -> None:
+        """Let each query fold these batches, and all that follow, by itself."""
+        self.pays = False
+        for waiting in held:
+            self.rows_in -= waiting.arrived.rows
+            self._offer(waiting.arrived)
 
     def _fold(self) -> None:
         """Fold the held batches."""
         held, self.held = self.held, []
         if not held:
             return
-        at, position = (
-            np.concatenate([getattr(waiting.batch, of) for waiting in held]) for of in ("at", "position")
-        )
+        at, position = (_whole([getattr(waiting.batch, of) for waiting in held]) for of in ("at", "position"))
         batch = Batch(_Joined([waiting.batch.columns for waiting in held]), at, position)
         values = [_joined(parts) for parts in zip(*(waiting.values for waiting in held), strict=True)]
         keys = values[: len(self.plan.layout.keys) - 1]
@@ -122,6 +151,9 @@ class SharedPredicates:
         pane_indices, starts = common_panes(self.plan.combs, batch.at)
         groups = group(keys, batch.rows)
         codes, count, pair_panes, owner, _ = by_block_and_group(pane_indices, groups)
+        if self.few and _LEAST_GAIN * count > batch.rows:
+            self._give_up(held)
+            return
         folded = fold(
             self.plan.index, batch.columns, self.plan.layout.partial_columns, arguments, codes, count
         )
@@ -133,6 +165,7 @@ class SharedPredicates:
             starts[pair_panes[cells.codes]], [pa.array(cells.slots), *picked], slots, cells.answer
         )
         self.tables.append(table)
+        self.enough = max(_LEAST_AT_ONCE, _ROWS_A_CELL * table.num_rows)
 
     def _note(self, batch: Batch, failed: Mapping[int, Failed]) -> None:
         for slot, rows in failed.items():
@@ -202,6 +235,10 @@ class _Joined(Mapping[str, pa.Array]):
 
     def __len__(self) -> int:
         return len(self._batches[0])
+
+
+def _whole(parts: Sequence[Ints]) -> Ints:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _joined(parts: Sequence[pa.Array]) -> pa.Array:

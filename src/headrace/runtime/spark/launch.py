@@ -7,6 +7,7 @@ is `scratch/spark.log`, and output of Java and the workers is in `scratch/spark.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -137,7 +138,7 @@ def launch(
         named = {"spark.app.name": app, "spark.master": f"local[{cores},{_ATTEMPTS}]"}
         settings = {**named, **_FIXED, **_placed(scratch, cores, folders), **(extra or {})}
         sharing = class_sharing(java, scratch)
-        options = [f"-Xmx{heap}", *_java_options(scratch, brief=brief)]
+        options = [f"-Xmx{heap}", *_java_options(scratch, brief=brief), *_asked_options(settings)]
         options += sharing.options()
         options += [f"-D{name}={value}" for name, value in settings.items()]
         variables = environment()
@@ -200,6 +201,12 @@ def _java_options(scratch: Path, *, brief: bool) -> list[str]:
     if brief:
         options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     return options
+
+
+def _asked_options(settings: Mapping[str, str]) -> list[str]:
+    """The options of Java among Spark's settings, which `spark-submit` would put on the command line."""
+    asked = (settings.get(f"spark.driver.{kind}JavaOptions", "") for kind in ("default", "extra"))
+    return [option for options in asked for option in shlex.split(options)]
 
 
 def _placed(scratch: Path, cores: int, folders: ExitStack) -> dict[str, str]:

@@ -114,7 +114,7 @@ def timed(
     return [
         Timed.of(how, queries, relations, row_layout_states, isolated)
         for sharing in sets
-        for how, queries in groups(sharing)
+        for how, queries in groups(sharing, row_layout_states)
     ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from headrace.algebra.expressions.expression import (
@@ -65,6 +66,13 @@ def normal(predicate: Expression | None) -> Normal:
         # Nothing can fail, so a contradictory box is dropped.
         boxes = [box for box in boxes if not any(domain.is_empty for domain in box.values())]
     return Normal(whole, tuple(boxes), residual, may_fail, tuple(read))
+
+
+@lru_cache(maxsize=4096)
+def reads_only_columns(predicate: Expression | None) -> bool:
+    """Whether comparisons of columns with constants decide the predicate: nothing is computed for a row."""
+    form = normal(predicate)
+    return form.residual is None and all(isinstance(attribute, Column) for attribute in form.attributes)
 
 
 def _disjuncts(part: Expression, *, negated: bool) -> list[dict[Expression, Domain]] | None:
