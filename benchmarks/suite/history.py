@@ -33,7 +33,7 @@ from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles
 
 QUERIES: Final = 200
-"""So many that all epochs of both homes take less than ten minutes."""
+"""All have a result in each epoch: with a thousand the epochs of both homes take longest."""
 EPOCHS: Final = (100, 1_000, 4_000, 4_200)
 """The last is after the first merge of 4,096."""
 FEW: Final = (20, (100, 200))
