@@ -27,7 +27,7 @@ from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import changes, invoke, stream_answer, windows_answer
 from headrace.reference.history import History, RecordedStream, record
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.tasks.state import compaction, state_task
+from headrace.runtime.tasks.state import compaction, run_reviews, state_task
 from headrace.time import SECOND
 from tests.laws import strategies as some
 from tests.laws.comparing import canonical
@@ -169,8 +169,10 @@ def _merging_at_once() -> Iterator[None]:
     """Runs are merged as soon as there are two, and checked for what no window needs as soon as that can be."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "FAN_IN", 2)
+        patch.setattr(compaction, "_LEFT_TO_MERGING", 0)
         patch.setattr(state_task, "_DEAD_SHARE", 0.0)
-        patch.setattr(state_task, "_LIVE_SHARE", 1.0)
+        patch.setattr(run_reviews, "_LIVE_SHARE", 1.0)
+        patch.setattr(run_reviews, "MOST_ROWS", 3)
         yield
 
 

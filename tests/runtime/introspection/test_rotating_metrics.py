@@ -16,6 +16,7 @@ from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.introspection.epoch_log import last_lines
 from headrace.runtime.introspection.explain import explained
 from headrace.runtime.introspection.rotating_metrics import (
+    A_SECOND,
     MOST,
     RotatingMetrics,
     lines_per_rotation,
@@ -74,6 +75,18 @@ def test_of_many_each_has_its_turn_and_the_sums_are_what_was_measured() -> None:
         last = max(index for index, line in enumerate(lines) if name in line["operators"])
         assert last >= epochs - lines_per_rotation(count, 4)
         assert total == int(name[1:]) * sum(range(last + 1))
+
+
+def test_lines_of_frequent_epochs_get_shorter_and_their_sums_stay_whole() -> None:
+    """A hundred operators, fifty epochs a second, for a minute; then one epoch a second."""
+    rotating, count = RotatingMetrics(), 100
+    often: list[Any] = [rotating.line(epoch(1, names(count)), number / 50) for number in range(3000)]
+    rarely: list[Any] = [rotating.line(epoch(1, names(count)), 60 + number) for number in range(1, 5)]
+    lengths = [len(line["operators"]) for line in often]
+    assert lengths[:100] == [count] * 100, "short runs have all operators in each line"
+    assert sum(lengths[1500:]) == pytest.approx(30 * A_SECOND, rel=0.1)
+    assert [len(line["operators"]) for line in rarely] == [count] * 4
+    assert results([*often, *rarely]) == {name: 3004 * int(name[1:]) for name in names(count)}
 
 
 def test_who_is_new_is_reported_at_once_and_who_is_gone_when_its_turn_comes() -> None:

@@ -65,7 +65,11 @@ class Cohort(StateOwner):
 
 def cohorts(operators: Sequence[Operator], advances: Mapping[str, Advance]) -> list[tuple[Cohort, Advance]]:
     """A family's queries by their `Advance`."""
-    by_advance: dict[Advance, list[Operator]] = {}
+    same: dict[int, tuple[Advance, list[Operator]]] = {}  # most share one object, so hash its id
     for operator in operators:
-        by_advance.setdefault(advances[operator.id], []).append(operator)
+        advance = advances[operator.id]
+        same.setdefault(id(advance), (advance, []))[1].append(operator)
+    by_advance: dict[Advance, list[Operator]] = {}
+    for advance, together in same.values():
+        by_advance.setdefault(advance, []).extend(together)
     return [(Cohort.of(queries), advance) for advance, queries in by_advance.items()]

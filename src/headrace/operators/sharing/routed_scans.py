@@ -8,7 +8,7 @@ Source: PSoup and CACQ (grouped filters).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -17,7 +17,7 @@ import numpy as np
 from headrace.algebra.expressions.expression import Expression
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints
-from headrace.operators.base.operator import Operator, Scanner
+from headrace.operators.base.operator import Operator, Scanned, Scanner
 from headrace.operators.families.scan_output import ScanOutput
 from headrace.operators.query_index.index_cache import Conditions, Plans, none_yet
 from headrace.operators.query_index.matching.match import match
@@ -49,6 +49,17 @@ class _RoutingPlan(Conditions[Operator]):
 
 
 _plans: Final = Plans(none_yet(_RoutingPlan))
+
+
+class OnDemand(dict[str, Scanner]):
+    """Scanners by operator, made for those that get rows: few of thousands of selections in a small batch."""
+
+    def __init__(self, make: Callable[[str], Scanner]) -> None:
+        self._make = make
+
+    def __missing__(self, name: str) -> Scanner:
+        scanner = self[name] = self._make(name)
+        return scanner
 
 
 @dataclass(slots=True)
@@ -97,9 +108,12 @@ class RoutedRows:
 
     def finish(self) -> ScanOutput:
         """What each query made of its rows, with the number of all rows."""
-        output = ScanOutput()
+        output, without_rows = ScanOutput(), Scanned({}, (), self.rows_in)
         for query in self.plan.queries:
+            if query.id not in self.seen:
+                output.add(query, without_rows)
+                continue
             scanned = self.scanners[query.id].finish()
-            missed = self.rows_in - self.seen.get(query.id, 0)
+            missed = self.rows_in - self.seen[query.id]
             output.add(query, replace(scanned, rows_in=scanned.rows_in + missed))
         return output

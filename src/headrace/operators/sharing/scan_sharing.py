@@ -29,7 +29,12 @@ from headrace.operators.query_index.predicates.normal_form import reads_only_col
 from headrace.operators.rows.row_pipeline import RowFilter, RowStep, joins_of
 from headrace.operators.scalar.evaluation.failing import can_fail
 from headrace.operators.sharing.family_rows import FamilyRows
-from headrace.operators.sharing.routed_scans import MOST_SEPARATE_FILTERS, RoutedRows, first_filter
+from headrace.operators.sharing.routed_scans import (
+    MOST_SEPARATE_FILTERS,
+    OnDemand,
+    RoutedRows,
+    first_filter,
+)
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
 _ANY: Final = "any condition"
@@ -132,7 +137,8 @@ def scan_group_of(
         (operator,) = queries
         return Unshared(operator, _scanner(operator, relations, row_layout_states))
     if how == "routed":
-        scanners = {operator.id: _scanner(operator, relations, row_layout_states) for operator in queries}
+        by_id = {operator.id: operator for operator in queries}
+        scanners = OnDemand(lambda name: _scanner(by_id[name], relations, row_layout_states))
         return RoutedRows.of(tuple(queries), scanners)
     if how == "selections":
         selecting = tuple(selection for operator in queries if (selection := operator.on_request) is not None)

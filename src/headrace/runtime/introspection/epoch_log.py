@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -58,7 +59,7 @@ class EpochLog:
     def epoch(self, seen: EpochObservation) -> None:
         """Append an epoch's line, which does not grow with the number of operators; see `rotating_metrics`."""
         with collector_disabled(len(seen.operators) >= MANY):
-            self.write(self._rotation.line(seen))
+            self.write(self._rotation.line(seen, time.monotonic()))
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Append a line, after those that wait."""

@@ -3,7 +3,8 @@ operator from such lines.
 
 An operator is logged when it is first measured, and then in rotation, with the sums of all epochs since it was last
 logged. So a line does not grow with the number of operators, and no measurement is left out: as many lines as the rotation
-takes have all operators.
+takes have all operators. Where epochs are frequent for long, lines get shorter: fifty epochs a second of a hundred operators
+would be a megabyte of lines a second, and a tenth of the epochs' time.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ from headrace.observation import EpochObservation, OperatorObservation
 
 MOST: Final = 512
 """Operators of a line, besides new ones."""
+A_SECOND: Final = 1 << 10
+"""Operators of the lines of a second, on average, once `_AHEAD` are logged beyond that."""
+_AHEAD: Final = 1 << 14
+_MOST_LINES: Final = 16
+"""In so many lines each of a few hundred operators is logged, however frequent they are: readers take the last twenty."""
 
 
 @dataclass(slots=True)
@@ -24,28 +30,35 @@ class RotatingMetrics:
     """Makes the log's lines from observations; at most `most` operators a line, and those never logged before."""
 
     most: int = MOST
+    _left: float = _AHEAD
+    """Operators that may be logged now."""
+    _at: float = 0.0
     _waiting: dict[str, tuple[OperatorObservation, int]] = field(default_factory=dict)
     """Sums and number of epochs since an operator was logged, the longest waiting first."""
     _logged: set[str] = field(default_factory=set)
 
-    def line(self, seen: EpochObservation) -> dict[str, object]:
+    def line(self, seen: EpochObservation, now: float = 0.0) -> dict[str, object]:
         """The fields of `EpochObservation.as_dict`. `omitted_operators`: how many operators are not in the line, if any.
 
-        The figures of an operator that was not logged in each epoch are sums over its own number of `epochs`.
+        The figures of an operator that was not logged in each epoch are sums over its own number of `epochs`. `now` in seconds.
         """
+        self._left, self._at = min(_AHEAD, max(0.0, self._left) + (now - self._at) * A_SECOND), now
+        most = min(self.most, max(-(-len(seen.operators) // _MOST_LINES), int(self._left)))
         new = [name for name in seen.operators if name not in self._logged]
         if len(self._logged) > 2 * (len(seen.operators) + self.most):
             self._logged.intersection_update(seen.operators, self._waiting)
         self._logged.update(new)
-        if len(seen.operators) <= self.most and not self._waiting:
+        if len(seen.operators) <= most and not self._waiting:
+            self._left -= len(seen.operators)
             return seen.as_dict()
         for name, observation in seen.operators.items():
             total = self._waiting.get(name)
             self._waiting[name] = (
                 (observation, 1) if total is None else (total[0].plus(observation), total[1] + 1)
             )
-        due = [*new, *islice(self._waiting, max(0, self.most - len(new)))]
+        due = [*new, *islice(self._waiting, max(0, most - len(new)))]
         shown = {name: self._waiting.pop(name) for name in dict.fromkeys(due)}
+        self._left -= len(shown)
         line = replace(
             seen,
             operators={name: observation for name, (observation, _) in shown.items()},

@@ -15,6 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.observation import WorkObservation
+from headrace.operators.aggregates.made_once import MadeOnce
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Operator
 from headrace.operators.base.query_failures import QueryFailure, of_query
@@ -23,6 +24,8 @@ from headrace.operators.sharing.scan_sharing import ScanGroup, SharingKind, grou
 
 _SMALL_BATCH: Final = 1 << 12
 """Rows of a batch for isolated operators."""
+_groups: Final[MadeOnce[tuple[tuple[SharingKind, Sequence[Operator]], ...]]] = MadeOnce(16)
+"""How operators share, by their identity: it is found by comparing conditions and keys, and is the same in each epoch of a plan."""
 
 
 @dataclass(slots=True)
@@ -114,8 +117,17 @@ def timed(
     return [
         Timed.of(how, queries, relations, row_layout_states, isolated)
         for sharing in sets
-        for how, queries in groups(sharing, row_layout_states)
+        for how, queries in _shared(sharing, row_layout_states)
     ]
+
+
+def _shared(
+    operators: Sequence[Operator], row_layout_states: Collection[str]
+) -> Sequence[tuple[SharingKind, Sequence[Operator]]]:
+    """`groups`, found once for the same operators where no state is in row layout: these change from epoch to epoch."""
+    if row_layout_states:
+        return tuple(groups(operators, row_layout_states))
+    return _groups.of(tuple(operators), lambda: tuple(groups(operators)))
 
 
 @dataclass(slots=True)

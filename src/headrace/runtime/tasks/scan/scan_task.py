@@ -47,12 +47,12 @@ from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.progress.plan_index import index_of
 from headrace.runtime.tasks.scan.alternative_rows import AlternativeRows
 from headrace.runtime.tasks.scan.archive_writer import Archiving
-from headrace.runtime.tasks.scan.column_pruning import columns_of, columns_read
 from headrace.runtime.tasks.scan.deduplicate import encode_keys, max_event_time_of, open_keys
 from headrace.runtime.tasks.scan.read_ahead import read_ahead
 from headrace.runtime.tasks.scan.row_reader import Arrival, arrivals
 from headrace.runtime.tasks.scan.shed_rows import SampledRows, Samples
 from headrace.runtime.tasks.scan.stream_monitor import Watch
+from headrace.runtime.tasks.scan.stream_readers import StreamReaders, columns_of
 from headrace.runtime.tasks.scan.stream_scan import StreamTask, Written
 from headrace.runtime.tasks.scan.union_scan import UnionFeed
 from headrace.runtime.tasks.timing import Timed, timed
@@ -165,37 +165,18 @@ class _ScanTask:
     def _open(self, name: str) -> StreamTask:
         definition = self._plan.streams[name]
         has_rows = any(split.stream == name and not _is_promise(split) for split in self._message.splits)
-        readers = self._readers(name) if has_rows else []
-        channels = {operator.id: self._plan.planned[operator.id].channel for operator in readers}
+        readers = StreamReaders.of(self._plan, self._readers(name) if has_rows else ())
         unions, watch = self._feeds_of(name) if has_rows else [], self._watch(definition)
-        columns = columns_read(
+        columns = readers.columns(
             definition,
-            [operator for operator in readers if channels[operator.id] != "rejects"],
-            self._is_copied(definition),
-            self._important(readers)
-            | watch.columns
-            | frozenset().union(*(union.reads() for union in unions)),
+            archived=self._is_copied(definition),
+            also=watch.columns | frozenset().union(*(union.reads() for union in unions)),
         )
-        relations = {r: self._relation(r) for operator in readers for r in operator.relations}
-        revising = {
-            operator.id: revisions.within
-            for operator in readers
-            if (revisions := self._plan.planned[operator.id].revisions) is not None
-        }
-        plain = [operator for operator in readers if operator.id not in revising]
+        relations = {relation: self._relation(relation) for relation in readers.relations}
         rows, late, rejects = (
-            timed(
-                [operator for operator in plain if channels[operator.id] == channel],
-                relations,
-                self._message.row_layout_states,
-                self._message.isolated,
-            )
-            for channel in ("rows", "late", "rejects")
+            timed(operators, relations, self._message.row_layout_states, self._message.isolated)
+            for operators in (readers.accepted, readers.late, readers.rejected)
         )
-        revised = {
-            within: [operator for operator in readers if revising.get(operator.id, -1) == within]
-            for within in revising.values()
-        }
         return StreamTask(
             definition,
             columns,
@@ -203,24 +184,16 @@ class _ScanTask:
             rows,
             late,
             rejects,
-            self._samples(
-                name, [operator for operator in plain if channels[operator.id] == "kept"], relations
-            ),
+            self._samples(name, readers.sampled, relations),
             [
                 (within, timed(operators, relations, isolated=self._message.isolated))
-                for within, operators in revised.items()
+                for within, operators in readers.revising.items()
             ],
             unions,
             self._archiving(definition, columns),
             watch,
             RejectWriter(),
         )
-
-    def _important(self, readers: Sequence[Operator]) -> frozenset[str]:
-        """The columns by which rows are more or less important to their readers."""
-        qualities = self._plan.qualities
-        stated = [qualities[operator.id].importance for operator in readers if operator.id in qualities]
-        return frozenset(importance.column for importance in stated if importance is not None)
 
     def _samples(
         self, stream: str, readers: Sequence[Operator], relations: Mapping[str, pa.Table]
@@ -264,13 +237,12 @@ class _ScanTask:
                 parts.append(SampledRows.of(stream, rate, scanners, columns, repairs=repairs))
         return Samples(parts)
 
-    def _readers(self, stream: str) -> list[Operator]:
+    def _readers(self, stream: str) -> Sequence[Operator]:
         """The operators of a stream that take part."""
-        return [
-            operator
-            for operator in self._index.readers.get(stream, ())
-            if operator.id in self._message.operators
-        ]
+        readers, taking_part = self._index.readers.get(stream, ()), self._message.operators
+        if taking_part.followers and not taking_part.absent:
+            return readers
+        return [operator for operator in readers if operator.id in taking_part]
 
     def _is_copied(self, definition: StreamDefinition) -> bool:
         """Whether the task copies the stream's rows to the archive."""
@@ -331,16 +303,7 @@ class _ScanTask:
         for scanner in of_unions:
             scan_output.join(scanner.finish())
         failures = self._take_over_panes(scan_output)
-        observations = {
-            operator: OperatorObservation(
-                scanned.rows_in,
-                scanned.rows_kept,
-                scan_output.delta_rows[operator],
-                groups=scanned.groups,
-                sparse_groups=scanned.sparse_groups,
-            )
-            for operator, scanned in scan_output.scanned.items()
-        }
+        observations = _observed(scan_output)
         rejected = {
             operator: list(scanned.rejected)
             for operator, scanned in scan_output.scanned.items()
@@ -413,6 +376,24 @@ class _ScanTask:
         file = file_names.repeat_keys(name, self._message.epoch, self._message.task)
         self._store.write_once(file, encode_keys(keys), durable=False)
         return (KeysFile(file, keys.num_rows, max_event_time_of(keys), whole),)
+
+
+def _observed(scan_output: ScanOutput) -> dict[str, OperatorObservation]:
+    """By operator; one for all that a scan group has given the same record, such as thousands that got no rows."""
+    observations: dict[str, OperatorObservation] = {}
+    shared: dict[tuple[int, int], OperatorObservation] = {}
+    for operator, scanned in scan_output.scanned.items():
+        key = id(scanned), scan_output.delta_rows[operator]
+        if key not in shared:
+            shared[key] = OperatorObservation(
+                scanned.rows_in,
+                scanned.rows_kept,
+                key[1],
+                groups=scanned.groups,
+                sparse_groups=scanned.sparse_groups,
+            )
+        observations[operator] = shared[key]
+    return observations
 
 
 def _within_capacity(delta: pa.Table) -> pa.Table:

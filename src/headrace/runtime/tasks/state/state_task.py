@@ -8,7 +8,7 @@ are new; they count once the driver has published their names.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,13 +54,12 @@ from headrace.runtime.tasks.state.compaction import (
     before_merge,
     compacted,
     due_for_merge,
-    due_for_review,
     level_after,
-    reviewed_at,
 )
 from headrace.runtime.tasks.state.emission_limits import emission_limits
 from headrace.runtime.tasks.state.result_runs import ResultRuns
 from headrace.runtime.tasks.state.round_progress import RoundProgress
+from headrace.runtime.tasks.state.run_reviews import RunReviews
 from headrace.runtime.tasks.state.state_runs import (
     TaskRun,
     open_task_run,
@@ -74,10 +73,6 @@ from headrace.time import Instant
 
 _DEAD_SHARE = 0.2
 """A run is rewritten when more than this share of its rows belongs to dropped queries."""
-_MOST_REVIEWED = 16
-"""States of which a review computes what they need; of more, a sample."""
-_LIVE_SHARE = 0.6
-"""Runs are rewritten when, on review, less than this share of them is still needed."""
 
 
 class StateTask:
@@ -309,10 +304,8 @@ class StateTask:
         """
         chosen = set(due_for_merge([run.ref for run in self._runs if run.covers_task]))
         chosen |= self._dead()
-        complete = {run.ref.name: run for run in self._runs if run.covers_task}
-        for pair in due_for_review([run.ref for run in complete.values()], self._message.epoch):
-            if self._are_obsolete([complete[name] for name in pair]):
-                chosen |= set(pair)
+        reviews = RunReviews(self._index, self._agenda, self._message.epoch, self._ledger, self._needed_bytes)
+        chosen |= reviews.obsolete([run for run in self._runs if run.covers_task])
         if not chosen:
             return
         merging, before = [run for run in self._runs if run.ref.name in chosen], dict(self._state)
@@ -355,54 +348,6 @@ class StateTask:
         states = {state for run in runs for state in run.states} | set(bytes_by_state(self._state))
         return [(name, by_state[name]) for name in self._index.in_order(states)]
 
-    def _are_obsolete(self, runs: Sequence[TaskRun]) -> bool:
-        """Whether a merge of these runs would keep little of them.
-
-        States that rest since the runs were written need all of it; of many others a sample is read.
-        """
-        since = min(run.ref.epoch for run in runs)
-        if self._are_as_reviewed(runs):
-            return False
-        touched = None if self._agenda is None else self._agenda.touched_since(since)
-        if touched is None:
-            states = self._stored_in(runs)
-        else:
-            here = sorted(self._stored_in_any(runs, touched))
-            states = [(name, self._index.by_state[name]) for name in here]
-        every = -(-len(states) // _MOST_REVIEWED) or 1
-        obsolete = 0
-        for name, operators in states[self._message.epoch % every :: every]:
-            with self._ledger.timed(name):
-                owners = self._owning(operators)
-                try:
-                    sections = sections_of(runs, name)
-                    stored = sum(table.nbytes for tables in sections.values() for table in tables)
-                    ready = before_merge(owners, sections)
-                    needed = sum(table.nbytes for _, table in self._needed(operators, owners, ready))
-                    obsolete += every * (stored - needed)
-                except Exception as failure:  # noqa: BLE001 - the merge records whose it is
-                    of_query(failure)
-                    return False
-        dropped = [
-            table
-            for run in runs
-            for name in run.states - self._index.by_state.keys()
-            for table in run.of(name).values()
-        ]
-        stored = sum(run.bytes for run in runs)
-        needed = stored - obsolete - sum(table.nbytes for table in dropped)
-        return needed < _LIVE_SHARE * stored
-
-    def _are_as_reviewed(self, runs: Sequence[TaskRun]) -> bool:
-        """Whether a former review has read these runs, and nothing of theirs may have expired since."""
-        former = reviewed_at([run.ref for run in runs], self._message.epoch)
-        touched = None if self._agenda is None or former is None else self._agenda.touched_since(former)
-        return touched is not None and not self._stored_in_any(runs, touched)
-
-    @staticmethod
-    def _stored_in_any(runs: Sequence[TaskRun], states: Iterable[str]) -> frozenset[str]:
-        return frozenset[str]().union(*(run.states for run in runs)).intersection(states)
-
     def _owning(self, operators: Sequence[Operator]) -> Owners:
         """The owners of one state; rows of each expire by its own advance, and rows of dropped queries have no owner."""
         return operators[0].owners(operators, self.round.after)
@@ -429,6 +374,12 @@ class StateTask:
                 yield section, alone.without_done(section, merged, groups)
             else:
                 yield section, merged
+
+    def _needed_bytes(self, operators: Sequence[Operator], sections: Mapping[str, Sequence[pa.Table]]) -> int:
+        """Bytes that a merge of a state's sections would keep."""
+        owners = self._owning(operators)
+        ready = before_merge(owners, sections)
+        return sum(table.nbytes for _, table in self._needed(operators, owners, ready))
 
     def _join(self, name: str, merging: dict[str, list[pa.Table]], sections: Sequence[str]) -> None:
         """Move this epoch's tables of a state to those to be merged."""

@@ -1,0 +1,78 @@
+"""A review of state runs reads a sample of their rows: what it finds is near to what a merge of all would keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.operators.base.operator import SLOT
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.tasks.state import run_reviews
+from headrace.runtime.tasks.state.run_reviews import MOST_ROWS, RunReviews, sample_of
+from headrace.runtime.tasks.state.state_runs import TaskRun
+from headrace.time import SECOND
+
+GROUPS = 1500
+EPOCHS = 70
+
+
+def push(hub: Hub, second: int, groups: Sequence[int]) -> None:
+    at = np.full(len(groups), second * SECOND) + np.arange(len(groups))
+    keys = pa.array(groups, pa.int64())
+    hub.push("s", pa.table({"k": keys, "at": pa.array(at).cast(pa.timestamp("us", "UTC"))}))
+    hub.loop.drain()
+
+
+def test_what_a_review_estimates_from_a_sample_is_near_to_what_all_rows_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reviewed, estimate = list[tuple[float, float, int]](), RunReviews._obsolete_bytes
+
+    def both(self: RunReviews, state: str, runs: Sequence[TaskRun]) -> float:
+        of_sample = estimate(self, state, runs)
+        with monkeypatch.context() as patch:
+            patch.setattr(run_reviews, "MOST_ROWS", 1 << 40)
+            of_all = estimate(self, state, runs)
+        reviewed.append((of_sample, of_all, sum(run.bytes_of(state) for run in runs)))
+        return of_sample
+
+    monkeypatch.setattr(RunReviews, "_obsolete_bytes", both)
+    with Hub(tmp_path, LocalExecutor(), tasks=1) as hub:
+        hub.execute("CREATE STREAM s (k BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 0 SECONDS;")
+        hub.register("SELECT k, COUNT(*) AS n FROM s [RANGE 20 SECONDS SLIDE 1 SECOND] GROUP BY k", "q")
+        random = np.random.default_rng(3)
+        for second in range(EPOCHS):
+            push(hub, second, random.integers(0, 2 * GROUPS, GROUPS).tolist())
+    shares = [(of_sample / stored, of_all / stored) for of_sample, of_all, stored in reviewed]
+    assert len(shares) > EPOCHS // 5
+    assert sum(of_sample != of_all for of_sample, of_all in shares) > 3, "of large states a sample is read"
+    assert max(of_all for _, of_all in shares) > 0.3
+    assert min(of_all for _, of_all in shares) < 0.1
+    for of_sample, of_all in shares:
+        assert of_sample == pytest.approx(of_all, abs=0.05)
+
+
+@pytest.mark.parametrize("turn", [0, 5, 300])
+def test_a_sample_has_all_rows_of_some_slots(turn: int) -> None:
+    slots = np.random.default_rng(1).integers(0, 256, 5 * MOST_ROWS).astype(np.int16)
+    table = pa.table({SLOT: slots, "x": np.arange(len(slots))})
+    sections = {"open0": [table.slice(0, 7000), table.slice(7000, 6000)], "sealed0": [table.slice(13_000)]}
+    sample = sample_of(sections, turn)
+    rows = pa.concat_tables([part for tables in sample.values() for part in tables])
+    assert MOST_ROWS <= rows.num_rows <= 1.1 * MOST_ROWS
+    chosen = np.isin(slots, rows.column(SLOT).to_numpy())
+    assert np.array_equal(rows.column("x").to_numpy(), np.flatnonzero(chosen))
+    assert [len(tables) for tables in sample.values()] == [2, 1]
+
+
+def test_other_turns_read_other_rows_and_few_rows_are_all_read() -> None:
+    table = pa.table({SLOT: (np.arange(2 * MOST_ROWS) % 256).astype(np.int16)})
+    first, second = (sample_of({"rows": [table]}, turn)["rows"][0] for turn in (0, 200))
+    assert set(first.column(SLOT).to_pylist()) != set(second.column(SLOT).to_pylist())
+    few = {"rows": [table.slice(0, MOST_ROWS)]}
+    assert sample_of(few, 3) is few
