@@ -52,7 +52,7 @@ def as_rows(rows: list[Row]) -> KeyRows:
 @pytest.mark.parametrize("kind", ["clustered", "ordered"])
 @given(data=st.data())
 def test_a_row_is_finished_only_if_no_row_to_come_is_its_partner(kind: str, data: st.DataObject) -> None:
-    """The bound is of distances within a window, as larger ones are not measured; what is seen is any part of what came."""
+    """The bound is of distances within a window, as larger ones are not measured; any part of the rows is seen."""
     rows, waiting, punctuation = data.draw(ROWS), data.draw(ROWS), data.draw(st.integers(0, 30))
     came = [row for row in rows if row[1] < punctuation]
     seen = [row for row in rows if data.draw(st.booleans()) and row[1] < punctuation]

@@ -1,5 +1,5 @@
-"""Measurement of how the new rows of one side of a join follow those before them by key: of a sample of the keys, how far rows of
-one key are apart, and how far rows are behind larger keys.
+"""Measurement of how the new rows of one side of a join follow those before them by key: of a sample of the keys, the time between
+rows of one key, and how far rows are behind larger keys.
 
 Keys are whole numbers, which their hashes hold. The larger keys are those of *shadows*: a sample of the keys whose rows a join stores
 for their whole window, whatever constraints let it drop. What they finish is what is measured, so one outlier among the others does no harm.
