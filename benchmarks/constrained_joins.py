@@ -21,6 +21,7 @@ from headrace.operators.joins.join_side import JoinSpec, Side
 from headrace.operators.joins.probing.probe_profiles import ProbeProfiles, probing
 from headrace.operators.joins.window_join import UNTIL, WindowJoin
 from headrace.runtime.messages.task_messages import RunRef
+from headrace.runtime.plan.adaptive.join_orders import probe_profiles
 from headrace.runtime.plan.adaptive.partner_bounds import JoinEstimates
 from headrace.runtime.tasks.state.compaction import due_for_merge, due_for_review, level_after
 from headrace.schema import BIGINT, Field, Schema
@@ -32,7 +33,10 @@ LIVE_SHARE = 0.6
 Feed = Iterable[tuple[int, Sequence[tuple[np.ndarray, np.ndarray]]]]
 """By epoch its end, and the (key, time) of the new rows of each side."""
 
+TIMED_EPOCHS = 16
+"""A multiple of the epochs of which one measures delays, and one compares keys."""
 FRESH = 1 << 40
+BURST, BURST_RANGE = 45, 60 * SECOND
 """Packets from this number on are seen on one link alone."""
 LINKS = ("customers", "backbone", "peers")
 RATES, SURVIVING, LATENCY, NETWORK_RANGE = (1000, 10_000, 1000), 0.1, 15 * SECOND, 600 * SECOND
@@ -56,7 +60,7 @@ def join_of(names: Sequence[str], range_: Duration) -> WindowJoin:
 def finding(join: WindowJoin) -> ConstrainedJoin:
     """The join, which drops rows by constraints that it finds."""
     none = ((),) * len(join.spec.sides)
-    return ConstrainedJoin(join.spec, promises=none, values=("",) * len(none), finds_bounds=True)
+    return ConstrainedJoin(join.spec, promises=none, finds_bounds=True)
 
 
 def declared_network() -> ConstrainedJoin:
@@ -65,9 +69,7 @@ def declared_network() -> ConstrainedJoin:
     references = [Reference(0, 1, LATENCY, ""), Reference(1, 2, LATENCY, "")]
     references += [Reference(1, 0, 0, ""), Reference(2, 1, 0, "")]
     join = join_of(LINKS, NETWORK_RANGE)
-    return ConstrainedJoin(
-        join.spec, promises=((unique,),) * 3, references=tuple(references), values=("",) * 3
-    )
+    return ConstrainedJoin(join.spec, promises=((unique,),) * 3, references=tuple(references))
 
 
 def packets_of_links(seconds: int) -> Iterator[tuple[int, list[tuple[np.ndarray, np.ndarray]]]]:
@@ -93,6 +95,38 @@ def packets_of_links(seconds: int) -> Iterator[tuple[int, list[tuple[np.ndarray,
             fresh += others
             by_link.append(whole)
         yield start + SECOND, by_link
+
+
+def packets_in_bursts(seconds: int) -> Iterator[tuple[int, list[tuple[np.ndarray, np.ndarray]]]]:
+    """By second (packet, time): 1000 packets enter, numbered in order; one of four passes, in bursts every 45 seconds."""
+    for second in range(seconds):
+        packets = second * 1000 + np.arange(1000)
+        passed = (
+            np.arange((second - BURST) * 1000, second * 1000, 4)
+            if second and second % BURST == 0
+            else packets[:0]
+        )
+        yield (
+            (second + 1) * SECOND,
+            [
+                (packets, second * SECOND + np.arange(1000) * (SECOND // 1000)),
+                (passed, np.full(len(passed), second * SECOND)),
+            ],
+        )
+
+
+def packets_twice(seconds: int) -> Iterator[tuple[int, list[tuple[np.ndarray, np.ndarray]]]]:
+    """By second (packet, time): packets of random numbers, each on two links, up to 50 seconds before or after; 1000 a second."""
+    rng, rows = np.random.default_rng(1), 1000 * seconds
+    packets = rng.permutation(rows) * 7919
+    first = np.arange(rows) * (SECOND // 1000)
+    second = np.clip(first + rng.integers(-50 * SECOND, 50 * SECOND, rows), 0, seconds * SECOND - 1)
+    order = np.argsort(second, kind="stable")
+    for number in range(seconds):
+        at, until = number * SECOND, (number + 1) * SECOND
+        low, high = np.searchsorted(second[order], [at, until])
+        here, there = slice(number * 1000, number * 1000 + 1000), order[low:high]
+        yield until, [(packets[here], first[here]), (packets[there], second[there])]
 
 
 def reports(seconds: int) -> Iterator[tuple[int, list[tuple[np.ndarray, np.ndarray]]]]:
@@ -218,7 +252,7 @@ def epoch_time(sides: int, rows: int, *, measures: bool) -> float:
         list[Sections](),
         0.0,
     )
-    for epoch in range(12):
+    for epoch in range(TIMED_EPOCHS):
         now = (epoch + 1) * SECOND
         advance = Advance(BEGINNING, now, now, input_punctuations=(now,) * sides)
         batches, deltas = list[Batch](), []
@@ -232,8 +266,8 @@ def epoch_time(sides: int, rows: int, *, measures: bool) -> float:
             scanner = join.scanner({})
             scanner.add(batch)
             deltas.append(scanner.finish().deltas)
-        with probing(ProbeProfiles(measures=measures)):
+        with probing(probe_profiles({}, epoch) if measures else ProbeProfiles()):
             step = join.advance(runs[-6:], deltas, advance)
         spent += time.process_time() - started
         runs.append(step.state)
-    return spent / 12
+    return spent / TIMED_EPOCHS

@@ -5,7 +5,8 @@ All but the time is counted; the table is the same in every run. *Arrivals*: joi
 4000 (a fifth of the thesis' sizes), against the rows of whole windows. *Monitors*: k is found, while it is constant, rises and falls. *Network*: packets
 pass three links, 1000, 10,000 and 1000 a second under windows of ten minutes; one of ten that enter is seen on the next link
 within 15 seconds. *Linear Road*: 10,000 cars report every 30 seconds; AccSeg joins their last reports (CurCarSeg) with those that have
-stopped, detected within a second of a report; CurCarSeg joins last reports with active cars. The thesis prints no more of CarExitStr and NegTollStr
+stopped, detected within a second of a report; CurCarSeg joins last reports with active cars. *Keys*: packets are delivered in bursts every 45 seconds,
+or are on two links up to 50 seconds before or after, under windows of a minute. The thesis prints no more of CarExitStr and NegTollStr
 than their names. The join's operator runs by itself, epoch by epoch, with merges as the runtime has them. *Nothing gained*: what the measurement of delays costs.
 """
 
@@ -19,6 +20,8 @@ import numpy as np
 
 from benchmarks.charts import Bar
 from benchmarks.constrained_joins import (
+    BURST,
+    BURST_RANGE,
     FRESH,
     LINKS,
     NETWORK_RANGE,
@@ -29,7 +32,9 @@ from benchmarks.constrained_joins import (
     epoch_time,
     finding,
     join_of,
+    packets_in_bursts,
     packets_of_links,
+    packets_twice,
     reports,
     reports_twice,
     state_over,
@@ -238,6 +243,22 @@ def motorway() -> tuple[list[dict[str, object]], Found]:
     return table, figures
 
 
+def by_key() -> tuple[list[dict[str, object]], Found]:
+    """Rows stored where delays are nearly as long as the window, with constraints of each stream's keys that the join finds, and without."""
+    table, figures = [], Found()
+    feeds = {"packets in bursts": packets_in_bursts, "packets on both links in any order": packets_twice}
+    for name, feed in feeds.items():
+        join = join_of(LINKS[:2], BURST_RANGE)
+        plain, found = (state_over(one, feed(FOUND_SECONDS)) for one in (join, finding(join)))
+        if plain.results != found.results or not plain.results:
+            raise WrongAnswer(f"{found.results} results of {name} with constraints, {plain.results} without")
+        held = [float(np.mean(state.rows[-3 * BURST :])) for state in (plain, found)]
+        figures[name, 0] = held[1] / held[0]
+        for way, rows in zip(("whole windows", "found constraints"), held, strict=True):
+            table.append(_row("rows in the state of a join", name, way, rows))
+    return table, figures
+
+
 def watched(rounds: int) -> tuple[list[dict[str, object]], Found]:
     """Processor time of a join of 20,000 rows an epoch and side that measures delays, and of one that does not; in turn, the least of each."""
     spent: dict[bool, list[float]] = {True: [], False: []}
@@ -306,10 +327,16 @@ def _of_arrivals(
 def _of_streams(
     links: Found,
     cars: Found,
+    keys: Found,
     watch: Found,
 ) -> list[Ratio]:
-    """Of the network's links, of Linear Road, and where nothing is gained."""
+    """Of the network's links, of Linear Road, of the order of keys, and where nothing is gained."""
+    bars = {"packets in bursts": 0.6, "packets on both links in any order": 0.95}
     return [
+        *(
+            Ratio(f"{name}, constraints found: rows to whole windows", keys[name, 0], bar, at_most=True)
+            for name, bar in bars.items()
+        ),
         Ratio(
             "network: whole windows to rows with constraints",
             links["windows", 0] / links["constrained", 0],
@@ -346,10 +373,10 @@ def _of_streams(
 def constraints(rows: int, rounds: int) -> Report:
     """`rows` changes nothing, and `rounds` only the timing."""
     del rows
-    parts = [on_arrivals(), combined(), monitored(), network(), motorway(), watched(rounds)]
+    parts = [on_arrivals(), combined(), monitored(), network(), motorway(), by_key(), watched(rounds)]
     table = [row for part_rows, _ in parts for row in part_rows]
-    held, both, monitor, links, cars, watch = (figures for _, figures in parts)
-    ratios = [*_of_arrivals(held, both, monitor), *_of_streams(links, cars, watch)]
+    held, both, monitor, links, cars, keys, watch = (figures for _, figures in parts)
+    ratios = [*_of_arrivals(held, both, monitor), *_of_streams(links, cars, keys, watch)]
     drawn = [
         Bar(
             f"{row['conditions']}: {row['way']}",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,18 +258,7 @@ class ProbeObservation:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON-able values."""
-        return {
-            "order": self.order,
-            "rows": self.rows,
-            "probed": self.probed,
-            "dropped": self.dropped,
-            "steps": self.steps,
-            "compared": self.compared,
-            "made": self.made,
-            "sampled": self.sampled,
-            "profiled": self.profiled,
-            "patterns": {str(bits): rows for bits, rows in self.patterns.items()},
-        }
+        return {**asdict(self), "patterns": {str(bits): rows for bits, rows in self.patterns.items()}}
 
     @staticmethod
     def of(fields: Mapping[str, Any]) -> ProbeObservation:
@@ -317,14 +306,32 @@ NO_DELAY: Final = -(1 << 62)
 """The delay of sides of which no rows were joined: below all others."""
 
 
+class KeyTimes(NamedTuple):
+    """New rows of one side of a join, by their keys: of `rows` the largest time between two of one key was `repeated`, and of `in_order` rows the
+    largest time by which one was after a larger key was `inverted`; below 0 without such rows. `latest` is the time of the last.
+    """
+
+    rows: int = 0
+    repeated: int = NO_DELAY
+    in_order: int = 0
+    inverted: int = NO_DELAY
+    latest: int = NO_DELAY
+
+    def plus(self, other: KeyTimes) -> KeyTimes:
+        """The sum of two tasks or levels of an epoch."""
+        rows, in_order = self.rows + other.rows, self.in_order + other.in_order
+        repeated, inverted = max(self.repeated, other.repeated), max(self.inverted, other.inverted)
+        return KeyTimes(rows, repeated, in_order, inverted, max(self.latest, other.latest))
+
+
 @dataclass(frozen=True, slots=True)
 class DelayObservation:
     """The combinations of one join in one epoch: `pairs` of them were measured, the last with an instant of `latest`.
 
     `delays` has by side and other side, one side after the other, the largest time by which the row of the other was after that of the
     side, in microseconds. By side `rows` are new, `stored` are those before them, and the join advanced by `punctuations` and `bounds`, which
-    are as `delays`, None where none was in force. `left_out` combinations were beyond a bound, `left_out_sampled` of them of keys whose
-    rows are stored for the whole window. `uses`: whether rows are dropped by what is found.
+    are as `largest`, None where none was in force. `left_out` combinations, or rows, were beyond a bound, `left_out_sampled` of them of keys whose
+    rows are stored for the whole window. `uses`: whether rows are dropped by what is found. `keys`: by side, if they were measured.
     """
 
     pairs: int = 0
@@ -337,6 +344,19 @@ class DelayObservation:
     left_out: int = 0
     left_out_sampled: int = 0
     uses: bool = False
+    keys: tuple[KeyTimes, ...] = ()
+
+    @property
+    def largest(self) -> tuple[int, ...]:
+        """The largest distances: as `delays`, of a side and itself between rows of one key; then by side those behind larger keys."""
+        sides = range(len(self.punctuations))
+        keys = self.keys or (KeyTimes(),) * len(sides)
+        delays = [
+            keys[one].repeated if one == other else self.delays[one * len(sides) + other]
+            for one in sides
+            for other in sides
+        ]
+        return (*delays, *(times.inverted for times in keys))
 
     def plus(self, other: DelayObservation) -> DelayObservation:
         """The sum of two tasks or levels of an epoch."""
@@ -351,11 +371,20 @@ class DelayObservation:
             self.left_out + other.left_out,
             self.left_out_sampled + other.left_out_sampled,
             self.uses,
+            tuple(map(KeyTimes.plus, self.keys, other.keys)) or self.keys or other.keys,
         )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON-able values; of joins that may not use bounds without what concerns these."""
-        measured = ("pairs", "delays", "latest", "rows", "stored", "punctuations")
+        measured = (
+            "pairs",
+            "delays",
+            "latest",
+            "rows",
+            "stored",
+            "punctuations",
+            *(("keys",) if self.keys else ()),
+        )
         return asdict(self) if self.uses else {name: getattr(self, name) for name in measured}
 
     @staticmethod
@@ -364,7 +393,8 @@ class DelayObservation:
         plain: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
         }
-        return DelayObservation(**plain)
+        keys = tuple(KeyTimes(*times) for times in plain.pop("keys", ()))
+        return DelayObservation(**plain, keys=keys)
 
 
 def _sums(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:

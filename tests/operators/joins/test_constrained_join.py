@@ -21,10 +21,10 @@ from headrace.observation import NO_DELAY
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Advance, Sections
 from headrace.operators.base.union_positions import placed
-from headrace.operators.joins import constrained_join
 from headrace.operators.joins.caches.caching import Caching, caching
 from headrace.operators.joins.constrained_join import ConstrainedJoin, Reference
 from headrace.operators.joins.join_side import JoinSpec, Side
+from headrace.operators.joins.probing import key_monitor
 from headrace.operators.joins.probing.probe_profiles import ProbeProfiles, probing
 from headrace.operators.joins.window_join import UNTIL
 from headrace.schema import BIGINT, Field, Schema
@@ -49,7 +49,6 @@ def join(
         JoinSpec("q1.inner", "q", "@met", tuple(made), None, shown, 3),
         promises=tuple(map(tuple, promises)) or ((),) * sides,
         references=tuple(references),
-        values=tuple(f"s{number}.k" for number in range(sides)),
     )
 
 
@@ -378,7 +377,7 @@ def test_a_pair_is_an_answer_if_no_bound_of_its_epoch_excludes_it_however_runs_a
         )
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(constrained_join, "SHADOWS", share)
+        patched.setattr(key_monitor, "SHADOWS", share)
         driven = run(plan, data, 2)
     assert driven.emitted == values_of(filter(is_answer, loops(every)))
     if share == 1:
@@ -408,7 +407,7 @@ def test_rows_wait_as_long_as_bounds_allow_but_for_a_sample_of_the_keys(
     driven.epoch([[], []], (6, 6))
     driven.merge([0])
     assert driven.kept() == [[11], []]
-    monkeypatch.setattr(constrained_join, "SHADOWS", 1.0)
+    monkeypatch.setattr(key_monitor, "SHADOWS", 1.0)
     driven.epoch([[], []], (40, 20))
     driven.merge([0])
     assert driven.kept() == [[11], []]
@@ -441,7 +440,7 @@ def test_delays_are_measured_of_all_pairs_also_of_those_left_out(every: bool) ->
     assert (seen.pairs, seen.delays, seen.latest) == (3, (NO_DELAY, 6, 1, NO_DELAY), 10)
     assert (seen.rows, seen.stored, seen.punctuations) == ((3, 3), (2, 0), (5, 10))
     assert (seen.uses, seen.left_out) == (every, int(every))
-    assert seen.bounds == (None, 5 if every else None, None, None)
+    assert seen.bounds == (None, 5 if every else None, None, None, None, None)
 
 
 def test_of_many_pairs_a_sample_is_measured_unless_rows_are_dropped_by_it() -> None:

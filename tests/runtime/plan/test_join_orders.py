@@ -128,10 +128,10 @@ def test_what_was_not_observed_changes_nothing() -> None:
 
 
 def test_sides_are_sampled_where_there_is_room_for_their_orders(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert probe_profiles({}).share_without == UNSETTLED_SHARE
+    assert probe_profiles({}, epoch=1).share_without == UNSETTLED_SHARE
     manifest = decided(JoinOrders(), Manifest(0, 1), seen((0, 1), (0.1, 0.9)))
     monkeypatch.setattr("headrace.runtime.plan.adaptive.join_orders.MOST", 1)
-    assert probe_profiles(join_orders(manifest)).share_without == 0
+    assert probe_profiles(join_orders(manifest), epoch=1).share_without == 0
     monkeypatch.setattr(recorded_orders, "MOST", 1)
     more = JoinOrders().decided(
         manifest,
@@ -144,3 +144,17 @@ def test_sides_are_sampled_where_there_is_room_for_their_orders(monkeypatch: pyt
 def test_an_observation_is_the_same_after_the_log() -> None:
     one = seen((1, 0), (0.5, 0.5))
     assert ProbeObservation.of(json.loads(json.dumps(one.as_dict()))) == one
+
+
+def test_delays_and_keys_are_measured_in_some_epochs() -> None:
+    profiles = [probe_profiles({}, epoch) for epoch in range(16)]
+    assert [epoch for epoch, one in enumerate(profiles) if one.sees_delays] == [0, 4, 8, 12]
+    assert [epoch for epoch, one in enumerate(profiles) if one.sees_keys] == [0, 8]
+    seen = [one.monitor("join", 2, every=every) for every in (False, True) for one in profiles[1:2]]
+    assert [monitor.sees_delays for monitor in seen if monitor is not None] == [False, False], (
+        "one monitor a join"
+    )
+    finds = probe_profiles({}, 1).monitor("join", 2, every=True)
+    assert finds is not None
+    assert finds.sees_delays
+    assert finds.sees_keys

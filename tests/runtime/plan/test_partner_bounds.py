@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.adaptive.constraints.partner_delays import PartnerBound
-from headrace.observation import NO_DELAY, DelayObservation
-from headrace.operators.joins.constrained_join import SHADOWS
+from headrace.observation import NO_DELAY, DelayObservation, KeyTimes
+from headrace.operators.joins.probing.key_monitor import SHADOWS
 from headrace.runtime.plan.adaptive.partner_bounds import JoinBounds, JoinEstimates
 
 SECONDS = 1_000_000
@@ -16,7 +16,7 @@ def seen(at: int, delay: int, punctuations: tuple[int, int] | None = None) -> De
     """An epoch with 200 pairs, whose rows of side 1 came up to `delay` after those of side 0, at a second of event time."""
     delays = (NO_DELAY, delay * SECONDS, -1, NO_DELAY)
     reached = (at * SECONDS,) * 2 if punctuations is None else tuple(p * SECONDS for p in punctuations)
-    return DelayObservation(200, delays, at * SECONDS, (9, 9), (0, 0), reached, (None,) * 4, uses=True)
+    return DelayObservation(200, delays, at * SECONDS, (9, 9), (0, 0), reached, (None,) * 6, uses=True)
 
 
 def test_former_bounds_follow_the_punctuation_of_the_side_that_was_waited_for() -> None:
@@ -51,3 +51,41 @@ def test_what_is_recorded_is_read_again_and_counts_are_added() -> None:
     after = known.then((bound, PartnerBound(1, 0)), replace(seen(0, 1), left_out=5, left_out_sampled=1))
     assert after == JoinBounds((bound,), 8, 4 + round(1 / SHADOWS))
     assert known.then((), replace(seen(0, 1), left_out=5)).estimated == 9
+
+
+def test_of_one_side_a_bound_is_trusted_after_a_whole_window_and_restarts_keep_it() -> None:
+    estimates, keys = JoinEstimates(), (KeyTimes(), KeyTimes(200, NO_DELAY, 200, 3 * SECONDS))
+    found = []
+    for at in range(0, 150, 10):
+        (_, times) = keys
+        shown = (keys[0], times._replace(latest=at * SECONDS))
+        epoch = replace(seen(at, 10), pairs=0, delays=(NO_DELAY,) * 4, keys=shown)
+        found.append(
+            [
+                (bound.kind, bound.within)
+                for bound in estimates.take(epoch, 100 * SECONDS)
+                if bound.within is not None
+            ]
+        )
+    assert found[9] == [], "90 seconds of the longest window's 100"
+    assert found[10] == [("clustered", 0), ("ordered", 3_600_000)]
+    known = JoinBounds(estimates.take(epoch, 100 * SECONDS))
+    assert JoinBounds.of(known.fields) == known
+    again = JoinEstimates().begin_with(known.bounds)
+    worse = replace(epoch, keys=(keys[0], KeyTimes(1, 50 * SECONDS, 1, 4 * SECONDS, 150 * SECONDS)))
+    assert [bound.within for bound in again.take(worse, 100 * SECONDS)] == [None, None], "both are given up"
+    assert [bound.former for bound in again.take(worse, 100 * SECONDS)] == [(), ()], (
+        "former bounds are of pairs"
+    )
+
+
+def test_without_end_nothing_is_found_of_one_side() -> None:
+    estimates = JoinEstimates()
+    for at in range(0, 3000, 10):
+        keys = (KeyTimes(), KeyTimes(200, NO_DELAY, 200, 0, at * SECONDS))
+        bounds = estimates.take(replace(seen(at, 10), keys=keys), None)
+    assert {bound.kind for bound in bounds if bound.within is not None} == {"partner"}
+
+
+def test_what_a_driver_recorded_before_there_were_kinds_is_read() -> None:
+    assert JoinBounds.of([[[0, 1, 5, 4, []]], 0, 0]).bounds == (PartnerBound(0, 1, 5, 4),)

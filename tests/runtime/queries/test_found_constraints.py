@@ -19,6 +19,7 @@ from headrace.adaptive.constraints.partner_delays import DelayEstimate, PartnerB
 from headrace.errors import UserError
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
+from headrace.runtime.plan.adaptive import join_orders
 from headrace.runtime.plan.adaptive import partner_bounds as deciding
 from headrace.runtime.plan.adaptive.partner_bounds import join_bounds, partner_bounds
 from headrace.time import SECOND
@@ -90,6 +91,13 @@ def rows_of_joins(hub: Hub) -> dict[str, int]:
 def adaptive(hub: Hub, query: str) -> str:
     (outcome,) = hub.execute(f"EXPLAIN ADAPTIVE {query}")
     return outcome.message
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _each_epoch_is_measured() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(join_orders, "SEES_DELAYS", 1)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
-"""Key values of a stream of which no row arrives any more, from promises in event time (UNIQUE, CLUSTERED, ORDERED), and the
-rows that break such a promise.
+"""Key values of a stream of which no row arrives any more, from promises in event time (UNIQUE, CLUSTERED, ORDERED), declared or found,
+and the rows that break such a promise.
 
 A promise about a key is a punctuation for single values: once a value is finished, rows of other streams that wait for it can go.
 Rows are columns: `hash` identifies a value, `at` is the event time, `key` is the value where it has an order.
@@ -19,6 +19,9 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 LEAST: Final = np.iinfo(np.int64).min
 NEVER: Final = np.iinfo(np.int64).max
+Kind: TypeAlias = Choice["clustered", "ordered"]
+KINDS: Final[tuple[Kind, ...]] = ("clustered", "ordered")
+"""What is found of a stream's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,10 @@ class KeyRows:
     def rows(self) -> int:
         """The number of rows."""
         return len(self.hash)
+
+    def where(self, keep: Bools) -> KeyRows:
+        """Some of them."""
+        return KeyRows(self.hash[keep], self.at[keep], None if self.key is None else self.key[keep])
 
     def first(self, hashes: Ints) -> Ints:
         """The event time of the first row of each value; the end of time without one."""
@@ -103,4 +110,33 @@ class KeyPromise:
         maxima = np.append(LEAST, np.maximum.accumulate(new.key[order]))
         before = np.searchsorted(new.at[order], new.at - self.within)
         below: Bools = new.key < np.maximum(maxima[before], least)
+        return below
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPromise:
+    """A promise that was found: as of `KeyPromise`, but a value is finished only by rows that are no earlier than the row that waits.
+
+    A partner of that row comes at most a window later than it, so at most a window later than such rows; larger distances were never measured, as
+    rows are stored no longer.
+    """
+
+    kind: Kind
+    within: int
+
+    def finished(self, waiting: KeyRows, seen: KeyRows, punctuation: int) -> Bools:
+        """The rows of another stream that no row from `punctuation` on is joined with, as the rows `seen` show."""
+        shown = seen.where(seen.at < punctuation - self.within)
+        if not shown.rows:
+            return np.zeros(waiting.rows, bool)
+        if self.kind == "clustered":
+            order = np.lexsort((shown.at, shown.hash))
+            last = np.maximum(np.searchsorted(shown.hash[order], waiting.hash, "right") - 1, 0)
+            came: Bools = (shown.hash[order][last] == waiting.hash) & (shown.at[order][last] >= waiting.at)
+            return came
+        if shown.key is None or waiting.key is None:
+            return np.zeros(waiting.rows, bool)
+        order = np.argsort(shown.at, kind="stable")
+        largest = np.append(np.maximum.accumulate(shown.key[order][::-1])[::-1], LEAST)  # from each row on
+        below: Bools = waiting.key < largest[np.searchsorted(shown.at[order], waiting.at)]
         return below

@@ -1,8 +1,9 @@
-"""Bounds on how long rows of one side of a join wait for their partners on another, found from the delays of pairs that were joined.
+"""Bounds on how long rows of one side of a join wait for their partners on another, found from the delays of pairs that were joined; and
+bounds within which the rows of a side are clustered, or ordered, by key, found from the distances of rows.
 
 The largest delay of the newest pairs is k. A bound is k with some room, is lowered after a window of pairs, and is given up at once
 when a pair exceeds it: then whole windows are stored until a new one is found. Delays are differences of event times.
-Source: Babu (2005), sections 6.5 and 6.6.2 (referential integrity, its monitor), with event time in place of arrival counters.
+Source: Babu (2005), sections 6.5 to 6.8 (three constraints and their monitors), with event time in place of arrival counters.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
+from typing import Literal as Choice
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +44,8 @@ class PartnerBound:
 
     `k` is the largest delay by which it was found. `former` has (instant, within): rows of the parent before the instant waited no
     longer than that, since they may have been dropped when a longer bound came into force.
+    Of another `kind` it is about one side, `parent` and `child`: its rows of one key come at most `within` after the first ("clustered"), or
+    none has a smaller key than one more than `within` before it ("ordered"). "unique", no key comes twice, is proposed alone.
     """
 
     parent: int
@@ -49,6 +53,7 @@ class PartnerBound:
     within: Duration | None = None
     k: Duration | None = None
     former: tuple[tuple[Instant, Duration], ...] = ()
+    kind: Choice["partner", "clustered", "ordered", "unique"] = "partner"
 
     def limits(self, at: Ints) -> Ints:
         """How long after rows of the parent at these instants the last row of the child is joined with them."""
@@ -61,7 +66,7 @@ class PartnerBound:
 @dataclass(frozen=True, slots=True)
 class Delays:
     """What one epoch showed of two sides: the number of pairs, the `largest` delay of the child, the event time of the `latest` pair, and the
-    punctuations: that of the child, and the `least` of all sides.
+    punctuations: that of the child, and the `least` of all sides. Of one side, the pairs are its rows, each with one before it.
     """
 
     pairs: int
@@ -75,7 +80,8 @@ class Delays:
 class DelayEstimate:
     """The bound of one ordered pair of sides, epoch by epoch. `window`: so many pairs are measured before it is found or lowered.
 
-    Delays cannot exceed the time that was observed, so a bound is not trusted before that is twice as long as the bound.
+    Delays cannot exceed the time that was observed, so a bound is not trusted before that is twice as long as the bound. Of one side it has to be as
+    long as the longest window: keys that come again after a while have no short distances before.
     """
 
     bound: PartnerBound
@@ -99,7 +105,7 @@ class DelayEstimate:
         self._newest.append((seen.pairs, largest))
         if self.bound.k is not None and largest > self.bound.k:
             self._use(largest, seen)
-        elif self._is_trusted(seen.latest):
+        elif self._is_trusted(seen.latest, longest):
             self._lower(seen, longest)
         self._expire(seen, longest)
 
@@ -108,14 +114,17 @@ class DelayEstimate:
         """The largest delay of the window."""
         return max((largest for _, largest in self._newest), default=0)
 
-    def _is_trusted(self, latest: Instant) -> bool:
+    def _is_trusted(self, latest: Instant, longest: Duration | None) -> bool:
         """Whether enough was measured; epochs beyond that no longer count."""
         pairs = sum(pairs for pairs, _ in self._newest)
         if pairs < self.window or len(self._newest) < self.epochs or self._since is None:
             return False
         while len(self._newest) > self.epochs and pairs - self._newest[0][0] >= self.window:
             pairs -= self._newest.pop(0)[0]
-        return latest - self._since >= 2 * bound_after(self.measured, self.reach)
+        observed = latest - self._since
+        if self.bound.kind != "partner" and (longest is None or observed < longest):
+            return False
+        return observed >= 2 * bound_after(self.measured, self.reach)
 
     def _lower(self, seen: Delays, longest: Duration | None) -> None:
         """Use the measured delay, if none is used or it is clearly smaller, and storing rows for so long would save enough."""
@@ -132,7 +141,8 @@ class DelayEstimate:
         """Another bound from the next epoch on; rows that the one before may have dropped stay bound by it."""
         before, former = self.bound.within, self.bound.former
         is_longer = before is not None and (within is None or within > before)
-        if is_longer and before is not None and seen.punctuation > BEGINNING + before:
+        concerns_pairs = is_longer and self.bound.kind == "partner"
+        if concerns_pairs and before is not None and seen.punctuation > BEGINNING + before:
             former = (*former, (seen.punctuation - before, before))
         self.bound = replace(self.bound, within=within, k=k, former=_fewer(former))
 

@@ -313,3 +313,19 @@ def _mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return value ^ (value >> np.uint64(31))
+
+
+def numbers_of_hashes(mixed: Ints) -> Ints:
+    """The integers with these hashes: the inverse of `hashes`, whose every step is a permutation.
+
+    >>> numbers_of_hashes(hashes(pa.array([0, 7, -(2**63)]))).tolist()
+    [0, 7, -9223372036854775808]
+    """
+    value = mixed.view(np.uint64)
+    with np.errstate(over="ignore"):
+        value = value ^ (value >> np.uint64(31)) ^ (value >> np.uint64(62))
+        value = value * np.uint64(0x319642B2D24D8EC3)
+        value = (value ^ (value >> np.uint64(27)) ^ (value >> np.uint64(54))) * np.uint64(0x96DE1B173F119089)
+        value = (value ^ (value >> np.uint64(30)) ^ (value >> np.uint64(60))) - np.uint64(0x9E3779B97F4A7C15)
+    numbers: Ints = value.view(np.int64)
+    return numbers

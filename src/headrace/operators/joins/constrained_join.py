@@ -5,8 +5,9 @@ REFERENCES bounds the event time of a partner: a row is stored no longer than th
 answer, whatever is still stored. UNIQUE, CLUSTERED and ORDERED finish single key values; rows that wait for a finished value
 are dropped when runs are merged. A conclusion is drawn from rows that are there, so a merge of some of the runs drops less, but
 nothing that is needed. While the constraints hold, answers are those without them.
-Bounds that were found from delays of pairs (`probing/delay_monitor`), if the query allows it, are used as REFERENCES are, but for rows of
-a sample of the keys, which are stored as without them: so it is noticed that pairs have come to exceed a bound.
+Bounds that were found from delays of pairs (`probing/delay_monitor`), if the query allows it, are used as REFERENCES are, and those found
+from the order of keys (`probing/key_monitor`) as CLUSTERED and ORDERED; but for rows of a sample of the keys, which are stored as without any
+constraint: so it is noticed that rows have come to exceed a bound.
 Source: Babu (2005), chapter 6 (k-Mon), with event time in place of arrival counters.
 """
 
@@ -15,27 +16,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.adaptive.constraints.key_promises import NEVER, Bools, KeyPromise, KeyRows
+from headrace.adaptive.constraints.key_promises import KINDS, NEVER, Bools, FoundPromise, KeyPromise, KeyRows
 from headrace.adaptive.constraints.partner_delays import UNBOUNDED, PartnerBound
 from headrace.operators.base.batch import Rejected
-from headrace.operators.base.group_codes import Ints, ints
+from headrace.operators.base.group_codes import Ints, ints, numbers_of_hashes
 from headrace.operators.base.operator import AT, Advance, Sections, Step
 from headrace.operators.joins.caches.caching import Caching
 from headrace.operators.joins.join_side import failed_pairs
-from headrace.operators.joins.key_sample import in_sample
+from headrace.operators.joins.probing import key_monitor
 from headrace.operators.joins.probing.stems import Combinations, Stem
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.operators.rows.row_state import TIME
-from headrace.operators.rows.sorted_rows import HASH
+from headrace.operators.rows.sorted_rows import HASH, Sorted
 from headrace.time import Duration, render_duration
 
-SHADOWS: Final = 1 / 512
-"""The share of keys whose rows are stored whatever bounds were found: the thesis' p."""
+_COMPARED = 4096
+"""Rows of a side and epoch that are compared with the others of their keys, before any are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +57,23 @@ class Reference:
 class ConstrainedJoin(WindowJoin):
     """A join of windows with, by side, what its key promises, and with bounds on the event time of partners.
 
-    `values`: by side the stored column with the value of its key, where a promise is about their order. `finds_bounds`: rows are dropped by
-    bounds on delays that were found; `bounds` are those in force while it advances.
+    `finds_bounds`: rows are dropped by bounds that were found, on delays and on the order of keys; `bounds` are those in force while it advances.
     """
 
     promises: tuple[tuple[KeyPromise, ...], ...] = ()
     references: tuple[Reference, ...] = ()
-    values: tuple[str, ...] = ()
     finds_bounds: bool = False
     bounds: tuple[PartnerBound, ...] = ()
 
     @property
     def bounds_in_force(self) -> tuple[int | None, ...]:
-        """By side and other side, how long after a row of the first the last row of the other is joined with it; None: unknown."""
-        known = {(bound.parent, bound.child): bound.within for bound in self.bounds}
+        """By side and other side, how long after a row of the first the last row of the other is joined with it, of a side and itself how long
+        after the first row of a key the last one comes; then by side how long after a row the last smaller key comes; None: unknown.
+        """
+        known = {(bound.kind == "ordered", bound.parent, bound.child): bound.within for bound in self.bounds}
         sides = range(len(self.spec.sides))
-        return tuple(known.get((side, other)) for side in sides for other in sides)
+        in_time = (known.get((False, side, other)) for side in sides for other in sides)
+        return (*in_time, *(known.get((True, side, side)) for side in sides))
 
     def display(self) -> Iterator[str]:
         """The join, and how each constraint shortens the time for which rows are stored."""
@@ -88,6 +89,8 @@ class ConstrainedJoin(WindowJoin):
                 yield f"  {promise.clause}: rows of {others} wait for a value of {sides[number].name} until it is finished"
         if self.finds_bounds:
             yield "  rows also wait no longer than bounds found from the delays of joined rows (EXPLAIN ADAPTIVE); a pair beyond one is rejected"
+            if self.spec.hashes_exactly:
+                yield "  or until their key is finished, as found from how the keys of each side follow each other"
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit the combinations; a row that can be in no further one is not stored."""
@@ -96,7 +99,7 @@ class ConstrainedJoin(WindowJoin):
         step = WindowJoin.advance(self, runs, deltas, advance)
         new = [[part[name] for part in deltas if name in part] for name in self.sections]
         stored = [[run[name] for run in runs if name in run] for name in self.sections]
-        arrived = [self._key_rows(side, tables) for side, tables in enumerate(new)]
+        arrived = [self._key_rows(tables) for tables in new]
         state = {
             name: self._hopeful(name, table, arrived, stored, advance) for name, table in step.state.items()
         }
@@ -137,7 +140,8 @@ class ConstrainedJoin(WindowJoin):
             (reference.bound, f"the pair breaks CONSTRAINT {reference.clause}")
             for reference in self.references
         ]
-        for bound, clause in (*declared, *((bound, "") for bound in self.bounds)):
+        found = [(bound, "") for bound in self.bounds if bound.kind == "partner"]
+        for bound, clause in (*declared, *found):
             parent, child = (
                 stems[side].times(combinations.rows[side]) for side in (bound.parent, bound.child)
             )
@@ -155,17 +159,48 @@ class ConstrainedJoin(WindowJoin):
         """Count combinations beyond a bound that was found; returns the reason of their rejects."""
         if (monitor := self._monitor()) is not None:
             (hashes,) = stems[bound.parent].columns((HASH,), excluded.rows[bound.parent]).values()
-            sampled = in_sample(hashes.to_numpy(), SHADOWS)
-            monitor.leave_out(excluded.count, int(sampled.sum()))
+            monitor.leave_out(excluded.count, int(key_monitor.shadows(hashes.to_numpy()).sum()))
         parent, child = (self.spec.sides[side].name for side in (bound.parent, bound.child))
         return f"rows of {child} came later after those of {parent} than the constraint that was found allows"
+
+    def compare_keys(self, new: Sorted, side: int, stored: Stem) -> list[Rejected]:
+        """If it finds bounds, all new rows with the keys that finish theirs, and those of a sample with the rows of theirs: of the keys that are
+        stored for a whole window, once others are not.
+        """
+        monitor = self._monitor() if self.finds_bounds else None
+        if monitor is None or not self.shows_distances(side):
+            return []
+        drops = bool(self.bounds or self.references or any(self.promises))
+        share = key_monitor.SHADOWS if drops else min(1.0, _COMPARED / new.rows)
+        seen, broken = key_monitor.key_distances(new, stored, share, every=True), list[Rejected]()
+        monitor.see_keys(side, seen.times)
+        for promise in self._found(side, self.bounds):
+            wrong = (seen.repeated if promise.kind == "clustered" else seen.inverted) > promise.within
+            if wrong.any():
+                monitor.leave_out(int(wrong.sum()), int(key_monitor.shadows(seen.hashes[wrong]).sum()))
+                reason = f"a row of {self.spec.sides[side].name} breaks the constraint that was found: {promise.kind} by key"
+                broken.append(failed_pairs(seen.at[wrong], (reason,) * int(wrong.sum())))
+        return broken
+
+    def _found(self, side: int, bounds: Sequence[PartnerBound]) -> tuple[FoundPromise, ...]:
+        """What was found of the keys of a side."""
+        return tuple(
+            FoundPromise(kind, bound.within)
+            for kind in KINDS
+            for bound in bounds
+            if bound.kind == kind and bound.parent == side and bound.within is not None
+        )
+
+    def _is_kept(self, hashes: Ints) -> Bools:
+        """The rows of keys that are stored for their whole window, so that it is seen whether what was found still holds."""
+        return key_monitor.shadows(hashes) if self.finds_bounds else np.zeros(len(hashes), bool)
 
     def _broken(self, arrived: Sequence[KeyRows], stored: Sequence[Sequence[pa.Table]]) -> Iterator[Rejected]:
         """New rows that break a promise of their stream's key, if rows before them that show it are stored."""
         for number, promises in enumerate(self.promises):
             rows = arrived[number]
             for promise in promises if rows.rows else ():
-                before = self._key_rows(number, stored[number]) if promise.kind == "ordered" else None
+                before = self._key_rows(stored[number]) if promise.kind == "ordered" else None
                 wrong = promise.broken(rows, _first_stored(stored[number], rows.hash), before)
                 if wrong.any():
                     name = self.spec.sides[number].name
@@ -184,12 +219,13 @@ class ConstrainedJoin(WindowJoin):
     ) -> Mapping[str, Sequence[pa.Table]]:
         """The rows about to be merged, without those that wait for values that are finished.
 
-        Of rows that show that a value is finished the first one of each value stays as long as rows here wait for it.
+        Of rows that show that a value is finished, by a promise that is declared, the first one of each value stays as long as rows here wait for it.
         """
-        if not any(self.promises):
+        sides = range(len(self.sections))
+        if not any(self.promises) and not any(self._found(side, advance.partner_bounds) for side in sides):
             return sections
-        held = [self._key_rows(side, sections.get(name, ())) for side, name in enumerate(self.sections)]
-        dropped = [self._finished(side, held, advance) for side in range(len(held))]
+        held = [self._key_rows(sections.get(name, ())) for name in self.sections]
+        dropped = [self._finished(side, held, advance) for side in sides]
         for side, promises in enumerate(self.promises):
             if any(promise.kind != "ordered" for promise in promises):
                 others = (other for other in range(len(held)) if other != side)
@@ -211,34 +247,32 @@ class ConstrainedJoin(WindowJoin):
             bound, closed = self.spec.sides[other].bound(advance), closed_for[other]
             for promise in self.promises[other]:
                 closed |= promise.finished(rows, theirs, bound)
+            for found in self._found(other, advance.partner_bounds):
+                shown = theirs.where(self._is_kept(theirs.hash)) if found.kind == "ordered" else theirs
+                closed |= found.finished(rows, shown, bound)
             done &= closed
-        return done
+        return done & ~self._is_kept(rows.hash)
 
-    def _key_rows(self, side: int, tables: Sequence[pa.Table]) -> KeyRows:
-        """The key of a side's rows; in order if all tables have the column."""
+    def _key_rows(self, tables: Sequence[pa.Table]) -> KeyRows:
+        """The keys of rows of a side."""
         if not tables:
             none = np.empty(0, np.int64)
             return KeyRows(none, none, none)
-        names, column = [HASH, TIME], self.values[side]
-        names += [column] if column and all(column in table.column_names for table in tables) else []
-        columns = [np.concatenate([ints(table, name).astype(np.int64) for table in tables]) for name in names]
-        return KeyRows(*columns)
+        hashes, at = (np.concatenate([ints(table, name) for table in tables]) for name in (HASH, TIME))
+        return KeyRows(hashes, at, numbers_of_hashes(hashes) if self.spec.hashes_exactly else None)
 
     def _closed(self, hashes: Ints, at: Ints, side: int, advance: Advance) -> dict[int, Bools]:
-        """By other side, the rows of a side for which none of it comes any more: by references, and by bounds that were found, but for
-        sampled keys.
+        """By other side, the rows of a side for which none of it comes any more: by references, and by bounds that were found. Of a join that
+        finds bounds, but for sampled keys.
         """
-        declared, limits = self._limits(()), self._limits(advance.partner_bounds)
-        shadows = in_sample(hashes, SHADOWS) if advance.partner_bounds else np.zeros(len(at), bool)
+        limits, kept = self._limits(advance.partner_bounds), self._is_kept(hashes)
         closed_for = dict[int, Bools]()
         for other in range(len(self.spec.sides)):
             if other != side:
                 bound = self.spec.sides[other].bound(advance)
                 closed = np.zeros(len(at), bool)
-                if declared[side][other] < UNBOUNDED:
-                    closed |= at + declared[side][other] < bound
                 if limits[side][other] < UNBOUNDED:
-                    closed |= (at + limits[side][other] < bound) & ~shadows
+                    closed |= (at + limits[side][other] < bound) & ~kept
                 closed_for[other] = closed
         return closed_for
 
@@ -246,7 +280,8 @@ class ConstrainedJoin(WindowJoin):
         """By side and other side, how long after a row of the first the last row of the second comes, by way of any sides."""
         sides = range(len(self.spec.sides))
         limits = [[0 if one == other else UNBOUNDED for other in sides] for one in sides]
-        for bound in (*(reference.bound for reference in self.references), *bounds):
+        found = (bound for bound in bounds if bound.kind == "partner")
+        for bound in (*(reference.bound for reference in self.references), *found):
             within = UNBOUNDED if bound.within is None else bound.within
             limits[bound.parent][bound.child] = min(limits[bound.parent][bound.child], within)
         for middle in sides:

@@ -108,6 +108,11 @@ class JoinSpec:
     rule: str = ""
     signature: str = ""
 
+    @property
+    def hashes_exactly(self) -> bool:
+        """Whether rows of one key hash have equal keys, from which each follows."""
+        return hash_exactly([side.keys for side in self.sides])
+
 
 class JoinOperator(BaseOperator):
     """A join of sides; subclasses define what is stored of a row and which combinations of rows it makes."""
@@ -324,6 +329,11 @@ class JoinScanner:
         failures = [failure for pipeline in self.pipelines for failure in pipeline.rejected]
         rejected = insertion_failures(failures, self.retractions)
         return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
+
+
+def hash_exactly(keys: Sequence[Sequence[Expression]]) -> bool:
+    """Whether rows of one key hash have equal keys: the hash of one integer is a permutation."""
+    return all(len(key) == 1 and key[0].type.is_integer for key in keys)
 
 
 def slots_and_hashes(keys: Sequence[pa.Array], rows: int, slot: int) -> tuple[npt.NDArray[np.int16], Ints]:

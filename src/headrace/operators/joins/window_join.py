@@ -45,7 +45,8 @@ from headrace.operators.joins.join_side import (
 )
 from headrace.operators.joins.key_promises import least_bound, storing_keys
 from headrace.operators.joins.key_sample import in_sample, sample_counts
-from headrace.operators.joins.probing.delay_monitor import DelayMonitor
+from headrace.operators.joins.probing.delay_monitor import SAMPLED, DelayMonitor
+from headrace.operators.joins.probing.key_monitor import key_distances
 from headrace.operators.joins.probing.probe_profiles import in_force, name_of_side
 from headrace.operators.joins.probing.stems import Combinations, Stem
 from headrace.operators.joins.probing.two_phases import Probing
@@ -151,6 +152,7 @@ class WindowJoin(JoinOperator):
                     profiles.add(name_of_side(self.id, index), probing.observation())
                 counts = counts.plus(sum(probing.probed) + probing.profiled, probing.compared)
             new = rows if rows is not None and searching is arrived else Sorted.of(arrived, lookback)
+            rejected += self.compare_keys(new, index, stems[index])
             cached.add(new, index, emitted)
         cached.leave(advance)
         if (monitor := self._monitor()) is not None:
@@ -170,6 +172,24 @@ class WindowJoin(JoinOperator):
         sides = self.spec.sides
         return in_force().monitor(self.id, len(sides), every=self.finds_bounds) if sides[0].keys else None
 
+    def compare_keys(self, new: Sorted, side: int, stored: Stem) -> list[Rejected]:
+        """Measure, of a sample of the new rows of a side, how they follow by key those before them, where a bound on that could shorten what
+        is stored. Returns the rows that break one that is in force.
+        """
+        monitor = self._monitor()
+        if monitor is not None and monitor.sees_keys and self.shows_distances(side):
+            share = min(1.0, SAMPLED / new.rows)
+            monitor.see_keys(side, key_distances(new, stored, share, every=False).times)
+        return []
+
+    def shows_distances(self, side: int) -> bool:
+        """Whether rows of a side are stored with their keys, and as long as a row of any side waits, so that no distance is missed."""
+        longest = self.spec.sides[side].longest
+        stores_all = self.most_rows is None and not self.heeds_key_promises
+        return (
+            stores_all and self.spec.hashes_exactly and longest is not None and longest == self.longest_stored
+        )
+
     @property
     def finds_bounds(self) -> bool:
         """Whether it drops rows by bounds on delays that were found from its combinations."""
@@ -177,8 +197,9 @@ class WindowJoin(JoinOperator):
 
     @property
     def bounds_in_force(self) -> tuple[int | None, ...]:
-        """Those bounds, by side and other side; None where there is none."""
-        return (None,) * len(self.spec.sides) ** 2
+        """Those bounds, by side and other side, and then by side that of its keys' order; None where there is none."""
+        sides = len(self.spec.sides)
+        return (None,) * (sides * sides + sides)
 
     def _joinable(self, stems: Mapping[int, Stem], advance: Advance) -> int:
         """How many rows, stored and new, may still be joined. The cost follows the state, which is limited."""

@@ -1,11 +1,11 @@
-"""EXPLAIN ADAPTIVE of the constraints of one join as text: the bounds on delays that it has found and uses, with the rows that they save and
-the reason of each change; or, where it may not use them, the constraints to declare.
+"""EXPLAIN ADAPTIVE of the constraints of one join as text: the bounds on delays and on orders of keys that it has found and uses, with the rows
+that they save and the reason of each change; or, where it may not use them, the constraints to declare.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from headrace.adaptive.constraints.partner_delays import PartnerBound
@@ -47,7 +47,7 @@ class Measured:
         """By side, about how many rows would be stored with these bounds."""
         waits = dict[int, list[Duration]]()
         for bound in bounds:
-            if bound.within is not None:
+            if bound.within is not None and bound.kind == "partner":
                 waits.setdefault(bound.parent, []).append(bound.within)
         others = len(self.sides) - 1
         return [
@@ -76,12 +76,7 @@ def bound_lines(
     yield f"join {join} drops rows by constraints that it finds (k-constraints in event time):"
     sides = measured.sides
     used = [bound for bound in bounds if bound.within is not None]
-    for bound in used:
-        parent, child = sides[bound.parent], sides[bound.child]
-        yield (
-            f"  rows of {parent} wait {_length(bound.within)} for those of {child}: "
-            f"the newest came at most {_length(bound.k)} later"
-        )
+    yield from (f"  {_in_use(sides, bound)}" for bound in used)
     if not used:
         yield "  none is in force: too few pairs were joined, or their delays are as long as the windows"
     if measured.history:
@@ -90,6 +85,18 @@ def bound_lines(
     if noticed:
         yield f"  {noticed:,} combinations were beyond a bound and are left out; with those not noticed about {estimated:,}"
     yield from _changes(measured)
+
+
+def _in_use(sides: Sequence[str], bound: PartnerBound) -> str:
+    """What is done by a bound, and by what it was found."""
+    parent, child = sides[bound.parent], sides[bound.child]
+    if bound.kind == "partner":
+        waits = f"rows of {parent} wait {_length(bound.within)} for those of {child}"
+        return f"{waits}: the newest came at most {_length(bound.k)} later"
+    after = f"a key of {parent} is finished {_length(bound.within)} after"
+    if bound.kind == "clustered":
+        return f"{after} a row of it: the newest came at most {_length(bound.k)} after the first"
+    return f"{after} a larger one: the newest came at most {_length(bound.k)} after larger ones"
 
 
 def _changes(measured: Measured) -> Iterator[str]:
@@ -109,16 +116,23 @@ def _named(sides: Sequence[str], bounds: Sequence[int | None]) -> Iterator[str]:
     """`p within 18 SECONDS of e`."""
     for number, within in enumerate(bounds):
         parent, child = divmod(number, len(sides))
-        if within is not None:
+        if within is None:
+            continue
+        if parent == len(sides):
+            yield f"keys of {sides[child]} in order within {_length(within)}"
+        elif parent == child:
+            yield f"rows of a key of {sides[child]} within {_length(within)}"
+        else:
             yield f"{sides[child]} within {_length(within)} of {sides[parent]}"
 
 
 def _beyond(sides: Sequence[str], bounds: Sequence[int | None], newest: DelayObservation) -> str:
     """What the last epoch of a period showed beyond its bounds."""
-    for number, (within, delay) in enumerate(zip(bounds, newest.delays, strict=True)):
+    for number, (within, delay) in enumerate(zip(bounds, newest.largest, strict=False)):
         parent, child = divmod(number, len(sides))
         if within is not None and delay > within:
-            return f", until a row of {sides[child]} came {_length(delay)} after one of {sides[parent]}: given up"
+            first = f"a larger key of {sides[child]}" if parent == len(sides) else f"one of {sides[parent]}"
+            return f", until a row of {sides[child]} came {_length(delay)} after {first}: given up"
     return ""
 
 
@@ -126,7 +140,8 @@ def proposal_lines(
     join: str, measured: Measured, bounds: Sequence[PartnerBound], clause: Clause
 ) -> Iterator[str]:
     """The constraints that a join could use if they were declared; nothing where they would drop few rows."""
-    used = [bound for bound in bounds if bound.within is not None]
+    yield from _key_proposals(join, measured, bounds, clause)
+    used = [bound for bound in bounds if bound.within is not None and bound.kind == "partner"]
     if not used or not measured.history:
         return
     stored, fewer = sum(measured.stored), sum(measured.with_bounds(used))
@@ -143,6 +158,32 @@ def proposal_lines(
             + (f": declare {declared}" if declared else "")
         )
     yield "  OPTIONS (constraints 'find') lets the join use what it finds, and leave out pairs that come later"
+
+
+def _key_proposals(
+    join: str, measured: Measured, bounds: Sequence[PartnerBound], clause: Clause
+) -> Iterator[str]:
+    """The constraints of single sides that a join could use, by which rows of the others go once their key is finished."""
+    used = [bound for bound in bounds if bound.within is not None and bound.kind != "partner"]
+    if not used or not measured.history or sum(measured.stored) < _LEAST_ROWS:
+        return
+    yield f"join {join} could drop rows once their key is finished, by constraints:"
+    for bound in used:
+        side, declared = measured.sides[bound.parent], clause(bound)
+        seen = [keys.keys[bound.parent] for _, keys in measured.history if keys.keys]
+        if bound.kind == "ordered":
+            rows = sum(times.in_order for times in seen)
+            what = f"keys of {side} ascend, but for {_length(bound.k)}"
+        else:
+            rows = sum(times.rows for times in seen)
+            is_unique = all(times.repeated == NO_DELAY for times in seen)
+            what = (
+                f"no key of {side} came twice"
+                if is_unique
+                else f"rows of a key of {side} came within {_length(bound.k)}"
+            )
+            declared = clause(replace(bound, kind="unique")) if is_unique else declared
+        yield f"  {what}, in {rows:,} rows that were compared" + (f": declare {declared}" if declared else "")
 
 
 def measured_join(

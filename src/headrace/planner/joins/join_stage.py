@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from headrace.algebra.expressions.expression import Expression
 from headrace.algebra.query import QueryScan, StreamScan, UnionAll, Windowed
 from headrace.algebra.windows.window import CHANGE, TimeRange, TimeSlide, Unbounded, Window
 from headrace.operators.joins.changelog_join import RelationJoin
@@ -116,11 +115,6 @@ def title(window: Windowed) -> str:
     source = window.source
     assert isinstance(source, StreamScan | QueryScan | UnionAll)
     return source.name.lstrip("@")
-
-
-def hash_exactly(keys: Sequence[Sequence[Expression]]) -> bool:
-    """Whether rows of one key hash have equal keys: the hash of one integer is a permutation."""
-    return all(len(key) == 1 and key[0].type.is_integer for key in keys)
 
 
 def stored_for(window: Window) -> Duration | None:

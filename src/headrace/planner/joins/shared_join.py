@@ -30,7 +30,7 @@ from headrace.algebra.expressions.expression_text import show
 from headrace.algebra.query import StreamScan, UnionAll, Windowed
 from headrace.algebra.windows.window import TimeRange, TimeSlide, Unbounded
 from headrace.operators.base.group_codes import slot_of_name
-from headrace.operators.joins.join_side import JoinSpec, Side
+from headrace.operators.joins.join_side import JoinSpec, Side, hash_exactly
 from headrace.operators.joins.window_join import AGE, AT_INSTANT
 from headrace.planner.joins.common_conditions import (
     NONE,
@@ -48,7 +48,6 @@ from headrace.planner.joins.join_stage import (
     Joined,
     JoinStage,
     built,
-    hash_exactly,
     inputs,
     lookback,
     stored_for,

@@ -15,8 +15,7 @@ from headrace.catalog.definitions import StreamConstraint, StreamDefinition
 from headrace.operators.joins.constrained_join import ConstrainedJoin, Reference
 from headrace.operators.joins.join_side import Side
 from headrace.operators.joins.window_join import WindowJoin
-from headrace.planner.joins.join_stage import JoinStage, hash_exactly
-from headrace.schema import Field, Schema
+from headrace.planner.joins.join_stage import JoinStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +44,15 @@ def constrained(
         return stage
     finds = finds and bool(operator.spec.sides[0].keys)
     keyed = [_keyed(side, stage, streams) for side in operator.spec.sides]
-    exact = hash_exactly([side.keys for side in operator.spec.sides])
+    exact = operator.spec.hashes_exactly
     promises = tuple(tuple(_promises(side)) if exact and side is not None else () for side in keyed)
     references = tuple(_references(keyed))
     if not any(promises) and not references and not finds:
         return stage
-    sides, values = operator.spec.sides, ("",) * len(keyed)
-    if any(promise.kind == "ordered" for of_side in promises for promise in of_side):
-        values = tuple(_value(side) for side in sides)
-        sides = tuple(map(_with_key, sides))
     arguments = {field.name: getattr(operator, field.name) for field in fields(operator)}
     signature = "" if finds else operator.spec.signature  # what one query allows holds for no other
-    arguments["spec"] = replace(operator.spec, sides=sides, signature=signature)
-    join = ConstrainedJoin(
-        **arguments, promises=promises, references=references, values=values, finds_bounds=finds
-    )
+    arguments["spec"] = replace(operator.spec, signature=signature)
+    join = ConstrainedJoin(**arguments, promises=promises, references=references, finds_bounds=finds)
     return replace(stage, operator=join)
 
 
@@ -105,16 +98,3 @@ def _references(keyed: list[_Keyed | None]) -> Iterator[Reference]:
 
 def _clause(side: _Keyed, constraint: StreamConstraint) -> str:
     return f"{constraint} of {side.stream.name}"
-
-
-def _value(side: Side) -> str:
-    key = side.keys[0]
-    return key.name if isinstance(key, Column) else ""
-
-
-def _with_key(side: Side) -> Side:
-    """The side, which stores its key too."""
-    key = side.keys[0]
-    if not isinstance(key, Column) or key.name in side.stored.names:
-        return side
-    return replace(side, stored=Schema((*side.stored.fields, Field(key.name, key.type))))

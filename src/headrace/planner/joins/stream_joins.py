@@ -54,7 +54,7 @@ from headrace.algebra.windows.window import (
 from headrace.algebra.windows.window_kinds import JOINED
 from headrace.operators.base.group_codes import slot_of_name
 from headrace.operators.joins.changelog_join import RelationJoin
-from headrace.operators.joins.join_side import JoinOperator, JoinSpec, Side
+from headrace.operators.joins.join_side import JoinOperator, JoinSpec, Side, hash_exactly
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
 from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.operators.scalar.evaluation.failing import can_fail
@@ -74,7 +74,6 @@ from headrace.planner.joins.join_stage import (
     JoinStage,
     UnionStream,
     built,
-    hash_exactly,
     inputs,
     lookback,
     stored_for,

@@ -111,7 +111,7 @@ def _joins(operators: Sequence[Operator], plan: EpochPlan) -> list[Operator]:
 def _constraint_lines(
     operators: Sequence[Operator], plan: EpochPlan, manifest: Manifest, log: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """The bounds on delays that joins have found: in force, or as constraints to declare."""
+    """The bounds that joins have found: in force, or as constraints to declare."""
     in_force, histories = join_bounds(manifest), _history(log, "delays", DelayObservation.of)
     for join in _joins(operators, plan):
         history = histories.get(join.id, [])
@@ -149,7 +149,13 @@ def _clause_of(join: Operator, plan: EpochPlan) -> Callable[[PartnerBound], str]
             columns.append(", ".join(names[key] for key in keys[number]))
         within = render_duration(bound.within) if bound.within else "0 SECONDS"
         parent, child = (side.stream for side in sides)
-        return f"CONSTRAINT ({columns[0]}) REFERENCES {child} ({columns[1]}) WITHIN {within} of {parent}"
+        texts = {
+            "partner": f"({columns[0]}) REFERENCES {child} ({columns[1]}) WITHIN {within}",
+            "clustered": f"CLUSTERED BY ({columns[0]}) WITHIN {within}",
+            "ordered": f"ORDERED BY ({columns[0]}) WITHIN {within}",
+            "unique": f"UNIQUE ({columns[0]})",
+        }
+        return f"CONSTRAINT {texts[bound.kind]} of {parent}"
 
     return clause
 

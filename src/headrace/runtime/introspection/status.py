@@ -5,11 +5,12 @@ epoch's measurements, as plain values.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from headrace.adaptive.constraints.partner_delays import PartnerBound
 from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.introspection.describe import reduced_archives
@@ -94,7 +95,8 @@ def left_out(pipeline: Pipeline) -> dict[str, dict[str, float]]:
 def found_constraints(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
     """Query → of a join that finds constraints: its bounds in microseconds, and the combinations that were left out.
 
-    A bound is named "e to p": rows of e wait so long for those of p.
+    A bound is named "e to p": rows of e wait so long for those of p; "clustered p": so long after a row of a key of p its last one comes; "ordered p":
+    so long after a larger key.
     """
     reports: dict[str, dict[str, Any]] = {}
     named = {query.operator_id: query.definition.name for query in pipeline.catalog.queries.values()}
@@ -103,15 +105,18 @@ def found_constraints(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
             if operator in named and join in pipeline.plan.operators:
                 sides = pipeline.plan.operators[join].joined_sides
                 waits = {
-                    f"{sides[bound.parent]} to {sides[bound.child]}": bound.within
-                    for bound in known.bounds
-                    if bound.within is not None
+                    _name(bound, sides): bound.within for bound in known.bounds if bound.within is not None
                 }
                 report = reports.setdefault(named[operator], {"bounds": {}, "noticed": 0, "left_out": 0})
                 report["bounds"] |= waits
                 report["noticed"] += known.noticed
                 report["left_out"] += known.estimated
     return reports
+
+
+def _name(bound: PartnerBound, sides: Sequence[str]) -> str:
+    parent, child = sides[bound.parent], sides[bound.child]
+    return f"{parent} to {child}" if bound.kind == "partner" else f"{bound.kind} {parent}"
 
 
 def unread(pipeline: Pipeline) -> dict[str, SourceChanged]:

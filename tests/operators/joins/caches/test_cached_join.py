@@ -239,6 +239,24 @@ def test_entries_stay_within_their_pages() -> None:
     assert driven.emitted.total() == 8000
 
 
+def test_pages_go_to_the_cache_that_is_hit_more_often_for_its_bytes() -> None:
+    """The cache of sides 0 and 1 takes all pages; from then on only that of 1 and 2 is asked for keys that come again."""
+    driven = remembering()
+    memory = driven.memories[driven.operator.id] = JoinMemory(pool=PagePool(2))
+    first: Chosen = {2: (0, 1)}
+    both: Chosen = {2: (0, 1), 0: (1, 2)}
+    keys = [float(key) for key in range(2000)]
+    for side in (0, 1, 2):
+        driven.with_caches([batch([(key, 1, 1) for key in keys], side)], ALL_TIME, first)
+    assert memory.pool.held == {(0, 1): 2}
+    for _ in range(4):
+        driven.with_caches([batch([(key, 1, 1) for key in keys], 0)], ALL_TIME, both)
+    assert memory.pool.held == {(1, 2): 2}
+    assert driven.seen["q1.inner/0"].hits > 0
+    driven.with_caches([batch([(key, 1, 1) for key in keys], 2)], ALL_TIME, both)
+    assert driven.emitted.total() == 2000 + 4 * 2000 + 5 * 2000
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("slide", [None, 7])
 def test_a_long_run_with_few_buckets_answers_as_without_caches(

@@ -156,6 +156,8 @@ class CachedJoin:
         numbers = np.arange(len(hashes)) + part.start
         hits, missed = numbers[of_row], numbers[~of_row]
         hit_count = len(hashes) - int(np.count_nonzero(~present))
+        lookups, found = self.memory.asked.get(cache.sides, (0, 0))
+        self.memory.asked[cache.sides] = lookups + len(hashes), found + hit_count
         looked_up = CacheObservation(lookups=len(hashes), hits=hit_count, created=created.count)
         self._seen = self._seen.plus(looked_up)
         if len(hits) and cache.pieces:
@@ -327,6 +329,7 @@ class CachedJoin:
             for cache in memory.caches.values():
                 asking = [side for side, of in self._chosen.items() if of == cache.sides]
                 cache.raise_floor(min(memory.bounds[side] for side in asking))
+            memory.prioritize()
         else:
             memory.rows, memory.caches = {}, {}
             memory.pool.held.clear()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from headrace.adaptive.caches.estimates import MissEstimate
-from headrace.adaptive.caches.page_pool import PagePool
+from headrace.adaptive.caches.page_pool import PagePool, priority
 from headrace.observation import CacheObservation
 from headrace.operators.joins.caches.subjoin_cache import SubjoinCache
 from headrace.operators.rows.sorted_rows import Sorted
@@ -38,6 +38,19 @@ class JoinMemory:
     pool: PagePool[Sides] = field(default_factory=lambda: PagePool(PAGES))
     bounds: dict[int, Instant] = field(default_factory=dict)
     misses: dict[int, MissEstimate] = field(default_factory=dict)
+    asked: dict[Sides, tuple[int, int]] = field(default_factory=dict)
+    """By cache the look-ups of this epoch, and those that found their key."""
+
+    def prioritize(self) -> None:
+        """Give the pages of the next epoch to the caches that were of most use for their bytes; one that has no pages might be hit each time."""
+        useful = {
+            sides: float(hits if self.pool.held.get(sides) else lookups)
+            for sides, (lookups, hits) in self.asked.items()
+        }
+        self.pool.prioritize(
+            {sides: priority(useful.get(sides, 0.0), 1, cache.nbytes) for sides, cache in self.caches.items()}
+        )
+        self.asked = {}
 
     @property
     def nbytes(self) -> int:

@@ -1,5 +1,5 @@
 """Measurement of the delays between the rows of a join's combinations, by two sides: of every combination, or of a sample; and counts
-of the rows that the join stores.
+of the rows that the join stores, with what was measured of their keys (`key_monitor`).
 
 `delays` is by (side, other side): the largest time by which the other's row was after the side's own, in microseconds.
 """
@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from headrace.observation import NO_DELAY, DelayObservation
+from headrace.observation import NO_DELAY, DelayObservation, KeyTimes
 from headrace.operators.joins.probing.stems import Combinations, Stem
 from headrace.time import BEGINNING, Instant
 
@@ -23,10 +23,14 @@ SAMPLED: Final = 256
 
 @dataclass(slots=True)
 class DelayMonitor:
-    """The delays of one join in one task and epoch. `every`: of all combinations, since rows are dropped by what is found."""
+    """The delays of one join in one task and epoch. `every`: of all combinations, since rows are dropped by what is found. It `sees_delays`, and
+    compares rows by key if it `sees_keys`, in some epochs.
+    """
 
     sides: int
     every: bool = False
+    sees_delays: bool = True
+    sees_keys: bool = False
     pairs: int = 0
     latest: Instant = BEGINNING
     left_out: int = 0
@@ -36,10 +40,11 @@ class DelayMonitor:
     _stored: list[int] = field(default_factory=list)
     _punctuations: tuple[Instant, ...] = ()
     _bounds: tuple[int | None, ...] = ()
+    _keys: dict[int, KeyTimes] = field(default_factory=dict)
 
     def see(self, combinations: Combinations, stems: Mapping[int, Stem]) -> None:
         """Measure some combinations that were made together."""
-        if not combinations.count:
+        if not (combinations.count and self.sees_delays):
             return
         step = 1 if self.every else -(-combinations.count // SAMPLED)
         times = {side: stems[side].times(numbers[::step]) for side, numbers in combinations.rows.items()}
@@ -48,6 +53,10 @@ class DelayMonitor:
         for side, other in permutations(times, 2):
             largest = int(np.max(times[other] - times[side]))
             self._delays[side, other] = max(largest, self._delays.get((side, other), NO_DELAY))
+
+    def see_keys(self, side: int, times: KeyTimes) -> None:
+        """Take in new rows of a side."""
+        self._keys[side] = self._keys[side].plus(times) if side in self._keys else times
 
     def advanced(
         self,
@@ -80,4 +89,5 @@ class DelayMonitor:
             self.left_out,
             self.left_out_sampled,
             self.every,
+            tuple(self._keys.get(side, KeyTimes()) for side in sides) if self._keys else (),
         )

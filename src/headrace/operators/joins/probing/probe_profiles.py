@@ -30,12 +30,15 @@ def join_of(name: str) -> str:
 class ProbeProfiles:
     """Orders by the name of the side; of each that probed what was `observed`, and by join the delays, if `measures`.
 
-    A side without an order is sampled at `share_without`.
+    A side without an order is sampled at `share_without`. `sees_delays`, `sees_keys`: delays are
+    measured, and rows compared by key, also where nothing is dropped by what is found.
     """
 
     orders: Mapping[str, OrderInForce] = field(default_factory=dict)
     share_without: float = 0.0
     measures: bool = False
+    sees_delays: bool = True
+    sees_keys: bool = False
     observed: dict[str, ProbeObservation] = field(default_factory=dict)
     monitors: dict[str, DelayMonitor] = field(default_factory=dict)
 
@@ -47,7 +50,9 @@ class ProbeProfiles:
     def monitor(self, join: str, sides: int, *, every: bool) -> DelayMonitor | None:
         """The monitor of a join, if delays are measured."""
         if self.measures and join not in self.monitors:
-            self.monitors[join] = DelayMonitor(sides, every)
+            self.monitors[join] = DelayMonitor(
+                sides, every, every or self.sees_delays, every or self.sees_keys
+            )
         return self.monitors.get(join)
 
     def add(self, name: str, seen: ProbeObservation) -> None:

@@ -20,6 +20,8 @@ from headrace.runtime.plan.adaptive.recorded_orders import MOST, RecordedOrders,
 from headrace.store.logs.manifest import Manifest
 
 JOIN_ORDERS: Final = "join orders"
+SEES_DELAYS, SEES_KEYS = 4, 8
+"""One epoch of so many measures delays, or compares rows by key, in joins that do not use what they find: enough for a proposal, at a small cost."""
 
 
 def join_orders(manifest: Manifest) -> dict[str, OrderInForce]:
@@ -27,9 +29,11 @@ def join_orders(manifest: Manifest) -> dict[str, OrderInForce]:
     return recorded(manifest, JOIN_ORDERS)
 
 
-def probe_profiles(orders: Mapping[str, OrderInForce]) -> ProbeProfiles:
+def probe_profiles(orders: Mapping[str, OrderInForce], epoch: int) -> ProbeProfiles:
     """The orders in force in a task; sides without one are sampled where there is room to record theirs."""
-    return ProbeProfiles(orders, UNSETTLED_SHARE if len(orders) < MOST else 0.0, measures=True)
+    share = UNSETTLED_SHARE if len(orders) < MOST else 0.0
+    sees_delays, sees_keys = epoch % SEES_DELAYS == 0, epoch % SEES_KEYS == 0
+    return ProbeProfiles(orders, share, measures=True, sees_delays=sees_delays, sees_keys=sees_keys)
 
 
 def observed_probes(receipts: Iterable[StateReceipt]) -> dict[str, ProbeObservation]:

@@ -1,5 +1,5 @@
-"""Bounds on delays between rows of joins that find constraints: what state tasks observed, added by join, and the choice after every epoch of
-the bounds by which rows are dropped.
+"""Bounds of joins that find constraints, on delays between rows of two sides and on the order of one side's keys: what state tasks observed,
+added by join, and the choice after every epoch of the bounds by which rows are dropped.
 
 The bounds are facts of the manifest: an epoch that is run again drops the same rows. What they were found by is in memory only: another
 driver continues with the bounds, and lowers them once it has measured for as long itself.
@@ -7,14 +7,14 @@ driver continues with the bounds, and lowers them once it has measured for as lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any, Final
 
 from headrace.adaptive.constraints.partner_delays import DelayEstimate, Delays, PartnerBound
 from headrace.observation import NO_DELAY, DelayObservation
-from headrace.operators.joins.constrained_join import SHADOWS
+from headrace.operators.joins.probing import key_monitor
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.task_messages import StateReceipt
 from headrace.runtime.plan import derived_streams
@@ -41,8 +41,8 @@ class JoinBounds:
         bounds, noticed, estimated = fields
         return JoinBounds(
             tuple(
-                PartnerBound(parent, child, within, k, tuple((at, former) for at, former in before))
-                for parent, child, within, k, before in bounds
+                PartnerBound(parent, child, within, k, tuple((at, former) for at, former in before), *kind)
+                for parent, child, within, k, before, *kind in bounds
             ),
             noticed,
             estimated,
@@ -52,7 +52,14 @@ class JoinBounds:
     def fields(self) -> list[Any]:
         """The inverse."""
         bounds = [
-            [bound.parent, bound.child, bound.within, bound.k, [list(entry) for entry in bound.former]]
+            [
+                bound.parent,
+                bound.child,
+                bound.within,
+                bound.k,
+                [list(entry) for entry in bound.former],
+                bound.kind,
+            ]
             for bound in self.bounds
         ]
         return [bounds, self.noticed, self.estimated]
@@ -60,7 +67,7 @@ class JoinBounds:
     def then(self, bounds: Iterable[PartnerBound], seen: DelayObservation) -> JoinBounds:
         """After an epoch. Of sampled keys all combinations beyond a bound are noticed, of others some."""
         known = tuple(bound for bound in bounds if bound.within is not None or bound.former)
-        estimated = max(seen.left_out, round(seen.left_out_sampled / SHADOWS))
+        estimated = max(seen.left_out, round(seen.left_out_sampled / key_monitor.SHADOWS))
         return JoinBounds(known, self.noticed + seen.left_out, self.estimated + estimated)
 
 
@@ -93,27 +100,40 @@ def observed_delays(receipts: Iterable[StateReceipt]) -> dict[str, DelayObservat
 
 @dataclass(slots=True)
 class JoinEstimates:
-    """The estimates of one join, by ordered pair of sides."""
+    """The estimates of one join, by the bound to find: of each ordered pair of sides, and two of each side."""
 
-    _known: dict[tuple[int, int], DelayEstimate] = field(default_factory=dict)
+    _known: dict[PartnerBound, DelayEstimate] = field(default_factory=dict)
 
     def take(self, seen: DelayObservation, longest: Duration | None) -> tuple[PartnerBound, ...]:
         """The bounds after an epoch."""
-        sides = range(len(seen.punctuations))
-        for parent, child in permutations(sides, 2):
-            largest = seen.delays[parent * len(sides) + child]
-            if largest != NO_DELAY:
-                estimate = self._known.setdefault((parent, child), DelayEstimate(PartnerBound(parent, child)))
-                least = min(seen.punctuations)
-                delays = Delays(seen.pairs, largest, seen.latest, seen.punctuations[child], least)
-                estimate.observe(delays, longest)
+        for unknown, delays in _delays(seen):
+            self._known.setdefault(unknown, DelayEstimate(unknown)).observe(delays, longest)
         return tuple(estimate.bound for estimate in self._known.values())
 
     def begin_with(self, bounds: Iterable[PartnerBound]) -> JoinEstimates:
         """Estimates with these bounds in force."""
         for bound in bounds:
-            self._known[bound.parent, bound.child] = DelayEstimate(bound)
+            unknown = PartnerBound(bound.parent, bound.child, kind=bound.kind)
+            self._known[unknown] = DelayEstimate(bound)
         return self
+
+
+def _delays(seen: DelayObservation) -> Iterator[tuple[PartnerBound, Delays]]:
+    """The bounds of which an epoch shows something, not found yet, and what it shows."""
+    least, sides = min(seen.punctuations), range(len(seen.punctuations))
+    for parent, child in permutations(sides, 2):
+        largest = seen.delays[parent * len(sides) + child]
+        if largest != NO_DELAY:
+            delays = Delays(seen.pairs, largest, seen.latest, seen.punctuations[child], least)
+            yield PartnerBound(parent, child), delays
+    for side, times in enumerate(seen.keys):
+        until = seen.punctuations[side]
+        if times.rows:
+            repeated = Delays(times.rows, times.repeated, times.latest, until, least)
+            yield PartnerBound(side, side, kind="clustered"), repeated
+        if times.in_order:
+            inverted = Delays(times.in_order, times.inverted, times.latest, until, least)
+            yield PartnerBound(side, side, kind="ordered"), inverted
 
 
 @dataclass(slots=True)

@@ -108,7 +108,7 @@ class StateTask:
         self.failures: dict[str, QueryFailure] = {}
         """Operators that failed, in scan tasks or here."""
         self._seen: dict[str, OperatorObservation] = {}
-        self._probes = probe_profiles(message.join_orders)
+        self._probes = probe_profiles(message.join_orders, message.epoch)
         self._ledger = Ledger()
         """Time and rows of each state to advance and to merge."""
         self._replaced: tuple[str, ...] = ()
