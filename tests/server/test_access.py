@@ -129,7 +129,8 @@ def test_every_route_refuses_a_revoked_token_and_hides_what_belongs_to_another_o
                 assert status == 403, (route, text)
         for all_work in ("/v1/explain", "/v1/network", "/v1/network?like=q", "/v1/network/box?name=read%20s"):
             assert hub.curl(all_work, token=ana)[0] == 403, all_work
-        for own_work in ("/v1/network?query=q", "/v1/network/box?query=q&name=query%20q"):
+        line = "/v1/network/line?query=q&source=read%20s&target=query%20q"
+        for own_work in ("/v1/network?query=q", "/v1/network/box?query=q&name=query%20q", line):
             assert hub.curl(own_work, token=ana)[0] == 200, own_work
             assert hub.curl(own_work, token=ben)[0] == 404, own_work
         reading, beside = "CREATE QUERY x AS SELECT k FROM q", "CREATE QUERY x AS SELECT k FROM s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from headrace.server.tables import arrow_bytes
+from tests.runtime.delivery.actions.receiving import until as eventually
 from tests.server.serving import STREAM, TOTAL, TUMBLE, Served, served
 
 ROWS = '{"k":"a","v":1,"at":"2024-01-01T00:00:01Z"}\n{"k":"b","v":2,"at":"2024-01-01T00:00:12Z"}\n'
@@ -289,6 +291,21 @@ def test_metrics_count_what_is_committed(hub: Served) -> None:
     hub.post("/v1/statements", "RESUME QUERY total")
     assert value('headrace_epoch_seconds_count{stage="execute"}') > 0
     assert value('headrace_http_request_seconds_count{method="POST",route="/v1/statements",status="200"}') > 0
+
+
+def test_followers_are_counted_by_their_connection(hub: Served) -> None:
+    def counted() -> dict[str, float]:
+        samples = re.findall(r'headrace_followers{connection="(\w+)"} (\S+)', hub.curl("/metrics")[1])
+        return {connection: float(count) for connection, count in samples}
+
+    eventually(lambda: counted() == {"events": 0, "websocket": 0})  # those of earlier tests are gone
+    address = hub.url.replace("http://", "ws://") + "/v1/queries/q/follow"
+    follow = ["curl", "-sN", "--max-time", "60", f"{hub.url}/v1/queries/q/follow"]
+    with connect(address), connect(address), subprocess.Popen(follow, stdout=subprocess.PIPE) as following:
+        eventually(lambda: counted() == {"events": 1, "websocket": 2})
+        following.kill()
+        eventually(lambda: counted() == {"events": 0, "websocket": 2})
+    eventually(lambda: counted() == {"events": 0, "websocket": 0})
 
 
 def test_a_websocket_sends_as_many_epochs_as_there_are_credits(hub: Served) -> None:

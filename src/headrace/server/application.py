@@ -48,7 +48,6 @@ def application(hub: Hub, access: Access, publications: Publications, limits: Li
         app.state.hub = hub
         publications.loop = asyncio.get_running_loop()
         app.state.publications = publications
-        app.state.follower_groups = FollowerGroups(publications)
         app.state.encoded = Recent(ENCODED)
         app.state.repetitions = Repetitions()
         hub.on_epoch(publications.epoch)
@@ -68,7 +67,8 @@ def application(hub: Hub, access: Access, publications: Publications, limits: Li
         docs_url=None,
         redoc_url=None,
     )
-    app.state.metrics = HubMetrics(hub)
+    app.state.follower_groups = FollowerGroups(publications)
+    app.state.metrics = HubMetrics(hub, app.state.follower_groups.counts)
     app.state.limits = limits
     app.state.snapshots = PlanSnapshots(hub)
     app.state.usage = Usage(hub, app.state.snapshots, limits.quotas)

@@ -1,5 +1,5 @@
-"""Metrics for Prometheus: counts of what is committed, read from the home at each scrape, and durations of epochs and
-HTTP requests; also the middleware that measures the requests.
+"""Metrics for Prometheus: counts of what is committed, read from the home at each scrape, followers, and durations of epochs
+and HTTP requests; also the middleware that measures the requests.
 
 Labels are streams, stages, routes and statuses, whose number is bounded; queries are counted, not named.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -18,6 +19,7 @@ from headrace.observation import EpochObservation
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.plan.adaptive.overload_control import overload_report
 from headrace.runtime.repair.repair_report import repairs_by_query
+from headrace.server.connections.follower_groups import KINDS
 from headrace.time import BEGINNING
 
 _MICROSECONDS = 1e6
@@ -25,10 +27,10 @@ _EPOCH_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 
 
 
 class HubMetrics:
-    """The metrics of one hub."""
+    """The metrics of one hub. `followers` has, at each scrape, how many there are by the kind of their connection."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, hub: Hub, followers: Mapping[str, int] = MappingProxyType({})) -> None:
+        self._hub, self._followers = hub, followers
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._epochs = Histogram(
@@ -76,6 +78,12 @@ class HubMetrics:
         )
         yield GaugeMetricFamily("headrace_state_runs", "Files of state.", value=len(manifest.state))
         yield self._queries()
+        following = GaugeMetricFamily(
+            "headrace_followers", "Connections that follow a query's results.", labels=["connection"]
+        )
+        for kind in KINDS:
+            following.add_metric([kind], self._followers.get(kind, 0))
+        yield following
         yield from self._quality()
         yield from self._repairs()
         yield from self._streams()

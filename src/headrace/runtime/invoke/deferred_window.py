@@ -25,6 +25,7 @@ from headrace.operators.on_demand.shared_selections import BITS
 from headrace.operators.rows.row_pipeline import RowPipeline, columns_read
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.backfill.archive_reader import ArchivedRun, archive_list_of
+from headrace.runtime.home.deadline import require_time
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.home.run_cache import open_run
@@ -86,6 +87,7 @@ class Invocation:
         batches = []
         with registered(callable_by_name(self.home.catalog.functions)):
             for index, entry in archive.between(begin, end, start, stop):
+                require_time()
                 for name in entry.files:
                     rows = self._rows(name, begin, end, by_bits=index < bitmapped)
                     if rows is not None and rows.rows:

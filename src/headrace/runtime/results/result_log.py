@@ -25,6 +25,7 @@ from headrace.operators.base.operator import AT
 from headrace.operators.base.sort_ranks import sort_rank, zero_signs
 from headrace.operators.output.output_stage import HIDDEN
 from headrace.operators.time_windows.window_revisions import net
+from headrace.runtime.home.deadline import require_time
 from headrace.runtime.home.gc_control import collector_disabled
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.merged_runs import readers_of, results_of
@@ -97,10 +98,14 @@ def _may_have(home: Home, entry: Mapping[str, Any], operator: str) -> bool:
 
 
 def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> Iterator[EpochResults]:
-    """Result rows of an operator, epoch by epoch, from entry `start` of the results list on."""
+    """Result rows of an operator, epoch by epoch, from entry `start` of the results list on.
+
+    Raises `DeadlinePassed` once a deadline of this thread's statements has passed.
+    """
     entries = retained_entries(home, manifest, start)
     answered = ((index, entry) for index, entry in entries if operator in entry_of(entry, home.store))
     for epoch, of_epoch in groupby(answered, key=lambda indexed: indexed[1]["epoch"]):
+        require_time()
         part = list(of_epoch)
         tables = [results_of(home.store, entry, operator) for _, entry in part]
         yield EpochResults(epoch, pa.concat_tables(tables), part[-1][0] + 1)

@@ -78,8 +78,8 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-_PLAIN: Final = Framing(_plain, _WAITING)
-_CHUNKED: Final = Framing(lambda events: _chunk(_plain(events)), _chunk(_WAITING))
+_PLAIN: Final = Framing("events", _plain, _WAITING)
+_CHUNKED: Final = Framing("events", lambda events: _chunk(_plain(events)), _chunk(_WAITING))
 
 
 def _body(data: bytes) -> dict[str, object]:

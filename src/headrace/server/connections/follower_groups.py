@@ -9,7 +9,9 @@ connection still holds earlier data or it has no credit, leaves them and reads b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -24,6 +26,8 @@ KEEP_ALIVE_SECONDS: Final = 15.0
 STALLED_SECONDS: Final = 60.0
 """Until a connection is cut off whose client takes nothing; the client resumes after its last event."""
 MOST_CREDITS: Final = 1 << 20
+KINDS: Final = ("events", "websocket")
+"""Of connections of followers."""
 _MOST_UNSENT: Final = 1 << 16
 """Bytes of a connection that are not sent yet, beyond which its follower reads by itself."""
 _WRITTEN: Final = 16
@@ -34,6 +38,8 @@ _WRITTEN: Final = 16
 class Framing:
     """How a kind of connection writes events, and what it writes between them to find out that it is lost, if anything."""
 
+    kind: str
+    """One of `KINDS`."""
     frame: Callable[[Sequence[Event]], bytes]
     comment: bytes = b""
 
@@ -94,7 +100,7 @@ class Follower:
         Raises as `Feed.require_permitted`, and what `send` raises.
         """
         publications, feed = groups.publications, self.feed
-        with feed.access.lasting(feed.permissions.principal):
+        with feed.access.lasting(feed.permissions.principal), groups.counted(self):
             while not publications.ended and not self.transport.is_closing():
                 wanted = (publications.waiter, feed.query, feed.form, self.position)
                 batch = await publications.reading(wanted, partial(feed.read, self.position))
@@ -188,7 +194,18 @@ class FollowerGroups:
     """The groups of an application, by query and form. In the thread of its loop."""
 
     publications: Publications
+    counts: Counter[str] = field(default_factory=Counter)
+    """Followers of all queries, by the kind of their connection."""
     _groups: dict[tuple[str, str], _Group] = field(default_factory=dict)
+
+    @contextmanager
+    def counted(self, follower: Follower) -> Iterator[None]:
+        """A block in which a connection follows."""
+        self.counts[follower.framing.kind] += 1
+        try:
+            yield
+        finally:
+            self.counts[follower.framing.kind] -= 1
 
     def join(self, follower: Follower) -> bool:
         """Write the next events to a follower, until it is woken; False if the others have already got further than it."""

@@ -1,5 +1,5 @@
-"""The time limit of a request's statements: they are carried out in a thread, and a request that lasts longer is answered with
-what of them is done.
+"""The time limit of a request's statements and reads: they are carried out in a thread, and a request that lasts longer is answered
+with what of its statements is done.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.server.security.permissions import permissions_of
 
 _Result = TypeVar("_Result")
 Timeout: TypeAlias = Annotated[float | None, Query(gt=0, le=86_400)]
-"""Seconds for the statements of a request: its parameter `timeout`."""
+"""Seconds for the statements or reads of a request: its parameter `timeout`."""
 
 
 async def in_time(request: Request, timeout: float | None, work: Callable[[], _Result]) -> _Result:
@@ -64,5 +64,5 @@ def _too_long(seconds: float, done: int) -> Refused:
     return Refused(
         504,
         f"the request took longer than {seconds:g} seconds. {effect}",
-        "Send the rest again, with a greater 'timeout' (headrace serve --max-time is the most).",
+        f"Send {'the rest' if done else 'it'} again, with a greater 'timeout' (headrace serve --max-time is the most).",
     )

@@ -30,5 +30,5 @@ def _frames(events: Sequence[Event]) -> bytes:
     return b"".join(Frame(Opcode.TEXT, event.data.encode()).serialize(mask=False) for event in events)
 
 
-FRAMES: Final = Framing(_frames)
+FRAMES: Final = Framing("websocket", _frames)
 """Lost connections are found by the protocol's own pings."""

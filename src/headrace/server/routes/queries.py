@@ -215,34 +215,57 @@ def _quoted(name: str) -> str:
 
 
 @router.get("/{name}/answer")
-def answer(request: Request, name: str, last: str | None = None, at: str | None = None) -> Response:
-    """The current answer (INVOKE); `last` is a shorter window, such as `10 MINUTES`. With `at` the answer as of that time."""
+async def answer(
+    request: Request, name: str, last: str | None = None, at: str | None = None, timeout: Timeout = None
+) -> Response:
+    """The current answer (INVOKE); `last` is a shorter window, such as `10 MINUTES`. With `at` the answer as of that time.
+
+    504 when that takes longer than `timeout` seconds.
+    """
     if at is not None and last is not None:
         raise UserError("the answer as of a time has the query's own window", remedy="Leave out at or last.")
+    return await in_time(request, timeout, lambda: _answered(request, name, last, at))
+
+
+def _answered(request: Request, name: str, last: str | None, at: str | None) -> Response:
     handle = _hub(request).query(name)
     table = handle.invoke(last) if at is None else handle.as_of(time_of(at))
     return table_response(request, table, {"query": name, "warning": Outcome.answer(name, table).warning})
 
 
 @router.get("/{name}/results")
-def results(
+async def results(
     request: Request,
     name: str,
     since: str | None = None,
     after: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100_000)] = 1000,
+    timeout: Timeout = None,
 ) -> Response:
-    """Committed rows in order of epochs, a page at a time; `since` is a time, `after` the `next` of the page before."""
+    """Committed rows in order of epochs, a page at a time; `since` is a time, `after` the `next` of the page before.
+
+    504 when that takes longer than `timeout` seconds.
+    """
+    return await in_time(request, timeout, lambda: _page(request, name, since, after, limit))
+
+
+def _page(request: Request, name: str, since: str | None, after: str | None, limit: int) -> Response:
     page: Page = page_of_results(_hub(request), name, since, after, limit)
     return table_response(request, page.rows, {"query": name, "next": page.next})
 
 
 @router.get("/{name}/timeline")
-def timeline(
-    request: Request, name: str, buckets: Annotated[int, Query(ge=1, le=1000)] = 200
+async def timeline(
+    request: Request,
+    name: str,
+    buckets: Annotated[int, Query(ge=1, le=1000)] = 200,
+    timeout: Timeout = None,
 ) -> dict[str, Any]:
-    """How many results were emitted over time: `rows` has counts of intervals from `first` to `last`, in microseconds."""
-    counts = _hub(request).query(name).timeline(buckets)
+    """How many results were emitted over time: `rows` has counts of intervals from `first` to `last`, in microseconds.
+
+    504 when that takes longer than `timeout` seconds.
+    """
+    counts = await in_time(request, timeout, lambda: _hub(request).query(name).timeline(buckets))
     if counts is None:
         return {"first": None, "last": None, "interval": None, "rows": []}
     return asdict(counts)

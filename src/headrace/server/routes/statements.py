@@ -9,11 +9,11 @@ import json
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from headrace.errors import UserError
 from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_script import parse_script
+from headrace.runtime.home.deadline import require_time
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.prospect import prospect
 from headrace.runtime.statements.outcome import Outcome, moved
@@ -60,20 +60,22 @@ async def execute(
 @router.post(
     "/check", openapi_extra={"requestBody": {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 )
-async def check(request: Request, zone: str = "UTC") -> dict[str, Any]:
+async def check(request: Request, zone: str = "UTC", timeout: Timeout = None) -> dict[str, Any]:
     """Check a script without running it: the answer to a mistake is that of `/v1/statements`.
 
-    Each CREATE QUERY that reads what exists has its columns, its plan, and what it would cost and share.
+    Each CREATE QUERY that reads what exists has its columns, its plan, and what it would cost and share. 504 when that takes longer
+    than `timeout` seconds.
     """
     permissions = permissions_of(request)
     script = await text_of(request, permissions.largest_body)
-    return await run_in_threadpool(_checked, request.app.state, script, zone, permissions)
+    return await in_time(request, timeout, lambda: _checked(request.app.state, script, zone, permissions))
 
 
 def _checked(state: Any, script: str, zone: str, permissions: Permissions) -> dict[str, Any]:
     statements, new_names = parse_script(script, zone), set[str]()
     checked = []
     for statement in statements:
+        require_time()
         match statement:
             case stmt.CreateQuery(definition=definition):
                 facts = {"kind": "query", "name": definition.name}
