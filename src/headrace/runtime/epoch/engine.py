@@ -112,7 +112,8 @@ class Engine:
         self.intake = Intake(self.home, self.clock)
         self.housekeeping = Housekeeping(self.home, self.intake, self.clock)
         self.backfill_planner = BackfillPlanner(self.home)
-        self.vacuuming, self.merging, self.sampling = Vacuuming(self.home), Merging(self.home), Sampling(self.home)
+        self.vacuuming, self.merging = Vacuuming(self.home), Merging(self.home)
+        self.sampling = Sampling(self.home)
         self.rounds = Rounds(self.home, self.executor, self.clock, self.tasks, self.backfill_planner)
         self.system_feed = SystemFeed(self.intake)
         self.take_over()
@@ -467,13 +468,12 @@ class Engine:
 
     def vacuum(self) -> None:
         """Reduce the archives by the present age of their rows, and publish it."""
-        before = None
+        due = None
         while True:
             readers = commit.archive_readers(self.manifest, self.plan, self.home.store.read)
-            due = self.vacuuming.due(self.manifest, index_of(self.plan).sources, readers)
+            before, due = due, self.vacuuming.due(self.manifest, index_of(self.plan).sources, readers)
             if due is None or due is before:
                 return
-            before = due
             self._run(EpochWork("tick"))
 
     def _publish(self, epoch: Epoch, seconds: float = 0.0) -> tuple[Manifest, EpochObservation | None]:
