@@ -33,7 +33,7 @@ SKIPS = """The size of a piece from which reading a part of a file saves time: b
 A file is read in pieces of 16 KB to 16 MB, every fourth of them, and whole, both from the storage (its pages are dropped from the page cache before each reading) and
 from the page cache. A piece is large enough where a quarter takes at most half of the time of all. Parquet is read from memory by row groups of 64 to 65,536 rows: the
 time of one is an overhead and a time for each row, and the break-even is the rows that take as long as the overhead. The smallest part of
-a run in Headrace is between one and two times 1,024 rows: `headrace.archive.blocks`, set by this."""
+a run in Headrace is between one and two times 1,024 rows: `headrace.archive.blocks`."""
 LOAD = """Completed scans of an archive that takes in rows, and the time that it takes in as many, with none to six readers (OSCAR, Figures 13 to 18).
 
 Every reader scans the archive again and again, in a thread of its own, until a fixed number of rows has been archived; a part of a scan at the end counts as that part.

@@ -39,7 +39,7 @@ from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
 _ANY: Final = "any condition"
 LEAST_FOLDED_TOGETHER: Final = 2
-"""From this many conditions on, aggregates fold the rows of one index: measured, ten of them take a fifth of the time."""
+"""From this many conditions on, aggregates fold the rows of one index: with ten, a run of 8 million rows takes 0.64 of the time."""
 _Key: TypeAlias = tuple[object, object]
 
 
