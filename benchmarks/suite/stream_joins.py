@@ -130,7 +130,7 @@ _NOTE = (
 
 
 def _last_line(error: Exception) -> str:
-    """What went wrong, without the traceback of another process."""
+    """The error of another process, without its traceback."""
     return str(error).strip().splitlines()[-1].strip()
 
 
