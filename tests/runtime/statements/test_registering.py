@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -52,23 +51,6 @@ def test_a_registration_writes_what_it_adds_to_the_plan_and_not_what_is_there(
             hub.catch_up()
             written.append(sum(file.stat().st_size for file in set((rig.home / "plans").iterdir()) - before))
         assert max(written[1:]) < written[0] / 20
-
-
-def test_queries_that_come_one_by_one_are_written_again_once_for_each_size_of_segment(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
-    with rig.hub(1, {}) as hub:
-        hub.execute(queries(range(64)))
-        plan, store = hub.loop.engine.logged.plan, hub.home.store
-        planned = [*plan.planned.items()]
-        saved, written, most = plan_files.NO_PLAN, 0, 0
-        for count in range(1, len(planned) + 1):
-            known = {segment.name for segment in saved.segments}
-            saved = plan_files.save_plan(store, replace(plan, planned=dict(planned[:count])), saved)
-            written += sum(len(segment.operators) for segment in saved.segments if segment.name not in known)
-            most = max(most, len(saved.segments))
-        assert written <= 64 * 3  # as one, with seven others, and with all
-        assert (most, len(saved.segments)) == (14, 1)
-        assert load_plan(store, saved.name).planned == plan.planned
 
 
 def test_whatever_comes_and_goes_the_plan_in_files_is_the_plan(tmp_path: Path) -> None:

@@ -1,11 +1,10 @@
 """Files of an epoch plan, written and read: a change of one query among thousands writes only what it adds, and each
 process reads a file once (cache).
 
-A plan is a small *head* and *segments*, which hold the operators. New operators are written to a new segment; when there are
-eight of similar size they are merged, so a registration writes what it adds and, now and then, what was added recently (the
-stepped merge of Jagadish et al., VLDB 1997). All are named by their content and never rewritten. They are sealed JSON of
-`store/files/values.py`, so reading one runs no code; the code of users' functions and windows is in files that the head lists.
-The head also has a digest of the classes its writer knew.
+A plan is a small *head* and *segments*, which hold the operators. New operators are written to a new segment; segments of
+similar size are merged, so a registration writes what it adds and, now and then, what was added recently. All are named
+by their content and never rewritten. They are sealed JSON of `store/files/values.py`, so reading one runs no code; the code
+of users' functions and windows is in files that the head lists. The head also has a digest of the classes its writer knew.
 A worker reads only new segments, and an operator equal to one that it has read before stays the same object, so that
 values derived from it (a compiled index, a scanner's layout) stay valid.
 """
@@ -14,9 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from typing import Any, Final
 
 from headrace.errors import CorruptStore, OtherVersion
@@ -28,8 +26,8 @@ from headrace.store.files.envelope import seal, unseal
 from headrace.store.files.filesystem import MissingFile, Store
 from headrace.store.files.values import Encoded
 
-_TIER: Final = 8
-"""So many segments are merged, each smaller than this many times the last one."""
+_GROWS_BY: Final = 4
+"""A segment is merged into the previous one unless that one is more than this many times as large."""
 _HEADS: Final = 8
 _SEGMENTS: Final = 256
 _OPERATORS: Final = 200_000
@@ -81,9 +79,8 @@ def save_plan(store: Store, plan: EpochPlan, before: SavedPlan) -> SavedPlan:
     operators_stored = sum(len(segment.operators) for segment in segments) + len(new)
     if operators_stored > 2 * len(plan.planned):
         segments, new = [], dict(plan.planned)
-    while (count := _of_similar_size(segments, len(new))) >= _TIER - 1:
-        merged = [id_ for segment in segments[-count:] for id_ in segment.operators]
-        del segments[-count:]
+    while new and segments and _GROWS_BY * len(new) >= len(segments[-1].operators):
+        merged = segments.pop().operators
         new = {id_: plan.planned[id_] for id_ in merged if id_ in plan.planned} | new
     if new:
         operators = codec().encode(tuple(new.values()))
@@ -103,12 +100,6 @@ def save_plan(store: Store, plan: EpochPlan, before: SavedPlan) -> SavedPlan:
         "code": list(code),
     }
     return SavedPlan(_write(store, seal(_HEAD, _VERSION, head)), tuple(segments), plan.planned, code)
-
-
-def _of_similar_size(segments: Sequence[Segment], operators: int) -> int:
-    """How many of the last segments are smaller than `_TIER` times a new one."""
-    small = takewhile(lambda segment: len(segment.operators) < _TIER * operators, reversed(segments))
-    return sum(1 for _ in small)
 
 
 def _is_same(previous: PlannedOperator | None, planned: PlannedOperator) -> bool:
