@@ -56,6 +56,12 @@ OF_SIDES = {
     "shorter products": f"SELECT COUNT(*) AS n, SUM(CAST(x.v AS TINYINT) * CAST(y.v * 50 AS TINYINT)) AS s FROM {TWO}",
     "products among three": f"SELECT z.v AS w, SUM(x.v * z.v) AS s, SUM(y.v * (x.v * {2**62})) AS t, COUNT(*) AS n FROM {SLIDING}"
     f" JOIN a z {LONG} ON z.k = y.k GROUP BY z.v",
+    "sums": f"SELECT x.k, COUNT(*) AS n, SUM(x.v + y.v) AS s, AVG(y.v - x.v) AS m, COUNT(x.v - y.v) AS c FROM {TWO} GROUP BY x.k",
+    "sums that fail": f"SELECT x.k, COUNT(*) AS n, SUM(x.v * {4 * 10**18} - y.v * {4 * 10**18}) AS s, MIN(x.d) AS m, SUM(x.v * y.v) AS t"
+    f" FROM {SLIDING} GROUP BY x.k",
+    "shorter sums": f"SELECT COUNT(*) AS n, SUM(CAST(x.v AS TINYINT) + CAST(y.v * 50 AS TINYINT)) AS s FROM {TWO}",
+    "sums among three": f"SELECT z.v AS w, SUM(x.v + z.v) AS s, SUM(y.v - x.v) AS t, COUNT(*) AS n FROM {SLIDING}"
+    f" JOIN a z {LONG} ON z.k = y.k GROUP BY z.v",
     "in a SELECT": f"SELECT MAX(n) AS m FROM (SELECT x.k, COUNT(*) AS n FROM {TWO} GROUP BY x.k) [RANGE TUMBLING 8 SECONDS]",
 }
 

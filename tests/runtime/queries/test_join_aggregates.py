@@ -98,6 +98,25 @@ def test_billions_of_products_are_summed_without_pairs(hub: Hub) -> None:
     assert list(hub.status()["rejected"].values()) == [1]
 
 
+def test_billions_of_sums_are_summed_without_pairs(hub: Hub) -> None:
+    """70,000 rows of one key on both sides; of the other key one sum of 2 * 10^9 and more does not fit an INT, and is reported."""
+    hub.register(
+        f"SELECT COUNT(*) AS n, SUM(CAST(x.v AS BIGINT) + y.v) AS s, AVG(x.v - CAST(y.v AS BIGINT)) AS m FROM {TWO}",
+        "wide",
+    )
+    hub.register(f"SELECT x.k, COUNT(*) AS n, SUM(x.v + y.v) AS s FROM {TWO} GROUP BY x.k", "narrow")
+    one_key(hub, 70_000, 30_000, 5)
+    for name in "ab":
+        push(hub, name, np.full(2, 2), np.array([LARGE, 1 - LARGE]), np.full(2, 6))
+    ended(hub)
+    whole = 70_000**2 * 60_000
+    assert hub.query("wide").history().to_pylist() == [{"n": 70_000**2 + 4, "s": whole + 4, "m": 0.0}]
+    narrow = sorted(hub.query("narrow").history().to_pylist(), key=lambda row: row["k"])
+    assert narrow[0] == {"k": 1, "n": 70_000**2, "s": whole}
+    assert narrow[1] == {"k": 2, "n": 2, "s": 2}, "twice the largest, and twice the least, do not fit"
+    assert list(hub.status()["rejected"].values()) == [2]
+
+
 def test_a_product_that_fails_is_rejected_once_however_many_windows_hold_it(hub: Hub) -> None:
     """The windows that end at seconds 20, 30 and 40 hold some of the pairs, and close together."""
     hub.register(f"SELECT x.window_end AS e, COUNT(*) AS n, SUM(x.v * y.v) AS s FROM {SLIDING}", "q")
@@ -141,15 +160,16 @@ def test_rows_that_were_stored_open_and_then_closed_are_paired_once(hub: Hub) ->
 
 
 def test_products_of_a_former_version_keep_their_pairs(hub: Hub) -> None:
-    """Their state is rows of a join and its pairs; that of aggregates of sides alone has not changed."""
-    hub.register(f"SELECT SUM(x.v * y.v) AS s FROM {TWO}", "products")
-    hub.register(f"SELECT SUM(x.v) AS s FROM {TWO}", "sums")
-    entries = [
-        {**registration(hub.catalog.queries[name].definition), "layout": 2} for name in ("products", "sums")
-    ]
-    operators = make_plan(hub.catalog.apply_all(entries)).operators.values()
-    made = {operator.query: operator.makes_pairs for operator in operators if operator.join_signature}
-    assert made == {"products": True, "sums": False}
+    """Their state is rows of a join and its pairs, as that of sums of two sides was; that of aggregates of sides alone has not changed."""
+    texts = {"products": "SUM(x.v * y.v)", "sums": "SUM(x.v - y.v)", "of_one": "SUM(x.v)"}
+    for name, aggregate in texts.items():
+        hub.register(f"SELECT {aggregate} AS s FROM {TWO}", name)
+    for layout, of_pairs in ((2, {"products", "sums"}), (3, {"sums"}), (4, set())):
+        entries = [{**registration(hub.catalog.queries[name].definition), "layout": layout} for name in texts]
+        operators = make_plan(hub.catalog.apply_all(entries)).operators.values()
+        made = {operator.query: operator.makes_pairs for operator in operators if operator.join_signature}
+        assert {name for name, makes_pairs in made.items() if makes_pairs} == of_pairs
+        assert made.keys() == texts.keys()
 
 
 def test_groups_of_many_keys_are_one_row_whatever_task_has_the_keys(hub: Hub) -> None:
@@ -213,7 +233,10 @@ def panes_of(operator: JoinAggregate, at: np.ndarray) -> dict[str, pa.Table]:
     "text",
     [
         f"SELECT COUNT(*) AS n FROM {TWO} WHERE x.v < y.v",
-        f"SELECT SUM(x.v + y.v) AS s FROM {TWO}",
+        f"SELECT SUM(CAST(x.v AS DOUBLE) + y.v) AS s FROM {TWO}",
+        f"SELECT SUM(x.v + y.v + x.k) AS s FROM {TWO}",
+        f"SELECT MIN(x.v - y.v) AS s FROM {TWO}",
+        f"SELECT SUM(x.v % y.v) AS s FROM {TWO}",
         f"SELECT MAX(x.v * y.v) AS s FROM {TWO}",
         f"SELECT SUM(CAST(x.v AS FLOAT) * CAST(y.v AS FLOAT)) AS s FROM {TWO}",
         f"SELECT SUM(CAST(x.v AS DECIMAL(9, 2)) * CAST(y.v AS DECIMAL(9, 2))) AS s FROM {TWO}",

@@ -1,5 +1,5 @@
-"""Operator for aggregates over the join of sliding windows by equal keys, where each aggregate reads one side, or a product
-of two: the panes of each side by key, multiplied when a window closes.
+"""Operator for aggregates over the join of sliding windows by equal keys, where each aggregate reads one side, or a product, a sum
+or a difference of two: the panes of each side by key, multiplied when a window closes.
 
 The pairs of a window are, for each key, all combinations of the rows that the sides' own windows of that end hold. So
 what is summed over pairs is the sum over one side times the numbers of rows of the others (`partial_products`), and a
@@ -29,7 +29,9 @@ from headrace.operators.base.union_positions import input_number
 from headrace.operators.joins.join_side import failed_pairs
 from headrace.operators.joins.partial_products import combinations, in_one_table, products
 from headrace.operators.joins.side_products import (
+    OfTwoSides,
     SideProduct,
+    SideSum,
     StoredRows,
     evaluated,
     in_first_window,
@@ -91,7 +93,7 @@ class JoinAggregate(BaseOperator):
     relations: tuple[str, ...] = ()
     join_signature: str = ""
     rule: str = ""
-    products: tuple[SideProduct, ...] = ()
+    products: tuple[SideProduct | SideSum, ...] = ()
 
     @property
     def columns(self) -> frozenset[str]:
@@ -224,7 +226,7 @@ class JoinAggregate(BaseOperator):
         columns = zip(self._layout.partial_columns, self.side_of, strict=True)
         return [partial_column for partial_column, side in columns if side is None]
 
-    def _product_of(self, partial_column: PartialColumn) -> SideProduct:
+    def _product_of(self, partial_column: PartialColumn) -> OfTwoSides:
         return next(product for product in self.products if product.argument == partial_column.expression)
 
     def _with_keys(
@@ -281,7 +283,7 @@ class JoinAggregate(BaseOperator):
             yield f"  {side.name}: {window(panes)}, partials {', '.join(partials(panes))} by {shown_keys(panes.keys)}"
             yield from (f"    {line}" for line in steps_up(panes.steps))
             if side.stores_rows:
-                yield "    rows are stored, for keys of which a product may fail: their pairs are made"
+                yield "    rows are stored, for keys of which a product or a sum may fail: their pairs are made"
 
     @property
     def state_label(self) -> str:

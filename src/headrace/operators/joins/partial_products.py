@@ -69,8 +69,7 @@ def combinations(sides: Sequence[WindowCells], keys: int, *, of_rows: bool = Fal
     groups = group(columns, len(columns[0]))
     starts = np.cumsum([0, *(side.rows for side in sides)]).tolist()
     codes = [groups.codes[start:][rows] for start, rows in zip(starts, joined, strict=False)]
-    order = np.argsort(codes[0], kind="stable")
-    cell_numbers, cell_codes = [joined[0][order]], codes[0][order]
+    cell_numbers, cell_codes = [joined[0]], codes[0]
     for side, rows, side_codes in zip(sides[1:], joined[1:], codes[1:], strict=True):
         if len(side.keys) == keys and not of_rows:  # one cell for each code
             cell_of_code = np.full(groups.count, -1)
@@ -88,7 +87,7 @@ def combinations(sides: Sequence[WindowCells], keys: int, *, of_rows: bool = Fal
 
 
 def _pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
-    """The pairs of equal values of two ascending columns."""
+    """The pairs of equal values of two columns, of which the second is ascending."""
     none = np.empty(0, np.int64)
     parts = [(none, none), *of_one_hash(left, right)]
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])

@@ -1,10 +1,11 @@
-"""Sums over combinations of rows of a product of two factors, each of one side: from the sums of the factors; and the
-combinations themselves where that would not be the same.
+"""Sums over combinations of rows of a product, a sum or a difference of two terms, each of one side: from the sums of the terms;
+and the combinations themselves where that would not be the same.
 
-Over all combinations of the rows of a key, the sum of a·b is the sum of a times the sum of b times the numbers of rows of
-the other sides. SQL has an error where one product does not fit its type, or a result that is no number where a factor is
-none; both follow from single combinations. So a side stores with each sum the least and the greatest factor, and the rows
-themselves: where these bounds do not rule such a combination out (`alike`), the key's combinations are made (`joined_rows`).
+Over all combinations of the rows of a key, the sum of a·b is the sum of a times the sum of b, and that of a+b the sum of a times the
+number of b plus the sum of b times the number of a; times the numbers of rows of the other sides. SQL has an error where one value
+does not fit its type, or a result that is no number where a factor is none; both follow from single combinations. So a side
+stores with each sum the least and the greatest term, and the rows themselves: where these bounds do not rule such a
+combination out (`alike`), the key's combinations are made (`evaluated`).
 Source: factorised aggregates (Olteanu, Schleich 2016).
 """
 
@@ -50,10 +51,10 @@ _WORD: Final = np.uint64(0xFFFFFFFF)
 
 
 @dataclass(frozen=True, slots=True)
-class SideProduct:
-    """The argument of an aggregate that is a product of a factor of each of two sides, perhaps widened to BIGINT.
+class OfTwoSides:
+    """The argument of an aggregate that is made of a term of each of two sides, perhaps widened to BIGINT.
 
-    `factors` are as the sides aggregate them: integers as BIGINT. `of_factors` is the argument, of columns with the factors.
+    `factors` are the terms as the sides aggregate them: integers as BIGINT. `of_factors` is the argument, of columns with them.
     """
 
     argument: Expression
@@ -61,23 +62,37 @@ class SideProduct:
     factors: tuple[Expression, Expression]
     of_factors: Expression
 
+    def _greatest(self, left: Values, right: Values) -> Values:
+        """A bound of the argument's absolute value, by those of its terms."""
+        raise NotImplementedError
+
+    def _sum(self, sums: Sequence[Cells], counts: Sequence[Ints]) -> Cells:
+        """The sum of the argument over combinations of two sides' rows, by the sums of its terms and the numbers that are not NULL."""
+        raise NotImplementedError
+
+    @property
+    def _call(self) -> Call:
+        return next(node for node in walk(self.argument) if isinstance(node, Call))
+
     @property
     def _is_integer(self) -> bool:
         return self.argument.type.is_integer
 
     @property
     def _limit(self) -> float:
-        """No product below it fails, or is infinite."""
-        product = next(node for node in walk(self.argument) if isinstance(node, Call))
-        return 2.0 ** _BITS[product.type.name] if self._is_integer else _MOST_SUMMED[False]
+        """No value below it fails, or is infinite."""
+        return 2.0 ** _BITS[self._call.type.name] if self._is_integer else _MOST_SUMMED[False]
 
     def alike(self, sides: Sequence[WindowCells], cell_numbers: Sequence[Ints]) -> npt.NDArray[np.bool_]:
-        """Whether the sum over each combination of cells is surely the product of sums."""
-        sizes, totals = np.ones(len(cell_numbers[0])), np.ones(len(cell_numbers[0]))
+        """Whether the sum over each combination of cells surely follows from the sums of the terms."""
+        greatest, totals = list[Values](), np.ones(len(cell_numbers[0]))
         with np.errstate(all="ignore"):
             for side, factor in zip(self.sides, self.factors, strict=True):
-                greatest, total = _bounds(sides[side].answer, factor)
-                sizes, totals = sizes * greatest[cell_numbers[side]], totals * total[cell_numbers[side]]
+                of_side, number = _bounds(sides[side].answer, factor)
+                greatest.append(of_side[cell_numbers[side]])
+                totals = totals * number[cell_numbers[side]]
+            sizes = self._greatest(*greatest)
+            totals = totals * sizes
             for rows in _others(sides, cell_numbers, self.sides):
                 totals = totals * rows
             smaller: npt.NDArray[np.bool_] = (sizes < self._limit * _ROUNDED) & (
@@ -89,19 +104,46 @@ class SideProduct:
         self, partial_column: PartialColumn, sides: Sequence[WindowCells], cell_numbers: Sequence[Ints]
     ) -> Cells:
         """The count or the sum of the argument over each combination of cells, where they are `alike`."""
-        counts, sums = list[Cells](), list[Cells]()
+        counts, sums = list[Ints](), list[Cells]()
         for side, factor in zip(self.sides, self.factors, strict=True):
             cells = sides[side].answer.cells
-            counts.append(_of_cells(cells[count_partial(factor)], cell_numbers[side]))
+            counts.append(cells[count_partial(factor)][0][cell_numbers[side]])
             sums.append(_of_cells(cells[sum_partial(factor)], cell_numbers[side]))
         others = _others(sides, cell_numbers, self.sides)
-        number = counts[0][0] * counts[1][0]
         if isinstance(partial_column.partial, Count):
-            return repeated(partial_column, (number,), others)
+            return repeated(partial_column, (counts[0] * counts[1],), others)
+        return repeated(partial_column, self._sum(sums, counts), others)
+
+
+@dataclass(frozen=True, slots=True)
+class SideProduct(OfTwoSides):
+    """A product of integers, or of doubles."""
+
+    def _greatest(self, left: Values, right: Values) -> Values:
+        bound: Values = left * right
+        return bound
+
+    def _sum(self, sums: Sequence[Cells], counts: Sequence[Ints]) -> Cells:  # noqa: ARG002
         if self._is_integer:
-            return repeated(partial_column, product_of_limbs(*sums), others)
-        total = sums[0][0] * sums[1][0] + 0.0  # no negative zero, as in a sum
-        return repeated(partial_column, (total,), others)
+            return product_of_limbs(*sums)
+        return (sums[0][0] * sums[1][0] + 0.0,)  # no negative zero, as in a sum
+
+
+@dataclass(frozen=True, slots=True)
+class SideSum(OfTwoSides):
+    """A sum or a difference of integers: of doubles, what cancels in each pair would not cancel in sums."""
+
+    def _greatest(self, left: Values, right: Values) -> Values:
+        bound: Values = left + right
+        return bound
+
+    def _sum(self, sums: Sequence[Cells], counts: Sequence[Ints]) -> Cells:
+        sign = -1 if self._call.function == "-" else 1
+        left, right = (
+            carried(tuple(limb * number for limb in carried(limbs)))
+            for limbs, number in zip(sums, counts[::-1], strict=True)
+        )
+        return tuple(carried(tuple(one + sign * other for one, other in zip(left, right, strict=True))))
 
 
 def aggregates_of(factor: Expression) -> tuple[NamedAggregate, ...]:
@@ -134,12 +176,11 @@ def _others(sides: Sequence[WindowCells], cell_numbers: Sequence[Ints], but: Seq
 
 
 def _bounds(answer: Answer, factor: Expression) -> tuple[Values, Values]:
-    """The greatest absolute value of a factor in each cell, and a bound of their sum; 0 where all are NULL."""
+    """The greatest absolute value of a factor in each cell, 0 where all are NULL; and how many are not."""
     number = answer.cells[count_partial(factor)][0]
     least, most = (answer.cells[extreme_partial(factor, largest)][0] for largest in (False, True))
     greatest = np.maximum(np.abs(least.astype(np.float64)), np.abs(most.astype(np.float64)))
-    greatest = np.where(number > 0, greatest, 0.0)
-    return greatest, greatest * number
+    return np.where(number > 0, greatest, 0.0), number
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +245,7 @@ def with_keys(cells: WindowCells, keys: WindowCells) -> Ints:
 
 
 def evaluated(
-    products: Sequence[SideProduct], sides: Sequence[StoredRows | None], rows: Sequence[Ints]
+    products: Sequence[OfTwoSides], sides: Sequence[StoredRows | None], rows: Sequence[Ints]
 ) -> tuple[Mapping[Expression, pa.Array], Errors | None]:
     """The products on combinations of rows, and on which of these one fails."""
     columns: dict[str, pa.Array] = {}

@@ -1,13 +1,13 @@
 """Which aggregates over pairs can be made of partial aggregates of the sides of their join, and the operator for them.
 
 All conditions between sides must be equalities of keys, and each group key and aggregate must read one side, or be the count, the sum
-or the mean of a product with a factor of each of two; windows slide together, each side with its own range. Integers are summed as
-BIGINT: a side's sums are multiplied.
+or the mean of a product, or of a sum or difference of integers, with a term of each of two; windows slide together, each side with its
+own range. Integers are summed as BIGINT: a side's sums are multiplied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -28,7 +28,7 @@ from headrace.operators.base.group_codes import slot_of_name
 from headrace.operators.joins.join_aggregate import AggregatedSide, JoinAggregate
 from headrace.operators.joins.join_side import Side
 from headrace.operators.joins.partial_products import can_repeat
-from headrace.operators.joins.side_products import SideProduct, aggregates_of, factor_name
+from headrace.operators.joins.side_products import SideProduct, SideSum, aggregates_of, factor_name
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.panes.adaptive_panes import ALWAYS_ROWS
@@ -37,7 +37,8 @@ from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.joins.join_graph import equalities
 from headrace.schema import BIGINT, Type
 
-_OF_PRODUCTS: Final = frozenset({"count", "sum", "avg"})
+_OF_TWO: Final = frozenset({"count", "sum", "avg"})
+_COMBINED: Final[Mapping[str, type[SideProduct | SideSum]]] = {"*": SideProduct, "+": SideSum, "-": SideSum}
 _SUMMED: Final = frozenset({"sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop"})
 
 
@@ -55,13 +56,14 @@ def of_sides(join: WindowJoin, grouped: Grouped) -> bool:
     if not all(map(can_repeat, grouped.layouts[0].partial_columns)):
         return False
     read = [columns_of(key.expression) for key in grouped.keys]
-    read += [_read_by(item) for item in grouped.aggregates if _product(sides, item) is None]
+    read += [_read_by(item) for item in grouped.aggregates if _of_two(sides, item) is None]
     return all(_owner(sides, columns) is not None for columns in read)
 
 
-def sums_products(join: WindowJoin, aggregates: Sequence[NamedAggregate]) -> bool:
-    """Whether one of these aggregates is of a product of factors of two sides."""
-    return any(_product(join.spec.sides, item) is not None for item in aggregates)
+def combined_by(join: WindowJoin, aggregates: Sequence[NamedAggregate]) -> frozenset[type]:
+    """How these aggregates combine terms of two sides: as `SideProduct`, as `SideSum`."""
+    combined = (_of_two(join.spec.sides, item) for item in aggregates)
+    return frozenset(type(argument) for argument in combined if argument is not None)
 
 
 def join_aggregate(
@@ -79,7 +81,7 @@ def join_aggregate(
     by_key = {key for _, key in places if key < joined} == set(range(joined))
     alone = all(len(keys) == joined for keys in named_keys)
     slot = None if by_key and alone and not finish.needs_whole_window else slot_of_name(id_)
-    of_two = (_product(sides, item) for item in grouped.aggregates)
+    of_two = (_of_two(sides, item) for item in grouped.aggregates)
     side_products = tuple(dict.fromkeys(product for product in of_two if product is not None))
     aggregated: list[AggregatedSide] = []
     for number, (side, keys) in enumerate(zip(sides, named_keys, strict=True)):
@@ -126,37 +128,42 @@ def join_aggregate(
     )
 
 
-def _product(sides: Sequence[Side], item: NamedAggregate) -> SideProduct | None:
-    """The product that an aggregate is of, if its factors are of two sides; of doubles or of integers, not of decimals."""
+def _of_two(sides: Sequence[Side], item: NamedAggregate) -> SideProduct | SideSum | None:
+    """What an aggregate is of, if its terms are of two sides: products of doubles, products and sums of integers; not of decimals."""
     call = item.call
-    argument, product = call.argument, call.argument
-    if call.function not in _OF_PRODUCTS or call.distinct or call.condition is not None or argument is None:
+    argument, combined = call.argument, call.argument
+    if call.function not in _OF_TWO or call.distinct or call.condition is not None or argument is None:
         return None
-    if isinstance(product, Cast) and not product.safe and argument.type == BIGINT:
-        product = product.argument
-    if not isinstance(product, Call) or product.function != "*" or len(product.arguments) != 2:
+    if isinstance(combined, Cast) and not combined.safe and argument.type == BIGINT:
+        combined = combined.argument
+    if not isinstance(combined, Call) or len(combined.arguments) != 2:
         return None
-    left, right = product.arguments
+    left, right = combined.arguments
     owners = [_owner(sides, columns) if (columns := columns_of(part)) else None for part in (left, right)]
     first, second = owners
-    if first is None or second is None or first == second:
-        return None
-    if not _is_summed(product.type):
-        return None
-    if argument is not product and not product.type.is_integer:
+    if (
+        first is None
+        or second is None
+        or first == second
+        or not _is_summed(combined, exactly=argument is combined)
+    ):
         return None
     factors = _widened(left), _widened(right)
-    replaced = {
-        part: _narrowed(Column(factor_name(side, factor), factor.type), part.type)
+    replaced = [
+        _narrowed(Column(factor_name(side, factor), factor.type), part.type)
         for side, part, factor in zip((first, second), (left, right), factors, strict=True)
-    }
-    of_factors = Call(product.function, (replaced[left], replaced[right]), product.type)
-    whole = of_factors if argument is product else Cast(of_factors, argument.type)
-    return SideProduct(argument, (first, second), factors, whole)
+    ]
+    of_factors = Call(combined.function, tuple(replaced), combined.type)
+    whole = of_factors if argument is combined else Cast(of_factors, argument.type)
+    return _COMBINED[combined.function](argument, (first, second), factors, whole)
 
 
-def _is_summed(kind: Type) -> bool:
-    return kind.is_integer or kind.name == "DOUBLE"
+def _is_summed(combined: Call, *, exactly: bool) -> bool:
+    """Whether sums of such a combination follow from those of its terms; `exactly`: it is not widened."""
+    if combined.function not in _COMBINED:
+        return False
+    of_integers = all(part.type.is_integer for part in (combined, *combined.arguments))
+    return of_integers or (exactly and combined.function == "*" and combined.type.name == "DOUBLE")
 
 
 def _widened(factor: Expression) -> Expression:
@@ -168,7 +175,7 @@ def _narrowed(column: Column, kind: Type) -> Expression:
     return column if column.type == kind else Cast(column, kind)
 
 
-def _factors(side_products: Sequence[SideProduct], side: int) -> list[Expression]:
+def _factors(side_products: Sequence[SideProduct | SideSum], side: int) -> list[Expression]:
     """The factors of one side, each once."""
     factors = (
         factor
@@ -186,7 +193,7 @@ def _owner(sides: Sequence[Side], columns: frozenset[str]) -> int | None:
 
 def _aggregates(sides: Sequence[Side], item: NamedAggregate) -> int | None:
     """The side that makes an aggregate by itself."""
-    return None if _product(sides, item) is not None else _owner(sides, _read_by(item))
+    return None if _of_two(sides, item) is not None else _owner(sides, _read_by(item))
 
 
 def _read_by(item: NamedAggregate) -> frozenset[str]:
