@@ -1,4 +1,6 @@
-"""The queries of docs/semantics.md on joins and their aggregates, SELECTs inside expressions and joins of [NOW], bound from their text."""
+"""The queries of docs/semantics.md on joins and their aggregates, windows over the time of a side, SELECTs inside expressions, joins of
+[NOW], EXCEPT ALL and INTERSECT ALL, bound from their text.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +35,12 @@ _TEXTS = (
         "SELECT x.k, COUNT(*) AS n, SUM(x.v) AS s, MAX(y.v) AS m FROM s x [RANGE 4 SECONDS SLIDE 4 SECONDS]"
         " JOIN s y [RANGE 8 SECONDS SLIDE 4 SECONDS] ON x.k = y.k GROUP BY x.k"
     ),
+    (
+        "SELECT COUNT(*) AS n, SUM(w) AS s FROM (SELECT x.at AS first, y.v AS w FROM s x, s y WHERE x.at BETWEEN y.at -"
+        " INTERVAL '2' SECOND AND y.at - INTERVAL '1' SECOND) AS p [RANGE 2 SECONDS SLIDE 1 SECOND WATTR first]"
+    ),
+    "SELECT k FROM s [RANGE UNBOUNDED] EXCEPT ALL SELECT k FROM s [ROWS 2]",
+    "SELECT k FROM s [RANGE UNBOUNDED] INTERSECT ALL SELECT 'a' FROM s [RANGE UNBOUNDED]",
     "SELECT RSTREAM(x.v, y.v AS w) FROM s [NOW] x LEFT JOIN s [ROWS 2] y ON x.k = y.k AND x.v > y.v",
 )
 JOINS = {text: bind_query(text, _CATALOG) for text in _TEXTS}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from headrace.algebra.expressions.expression import Column, Expression
 from headrace.operators.query_index.boxes import by_column, by_row
 from headrace.operators.query_index.index import QueryIndex
+from headrace.operators.query_index.matching import selections as selecting
 from headrace.operators.query_index.matching.match import Kernel, Matches, match
 from headrace.operators.query_index.matching.route import route
 from headrace.operators.query_index.predicates import normal_form as normalising
@@ -61,6 +64,32 @@ def test_rows_are_routed_to_the_queries_that_match_them(
         assert routed.of_row(row).tolist() == wanted
     assert {slot: one.rows.tolist() for slot, one in routed.failed.items()} == {
         slot: one.rows.tolist() for slot, one in matches.failed.items()
+    }
+
+
+@settings(max_examples=100)
+@given(st.lists(texts(), min_size=2, max_size=8), batches(), st.sampled_from((0.0, 1 / 64, 2.0)))
+def test_pairs_are_the_bits_of_bitmaps(
+    written: list[str], columns: dict[str, pa.Array], dense: float
+) -> None:
+    rows = len(columns["i"])
+    index = QueryIndex().changed({f"q{n}": bound(text) for n, text in enumerate(written)})
+    index = index.changed({"new": bound(written[0])}, ["q1"])
+    matches = match(index, columns, rows)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(selecting, "DENSE", dense)
+        selected = selecting.selections(index, columns, rows)
+        pairs = Counter(
+            pair for part in selected.pairs() for pair in zip(*(side.tolist() for side in part), strict=True)
+        )
+    bits = {
+        (row, slot)
+        for slot in matches.slots.tolist()
+        for row in np.flatnonzero(matches.rows_of(slot)).tolist()
+    }
+    assert pairs == Counter(bits)
+    assert {slot: failed.rows.tolist() for slot, failed in selected.failed.items()} == {
+        slot: failed.rows.tolist() for slot, failed in matches.failed.items()
     }
 
 

@@ -139,7 +139,7 @@ def test_small_batches_of_a_few_queries_are_not_matched_with_an_index() -> None:
     scan_group.add(many_rows)
     assert scan_group.held
     scan_group.finish()
-    assert len(scan_group.tables) == 1
+    assert len(scan_group.folds) == 1
 
 
 def test_rows_wait_for_others_only_where_cells_are_many(monkeypatch: pytest.MonkeyPatch) -> None:

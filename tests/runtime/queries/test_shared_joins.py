@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 import pyarrow as pa
 import pytest
@@ -262,6 +264,54 @@ def test_rows_are_stored_and_matches_found_once_for_all_queries(hub: Hub) -> Non
         last = hub.status()["last_epoch"]["operators"][reads(hub, "of3_2")]
         seen.append((last["delta_rows"], last["candidates"], last["results"]))
     assert seen == [(61, 30, 31), (61, 30, 30)]  # with one that marks the beginning
+
+
+def calls(hub: Hub) -> int:
+    """Calls of functions, of Python and from it, until all that was pushed is answered."""
+    made = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal made
+        made += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        hub.catch_up()
+    finally:
+        sys.setprofile(None)
+    return made
+
+
+def test_rows_that_no_reader_selects_cost_as_much_whatever_the_number_of_readers(tmp_path: Path) -> None:
+    """Of 20 queries and of 200, which all join these rows and reject all pairs; and one row that all of them want."""
+    made = {}
+    for count in (20, 200):
+        hub = Hub(tmp_path / str(count), LocalExecutor(), tasks=1)
+        hub.execute(SCRIPT)
+        hub.register_many({f"q{n}": f"{pairs(5, 6, 3)} AND y.v - x.v = {5 + n}" for n in range(count)})
+        for second in range(10, 100, 10):
+            push(hub, "a", (1, 0, second))
+            push(hub, "b", (1, 1, second))
+            made[count] = calls(hub)
+        assert hub.status()["last_epoch"]["operators"][reads(hub, "q7")]["candidates"] == 1
+        push(hub, "a", (1, 0, 200), (2, 0, 220))
+        push(hub, "b", (1, 7, 200), (2, 8, 220))
+        hub.catch_up()
+        assert [inserted(hub, f"q{n}") for n in (1, 2, 3)] == [[], [(1, 0, 7)], []]
+        hub.close()
+    assert made[200] < 1.15 * made[20], made
+
+
+def test_aggregates_of_pairs_in_windows_of_their_own_are_one_family(hub: Hub) -> None:
+    """Each was alone in an earlier version; its state is found under that name."""
+    groups = pairs(5, 6, 3).replace("x.k, x.v, y.v AS w", "x.k, COUNT(*) AS n") + " GROUP BY x.k"
+    for number, range_ in enumerate((8, 5, 6, 7)):
+        hub.register(groups.replace("5 SECONDS", f"{range_} SECONDS"), f"g{number}")
+    operators = [hub.operator_and_query(f"g{number}")[0] for number in range(1, 4)]
+    assert len({operator.family_key for operator in operators}) == 1
+    former = [operator.former_states for operator in operators]
+    assert len(set(former)) == 3, "by the end of a row, which the windows decide"
+    assert operators[0].family_key not in {name for names in former for name in names}
 
 
 def required(hub: Hub, join: str) -> list[str]:

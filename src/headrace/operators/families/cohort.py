@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.operators.base.group_codes import Ints
+from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import Advance, FamilyStep, Operator, Sections, StateOwner
 from headrace.operators.families.family import QueryRowCounts, numbers_in
 from headrace.operators.families.numbering import number_of
@@ -63,12 +65,20 @@ class Cohort(StateOwner):
         return self.queries[0].together(self.queries)
 
 
+_cohorts: Final[MadeOnce[Cohort]] = MadeOnce(64)
+"""Of all queries of a family, which advance together in most epochs."""
+
+
 def cohorts(operators: Sequence[Operator], advances: Mapping[str, Advance]) -> list[tuple[Cohort, Advance]]:
     """A family's queries by their `Advance`."""
     same: dict[int, tuple[Advance, list[Operator]]] = {}  # most share one object, so hash its id
     for operator in operators:
         advance = advances[operator.id]
         same.setdefault(id(advance), (advance, []))[1].append(operator)
+    if len(same) == 1:
+        ((advance, together),) = same.values()
+        together_once = tuple(together)
+        return [(_cohorts.of(together_once, lambda: Cohort.of(together_once)), advance)]
     by_advance: dict[Advance, list[Operator]] = {}
     for advance, together in same.values():
         by_advance.setdefault(advance, []).extend(together)

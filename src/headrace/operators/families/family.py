@@ -28,9 +28,9 @@ import pyarrow as pa
 from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Column
 from headrace.operators.aggregates.cell_table import FIRST_KEY, KEY
-from headrace.operators.aggregates.made_once import MadeOnce
 from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.group_codes import Ints, ints
+from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import QUERY_NUMBER, Operator
 from headrace.operators.families.numbering import is_numbered
 from headrace.operators.panes.panes import Panes
@@ -38,6 +38,8 @@ from headrace.operators.panes.panes import Panes
 if TYPE_CHECKING:
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
+_FEW: Final = 1 << 12
+"""Rows whose numbers are sorted as fast as they are counted."""
 ROW_LAYOUT_SUFFIX: Final = "/rows"
 """Suffix of a state's name in `row_layout_states`: all its rows are stored as rows as they arrive, without folding."""
 
@@ -181,6 +183,11 @@ class QueryRowCounts:
         all_numbers = numbers_in(table)
         if len(all_numbers) and (all_numbers == all_numbers[0]).all():  # most families have one query
             return QueryRowCounts(all_numbers[:1], np.array([len(all_numbers)]))
+        if len(all_numbers) > _FEW and int(np.ptp(all_numbers)) < len(all_numbers):
+            least = int(all_numbers.min())
+            counts = np.bincount(all_numbers - least)
+            present = np.flatnonzero(counts)
+            return QueryRowCounts(present + least, counts[present])
         numbers, rows = np.unique(all_numbers, return_counts=True)
         return QueryRowCounts(numbers, rows)
 

@@ -56,6 +56,7 @@ def mixed_bits(number: int) -> int:
     return bits - (1 << 64) if bits >> 63 else bits
 
 
+@lru_cache(_KNOWN)
 def id_of(number: int) -> str:
     """The operator with a number."""
     path, steps = number >> _QUERY_BITS, list[str]()

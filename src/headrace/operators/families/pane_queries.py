@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, flat, ints
+from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import (
     QUERY_NUMBER,
     WINDOW,
@@ -52,9 +53,16 @@ def _together(queries: Sequence[PaneAggregate]) -> PaneAggregate:
     return replace(merged, panes=lengths.grid, range=int(lengths.ranges.max()), lengths=lengths)
 
 
-def over_panes(queries: Sequence[Operator]) -> list[PaneAggregate]:
-    """The queries among the operators that aggregate over panes."""
-    return [aggregate for operator in queries if (aggregate := operator.over_panes) is not None]
+def over_panes(queries: Sequence[Operator]) -> tuple[PaneAggregate, ...]:
+    """The queries among the operators that aggregate over panes; found once for the same operators."""
+    return _over_panes.of(tuple(queries), lambda: _aggregates(queries))
+
+
+def _aggregates(queries: Sequence[Operator]) -> tuple[PaneAggregate, ...]:
+    return tuple(aggregate for operator in queries if (aggregate := operator.over_panes) is not None)
+
+
+_over_panes: Final[MadeOnce[tuple[PaneAggregate, ...]]] = MadeOnce(64)
 
 
 def advance_panes(
@@ -65,17 +73,18 @@ def advance_panes(
     merged = together(queries)
     closed = close(merged, runs, deltas, advance)
     results, rejected, counts = _finished(queries, cohort.numbers, closed)
-    longest = merged.panes.back
-    steps = {
-        query.id: Step(
-            {},
-            results.get(index),
-            tuple(rejected.get(index, ())),
-            _open_windows(closed.open_windows, longest, query.panes.back),
-            emitted_counts=counts,
-        )
-        for index, query in enumerate(queries)
-    }
+    longest, steps, without_rows = merged.panes.back, dict[str, Step](), dict[int | None, Step]()
+    for index, query in enumerate(queries):
+        slides = query.panes.back
+        if index in results or index in rejected:
+            bad = tuple(rejected.get(index, ()))
+            open_windows = _open_windows(closed.open_windows, longest, slides)
+            steps[query.id] = Step({}, results.get(index), bad, open_windows, emitted_counts=counts)
+            continue
+        if slides not in without_rows:  # one for all of them: most epochs close no window
+            open_windows = _open_windows(closed.open_windows, longest, slides)
+            without_rows[slides] = Step({}, open_windows=open_windows, emitted_counts=counts)
+        steps[query.id] = without_rows[slides]
     return FamilyStep(closed.state, steps)
 
 

@@ -4,7 +4,7 @@ each operator its measurements, failed rows and number of delta rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,6 +35,12 @@ class ScanOutput:
             rows = sum(table.num_rows for table in scanned.deltas.values())
         self.delta_rows[operator.id] = self.delta_rows.get(operator.id, 0) + rows
         self.scanned[operator.id] = scanned
+
+    def add_without_deltas(self, scanned: Mapping[str, Scanned]) -> None:
+        """Add, by operator, what scanners without deltas of their own made: those of most queries that share a scan."""
+        self.scanned |= scanned
+        for name in scanned:
+            self.delta_rows.setdefault(name, 0)
 
     def put(self, section: str, table: pa.Table) -> None:
         """Add rows of several queries of a family."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from headrace.algebra.expressions.expression import Expression
 from headrace.errors import UserError
+from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.boxes import by_row
 from headrace.operators.query_index.boxes.box_index import Part, compiled
 from headrace.operators.query_index.boxes.by_column import Plan, Words, planned
@@ -93,7 +94,12 @@ class Side:
     @cached_property
     def residual(self) -> Part:
         """The boxes of the queries with a residual."""
-        return compiled([(e.slot.number, e.form) for e in self.entries if e.form.residual is not None])
+        return compiled([(entry.slot.number, entry.form) for entry in self.with_residual])
+
+    @cached_property
+    def with_residual(self) -> tuple[Entry, ...]:
+        """The queries with a residual."""
+        return tuple(entry for entry in self.entries if entry.form.residual is not None)
 
     @cached_property
     def cautious(self) -> tuple[Entry, ...]:
@@ -125,6 +131,11 @@ class QueryIndex:
         """The live queries."""
         for side, dropped in zip(self.sides, self.dropped, strict=True):
             yield from (entry for entry in side.entries if entry.id not in dropped)
+
+    @cached_property
+    def slots(self) -> Ints:
+        """The slots of the live queries, ascending."""
+        return np.array(sorted(entry.slot.number for entry in self.entries()), np.int64)
 
     def entry(self, id: str) -> Entry:  # noqa: A002
         """A live query; raises KeyError if there is none of that id."""

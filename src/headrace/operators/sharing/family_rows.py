@@ -1,8 +1,9 @@
 """Scanner of a family whose operators store rows: each distinct condition is evaluated once, and the rows of all
 queries are returned as one table, with the number of the query in each row.
 
-Queries of a family store the same values of a row. Those with equal steps share one scanner, whose rows are repeated
-with the number of each query; many different first filters are found by one index, as in `routed_scans`.
+Queries of a family store the same values of a row. Many that have no steps but a filter are one pass over pairs of a row and a query
+(`query_rows`). Of others those with equal steps share one scanner, whose rows are repeated with the number of each query, and an index
+finds the rows of many different first filters, as in `routed_scans`.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.aggregates.made_once import MadeOnce
 from headrace.operators.base.batch import Batch
+from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import QUERY_NUMBER, SLOT, Operator, Scanned, Scanner
 from headrace.operators.families.cohort import Cohort
 from headrace.operators.families.family import state_name
 from headrace.operators.families.numbering import number_of
 from headrace.operators.families.scan_output import ScanOutput
-from headrace.operators.rows.row_state import ROWS, RowLayout
+from headrace.operators.rows.row_state import ROWS
+from headrace.operators.sharing.query_rows import QueryRows, layout_of
 from headrace.operators.sharing.routed_scans import MOST_SEPARATE_FILTERS, RoutedRows, first_filter
 from headrace.time import FOREVER, Instant
 
@@ -44,7 +46,7 @@ class _Sharers:
         cohort = Cohort.of(queries)
         by_steps: dict[object, list[Operator]] = {}
         for query in cohort.queries:
-            layout = _layout(query)
+            layout = layout_of(query)
             by_steps.setdefault((layout.below, layout.above, layout.bounded, layout.partition), []).append(
                 query
             )
@@ -69,20 +71,21 @@ class _OnDemand(dict[str, Scanner]):
         self._sharers, self._relations = sharers, relations
 
     def __missing__(self, name: str) -> Scanner:
-        scanner = self[name] = _layout(self._sharers[name][0]).scanner(self._relations)
+        scanner = self[name] = layout_of(self._sharers[name][0]).scanner(self._relations)
         return scanner
 
 
 @dataclass(slots=True)
 class FamilyRows:
-    """The scanner of a family: one of `scanners` for all `sharers` with the same steps, by the id of the first; None in `routed`
-    where every scanner gets all rows.
+    """The scanner of a family: all rows of its queries `together`, or one of `scanners` for all `sharers` with the same steps, by the id
+    of the first, each with the rows that are `routed` to it, or with all.
     """
 
     cohort: Cohort
     sharers: Mapping[str, tuple[Operator, ...]]
     scanners: _OnDemand
     routed: RoutedRows | None
+    together: QueryRows | None
     first: Instant = FOREVER
     rows_in: int = field(default=0, init=False)
 
@@ -91,8 +94,9 @@ class FamilyRows:
         """The scan of queries of one family that store rows."""
         known = _known_sharers.of(queries, lambda: _Sharers.of(queries))
         scanners = _OnDemand(known.by_first, relations)
-        routed = RoutedRows.of(known.routed, scanners) if known.routed else None
-        return FamilyRows(known.cohort, known.by_first, scanners, routed)
+        together = QueryRows.of(known.cohort.queries, relations) if known.routed else None
+        routed = RoutedRows.of(known.routed, scanners) if known.routed and together is None else None
+        return FamilyRows(known.cohort, known.by_first, scanners, routed, together)
 
     @property
     def representative(self) -> str:
@@ -104,8 +108,9 @@ class FamilyRows:
         if batch.rows:
             self.first = min(self.first, int(batch.at.min()))
         self.rows_in += batch.rows
-        if self.routed is not None:
-            self.routed.add(batch)
+        shared = self.together or self.routed
+        if shared is not None:
+            shared.add(batch)
             return
         for name in self.sharers:
             self.scanners[name].add(batch)
@@ -122,8 +127,13 @@ class FamilyRows:
             output.scanned |= dict.fromkeys((query.id for query in sharers), seen)
             if ROWS in scanned.deltas:
                 scanned_rows.append((scanned.deltas[ROWS], sharers))
+        tables = _portions(scanned_rows)
+        if self.together is not None:
+            for query, scanned in self.together.finish(self.rows_in):
+                output.scanned[query.id] = scanned
+            tables = iter(self.together.tables)
         family = self.cohort.queries[0].together(self.cohort.queries)
-        portions = (family.family_deltas(rows, FOREVER) for rows in _portions(scanned_rows))
+        portions = (family.family_deltas(rows, FOREVER) for rows in tables)
         for deltas in (*portions, family.family_deltas(None, self.first)):
             for section, table in deltas.items():
                 output.put(f"{state_name(self.cohort.queries[0])}/{section}", table)
@@ -145,18 +155,12 @@ def _portions(scanned: list[tuple[pa.Table, tuple[Operator, ...]]]) -> Iterator[
         yield pa.concat_tables(tables)
 
 
-def _layout(query: Operator) -> RowLayout:
-    layout = query.family_rows
-    assert layout is not None
-    return layout
-
-
 def _repeated(rows: pa.Table, sharers: tuple[Operator, ...]) -> pa.Table:
     """The rows for each query that has the same steps, with its number, and its slot where it has one."""
     count = len(sharers)
     numbers = np.repeat([number_of(query.id) for query in sharers], rows.num_rows)
     table = pa.concat_tables([rows] * count) if count > 1 else rows
-    if _layout(sharers[0]).routing is None:
+    if layout_of(sharers[0]).routing is None:
         slots = np.repeat(np.array([query.own_slot for query in sharers], np.int16), rows.num_rows)
         table = table.set_column(table.column_names.index(SLOT), SLOT, pa.array(slots))
     return table.append_column(QUERY_NUMBER, pa.array(numbers))

@@ -109,11 +109,10 @@ class RoutedRows:
     def finish(self) -> ScanOutput:
         """What each query made of its rows, with the number of all rows."""
         output, without_rows = ScanOutput(), Scanned({}, (), self.rows_in)
+        output.add_without_deltas({query.id: without_rows for query in self.plan.queries})
         for query in self.plan.queries:
-            if query.id not in self.seen:
-                output.add(query, without_rows)
-                continue
-            scanned = self.scanners[query.id].finish()
-            missed = self.rows_in - self.seen[query.id]
-            output.add(query, replace(scanned, rows_in=scanned.rows_in + missed))
+            if query.id in self.seen:
+                scanned = self.scanners[query.id].finish()
+                missed = self.rows_in - self.seen[query.id]
+                output.add(query, replace(scanned, rows_in=scanned.rows_in + missed))
         return output

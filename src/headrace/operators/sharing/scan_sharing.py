@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.batch import Batch
+from headrace.operators.base.made_once import MadeOnce
 from headrace.operators.base.operator import Operator, Scanner
 from headrace.operators.families.family import state_name, with_stored_layout
 from headrace.operators.families.pane_queries import over_panes
@@ -41,6 +42,8 @@ _ANY: Final = "any condition"
 LEAST_FOLDED_TOGETHER: Final = 2
 """From this many conditions on, aggregates fold the rows of one index: with ten, a run of 8 million rows takes 0.64 of the time."""
 _Key: TypeAlias = tuple[object, object]
+_few: Final[MadeOnce[bool]] = MadeOnce(64)
+"""Whether queries with one scan have few conditions."""
 
 
 class ScanGroup(Protocol):
@@ -148,10 +151,11 @@ def scan_group_of(
     from headrace.operators.sharing.shared_panes import SharedPanes  # noqa: PLC0415
     from headrace.operators.sharing.shared_predicates import SharedPredicates  # noqa: PLC0415 - of many queries
 
-    sharing = tuple(over_panes(queries))
+    sharing = over_panes(queries)
     if how == "panes":
         return SharedPanes.of(sharing, relations)
-    return SharedPredicates.of(sharing, relations, few=not _are_many(map(predicate_of, sharing)))
+    are_few = _few.of(sharing, lambda: not _are_many(map(predicate_of, sharing)))
+    return SharedPredicates.of(sharing, relations, few=are_few)
 
 
 def _scanner(

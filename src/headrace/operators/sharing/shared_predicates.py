@@ -10,7 +10,7 @@ Source: PSoup and CACQ (grouped filters); the kernels are `query_index` and `sha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -74,6 +74,20 @@ class _Held:
         return sum(column.nbytes for column in self.batch.columns.values())
 
 
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """The cells of one fold by the keys of queries, and the slot of each one's condition."""
+
+    slots: Ints
+    cells: Gathered
+
+    def table(self, layout: Layout) -> pa.Table:
+        """The cells as a table, by their slots first."""
+        codes, cells = pa.array(self.cells.groups.codes), self.cells
+        keys = [pa.array(self.slots), *(key.take(codes) for key in cells.groups.keys)]
+        return layout.table(cells.blocks, keys, cells.slots, cells.answer)
+
+
 @dataclass(slots=True)
 class SharedPredicates:
     """The scanner of several pane aggregates with the same joins and grouping."""
@@ -82,7 +96,7 @@ class SharedPredicates:
     joins: RowPipeline
     scanners: LazyScanners
     """Each query's scanner: for batches on which a join, a key or an argument fails, which may concern only some queries."""
-    tables: list[pa.Table] = field(default_factory=list)
+    folds: list[_Fold] = field(default_factory=list)
     rejected: dict[int, list[Rejected]] = field(default_factory=dict)
     rows_in: int = 0
     held: list[_Held] = field(default_factory=list)
@@ -159,13 +173,12 @@ class SharedPredicates:
         )
         self._note(batch, folded.failed)
         cells = folded.cells
-        picked = [key.take(pa.array(owner[cells.codes])) for key in groups.keys]
-        slots = fresh_slots(groups.keys, groups.count, None)[owner[cells.codes]]
-        table = self.plan.layout.table(
-            starts[pair_panes[cells.codes]], [pa.array(cells.slots), *picked], slots, cells.answer
-        )
-        self.tables.append(table)
-        self.enough = max(_LEAST_AT_ONCE, _ROWS_A_CELL * table.num_rows)
+        of_cell = owner[cells.codes]
+        slots = fresh_slots(groups.keys, groups.count, None)[of_cell]
+        by_key = Groups(of_cell, groups.count, groups.keys)
+        gathered = Gathered(starts[pair_panes[cells.codes]], slots, by_key, cells.answer)
+        self.folds.append(_Fold(cells.slots, gathered))
+        self.enough = max(_LEAST_AT_ONCE, _ROWS_A_CELL * cells.rows)
 
     def _note(self, batch: Batch, failed: Mapping[int, Failed]) -> None:
         for slot, rows in failed.items():
@@ -176,8 +189,7 @@ class SharedPredicates:
         """Each query's deltas, as it would have made them alone."""
         self._fold()
         plan, output = self.plan, ScanOutput()
-        cells = gather(plan.layout, self.tables)
-        slot_of_row = cells.groups.keys[0].to_numpy()[cells.groups.codes] if cells.rows else np.empty(0, int)
+        slot_of_row, cells = self._cells()
         order = np.argsort(slot_of_row, kind="stable")
         edges = np.searchsorted(slot_of_row[order], np.arange(plan.index.next_slot + 1))
         rows_by_slot = np.bincount(slot_of_row, _row_counts(plan.layout, cells), plan.index.next_slot)
@@ -185,11 +197,26 @@ class SharedPredicates:
             if cells.rows:
                 output.put(f"{family}/open0", self._family(indices, cells, order, edges))
         rows = rows_by_slot[plan.slots].astype(np.int64).tolist()
+        if not (self.scanners or self.rejected):
+            by_count = {rows_kept: Scanned({}, (), self.rows_in, rows_kept) for rows_kept in set(rows)}
+            output.add_without_deltas(
+                {query.id: by_count[kept] for query, kept in zip(plan.queries, rows, strict=True)}
+            )
+            return output
         for query, slot, rows_kept in zip(plan.queries, plan.slots.tolist(), rows, strict=True):
             rejected = tuple(self.rejected.get(slot, ()))
             shared = Scanned({}, rejected, self.rows_in, rows_kept)
             output.add(query, self.scanners.joined(query.id, shared))
         return output
+
+    def _cells(self) -> tuple[Ints, Gathered]:
+        """The cells of all folds, with the slot of each one's condition, and by the keys of queries."""
+        if len(self.folds) == 1 and not self.folds[0].cells.answer.dictionaries:
+            return self.folds[0].slots, self.folds[0].cells
+        whole = gather(self.plan.layout, [fold.table(self.plan.layout) for fold in self.folds])
+        by_slot, *keys = whole.groups.keys
+        slots = by_slot.to_numpy()[whole.groups.codes] if whole.rows else np.empty(0, np.int64)
+        return slots, replace(whole, groups=replace(whole.groups, keys=tuple(keys)))
 
     def _family(self, indices: Ints, cells: Gathered, order: Ints, edges: Ints) -> pa.Table:
         """The cells of one family's queries, as rows of their own panes."""
@@ -203,7 +230,7 @@ class SharedPredicates:
         )
         query_index, code = np.divmod(live, cells.groups.count)
         numbers = self.plan.numbers[indices]
-        keys = (pa.array(numbers[query_index]), *(key.take(pa.array(code)) for key in cells.groups.keys[1:]))
+        keys = (pa.array(numbers[query_index]), *(key.take(pa.array(code)) for key in cells.groups.keys))
         at_rest = cells.slots[rows]
         routed = self.plan.routed[indices]
         at_rest = np.where(routed[owner] >= 0, routed[owner], at_rest)

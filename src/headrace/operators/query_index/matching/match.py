@@ -72,7 +72,7 @@ def match(
 ) -> Matches:
     """Match a batch with all queries of an index; all kernels give the same result, None chooses by the batch."""
     batch = prepared(index, columns, rows)
-    slots = np.array(sorted(entry.slot.number for entry in index.entries()), np.int64)
+    slots = index.slots
     words = np.zeros((len(slots), -(-rows // LANES)), np.uint64)
     if rows:
         for number, (compiled, at) in enumerate(zip(batch.parts, batch.at, strict=True)):

@@ -134,12 +134,12 @@ def blocks(at: list[Ints], rows: int) -> Iterator[tuple[int, int, list[Ints], Wo
 
 
 def _decide_residuals(decisions: Prepared, batch: _Batch, side: Side) -> None:
-    if not any(entry.form.residual is not None for entry in side.entries):
+    if not side.with_residual:
         return
     by_slot = _box_matches(side.residual, batch)
     sharing: dict[Expression, list[Entry]] = {}
     no_rows = np.zeros(-(-batch.rows // LANES), np.uint64)
-    for entry in side.entries:
+    for entry in side.with_residual:
         if entry.form.residual is not None and entry.slot.number not in decisions.dead:
             sharing.setdefault(entry.form.residual, []).append(entry)
     for residual, entries in sharing.items():

@@ -1,0 +1,298 @@
+"""Stored rows of a family's queries, made in one pass for all pairs of a row and a query that selects it: conditions are one index,
+and windows, slots and constants are columns by query.
+
+Values that all queries store of a row are evaluated once for it. Where queries compute the end of a row by expressions that differ in
+constants alone, these become columns too, so that one evaluation serves all pairs. A pair on which an expression fails is given to its
+query's own scanner, which rejects it.
+Source: CACQ and PSoup (queries as data, the query SteM).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.expression import Call, Column, Expression, Literal, columns_of
+from headrace.algebra.expressions.series import AT
+from headrace.operators.base.batch import Batch
+from headrace.operators.base.group_codes import Ints, flat, picked
+from headrace.operators.base.made_once import MadeOnce
+from headrace.operators.base.operator import QUERY_NUMBER, SLOT, Operator, Scanned, Scanner
+from headrace.operators.families.numbering import number_of
+from headrace.operators.query_index.index_cache import Conditions, Plans, none_yet
+from headrace.operators.query_index.matching.selections import Pairs, selections
+from headrace.operators.rows.row_pipeline import RowFilter
+from headrace.operators.rows.row_state import RowLayout
+from headrace.operators.rows.sorted_rows import spread
+from headrace.operators.scalar import Evaluation
+from headrace.schema import BIGINT
+from headrace.time import BEGINNING, FOREVER
+
+PAIRS_AT_ONCE: Final = 1 << 18
+"""Pairs that become rows together, about: 2 MB a column."""
+_OF_INTEGERS: Final = frozenset({"+", "-", "least", "greatest"})
+"""Functions whose constant arguments may as well be columns."""
+_CONSTANT: Final = "__constant"
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """An expression whose integer constants are columns, and the constants of one query."""
+
+    expression: Expression
+    constants: tuple[int, ...]
+
+    @staticmethod
+    def of(expression: Expression) -> _Template:
+        """That of an expression."""
+        constants = list[int]()
+
+        def abstracted(node: Expression) -> Expression:
+            if isinstance(node, Literal) and node.type == BIGINT and isinstance(node.value, int):
+                constants.append(node.value)
+                return Column(f"{_CONSTANT}{len(constants) - 1}", BIGINT)
+            if isinstance(node, Call) and node.type == BIGINT and node.function in _OF_INTEGERS:
+                return Call(node.function, tuple(map(abstracted, node.arguments)), node.type)
+            return node
+
+        return _Template(abstracted(expression), tuple(constants))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ends:
+    """An expression for the end of a row, and by query the constants in it."""
+
+    expression: Expression
+    constants: Mapping[str, Ints]
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns of rows that it reads."""
+        return columns_of(self.expression) - self.constants.keys()
+
+
+_templates: Final[MadeOnce[_Template]] = MadeOnce(1 << 16)
+
+
+def layout_of(query: Operator) -> RowLayout:
+    """What a query stores of a row."""
+    layout = query.family_rows
+    assert layout is not None
+    return layout
+
+
+def condition_of(query: Operator) -> Expression | None:
+    """The condition of a query whose only step is a filter, without which a row leaves no trace; None for others."""
+    steps = query.routing_steps
+    if len(steps) != 1 or not isinstance(steps[0], RowFilter) or layout_of(query).change is not None:
+        return None
+    return steps[0].predicate
+
+
+@dataclass(frozen=True)
+class _QueryPlan(Conditions[Operator]):
+    """The conditions of a family's queries, and by query what else differs."""
+
+    @staticmethod
+    def condition_of(query: Operator) -> Expression | None:
+        return condition_of(query)
+
+    @cached_property
+    def layout(self) -> RowLayout:
+        """What every query stores, but for the end of a row."""
+        return layout_of(self.queries[0])
+
+    @cached_property
+    def common(self) -> tuple[Expression, ...]:
+        """The values that all queries store."""
+        return self.layout.values[self.layout.ends_differ :]
+
+    @cached_property
+    def numbers(self) -> Ints:
+        """The queries' numbers."""
+        return np.array([number_of(query.id) for query in self.queries], np.int64)
+
+    @cached_property
+    def own_slots(self) -> np.ndarray:
+        """The slots of rows that no value routes."""
+        return np.array([query.own_slot for query in self.queries], np.int16)
+
+    @cached_property
+    def bounds(self) -> tuple[Ints, Ints, Ints] | None:
+        """The first and last event time that each query stores, and by how much it moves them; None if all store all."""
+        bounded = [layout_of(query).bounded for query in self.queries]
+        low = np.array([BEGINNING if of.low is None else of.low for of in bounded], np.int64)
+        high = np.array([FOREVER if of.high is None else of.high for of in bounded], np.int64)
+        shift = np.array([of.shift for of in bounded], np.int64)
+        stores_all = (low == BEGINNING).all() and (high == FOREVER).all() and not shift.any()
+        return None if stores_all else (low, high, shift)
+
+    @cached_property
+    def ends(self) -> tuple[tuple[_Ends, ...], Ints]:
+        """The expressions for the end of a row, and by query which of them is its own; none where all queries have one."""
+        if not self.layout.ends_differ:
+            return (), np.zeros(len(self.queries), np.int64)
+        templates = [
+            _templates.of((expression,), partial(_Template.of, expression))
+            for expression in (layout_of(query).partition[0] for query in self.queries)
+        ]
+        distinct = dict.fromkeys(template.expression for template in templates)
+        kinds = {expression: kind for kind, expression in enumerate(distinct)}
+        kind_of = np.array([kinds[template.expression] for template in templates], np.int64)
+        ends = list[_Ends]()
+        for expression, kind in kinds.items():
+            queries = np.flatnonzero(kind_of == kind)
+            values = np.array([templates[query].constants for query in queries.tolist()], np.int64)
+            constants = np.zeros((values.shape[1], len(self.queries)), np.int64)
+            constants[:, queries] = values.T
+            ends.append(
+                _Ends(expression, {f"{_CONSTANT}{number}": row for number, row in enumerate(constants)})
+            )
+        return tuple(ends), kind_of
+
+    @cached_property
+    def serves_all(self) -> bool:
+        """Whether pairs of all these queries can be made rows together."""
+        if any(condition_of(query) is None for query in self.queries):
+            return False
+        moves = self.bounds is not None and self.bounds[2].any()
+        read = frozenset[str]().union(*map(columns_of, self.common), *(end.columns for end in self.ends[0]))
+        return not (moves and AT in read)
+
+    @cached_property
+    def by_slot(self) -> tuple[Ints, Ints]:
+        """The queries in the order of the slots of their conditions, and where those of each slot begin."""
+        order = np.argsort(self.slots, kind="stable")
+        return order, np.searchsorted(self.slots[order], np.arange(self.index.next_slot + 1))
+
+    def portions(self, matched: Iterable[Pairs]) -> Iterator[Pairs]:
+        """Rows, and the queries that select each, of pairs of rows and slots; about `PAIRS_AT_ONCE` together."""
+        waiting, count = list[Pairs](), 0
+        order, edges = self.by_slot
+        for rows, slots in matched:
+            first = edges[slots]
+            counts = edges[slots + 1] - first
+            ends = np.cumsum(counts)
+            total = int(ends[-1]) if len(ends) else 0
+            cuts = np.searchsorted(ends, np.arange(PAIRS_AT_ONCE, total, PAIRS_AT_ONCE)) + 1
+            for low, high in pairwise([0, *np.unique(cuts).tolist(), len(rows)]):
+                part = slice(low, high)
+                row, query = spread(first[part], counts[part], 0, high - low)
+                waiting.append((rows[part][row], order[query]))
+                count += len(row)
+                if count >= PAIRS_AT_ONCE:
+                    yield _joined(waiting)
+                    waiting, count = [], 0
+        if count:
+            yield _joined(waiting)
+
+
+_plans: Final = Plans(none_yet(_QueryPlan))
+
+
+@dataclass(slots=True)
+class QueryRows:
+    """The rows of a task that queries of a family store, each with its query's number."""
+
+    plan: _QueryPlan
+    relations: Mapping[str, pa.Table]
+    tables: list[pa.Table] = field(default_factory=list)
+    kept: Ints = field(init=False)
+    """The rows that each query stores."""
+    alone: dict[int, Scanner] = field(default_factory=dict)
+    """By the place of a query: the scanner that gets the rows on which an expression fails for it, and rejects them."""
+
+    def __post_init__(self) -> None:
+        self.kept = np.zeros(len(self.plan.queries), np.int64)
+
+    @staticmethod
+    def of(queries: tuple[Operator, ...], relations: Mapping[str, pa.Table]) -> QueryRows | None:
+        """The scan of these queries; None where each has to scan by itself."""
+        plan = _plans.of(queries)
+        return QueryRows(plan, relations) if plan.serves_all else None
+
+    def add(self, batch: Batch) -> None:
+        """Add a batch of accepted rows."""
+        matched = selections(self.plan.index, batch.columns, batch.rows)
+        for slot, failed in matched.failed.items():
+            queries = np.flatnonzero(self.plan.slots == slot)
+            self._reject(batch, np.tile(failed.rows, len(queries)), np.repeat(queries, len(failed.rows)))
+        for rows, queries in self.plan.portions(matched.pairs()):
+            self._store(batch, rows, queries)
+
+    def _reject(self, batch: Batch, rows: Ints, queries: Ints) -> None:
+        """Give pairs on which an expression fails to the scanner of each query."""
+        for query in np.unique(queries).tolist():
+            if query not in self.alone:
+                self.alone[query] = layout_of(self.plan.queries[query]).scanner(self.relations)
+            self.alone[query].add(batch.take(np.unique(rows[queries == query])))
+
+    def _store(self, batch: Batch, rows: Ints, queries: Ints) -> None:
+        """Add the stored rows of pairs."""
+        plan = self.plan
+        at = batch.at[rows]
+        if plan.bounds is not None:
+            low, high, shift = (bound[queries] for bound in plan.bounds)
+            keep = (at >= low) & (at <= high)
+            rows, queries, at = rows[keep], queries[keep], at[keep] + shift[keep]
+        if not len(rows):
+            return
+        values, failed = self._values(batch, rows, queries)
+        if failed.any():
+            self._reject(batch, rows[failed], queries[failed])
+            self._store(batch, rows[~failed], queries[~failed])
+            return
+        self.kept += np.bincount(queries, minlength=len(self.kept))
+        stored = Batch({}, at, batch.position[rows])
+        table = plan.layout.table(stored, values, np.ones(len(rows), bool))
+        if plan.layout.routing is None:
+            slots = pa.array(plan.own_slots[queries])
+            table = table.set_column(table.column_names.index(SLOT), SLOT, slots)
+        self.tables.append(table.append_column(QUERY_NUMBER, pa.array(plan.numbers[queries])))
+
+    def _values(self, batch: Batch, rows: Ints, queries: Ints) -> tuple[list[pa.Array], np.ndarray]:
+        """The stored values of pairs, and on which of them an expression fails."""
+        plan, is_read = self.plan, np.zeros(batch.rows, bool)
+        is_read[rows] = True
+        read, index = batch.where(is_read), (np.cumsum(is_read) - 1)[rows]
+        columns = read.readable
+        evaluation = Evaluation(columns, read.rows)
+        common = [flat(evaluation.values(value)) for value in plan.common]
+        failed = np.zeros(len(rows), bool) if evaluation.errors is None else evaluation.errors.mask[index]
+        values = [picked(value, index) for value in common]
+        ends, kind_of = plan.ends
+        parts, pairs_of = list[pa.Array](), list[Ints]()
+        for kind, end in enumerate(ends):
+            pairs = np.flatnonzero(kind_of[queries] == kind)
+            read_here = {name: picked(flat(columns[name]), index[pairs]) for name in end.columns}
+            constants = {name: pa.array(of_query[queries[pairs]]) for name, of_query in end.constants.items()}
+            evaluation = Evaluation({**read_here, **constants}, len(pairs))
+            parts.append(flat(evaluation.values(end.expression)))
+            pairs_of.append(pairs)
+            if evaluation.errors is not None:
+                failed[pairs] |= evaluation.errors.mask
+        if parts:
+            whole = parts[0]
+            if len(parts) > 1:
+                whole = pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(pairs_of))))
+            values.insert(0, whole)
+        return values, failed
+
+    def finish(self, rows_in: int) -> Iterator[tuple[Operator, Scanned]]:
+        """Each query that stores or rejects some of `rows_in` rows, with the number of the former and the latter."""
+        for query in np.union1d(np.flatnonzero(self.kept), np.array([*self.alone], np.int64)).tolist():
+            rejected = self.alone[query].finish().rejected if query in self.alone else ()
+            yield self.plan.queries[query], Scanned({}, rejected, rows_in, int(self.kept[query]))
+
+
+def _joined(waiting: Sequence[Pairs]) -> Pairs:
+    if len(waiting) == 1:
+        return waiting[0]
+    rows, queries = zip(*waiting, strict=True)
+    return np.concatenate(rows), np.concatenate(queries)
