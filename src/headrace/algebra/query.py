@@ -74,7 +74,8 @@ class QueryScan(_Source):
     """The results of another query as a stream; a window result's event time is window_end - 1 microsecond.
 
     `query` is None for one that is registered under `name`, and the query itself for a SELECT in FROM. A query that is a
-    relation is read as one: `query` is it, also when `registered`, under a `Changing` window.
+    relation is read as one: `query` is it, also when `registered`, under a `Changing` window. With `time` the event time of a
+    row is its value of that column, which is the time of a side of a join.
     """
 
     name: str
@@ -82,6 +83,7 @@ class QueryScan(_Source):
     table: Schema
     query: Query | None = None
     registered: bool = False
+    time: str | None = None
 
     @property
     def is_named(self) -> bool:
@@ -309,8 +311,8 @@ class Query:
     `emission`: "windows" streams each closed window once; "relation" holds at every instant; "stream" emits rows at
     their instants (a relation-to-stream operator at the root, or a select over a bare stream). With `revisions` windows
     that late rows change are emitted again, as retractions (-1) and insertions (+1). With `shedding` it may be answered from
-    a part of the rows, with an error bound; with `repair` these answers are corrected later, in the same form. `quality`: what its
-    answers are worth by delay and by loss, of rows and of which.
+    a part of the rows, with an error bound; with `repair` these answers are corrected later, in the same form, or with `settles`, as
+    another query reads it, emitted once they are exact. `quality`: what its answers are worth by delay and by loss, of rows and of which.
     """
 
     root: Node
@@ -320,6 +322,7 @@ class Query:
     shedding: bool = False
     quality: QualityOfService | None = None
     repair: bool = False
+    settles: bool = False
 
     @property
     def has_alternatives(self) -> bool:
@@ -329,7 +332,9 @@ class Query:
     @property
     def retracts_windows(self) -> bool:
         """Whether windows that were emitted may be emitted again, as retractions and insertions."""
-        return self.emission == "windows" and (self.revisions is not None or self.repair)
+        return self.emission == "windows" and (
+            self.revisions is not None or (self.repair and not self.settles)
+        )
 
     @property
     def schema(self) -> Schema:

@@ -122,7 +122,8 @@ def stream_rows(node: Node, moment: Moment) -> list[Row]:
             if moment.shedding:
                 rows = [row for row in rows if row.weight]
             weight = f"{node.alias}.{WEIGHT}"
-            return [_placed(row.values, node, row.at, row.position) | {weight: row.weight} for row in rows]
+            placed = [_placed(row.values, node, row.at, row.position) | {weight: row.weight} for row in rows]
+            return _by_time(placed, node) if isinstance(node, QueryScan) and node.time is not None else placed
         case UnionAll():
             return _united(node, moment)
         case Filter(source=source, predicate=predicate):
@@ -131,6 +132,13 @@ def stream_rows(node: Node, moment: Moment) -> list[Row]:
             raise UnsupportedQuery(
                 f"a window is taken over a stream and its filters, not over {type(node).__name__}"
             )
+
+
+def _by_time(rows: list[Row], node: QueryScan) -> list[Row]:
+    """The rows at the instants that a column of theirs has."""
+    column = f"{node.alias}.{node.time}"
+    placed = [row | {_order(node): (row[column], position_of(row, node))} for row in rows]
+    return sorted(placed, key=lambda row: row[_order(node)])
 
 
 def _united(node: UnionAll, moment: Moment) -> list[Row]:

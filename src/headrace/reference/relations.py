@@ -25,6 +25,7 @@ from headrace.algebra.windows.window import Changing, TimeRange
 from headrace.errors import UnsupportedQuery
 from headrace.reference.history import relation_of, sources_of
 from headrace.reference.relational import Moment, answer, named, stream_rows, time_of
+from headrace.reference.scalar import evaluate
 from headrace.reference.values import Row
 from headrace.reference.windows import sliding_nodes
 from headrace.time import Instant
@@ -69,10 +70,18 @@ class Relation:
         if sources_of(self.query) and not any(at <= instant for at in self.starts):
             return []
         held = {
-            node: [row for member in members for row in named(member.at(instant), member.query, node)]
+            node: [row for member in members for row in _held(member, instant, node)]
             for node, members in self.read.items()
         }
         return answer(tree(self.query), replace(self.moment, instant=instant, held=held))
+
+
+def _held(member: Relation, instant: Instant, node: Windowed) -> list[Row]:
+    """The rows of a relation that a query reads, each as often as it counts."""
+    rows, window = named(member.at(instant), member.query, node), node.window
+    if not isinstance(window, Changing) or window.times is None:
+        return rows
+    return [row for row in rows for _ in range(evaluate(window.times, row))]
 
 
 def tree(query: Query) -> Node:

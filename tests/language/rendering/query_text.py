@@ -48,6 +48,7 @@ from headrace.errors import UnsupportedQuery
 from headrace.language.binder.expressions.scope import WINDOW_COLUMNS
 from headrace.language.binder.sources.set_operators import SIDE
 from headrace.language.parser.literals import shown_instant
+from headrace.language.parser.query import TOGETHER
 from headrace.language.parser.quoting import identifier
 from headrace.schema import INT
 from headrace.time import SECOND, Instant, render_duration
@@ -194,6 +195,8 @@ class _Text:
             member.query is not None for member in _queries(parts.scan)
         ):
             return " ".join([self._several(_queries(parts.scan)), *self._top(above)])
+        if isinstance(parts.scan, QueryScan) and parts.scan.name == TOGETHER and parts.scan.query is not None:
+            return " ".join([_of_bags(parts.scan.query), *self._top(above)])
         items = [
             f"{render_expression(column.expression, above)} AS {identifier(column.name)}"
             for column in self._written
@@ -276,9 +279,7 @@ class _Text:
         if isinstance(windowed.window, Session) and isinstance(scan, StreamScan | UnionAll) and scan.time:
             at = self.rows[f"{scan.alias}.{scan.time}"]
             return f"session_window({at}, INTERVAL {windowed.window.gap} MICROSECONDS)"
-        if not (
-            isinstance(windowed.window, TimeSlide) and isinstance(scan, StreamScan | UnionAll) and scan.time
-        ):
+        if not (isinstance(windowed.window, TimeSlide) and scan is not None and scan.time):
             raise UnsupportedQuery("conditions below a window that is not taken over event time have no text")
         window = windowed.window
         lengths = (window.range, window.slide, window.anchor - window.range)
@@ -330,6 +331,19 @@ class _Text:
         return clauses
 
 
+def _of_bags(query: Query) -> str:
+    """SELECTs with EXCEPT ALL or INTERSECT ALL, of the query that repeats their rows."""
+    counted = next(node.query for node in walk(query.root) if isinstance(node, QueryScan))
+    assert counted is not None
+    nodes = walk(counted.root)
+    union = next(node for node in nodes if isinstance(node, UnionAll))
+    having = next(node.predicate for node in nodes if isinstance(node, Filter))
+    assert isinstance(having, Call)
+    operator = "INTERSECT ALL" if "least" in repr(having.arguments[0]) else "EXCEPT ALL"
+    texts = [render(_without_side(member.query)) for member in _queries(union) if member.query is not None]
+    return f" {operator} ".join(f"({text})" for text in texts)
+
+
 def _without_side(query: Query) -> Query:
     """An input of EXCEPT or INTERSECT without the column of its number."""
 
@@ -349,6 +363,8 @@ def _source(scan: StreamScan | QueryScan | UnionAll, window: Window | None, rows
     """A stream of FROM with its alias and window."""
     channel = f" {scan.channel.upper()}" if isinstance(scan, StreamScan) and scan.channel != "rows" else ""
     bracket = "" if window is None or isinstance(window, Changing) else f" {_bracket(window, rows)}"
+    if isinstance(scan, QueryScan) and scan.time is not None and bracket:
+        bracket = f"{bracket[:-1]} WATTR {identifier(scan.time)}]"
     name = identifier(scan.name)
     if isinstance(scan, QueryScan) and scan.query is not None and not scan.registered:
         name = f"({render(scan.query)})"

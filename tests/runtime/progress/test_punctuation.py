@@ -166,6 +166,20 @@ def test_a_stream_is_as_far_as_its_slowest_source_once_all_were_seen(tmp_path: P
         assert reached(hub) == 90
 
 
+def test_no_source_holds_a_stream_back_by_more_than_the_skew(tmp_path: Path) -> None:
+    with stream(tmp_path, "PROGRESS PER (k) EXPECT 2 SKEW 30 SECONDS") as hub:
+        push(hub, ("a", 1, 50, False))
+        assert reached(hub) == 20, "b was not seen, and has no later row below 20"
+        push(hub, ("b", 1, 45, False))
+        assert reached(hub) == 45, "the slowest source is nearer"
+        push(hub, ("a", 1, 90, False))
+        assert reached(hub) == 60
+    with stream(tmp_path, "PROGRESS PER (k) EXPECT 2 SKEW 30 SECONDS") as hub:
+        push(hub, ("b", 1, 60, False), ("b", 2, 59, False))
+        assert known(hub).late == 1
+        assert any("SKEW 30 SECONDS" in text for text in described(hub).values())
+
+
 def test_beside_a_silent_source_the_slowest_of_the_others_counts(tmp_path: Path) -> None:
     clock = Watch()
     with stream(tmp_path, "PROGRESS PER (k) EXPECT 3 IDLE TIMEOUT 30 SECONDS", clock=clock) as hub:

@@ -112,10 +112,12 @@ CHANGE: Final = "__change"
 class Changing:
     """A relation given by its changelog: each row is inserted (+1) or retracted (-1) at its time, by the column `change`.
 
-    No user can write it: a relation in FROM has it, and so do pairs of rows of relations.
+    No user can write it: a relation in FROM has it, and so do pairs of rows of relations. With `times`, a number, that many equal
+    rows are inserted or retracted at once.
     """
 
     change: Expression
+    times: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)

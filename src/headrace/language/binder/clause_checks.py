@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.algebra.expressions.aggregates import NamedAggregate
+from headrace.algebra.query import QueryScan
 from headrace.algebra.windows.window import Changing
 from headrace.language.binder.sources.from_clause import From
 from headrace.language.binder.sources.stream_joins import check_aggregates, is_of_now
@@ -33,7 +34,8 @@ def check_clauses(
         fail("HAVING needs GROUP BY or an aggregate", select.having.span, "Use WHERE for conditions on rows.")
     if select.emit_empty is not None and not (stream.sliding and grouped):
         fail("EMIT EMPTY needs a window with SLIDE and aggregates", select.emit_empty, "Leave it out.")
-    if sources.others or isinstance(stream.window, Changing):
+    is_at_times_of_side = isinstance(stream.scan, QueryScan) and stream.scan.time is not None
+    if sources.others or isinstance(stream.window, Changing) or is_at_times_of_side:
         check_aggregates(aggregates, stream)
     elif semijoined:
         check_order(aggregates, select)

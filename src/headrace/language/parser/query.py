@@ -81,15 +81,7 @@ def _with_next(cursor: Cursor, left: Select, following: Callable[[Cursor], Selec
     everything = cursor.accept("ALL")
     if not everything:
         cursor.accept("DISTINCT")
-    operator: SetOperator = "EXCEPT" if word in ("EXCEPT", "MINUS") else "INTERSECT"
-    if word == "UNION":
-        operator = "UNION ALL" if everything else "UNION"
-    elif everything:
-        raise cursor.unsupported(
-            f"{word} ALL is not available: it would count how often a row is on either side",
-            cursor.since(start),
-            f"Write {word}, which asks whether a row is there; or count: SELECT k, COUNT(*) AS n … GROUP BY k.",
-        )
+    operator = _operator(word, everything=everything)
     if not at_select(cursor):
         named = cursor.token.kind in ("name", "quoted")
         remedy = "What has a name is read by SELECT * FROM name." if named else None
@@ -102,6 +94,14 @@ def _with_next(cursor: Cursor, left: Select, following: Callable[[Cursor], Selec
     query = _together(Sets(operator, tuple(operands), start), left.span.to(cursor.before.span))
     cursor.check_selects(_depth(query), start)
     return query
+
+
+def _operator(word: str, *, everything: bool) -> SetOperator:
+    if word == "UNION":
+        return "UNION ALL" if everything else "UNION"
+    if word == "INTERSECT":
+        return "INTERSECT ALL" if everything else "INTERSECT"
+    return "EXCEPT ALL" if everything else "EXCEPT"
 
 
 def _is_enclosed(query: Select, sets: Sets) -> bool:

@@ -24,6 +24,8 @@ def create_query_text(query: QueryDefinition) -> str:
         options["maxJoinRows"] = str(query.max_join_rows)
     if query.join_constraints != "declared":
         options["constraints"] = query.join_constraints
+    if query.spill != 0:
+        options["spill"] = "ALL" if query.spill is None else render_duration(query.spill)
     if query.zone != "UTC":
         options["timeZone"] = query.zone
     clauses = f"{' FROM NOW' if query.from_now else ''}{options_text(options)}"

@@ -304,7 +304,8 @@ def _explain(cursor: Cursor) -> Statement:
     if cursor.accept("ALL"):
         return ExplainAll(_form(cursor))
     if cursor.accept("ADAPTIVE"):
-        return ExplainAdaptive(cursor.name("the query's name"))
+        name = cursor.name("the query's name")
+        return ExplainAdaptive(name, _form(cursor))
     cursor.expect("QUERY", purpose=" and a name, ALL or a SELECT after EXPLAIN")
     name = cursor.name("the query's name")
     return ExplainQuery(name, _form(cursor))

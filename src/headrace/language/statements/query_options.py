@@ -1,5 +1,5 @@
 """The parser of a query's options (retain, owner, tags, materialize, sharing, maxWindowsPerRow, maxJoinRows, constraints,
-timeZone); and checks of owners and tags, also for callers in Python.
+spill, timeZone); and checks of owners and tags, also for callers in Python.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _NAMES: Final = (
     "maxWindowsPerRow",
     "maxJoinRows",
     "constraints",
+    "spill",
     "timeZone",
 )
 _LONGEST_NUMBER: Final = 18
@@ -41,7 +42,7 @@ class QuerySettings(TypedDict, total=False):
     `materialize`: what is stored between two INVOKEs. `zone`: the time zone of its times and dates.
     `sharing`: whether its panes are aggregated together with those of equal queries.
     `max_windows_per_row`: how many of its windows may hold one row. `max_join_rows`: how many rows its join stores, None: all.
-    `join_constraints`: by which its joins drop rows.
+    `join_constraints`: by which its joins drop rows. `spill`: the time between the rows of pairs up to which these are found whatever constraints hold, None: any.
     """
 
     retain: Duration | None
@@ -53,6 +54,7 @@ class QuerySettings(TypedDict, total=False):
     max_windows_per_row: int
     max_join_rows: int | None
     join_constraints: Choice["declared", "find"]
+    spill: Duration | None
 
 
 def query_options(cursor: Cursor) -> QuerySettings:
@@ -102,6 +104,8 @@ def query_options(cursor: Cursor) -> QuerySettings:
                 "With 'find' joins also drop rows by delays that they have measured, and may leave out late pairs.",
             )
         settings["join_constraints"] = _CONSTRAINTS[constraints.lower()]
+    if (length := taken(options, "spill")) is not None:
+        settings["spill"] = _spill(cursor, length, places["spill"])
     if (zone := taken(options, "timezone")) is not None:
         settings["zone"] = checked_zone(cursor, zone, places["timezone"])
     for name in options:
@@ -136,6 +140,17 @@ def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
         if tag.lower() in (other.lower() for other in names[:index]):
             raise UserError(f"the tag '{tag}' appears twice", remedy="Tags are compared without case.")
     return names
+
+
+def _spill(cursor: Cursor, text: str, at: Span) -> Duration | None:
+    if text.upper() in ("ALL", "OFF"):
+        return None if text.upper() == "ALL" else 0
+    try:
+        length = interval_option(cursor, "spill", text, at)
+    except UserError as error:
+        remedy = "Write spill '5 MINUTES': pairs with at most so much time between their rows are found, whatever constraints hold; 'ALL' finds all, 'OFF' none."
+        raise cursor.error(error.message, at, remedy) from None
+    return length
 
 
 def _count(cursor: Cursor, name: str, text: str, places: Mapping[str, Span]) -> int:

@@ -177,9 +177,10 @@ class ExplainQuery(_Written):
 
 @dataclass(frozen=True, slots=True)
 class ExplainAdaptive(_Written):
-    """`EXPLAIN ADAPTIVE name`: the orders that a query's conjunctions were evaluated in, and why they have changed."""
+    """`EXPLAIN ADAPTIVE name [AS TEXT | SVG]`: the orders that were in force, and why they have changed; as a picture over time."""
 
     name: str
+    form: Form = "text"
 
 
 @dataclass(frozen=True, slots=True)

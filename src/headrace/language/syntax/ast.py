@@ -268,16 +268,20 @@ class Source:
     sets: Sets | None = None
 
 
-SetOperator: TypeAlias = Choice["UNION ALL", "UNION", "EXCEPT", "INTERSECT"]
+SetOperator: TypeAlias = Choice["UNION ALL", "UNION", "EXCEPT", "INTERSECT", "EXCEPT ALL", "INTERSECT ALL"]
 
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """`A UNION ALL B UNION ALL C`: SELECTs with one operator between them, whose first place is `span`."""
+    """`A UNION ALL B UNION ALL C`: SELECTs with one operator between them, whose first place is `span`.
+
+    `counts`: of EXCEPT ALL and INTERSECT ALL, the distinct rows with how often each is in the result.
+    """
 
     operator: SetOperator
     operands: tuple[Select, ...]
     span: Span
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

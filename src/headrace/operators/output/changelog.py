@@ -19,6 +19,7 @@ import pyarrow as pa
 from headrace.algebra.windows.window import CHANGE
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, flat, group, ints
+from headrace.operators.base.group_ranks import stable_order
 from headrace.operators.base.operator import AT, QUERY_NUMBER, WINDOW
 from headrace.operators.output.output_stage import Finish, finish, without_repeats
 from headrace.time import BEGINNING, Instant
@@ -26,10 +27,6 @@ from headrace.time import BEGINNING, Instant
 EmitMode = Choice["changes", "log", "istream", "dstream", "rstream"]
 """How a relation is emitted: its changes up to NOW, or (`log`) all of them, for readers that have another NOW."""
 _MOST_COPIES: Final = 1_000_000
-_MIX: Final = 0x9E3779B97F4A7C15
-_BITS_OF_TIME: Final = 44
-"""Instants that differ by less than half a year are not mixed with the numbers of queries, before they are hashed."""
-_SPARSE_BITS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +83,12 @@ def emit(plan: Finish, items: Items, span: Span, emit_mode: EmitMode) -> Emitted
         rows = without_repeats(rows, pa.array(first), plan)
     entering, leaving = span.holds(begin) & (begin < end), span.holds(end) & (begin < end)
     if emit_mode == "rstream":
-        return consolidated(
-            rows.filter(pa.array(entering)), begin[entering], np.ones(entering.sum(), np.int64), emit_mode
-        ), rejected
+        picked = np.flatnonzero(entering)
+        return consolidated(rows, begin[picked], np.ones(len(picked), np.int64), emit_mode, picked), rejected
     picked = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
     instants = np.concatenate([begin[entering], end[leaving]])
     signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
-    return consolidated(rows.take(pa.array(picked)), instants, signs, emit_mode), rejected
+    return consolidated(rows, instants, signs, emit_mode, picked), rejected
 
 
 def emit_changes(
@@ -113,45 +109,52 @@ def outputs(rows: pa.Table) -> list[pa.Array]:
     ]
 
 
-def consolidated(rows: pa.Table, instants: Ints, signs: Ints, emit_mode: EmitMode) -> pa.Table:
-    """The net change of each distinct row at each instant, repeated by its multiplicity.
+def consolidated(
+    rows: pa.Table, instants: Ints, signs: Ints, emit_mode: EmitMode, changed: Ints | None = None
+) -> pa.Table:
+    """The net change of each distinct row at each instant, repeated by its multiplicity, in the order of instants; of several queries one
+    after the other. `changed` is the row of each change; without it each row has one.
 
     Only rows of an instant (and query) that has changes of both signs are compared with each other.
     """
-    compared = np.flatnonzero(_may_cancel(rows, instants, signs))
-    net, first = signs.astype(np.int64), np.arange(rows.num_rows)
+    of_query = [ints(rows, QUERY_NUMBER)] if QUERY_NUMBER in rows.column_names else []
+    if changed is not None:
+        of_query = [numbers[changed] for numbers in of_query]
+    order = stable_order(*of_query, instants)
+    changed, instants, net = order if changed is None else changed[order], instants[order], signs[order]
+    compared = _may_cancel([*(numbers[order] for numbers in of_query), instants], net)
     if len(compared):
-        some = rows if len(compared) == rows.num_rows else rows.take(pa.array(compared))
-        groups = group([*outputs(some), pa.array(instants[compared])], len(compared))
-        first_of_group = np.full(groups.count, rows.num_rows, np.int64)
-        np.minimum.at(first_of_group, groups.codes, compared)
+        groups = group(
+            [*outputs(rows.take(pa.array(changed[compared]))), pa.array(instants[compared])], len(compared)
+        )
+        first = np.full(groups.count, len(changed), np.int64)
+        np.minimum.at(first, groups.codes, compared)
+        sums = np.bincount(groups.codes, net[compared], groups.count)
         net[compared] = 0
-        np.add.at(net, first_of_group[groups.codes], signs[compared])
+        net[first] = sums
     both = emit_mode in ("changes", "log")
     copies = np.abs(net) if both else np.maximum(-net if emit_mode == "dstream" else net, 0)
-    picked = np.repeat(first, copies)
-    changes = rows.take(pa.array(picked))
-    changes = changes.set_column(changes.column_names.index(AT), AT, pa.array(instants[picked]))
-    changes = changes.set_column(
-        changes.column_names.index(WINDOW), WINDOW, pa.array(np.zeros(len(picked), np.int64))
+    if (copies != 1).any():
+        picked = np.repeat(np.arange(len(changed)), copies)
+        changed, instants, net = changed[picked], instants[picked], net[picked]
+    columns = {AT: pa.array(instants), WINDOW: pa.array(np.zeros(len(changed), np.int64))}
+    shown = rows.drop_columns([*columns]).take(pa.array(changed))
+    columns |= dict(zip(shown.column_names, shown.columns, strict=True))
+    changes = pa.table({name: columns[name] for name in rows.column_names})
+    return changes.append_column(CHANGE, pa.array(np.sign(net).astype(np.int8))) if both else changes
+
+
+def _may_cancel(ordered: Sequence[Ints], signs: Ints) -> Ints:
+    """The changes of a query and an instant that has both insertions and retractions; equal neighbours are of one."""
+    begins = np.ones(len(signs) + 1, bool)
+    begins[1:-1] = np.logical_or.reduce([values[1:] != values[:-1] for values in ordered])
+    several = np.flatnonzero(~(begins[:-1] & begins[1:]))
+    run = np.cumsum(begins[several])
+    inserted, retracted = (
+        np.bincount(run[of_sign], minlength=len(run) + 1) > 0
+        for of_sign in (signs[several] > 0, signs[several] < 0)
     )
-    if both:
-        changes = changes.append_column(CHANGE, pa.array(np.sign(net[picked]).astype(np.int8)))
-    return changes
-
-
-def _may_cancel(rows: pa.Table, instants: Ints, signs: Ints) -> np.ndarray:
-    """The rows of a query and an instant with insertions and retractions; by hash, so that there may be others too."""
-    mixed = instants.astype(np.uint64)
-    if QUERY_NUMBER in rows.column_names:
-        mixed += ints(rows, QUERY_NUMBER).astype(np.uint64) << np.uint64(_BITS_OF_TIME)
-    bits = len(mixed).bit_length() + _SPARSE_BITS
-    buckets = (mixed * np.uint64(_MIX)) >> np.uint64(64 - bits)
-    is_insertion, signs_of = signs > 0, np.zeros(1 << bits, np.int8)
-    inserted, retracted = buckets[is_insertion], buckets[~is_insertion]
-    signs_of[inserted] = 1
-    signs_of[retracted[signs_of[retracted] == 1]] = 2
-    cancel: np.ndarray = signs_of[buckets] == 2
+    cancel: Ints = several[inserted[run] & retracted[run]]
     return cancel
 
 
@@ -189,14 +192,15 @@ def _emit_limited(plan: Finish, items: Items, span: Span, emit_mode: EmitMode) -
         rejected += bad
         if emit_mode == "rstream":
             is_new = at > start
-            signs = np.ones(is_new.sum(), np.int64)
-            tables.append(consolidated(rows.filter(pa.array(is_new)), moments[at[is_new]], signs, emit_mode))
+            picked = np.flatnonzero(is_new)
+            signs = np.ones(len(picked), np.int64)
+            tables.append(consolidated(rows, moments[at[picked]], signs, emit_mode, picked))
             continue
         entering, leaving = at > start, at + 1 < stop
         picked = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
         point = np.concatenate([at[entering], at[leaving] + 1])
         signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
-        tables.append(consolidated(rows.take(pa.array(picked)), moments[point], signs, emit_mode))
+        tables.append(consolidated(rows, moments[point], signs, emit_mode, picked))
     return (pa.concat_tables(tables) if tables else None), tuple(rejected)
 
 

@@ -33,6 +33,7 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.windows.window import CHANGE
 from headrace.catalog.definitions import Progressing, StreamDefinition
+from headrace.errors import UnsupportedQuery
 from headrace.planner.joins.join_stage import JoinStage
 from headrace.planner.joins.pair_progress import PairProgress, TimeBound, pair_progress
 from headrace.planner.joins.shared_join import classes_in, with_classes
@@ -41,10 +42,12 @@ from headrace.runtime.messages.epoch_plan import PlannedOperator, Retention
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.plan import union_streams
 from headrace.schema import TINYINT, Field, Schema
+from headrace.store.logs.committed import Bound
 from headrace.time import BEGINNING, DAY, FOREVER, Duration, Instant
 
 USING: Final = "results"
 _INNER: Final = ".inner"
+_TREE: Final = "~"
 _SHARED_JOIN: Final = "j"
 _BOUNDS: Final = "pairs"
 """Option of results of a join: what the times of its rows promise."""
@@ -172,6 +175,22 @@ def _below(bound: TimeBound, results: str, punctuation: Callable[[str], Instant]
     return least if least in (BEGINNING, FOREVER) else least // bound.unit * bound.unit
 
 
+def at_times_of(
+    results: StreamDefinition, time: str, streams: Mapping[str, StreamDefinition]
+) -> StreamDefinition:
+    """The results of a join at the instants of a column; `UnsupportedQuery` where their progress is not known."""
+    pairs = pairs_in(results)
+    alone = () if pairs is None else (bounds[0] for bounds in pairs.bounds if len(bounds) == 1)
+    known = next((bound for bound in alone if bound.column == time), None)
+    if known is None:
+        raise UnsupportedQuery(
+            f"no window over '{time}' would close: rows of its side are joined without end, or in no window of time",
+            remedy="Bound them: FROM a [RANGE 1 HOUR], b [NOW], or WHERE b.at BETWEEN a.at AND a.at + INTERVAL 1 HOUR.",
+        )
+    terms = tuple((name or results.name, lag) for name, lag in known.terms)
+    return union_streams.at_times_of(results, time, Bound(terms, known.unit, results.name), streams)
+
+
 @dataclass(frozen=True, slots=True)
 class Clocks:
     """What drives the streams of a plan, and how far the punctuation of each is at least below that of its sources.
@@ -192,10 +211,10 @@ class Clocks:
 
     def _made_of(self, stream: StreamDefinition) -> tuple[Clock, Duration]:
         if stream.using == union_streams.USING:
-            inputs = [self.of(union_input.stream) for union_input in union_streams.inputs_of(stream)]
-            sources = sorted({source for clock, _ in inputs for source in clock.sources})
-            level = max(clock.level for clock, _ in inputs)
-            return Clock(level, tuple(sources)), min(distance for _, distance in inputs)
+            clocks = [self.of(part.stream)[0] for part in union_streams.inputs_of(stream)]
+            sources = sorted({source for clock in clocks for source in clock.sources})
+            distances = [self.of(name)[1] + lag for name, lag in union_streams.bound_of(stream).terms]
+            return Clock(max(clock.level for clock in clocks), tuple(sources)), min(distances)
         if stream.using != USING:
             return Clock(0, (stream.name,)), 0
         made_of = self.read_by(operator_of(stream))
@@ -216,12 +235,14 @@ def clocks_of(streams: Mapping[str, StreamDefinition], planned: Mapping[str, Pla
 
 
 def of_pairs(join_stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> dict[str, StreamDefinition]:
-    """The union of the streams that a join reads, and its pairs as a stream; by name."""
+    """The union of the streams that a join reads, and its pairs as a stream if it emits them; by name."""
     union, operator = join_stage.union, join_stage.operator
     inputs = [union_streams.UnionInput(stream, columns) for stream, columns in union.inputs]
     union_definition = union_streams.union_stream(
         StreamDefinition(union.name, union.schema, union_streams.USING), inputs, streams
     )
+    if operator.spec.grows:
+        return {union_definition.name: union_definition}
     options = {"operator": operator.id, "shift": "0", union_streams.NOW_OF: union.name}
     pairs = StreamDefinition(
         name_of(operator.id),
@@ -244,6 +265,19 @@ def _retain_of(union: StreamDefinition, streams: Mapping[str, StreamDefinition])
 def inner_of(operator: str, number: int = 0) -> str:
     """An operator below an operator's query: of its pairs or of the one SELECT in its FROM, else of SELECT number `number`."""
     return f"{operator}{_INNER}{number or ''}"
+
+
+def joins_of_tree(operator: str, number: int) -> Callable[[str], str]:
+    """`inner_of` for the joins below an operator, by the number of their tree; that of the registration has none."""
+    if not number:
+        return inner_of
+    return lambda above: f"{above}{_INNER}{_TREE}{number}" if above == operator else inner_of(above)
+
+
+def tree_of(operator: str) -> int:
+    """The number of the tree that a join belongs to."""
+    number = operator.partition(_TREE)[2].partition(".")[0]
+    return int(number or 0)
 
 
 def inner_queries(operator: str, query: Query) -> dict[str, tuple[str, Query]]:
@@ -283,8 +317,11 @@ def over_streams(query: Query, inner: Mapping[str, str], operators: Mapping[str,
 def _replaced(node: Node, inner: Mapping[str, str], operators: Mapping[str, str]) -> Node:
     if isinstance(node, QueryScan):
         if node.query is None:
-            return StreamScan(name_of(operators[node.name.lower()]), node.alias, node.table, None)
-        return StreamScan(name_of(inner[node.alias]), node.alias, _result_schema(node.query), None)
+            source, table = name_of(operators[node.name.lower()]), node.table
+        else:
+            source, table = name_of(inner[node.alias]), _result_schema(node.query)
+        name = source if node.time is None else union_streams.at_times_name(source, node.time)
+        return StreamScan(name, node.alias, table, None)
     if not children(node):
         return node
     if isinstance(node, UnionAll):

@@ -12,21 +12,32 @@ from dataclasses import dataclass
 
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.epoch_work import EpochWork
+from headrace.runtime.messages.repair_ledger import ledgers
 from headrace.runtime.messages.task_messages import Participants
 from headrace.store.logs.manifest import Manifest
-from headrace.time import BEGINNING, Instant
+from headrace.time import BEGINNING, FOREVER, Instant
+
+
+def held_back(plan: EpochPlan, manifest: Manifest) -> dict[str, Instant]:
+    """Operators whose readers want exact answers alone, and of which rows wait for repair: the instant up to which all rows are there."""
+    if not plan.settling:
+        return {}
+    waiting = ((name, ledger) for name, ledger in ledgers(manifest).items() if ledger.waits)
+    return {name: ledger.since for name, ledger in waiting if name in plan.settling}
 
 
 def emission_backlog(operators: Iterable[str], plan: EpochPlan, manifest: Manifest) -> dict[str, Instant]:
     """Operators that have read all input but not emitted up to its punctuation, with the instant up to which they have.
 
-    One that follows its stream has emitted all.
+    One that follows its stream has emitted all, and one that waits for the repair of rows what it can.
     """
+    held = held_back(plan, manifest)
     return {
         name: emitted_to
         for name in operators
-        if (emitted_to := manifest.operator(name).emitted_to) > BEGINNING
-        and emitted_to < manifest.stream(plan.operators[name].stream).punctuation
+        if ((emitted_to := manifest.operator(name).emitted_to) > BEGINNING or name in plan.settling)
+        and emitted_to
+        < min(manifest.stream(plan.operators[name].stream).punctuation, held.get(name, FOREVER))
     }
 
 

@@ -41,7 +41,7 @@ class Frontier:
         if stream is None:
             return BEGINNING
         if stream.using == union_streams.USING:
-            return min(self.punctuation(part.stream) for part in union_streams.inputs_of(stream))
+            return union_streams.bound_of(stream).value(self.punctuation)
         if stream.using != derived_streams.USING:
             return BEGINNING
         return derived_streams.result_punctuation(

@@ -20,7 +20,7 @@ from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.stream_progress import Clock
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.derived_streams import Clocks
-from headrace.runtime.plan.union_streams import NOW_OF, UnionInput, inputs_of
+from headrace.runtime.plan.union_streams import NOW_OF, UnionInput, bound_of, inputs_of
 from headrace.runtime.progress.union_progress import made_of
 from headrace.store.logs.committed import CommittedStream
 from headrace.time import Duration
@@ -178,7 +178,9 @@ class PlanIndex:
     def _way_to(self, stream: StreamDefinition) -> object:
         now = tuple(self.driver_of(name) for name in made_of(stream))
         if stream.using == union_streams.USING:
-            return "union", tuple(self.driver_of(part.stream) for part in inputs_of(stream)), now
+            bound = bound_of(stream)
+            terms = tuple((self.driver_of(name), lag) for name, lag in bound.terms)
+            return "union", terms, bound.unit, tuple(self.driver_of(name) for name in bound.names), now
         if stream.using != derived_streams.USING:
             return stream.name
         producer = self.plan.operators.get(derived_streams.operator_of(stream))
@@ -211,7 +213,8 @@ class PlanIndex:
             behind, producer = derived_streams.behind(stream), derived_streams.operator_of(stream)
             return replace(record, producer=producer, behind=behind, now_of=now_of)
         inputs = tuple(union_input.stream for union_input in inputs_of(stream))
-        return replace(record, inputs=inputs, now_of=now_of or inputs)
+        bound = bound_of(stream)
+        return replace(record, inputs=inputs, now_of=now_of or inputs, bound=bound if bound.results else None)
 
 
 def _grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, Sequence[_Value]]:

@@ -62,10 +62,14 @@ def promised_by(definition: StreamDefinition, source: SourceProgress) -> Instant
 
 
 def slowest_promise(definition: StreamDefinition, sources: Mapping[str, SourceProgress]) -> Instant:
-    """The slowest source's promise; BEGINNING until all expected sources were seen."""
-    if len(sources) < max(1, definition.progress.expected):
-        return BEGINNING
-    return min(promised_by(definition, source) for source in sources.values())
+    """The slowest source's promise, BEGINNING until all expected sources were seen; or what SKEW promises, if that is later."""
+    promised = BEGINNING
+    if len(sources) >= max(1, definition.progress.expected):
+        promised = min(promised_by(definition, source) for source in sources.values())
+    latest = max((source.max_event_time for source in sources.values()), default=BEGINNING)
+    if definition.progress.skew is None or latest == BEGINNING:
+        return promised
+    return max(promised, latest - definition.progress.skew)
 
 
 def rounded_down(bound: Instant, step: Duration | None) -> Instant:

@@ -8,19 +8,18 @@ from collections.abc import Mapping
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.messages.stream_progress import StreamProgress
-from headrace.runtime.plan.union_streams import NOW_OF, USING, inputs_of
+from headrace.runtime.plan.union_streams import NOW_OF, USING, bound_of, inputs_of
 from headrace.time import BEGINNING, Instant
 
 
 def progress(
     stream: StreamDefinition, before: StreamProgress, inputs: Mapping[str, StreamProgress]
 ) -> StreamProgress:
-    """Progress of a union: the minimum punctuation of its inputs."""
-    inputs_progress = [inputs.get(union_input.stream) for union_input in inputs_of(stream)]
-    available = [part for part in inputs_progress if part is not None]
-    if len(available) < len(inputs_progress):
+    """Progress of a union: the minimum punctuation of its inputs, or its bound."""
+    bound = bound_of(stream)
+    if any(name not in inputs for name in bound.names):
         return before
-    promised = min(part.punctuation for part in available)
+    promised = bound.value(lambda name: inputs[name].punctuation)
     return StreamProgress(max(before.punctuation, promised), before.max_event_time, before.min_punctuation)
 
 

@@ -17,8 +17,9 @@ from headrace.errors import UserError, did_you_mean
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder, joined, located
 from headrace.language.binder.expressions.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
 from headrace.language.binder.sources.bounds import are_instants
-from headrace.language.binder.sources.query_checks import check_read
+from headrace.language.binder.sources.query_checks import readable
 from headrace.language.binder.sources.set_operators import several
+from headrace.language.binder.sources.side_times import at_times_of_side
 from headrace.language.binder.sources.stream_joins import (
     bounded,
     check_grouped_window,
@@ -96,7 +97,7 @@ def bind_from(
     ]
     if select.window is not None:
         check_grouped_window(select.window, [item for item in sources if item.window is not None])
-        sources = [_with_group_window(source, select.window) for source in sources]
+        sources = [_with_group_window(source, select.window, names) for source in sources]
     _check_aliases(sources)
     stream, *others = _streams(sources)
     if others and select.bounds is not None and not are_instants(select.bounds):
@@ -204,6 +205,7 @@ def _source(
             )
     elif source.window is not None:
         with located(source.window.span):
+            scan = at_times_of_side(scan, source.window, names)
             window = bind_window(source.window, scan, functions, names)
     bare = source.window is None and not isinstance(window, Changing)
     bound = BoundSource(scan, window, bare=bare, span=source.span)
@@ -237,8 +239,8 @@ def _scan(source: Source, names: Names) -> StreamScan | RelationScan | QueryScan
         return RelationScan(relation.name, source.alias or relation.name, relation.schema)
     if (query := names.query(source.name)) is not None:
         definition, bound = query
-        check_read(bound, f"the query '{definition.name}'")
-        held = bound if bound.emission == "relation" else None
+        read = readable(bound, f"the query '{definition.name}'")
+        held = read if read.emission == "relation" or read.settles else None
         return QueryScan(
             definition.name, source.alias or definition.name, bound.schema, held, held is not None
         )
@@ -249,8 +251,8 @@ def _scan(source: Source, names: Names) -> StreamScan | RelationScan | QueryScan
 
 
 def _derived(source: Source, query: Query) -> QueryScan:
-    check_read(query, "the SELECT in FROM")
-    return QueryScan(source.name, source.alias or source.name, query.schema, query)
+    read = readable(query, "the SELECT in FROM")
+    return QueryScan(source.name, source.alias or source.name, read.schema, read)
 
 
 def holds_relation(scan: StreamScan | QueryScan | UnionAll) -> bool:
@@ -265,7 +267,9 @@ def changes_of(scan: StreamScan | QueryScan | UnionAll) -> Changing:
     return Changing(Column(f"{scan.alias}.{CHANGE}", TINYINT))
 
 
-def _with_group_window(source: BoundSource, clause: StartingWindow | SessionWindow) -> BoundSource:
+def _with_group_window(
+    source: BoundSource, clause: StartingWindow | SessionWindow, names: Names
+) -> BoundSource:
     """The stream under the window of GROUP BY window(…)."""
     if source.window is None:
         return source
@@ -278,13 +282,14 @@ def _with_group_window(source: BoundSource, clause: StartingWindow | SessionWind
     if not source.bare:
         fail("the stream has a window in FROM and another one in GROUP BY", clause.span, "Keep one of them.")
     assert not isinstance(source.scan, RelationScan)
-    check_attribute(clause.attribute, source.scan)
+    scan = at_times_of_side(source.scan, clause, names)
+    check_attribute(clause.attribute, scan)
     window: Window
     if isinstance(clause, SessionWindow):
         window = Session(clause.gap)
     else:
         window = TimeSlide(clause.range, clause.slide, clause.origin + clause.range)
-    return _without_clash(replace(source, window=window, bare=False))
+    return _without_clash(replace(source, scan=scan, window=window, bare=False))
 
 
 def _joined(

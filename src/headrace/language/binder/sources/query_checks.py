@@ -1,20 +1,27 @@
-"""Checks of bound queries: none that FROM reads may revise its windows, none may have a column with a reserved name."""
+"""Bound queries as FROM reads them: a query WITH SHEDDING (repair) with its exact answers alone, one that revises windows not at all;
+and the check that none has a column with a reserved name.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from headrace.algebra.query import Query
 from headrace.errors import UnsupportedQuery, UserError
 from headrace.schema import OURS
 
 
-def check_read(query: Query, what: str) -> None:
-    """Raises `UnsupportedQuery` for a query that retracts rows."""
-    if query.retracts_windows:
-        revises, without = ("repairs", "SHEDDING (repair)") if query.repair else ("revises", "REVISIONS")
+def readable(query: Query, what: str) -> Query:
+    """The query as FROM reads it: rows are never retracted.
+
+    Raises `UnsupportedQuery` for a query that late rows revise.
+    """
+    if query.revisions is not None and query.retracts_windows:
         raise UnsupportedQuery(
-            f"{what} {revises} its windows, and cannot be read in FROM: rows that were read would be retracted",
-            remedy=f"Read a query without WITH {without}.",
+            f"{what} revises its windows, and cannot be read in FROM: rows that were read would be retracted",
+            remedy="Read a query without WITH REVISIONS.",
         )
+    return replace(query, settles=True, quality=None) if query.repair else query
 
 
 def check_names(query: Query) -> None:

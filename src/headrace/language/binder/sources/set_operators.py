@@ -1,7 +1,8 @@
 """Binding of UNION, UNION ALL, EXCEPT and INTERSECT between SELECTs: checks, common types of columns, and all inputs
 as one source; for EXCEPT and INTERSECT also the GROUP BY and HAVING over it.
 
-UNION is its distinct rows; for EXCEPT and INTERSECT equal rows are grouped and counted by input.
+UNION is its distinct rows; for EXCEPT and INTERSECT equal rows are grouped and counted by input. With ALL a query of these groups has
+the number of each in the result, and the source is the query that repeats them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from headrace.algebra.windows.window import CHANGE, Changing, Unbounded
 from headrace.errors import Span, UserError
 from headrace.language.binder.expressions.expression_binder import cast, located
 from headrace.language.binder.expressions.scope import BoundSource
-from headrace.language.binder.sources.query_checks import check_names, check_read
+from headrace.language.binder.sources.query_checks import check_names, readable
 from headrace.language.binder.sources.unions import MAX_INPUTS
 from headrace.language.syntax.ast import (
     AllColumns,
@@ -43,6 +44,7 @@ from headrace.language.syntax.ast import (
     Name,
     Select,
     Sets,
+    Source,
     parts_of,
 )
 from headrace.language.syntax.refusals import fail, refuse
@@ -51,39 +53,60 @@ from headrace.schema import INT, TINYINT, Type
 SIDE: Final = "__side"
 """The column with the number of a row's input, for EXCEPT and INTERSECT."""
 _NARROW: Final = "narrow"
+_COUNTED: Final = "counted"
+_OF_BAGS: Final = ("EXCEPT ALL", "INTERSECT ALL")
 _ONCE: Final = {
     "UNION": "would have to store all rows permanently, to recognise equal ones",
     "INTERSECT": "would have to store all rows permanently, to find equal ones",
     "EXCEPT": "would have to retract what it has emitted: a stream only ever grows",
+    "INTERSECT ALL": "would have to store all rows permanently, to find equal ones",
+    "EXCEPT ALL": "would have to retract what it has emitted: a stream only ever grows",
 }
 
 
-def several(sets: Sets, alias: str, inner: Callable[[Select], Query]) -> UnionAll:
+def several(sets: Sets, alias: str, inner: Callable[[Select], Query]) -> UnionAll | QueryScan:
     """The inputs of a set operator as one source; `inner` binds a SELECT.
 
     Raises `UserError` where columns do not agree, `UnsupportedQuery` for inputs without a set operator.
     """
+    if sets.operator in _OF_BAGS and not sets.counts:
+        return _repeated(sets, alias, inner)
     if len(sets.operands) > MAX_INPUTS:
         refuse(
             f"{sets.operator} is of at most {MAX_INPUTS} SELECTs",
             sets.operands[MAX_INPUTS].span,
             "Put some of them in parentheses.",
         )
-    queries = [inner(operand) for operand in sets.operands]
-    for query, written in zip(queries, sets.operands, strict=True):
+    queries = []
+    for written in sets.operands:
+        query = inner(written)
         with located(written.span):
-            check_read(query, f"a SELECT next to {sets.operator}")
+            queries.append(readable(query, f"a SELECT next to {sets.operator}"))
             check_names(query)
     _check_emissions(sets, queries)
     kinds = _kinds(sets, queries)
     wide = [_widened(query, kinds, later=index > 0) for index, query in enumerate(queries)]
-    if sets.operator in ("EXCEPT", "INTERSECT"):
-        last = len(wide) if sets.operator == "INTERSECT" else 1
+    if sets.operator not in ("UNION ALL", "UNION"):
+        last = len(wide) if sets.operator in ("INTERSECT", "INTERSECT ALL") else 1
         wide = [_with_side(query, min(index, last)) for index, query in enumerate(wide)]
     operands = tuple(
         QueryScan(f"{index}", f"{index}", query.schema, query) for index, query in enumerate(wide)
     )
     return UnionAll(operands, alias, operands[0].table)
+
+
+def _repeated(sets: Sets, alias: str, inner: Callable[[Select], Query]) -> QueryScan:
+    """The query that has each distinct row of the inputs as often as it counts."""
+    items, span = sets.operands[0].items, sets.span
+    source = Source(alias, None, None, "rows", span, sets=replace(sets, counts=True))
+    counted = inner(Select((AllColumns(None, items[0].span.to(items[-1].span)),), source, span))
+    scan = QueryScan(_COUNTED, _COUNTED, counted.schema, counted)
+    *fields, times = counted.schema.fields
+    number = Column(f"{_COUNTED}.{times.name}", times.type)
+    window = Changing(Column(f"{_COUNTED}.{CHANGE}", TINYINT), number)
+    columns = tuple(Named(field.name, Column(f"{_COUNTED}.{field.name}", field.type)) for field in fields)
+    query = Query(Project(Windowed(scan, _COUNTED, window), columns), "relation")
+    return QueryScan(alias, alias, query.schema, query)
 
 
 def is_later(operand: Select, select: Select) -> bool:
@@ -105,7 +128,7 @@ def spelled_out(select: Select, source: BoundSource) -> Select:
     ]
     items = tuple(Item(column, name, column.span) for column, name in zip(columns, names, strict=True))
     select = replace(select, items=items)
-    if sets.operator in ("UNION ALL", "UNION"):
+    if sets.operator in ("UNION ALL", "UNION") or (sets.operator in _OF_BAGS and not sets.counts):
         return select
 
     def count(side: int) -> Expr:
@@ -113,7 +136,16 @@ def spelled_out(select: Select, source: BoundSource) -> Select:
         return FunctionCall("count", (), sets.span, star=True, condition=is_of)
 
     none = _number(0, sets.span)
-    having: Expr = Infix("=", count(1), none, sets.span)
+    if sets.counts:
+        times: Expr = Infix("-", count(0), count(1), sets.span)
+        if sets.operator == "INTERSECT ALL":
+            numbers = tuple(count(side) for side in range(len(sets.operands)))
+            times = FunctionCall("least", numbers, sets.span)
+        number = "@times" + "'" * sum(name.startswith("@times") for name in names)
+        select = replace(select, items=(*items, Item(times, number, sets.span)))
+        having: Expr = Infix(">", times, none, sets.span)
+    else:
+        having = Infix("=", count(1), none, sets.span)
     if sets.operator == "INTERSECT":
         held = tuple(Infix(">", count(side), none, sets.span) for side in range(len(sets.operands)))
         having = Chain("and", held, sets.span)

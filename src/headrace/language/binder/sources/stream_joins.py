@@ -11,7 +11,7 @@ from typing import Final
 from headrace.algebra.expressions.aggregates import NamedAggregate
 from headrace.algebra.expressions.expression import columns_of
 from headrace.algebra.expressions.series import AT, POSITION
-from headrace.algebra.query import Ago, StreamScan
+from headrace.algebra.query import Ago, QueryScan, StreamScan
 from headrace.algebra.windows.window import Changing, Rows, TimeRange, TimeSlide, Unbounded
 from headrace.language.binder.expressions.scope import BoundSource
 from headrace.language.binder.sources.bounds import is_range
@@ -137,6 +137,12 @@ def _check_source(source: BoundSource) -> None:
             f"{scan.channel.upper()} rows come after their time: no window joins them",
             source.span,
             "Select them by themselves.",
+        )
+    if isinstance(scan, QueryScan) and scan.time is not None:
+        refuse(
+            f"'{scan.name}' is read at the times of '{scan.time}', and joined with a stream",
+            source.span,
+            "Write those windows in a query of their own, and join its results.",
         )
     if not isinstance(source.window, TimeSlide | TimeRange | Unbounded | Rows | Changing):
         refuse(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
+from typing import Final
 
 from headrace.algebra.expressions.expression import Cast, Expression, Literal
 from headrace.algebra.functions.resolve import UserFunction
@@ -46,6 +47,8 @@ from headrace.language.syntax.ast import (
 )
 from headrace.language.syntax.refusals import fail, refuse
 from headrace.schema import DOUBLE
+
+_OF_SIDES: Final = " A window that slides may be over the event time of a stream that the query joins."
 
 
 def bind_window(
@@ -161,7 +164,7 @@ def check_attribute(attribute: Name | None, scan: StreamScan | QueryScan | Union
     """Raises `UserError` for a window over anything but the event time of its stream."""
     if attribute is None:
         return
-    time = scan.time if isinstance(scan, StreamScan | UnionAll) else None
+    time = scan.time
     *qualifier, name = attribute.parts
     if qualifier and [part.lower() for part in qualifier] != [scan.alias.lower()]:
         fail(
@@ -171,6 +174,7 @@ def check_attribute(attribute: Name | None, scan: StreamScan | QueryScan | Union
         )
     if scan.table.find(name) is None:
         fail(f"there is no column '{name}'", attribute.span, did_you_mean(name, scan.table.names))
+    of_query = isinstance(scan, QueryScan)
     if time is None or name.lower() != time.lower():
         said = (
             f"the event time of '{scan.name}' is '{time}'"
@@ -182,5 +186,6 @@ def check_attribute(attribute: Name | None, scan: StreamScan | QueryScan | Union
             attribute.span,
             f"Take the window over '{time}', or make '{name}' the event time of a stream: TIMESTAMP BY {name}."
             if time
-            else "Use a bracket without WATTR: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE].",
+            else "Use a bracket without WATTR: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE]."
+            + _OF_SIDES * of_query,
         )

@@ -146,6 +146,8 @@ def _sources(cursor: Cursor, schema: Schema) -> dict[str, Any]:
         fields["expected"] = cursor.whole_number("how many sources there are after EXPECT")
         if fields["expected"] < 1:
             raise cursor.error("EXPECT at least one source", at)
+    if cursor.accept("SKEW"):
+        fields["skew"] = length_after(cursor, "SKEW", smallest=0)
     return fields
 
 

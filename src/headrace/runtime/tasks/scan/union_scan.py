@@ -1,4 +1,4 @@
-"""The rows of one stream passed to the readers of a union that has it as input, with the union's column names and
+"""The rows of one stream passed to the readers of a union that has it as input, with the union's column names, event times and
 positions.
 """
 
@@ -10,6 +10,7 @@ from time import perf_counter_ns
 from typing import Protocol
 
 from headrace.operators.base.batch import Batch
+from headrace.operators.base.group_codes import as_int64
 from headrace.operators.base.union_positions import placed
 from headrace.runtime.plan.union_streams import UnionInput
 
@@ -43,7 +44,9 @@ class UnionFeed:
             for column, name in self.union_input.columns
             if name in self.columns_read
         }
-        renamed = Batch(columns, batch.at, placed(batch.position, self.number))
+        time = self.union_input.time
+        at = as_int64(batch.columns[time]) if time else batch.at
+        renamed = Batch(columns, at, placed(batch.position, self.number))
         for reader in self.readers:
             reader.add(renamed)
         self.adding += perf_counter_ns() - started

@@ -36,6 +36,8 @@ class RoundProgress:
     """The streams of which progress depends on that of operators with their own."""
     _advances: dict[tuple[object, ...], Advance] = field(default_factory=dict)
     """By what they depend on: thousands of operators share one."""
+    _of_streams: dict[str, Advance] = field(default_factory=dict)
+    """By stream, where an operator's own facts decide nothing."""
     _afters: dict[object, Advance] = field(default_factory=dict)
     """The same of the advances by which rows expire."""
 
@@ -105,6 +107,22 @@ class RoundProgress:
 
     def advance(self, operator: Operator) -> Advance:
         """The advance of an operator that takes part."""
+        stream = operator.stream
+        if self._is_of_stream(operator):
+            if stream not in self._of_streams:
+                self._of_streams[stream] = self._advance(operator)
+            return self._of_streams[stream]
+        return self._advance(operator)
+
+    def _is_of_stream(self, operator: Operator) -> bool:
+        """Whether no fact of an operator decides its advance, but its stream alone."""
+        message = self.message
+        named = (
+            message.emitted_to or message.resting or message.punctuation or message.provisionally_emitted_to
+        )
+        return not (named or message.damage or operator.makes_pairs)
+
+    def _advance(self, operator: Operator) -> Advance:
         message, stream = self.message, operator.stream
         punctuation = message.punctuation.get(operator.id)
         provisional = message.provisionally_emitted_to.get(operator.id)
@@ -179,6 +197,8 @@ class RoundProgress:
     def _shared_with(self, operator: Operator) -> object | None:
         """A key that operators with the same advance have; None for an operator whose own facts decide it."""
         message = self.message
+        if message.followers and self._is_of_stream(operator):
+            return operator.stream
         if message.emitted_to or message.resting or message.punctuation or message.provisionally_emitted_to:
             return None
         own = {**message.key_shares, **message.partner_bounds, **message.damage}
