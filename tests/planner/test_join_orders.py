@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.observation import ProbeObservation
-from headrace.planner.explain.join_orders import probe_order_lines
+from headrace.planner.explain.adaptive.join_orders import probe_order_lines
 
 
 def seen(

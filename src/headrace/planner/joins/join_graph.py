@@ -61,10 +61,11 @@ def groups_of(
     *,
     binary: bool,
     sizes: Sequence[int] = (),
+    tree: Sequence[Sequence[int]] = (),
 ) -> list[Group]:
     """The groups in which sources with these columns are joined, in order; `binary`: two sides at a time.
 
-    `sizes` are the magnitudes of the sources' rows; empty: not known.
+    `sizes` are the magnitudes of the sources' rows; empty: not known. `tree`: the sources of each group, if they were chosen.
     """
     waiting, joined = list(range(len(columns))), list[int]()
     groups: list[Group] = []
@@ -72,8 +73,13 @@ def groups_of(
         units = ([frozenset().union(*(columns[number] for number in joined))] if joined else []) + [
             columns[number] for number in waiting
         ]
-        of_units = [0] * bool(joined) + [sizes[number] if sizes else 0 for number in waiting]
-        chosen = _by_shared_key(units, factors, of_units, must=bool(joined))[: 2 if binary else len(units)]
+        if tree:
+            wanted = [waiting.index(source) + bool(joined) for source in sorted(tree[len(groups)])]
+            chosen = [0] * bool(joined) + wanted
+        else:
+            of_units = [0] * bool(joined) + [sizes[number] if sizes else 0 for number in waiting]
+            shared = _by_shared_key(units, factors, of_units, must=bool(joined))
+            chosen = shared[: 2 if binary else len(units)]
         keys = [
             [members[unit] for unit in chosen]
             for members in _classes(units, factors)
@@ -86,6 +92,11 @@ def groups_of(
         joined += sources
         waiting = [number for number in waiting if number not in sources]
     return groups
+
+
+def shared_keys(columns: Sequence[frozenset[str]], factors: Sequence[Expression]) -> list[frozenset[int]]:
+    """The sets of sources with these columns that share a key."""
+    return list(dict.fromkeys(frozenset(members) for members in _classes(columns, factors)))
 
 
 def keys_by_equality(

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce
-from headrace.adaptive.filters.settled_order import Drops
+from headrace.adaptive.filters.settled_order import ChoiceTime, Drops
 from headrace.observation import ProbeObservation
 from headrace.operators.joins.probing.probe_profiles import ProbeProfiles, join_of
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -57,6 +57,11 @@ class JoinOrders:
         """The manifest with the orders for the next epoch; of sides that were not observed they stay, while the plan has the join."""
         drops = {name: _drops(seen) for name, seen in observed.items()}
         return self._orders.decided(manifest, drops, lambda name: join_of(name) in plan.operators)
+
+    @property
+    def spent(self) -> Mapping[str, ChoiceTime]:
+        """By name, what the choices after the last epoch took."""
+        return self._orders.spent
 
 
 def _drops(seen: ProbeObservation) -> Drops:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.adaptive.filters.ordering import OrderInForce
-from headrace.adaptive.filters.settled_order import Drops, SettledOrder
+from headrace.adaptive.filters.settled_order import ChoiceTime, Drops, SettledOrder
 from headrace.store.logs.manifest import Manifest
 
 MOST: Final = 256
@@ -26,15 +26,20 @@ def recorded(manifest: Manifest, fact: str) -> dict[str, OrderInForce]:
 
 @dataclass(slots=True)
 class RecordedOrders:
-    """The profiles of one kind, in the driver. The fact has, most recently observed last, names and the fields of `OrderInForce`."""
+    """The profiles of one kind, in the driver. The fact has, most recently observed last, names and the fields of `OrderInForce`.
+
+    `spent`: by name, what the choices after the last epoch took.
+    """
 
     fact: str
+    spent: dict[str, ChoiceTime] = field(default_factory=dict)
     _profiles: dict[str, SettledOrder] = field(default_factory=dict)
 
     def decided(
         self, manifest: Manifest, observed: Mapping[str, Drops], exists: Callable[[str], bool] = bool
     ) -> Manifest:
         """The manifest with the orders for the next epoch; those that were not observed stay, while they exist."""
+        self.spent = {}
         if not observed:
             return manifest
         orders = {name: order for name, order in recorded(manifest, self.fact).items() if exists(name)}
@@ -51,4 +56,5 @@ class RecordedOrders:
         profile = self._profiles.get(name)
         if profile is None or set(profile.ordering.plan) != set(seen.order):
             profile = self._profiles[name] = SettledOrder.of(seen.order)
-        return profile.take(seen)
+        chosen, self.spent[name] = profile.take(seen), profile.spent
+        return chosen
