@@ -5,6 +5,8 @@ REFERENCES bounds the event time of a partner: a row is stored no longer than th
 answer, whatever is still stored. UNIQUE, CLUSTERED and ORDERED finish single key values; rows that wait for a finished value
 are dropped when runs are merged. A conclusion is drawn from rows that are there, so a merge of some of the runs drops less, but
 nothing that is needed. While the constraints hold, answers are those without them.
+A join that *spills* moves rows that are finished to sections which only their keys open (`probing/spilled_rows`), in place of dropping them, so pairs whose
+rows are at most `spill` from each other in time are found whatever constraints hold.
 Bounds that were found from delays of pairs (`probing/delay_monitor`), if the query allows it, are used as REFERENCES are, and those found
 from the order of keys (`probing/key_monitor`) as CLUSTERED and ORDERED; but for rows of a sample of the keys, which are stored as without any
 constraint: so it is noticed that rows have come to exceed a bound.
@@ -27,11 +29,11 @@ from headrace.operators.base.group_codes import Ints, ints, numbers_of_hashes
 from headrace.operators.base.operator import AT, Advance, Sections, Step
 from headrace.operators.joins.caches.caching import Caching
 from headrace.operators.joins.join_side import failed_pairs
-from headrace.operators.joins.probing import key_monitor
+from headrace.operators.joins.probing import key_monitor, spilled_rows
 from headrace.operators.joins.probing.stems import Combinations, Stem
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.operators.rows.row_state import TIME
-from headrace.operators.rows.sorted_rows import HASH, Sorted
+from headrace.operators.rows.sorted_rows import HASH, Sorted, in_order
 from headrace.time import Duration, render_duration
 
 _COMPARED = 4096
@@ -58,12 +60,15 @@ class ConstrainedJoin(WindowJoin):
     """A join of windows with, by side, what its key promises, and with bounds on the event time of partners.
 
     `finds_bounds`: rows are dropped by bounds that were found, on delays and on the order of keys; `bounds` are those in force while it advances.
+    `spill`: pairs with at most so much time between their rows are never lost, as rows are spilled so long in place of being dropped; 0: none is spilled, `UNBOUNDED`:
+    for their whole windows.
     """
 
     promises: tuple[tuple[KeyPromise, ...], ...] = ()
     references: tuple[Reference, ...] = ()
     finds_bounds: bool = False
     bounds: tuple[PartnerBound, ...] = ()
+    spill: Duration = 0
 
     @property
     def bounds_in_force(self) -> tuple[int | None, ...]:
@@ -91,6 +96,13 @@ class ConstrainedJoin(WindowJoin):
             yield "  rows also wait no longer than bounds found from the delays of joined rows (EXPLAIN ADAPTIVE); a pair beyond one is rejected"
             if self.spec.hashes_exactly:
                 yield "  or until their key is finished, as found from how the keys of each side follow each other"
+        if self.spill:
+            until = (
+                "for their whole windows"
+                if self.spill == UNBOUNDED
+                else f"up to {render_duration(self.spill)}"
+            )
+            yield f"  rows that constraints finish are spilled {until}, and read again for new rows of their keys"
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Emit the combinations; a row that can be in no further one is not stored."""
@@ -100,36 +112,81 @@ class ConstrainedJoin(WindowJoin):
         new = [[part[name] for part in deltas if name in part] for name in self.sections]
         stored = [[run[name] for run in runs if name in run] for name in self.sections]
         arrived = [self._key_rows(tables) for tables in new]
-        state = {
-            name: self._hopeful(name, table, arrived, stored, advance) for name, table in step.state.items()
-        }
+        state = dict(step.state)
+        for side, name in enumerate(self.sections):
+            if name not in state:
+                continue
+            table = state[name]
+            waits = self._waits(table, side, arrived, stored, advance)
+            if waits.all():
+                continue
+            state |= self._spilled(side, [table.filter(pa.array(~waits))], advance) if self.spill else {}
+            state[name] = table.filter(pa.array(waits))
         state = {name: table for name, table in state.items() if table.num_rows}
-        broken = tuple(self._broken(arrived, stored))
+        broken = () if self.spill == UNBOUNDED else tuple(self._broken(arrived, stored))
         return replace(step, state=state, rejected=(*step.rejected, *broken))
+
+    def searched(
+        self, runs: Sequence[Sections], index: int, new_rows: Sequence[pa.Table | None]
+    ) -> tuple[Sorted, ...]:
+        """The stored rows, and of the spilled ones those of the keys of new rows of other sides."""
+        stored = WindowJoin.searched(self, runs, index, new_rows)
+        others = [rows for side, rows in enumerate(new_rows) if rows is not None and side != index]
+        if not self.spill or not others:
+            return stored
+        hashes = np.concatenate([ints(rows, HASH) for rows in others])
+        lookback = self.spec.sides[index].lookback
+        return (*stored, *spilled_rows.with_keys(runs, self.sections[index], hashes, lookback))
+
+    def new_state(self, new_rows: Sequence[pa.Table | None], advance: Advance) -> dict[str, pa.Table]:
+        """The sections of new rows in the windows; which of them are not stored, `advance` decides."""
+        return {
+            section: needed
+            for index, (section, new) in enumerate(zip(self.sections, new_rows, strict=True))
+            if new is not None and (needed := WindowJoin.needed(self, new, index, advance)).num_rows
+        }
 
     def _caching(self) -> Caching:
         """None: the memory of a cache has the rows that constraints let the state drop."""
         return Caching()
 
-    def _hopeful(
+    def _waits(
         self,
-        name: str,
         table: pa.Table,
+        side: int,
         arrived: Sequence[KeyRows],
         stored: Sequence[Sequence[pa.Table]],
         advance: Advance,
-    ) -> pa.Table:
-        """New state rows, without those that lack a partner which would have to be there already."""
-        if name not in self.sections or len(self.sections) == 2:
-            return table  # of two sides `needed` says all
-        side, keep = self.sections.index(name), np.ones(table.num_rows, bool)
+    ) -> Bools:
+        """The new rows that wait for some side, and do not lack a partner which would have to be there already."""
         hashes = ints(table, HASH)
-        for other, closed in self._closed(hashes, ints(table, TIME), side, advance).items():
+        closed_for = self._closed(hashes, ints(table, TIME), side, advance)
+        keep: Bools = ~np.logical_and.reduce(list(closed_for.values()))
+        for other, closed in closed_for.items() if len(self.sections) > 2 else ():
             if closed.any():
                 there = np.isin(hashes, arrived[other].hash)
                 there |= _first_stored(stored[other], hashes) != NEVER
                 keep &= there | ~closed
-        return table if keep.all() else table.filter(pa.array(keep))
+        return keep
+
+    def _spilled(self, side: int, tables: Sequence[pa.Table], advance: Advance) -> dict[str, pa.Table]:
+        """The sections of rows of a side that are finished, while pairs with them are still emitted."""
+        rows = WindowJoin.needed(self, in_order(tables), side, advance)
+        limits, at = self._limits(advance.partner_bounds, self.spill)[side], ints(rows, TIME)
+        needed = np.zeros(len(at), bool)
+        for other, limit in enumerate(limits):
+            if other != side:
+                reach = limit if limit < UNBOUNDED else self.spill
+                needed |= at + reach >= self.spec.sides[other].bound(advance)
+        return spilled_rows.spilled(self.sections[side], rows.filter(pa.array(needed)))
+
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
+        """One table of the rows that are still needed, as `before_merge` has divided them."""
+        if spilled_rows.are_keys(section):
+            return spilled_rows.united(tables)
+        if spilled_rows.are_spilled(section):
+            return tables[0] if len(tables) == 1 else in_order(tables)
+        return WindowJoin.compact(self, section, tables, advance)
 
     def emitted(
         self, combinations: Combinations, stems: Mapping[int, Stem]
@@ -145,7 +202,7 @@ class ConstrainedJoin(WindowJoin):
             parent, child = (
                 stems[side].times(combinations.rows[side]) for side in (bound.parent, bound.child)
             )
-            beyond = child > parent + bound.limits(parent)
+            beyond = child > parent + np.maximum(bound.limits(parent), self.spill)
             if beyond.any():
                 excluded, _, met = WindowJoin.emitted(self, combinations.where(beyond), stems)
                 reason = clause or self._left_out(bound, met, stems)
@@ -153,6 +210,8 @@ class ConstrainedJoin(WindowJoin):
                 combinations = combinations.where(~beyond)
         table, failed, met = WindowJoin.emitted(self, combinations, stems)
         failures += [] if failed is None else [failed]
+        if self.spill and (monitor := self._monitor()) is not None:
+            monitor.from_spill += spilled_rows.count_read(met, stems)
         return table, reduce(_both, failures) if failures else None, met
 
     def _left_out(self, bound: PartnerBound, excluded: Combinations, stems: Mapping[int, Stem]) -> str:
@@ -176,7 +235,7 @@ class ConstrainedJoin(WindowJoin):
         monitor.see_keys(side, seen.times)
         for promise in self._found(side, self.bounds):
             wrong = (seen.repeated if promise.kind == "clustered" else seen.inverted) > promise.within
-            if wrong.any():
+            if wrong.any() and self.spill != UNBOUNDED:
                 monitor.leave_out(int(wrong.sum()), int(key_monitor.shadows(seen.hashes[wrong]).sum()))
                 reason = f"a row of {self.spec.sides[side].name} breaks the constraint that was found: {promise.kind} by key"
                 broken.append(failed_pairs(seen.at[wrong], (reason,) * int(wrong.sum())))
@@ -210,6 +269,8 @@ class ConstrainedJoin(WindowJoin):
     def needed(self, rows: pa.Table, index: int, advance: Advance) -> pa.Table:
         """The rows of a side that a row of another side may still be joined with, within the windows and the references."""
         in_windows = WindowJoin.needed(self, rows, index, advance)
+        if self.spill:
+            return in_windows
         closed = self._closed(ints(in_windows, HASH), ints(in_windows, TIME), index, advance)
         waits = ~np.logical_and.reduce(list(closed.values()))
         return in_windows if waits.all() else in_windows.filter(pa.array(waits))
@@ -217,12 +278,14 @@ class ConstrainedJoin(WindowJoin):
     def before_merge(
         self, sections: Mapping[str, Sequence[pa.Table]], advance: Advance
     ) -> Mapping[str, Sequence[pa.Table]]:
-        """The rows about to be merged, without those that wait for values that are finished.
+        """The rows about to be merged, without those that wait for values that are finished; a join that spills moves these, and those that wait no
+        longer.
 
         Of rows that show that a value is finished, by a promise that is declared, the first one of each value stays as long as rows here wait for it.
         """
         sides = range(len(self.sections))
-        if not any(self.promises) and not any(self._found(side, advance.partner_bounds) for side in sides):
+        by_key = any(self.promises) or any(self._found(side, advance.partner_bounds) for side in sides)
+        if not by_key and not self.spill:
             return sections
         held = [self._key_rows(sections.get(name, ())) for name in self.sections]
         dropped = [self._finished(side, held, advance) for side in sides]
@@ -235,7 +298,27 @@ class ConstrainedJoin(WindowJoin):
         for name, gone in zip(self.sections, dropped, strict=True):
             if gone.any():
                 ready[name] = _without(sections[name], gone)
-        return ready
+        return self._with_spilled(ready, sections, dropped, advance) if self.spill else ready
+
+    def _with_spilled(
+        self,
+        ready: Mapping[str, Sequence[pa.Table]],
+        sections: Mapping[str, Sequence[pa.Table]],
+        dropped: Sequence[Bools],
+        advance: Advance,
+    ) -> dict[str, Sequence[pa.Table]]:
+        """Sections about to be merged, with the rows that are dropped from stored ones among the spilled, and new filters of their keys."""
+        of_spilled = {
+            rename(name) for name in self.sections for rename in (spilled_rows.rows_of, spilled_rows.keys_of)
+        }
+        divided = {name: tables for name, tables in ready.items() if name not in of_spilled}
+        for side, (name, gone) in enumerate(zip(self.sections, dropped, strict=True)):
+            moved = _without(sections[name], ~gone) if gone.any() else []
+            tables = [*sections.get(spilled_rows.rows_of(name), ()), *moved]
+            if tables:
+                spilled = self._spilled(side, tables, advance)
+                divided |= {section: [table] for section, table in spilled.items()}
+        return divided
 
     def _finished(self, side: int, held: Sequence[KeyRows], advance: Advance) -> Bools:
         """The rows of a side for which no row of any other side comes."""
@@ -276,13 +359,15 @@ class ConstrainedJoin(WindowJoin):
                 closed_for[other] = closed
         return closed_for
 
-    def _limits(self, bounds: Sequence[PartnerBound]) -> list[list[int]]:
-        """By side and other side, how long after a row of the first the last row of the second comes, by way of any sides."""
+    def _limits(self, bounds: Sequence[PartnerBound], least: Duration = 0) -> list[list[int]]:
+        """By side and other side, how long after a row of the first the last row of the second comes, by way of any sides; each bound is taken for
+        `least` at least.
+        """
         sides = range(len(self.spec.sides))
         limits = [[0 if one == other else UNBOUNDED for other in sides] for one in sides]
         found = (bound for bound in bounds if bound.kind == "partner")
         for bound in (*(reference.bound for reference in self.references), *found):
-            within = UNBOUNDED if bound.within is None else bound.within
+            within = UNBOUNDED if bound.within is None else max(bound.within, least)
             limits[bound.parent][bound.child] = min(limits[bound.parent][bound.child], within)
         for middle in sides:
             for one in sides:

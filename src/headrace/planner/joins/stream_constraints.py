@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 
 from headrace.adaptive.constraints.key_promises import KeyPromise
+from headrace.adaptive.constraints.partner_delays import UNBOUNDED
 from headrace.algebra.expressions.expression import Column
 from headrace.catalog.definitions import StreamConstraint, StreamDefinition
 from headrace.operators.joins.constrained_join import ConstrainedJoin, Reference
 from headrace.operators.joins.join_side import Side
 from headrace.operators.joins.window_join import WindowJoin
 from headrace.planner.joins.join_stage import JoinStage
+from headrace.time import Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,14 @@ class _Keyed:
 
 
 def constrained(
-    stage: JoinStage, streams: Mapping[str, StreamDefinition], *, finds: bool = False
+    stage: JoinStage,
+    streams: Mapping[str, StreamDefinition],
+    *,
+    finds: bool = False,
+    spill: Duration | None = 0,
 ) -> JoinStage:
     """The stage with a join that uses the constraints of its streams, and if it `finds` bounds on delays those; itself without any that
-    concern its key.
+    concern its key. `spill`: the time between the rows of pairs up to which these are found whatever constraints hold, None: any.
     """
     operator = stage.operator
     read = [streams.get(name) for name, _ in stage.union.inputs]
@@ -50,9 +56,12 @@ def constrained(
     if not any(promises) and not references and not finds:
         return stage
     arguments = {field.name: getattr(operator, field.name) for field in fields(operator)}
-    signature = "" if finds else operator.spec.signature  # what one query allows holds for no other
+    spill = UNBOUNDED if spill is None else spill if operator.spec.sides[0].keys else 0
+    signature = "" if finds or spill else operator.spec.signature  # what one query allows holds for no other
     arguments["spec"] = replace(operator.spec, signature=signature)
-    join = ConstrainedJoin(**arguments, promises=promises, references=references, finds_bounds=finds)
+    join = ConstrainedJoin(
+        **arguments, promises=promises, references=references, finds_bounds=finds, spill=spill
+    )
     return replace(stage, operator=join)
 
 
