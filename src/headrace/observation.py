@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from operator import add
 from typing import Any, Final, NamedTuple
 
 
@@ -28,9 +29,8 @@ class StreamObservation:
     shed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorObservation:
-    """One operator in one epoch.
+class OperatorObservation(NamedTuple):
+    """One operator in one epoch: a tuple, as thousands are made, added and sent from every task.
 
     `rows_in` were offered, `rows_kept` passed its filter; `delta_rows` it made of them (a cell a pane and group, or rows);
     `state_rows` were merged and stored; `results` and `rejected` are rows. `open_windows` have not closed yet, up to the last
@@ -61,45 +61,7 @@ class OperatorObservation:
 
     def plus(self, other: OperatorObservation) -> OperatorObservation:
         """The sum of two tasks' measurements."""
-        return OperatorObservation(
-            self.rows_in + other.rows_in,
-            self.rows_kept + other.rows_kept,
-            self.delta_rows + other.delta_rows,
-            self.state_rows + other.state_rows,
-            self.results + other.results,
-            self.rejected + other.rejected,
-            self.open_windows + other.open_windows,
-            self.groups + other.groups,
-            self.sparse_groups + other.sparse_groups,
-            self.pairs + other.pairs,
-            self.held + other.held,
-            self.probes + other.probes,
-            self.candidates + other.candidates,
-            self.joinable + other.joinable,
-            self.missing + other.missing,
-            self.variance + other.variance,
-        )
-
-    def __reduce__(self) -> tuple[type, tuple[float, ...]]:
-        """A tuple: thousands travel from every task, and named fields, pickled one by one, would be most of the bytes."""
-        return OperatorObservation, (
-            self.rows_in,
-            self.rows_kept,
-            self.delta_rows,
-            self.state_rows,
-            self.results,
-            self.rejected,
-            self.open_windows,
-            self.groups,
-            self.sparse_groups,
-            self.pairs,
-            self.held,
-            self.probes,
-            self.candidates,
-            self.joinable,
-            self.missing,
-            self.variance,
-        )
+        return OperatorObservation._make(map(add, self, other))
 
     @property
     def selectivity(self) -> float | None:
@@ -131,7 +93,7 @@ class WorkObservation:
         )
 
     def __reduce__(self) -> tuple[type, tuple[int, ...]]:
-        """A tuple, as for an operator."""
+        """A tuple: named fields, pickled one by one, would be most of the bytes."""
         return WorkObservation, (self.rows_in, self.rows_out, self.nanoseconds, self.state_bytes)
 
 
@@ -139,9 +101,9 @@ class WorkObservation:
 class FilterObservation:
     """The terms of one conjunction in one epoch: all tuples are by term, in the order in which the query has them.
 
-    `order` is that of their evaluation on `rows`; each term got the rows that those before it left, `dropped` some, and took
-    `nanoseconds`. `sampled` rows were evaluated by all terms, in `sample_nanoseconds`; `patterns` counts those of them that are
-    dropped, by the set of terms that drop them, as the bits of a number.
+    `order` is that of their evaluation on `rows`; each term got the rows that those before it left, `dropped` some, and took `nanoseconds`.
+    All terms evaluated `sampled` rows, in `sample_nanoseconds`; `patterns` counts those that are dropped, by the set of terms that drop them,
+    as the bits of a number. A row may count for several: a term evaluated `in_sample`, empty if all.
     """
 
     order: tuple[int, ...]
@@ -152,6 +114,7 @@ class FilterObservation:
     sampled: int = 0
     sample_nanoseconds: tuple[int, ...] = ()
     patterns: Mapping[int, int] = field(default_factory=dict)
+    in_sample: tuple[int, ...] = ()
 
     def plus(self, other: FilterObservation) -> FilterObservation:
         """The sum of two batches or tasks; the order is the later one's."""
@@ -167,6 +130,7 @@ class FilterObservation:
             self.sampled + other.sampled,
             _sums(self.sample_nanoseconds, other.sample_nanoseconds),
             patterns,
+            _sums(self.in_sample, other.in_sample),
         )
 
     def costs(self, least: int) -> tuple[float, ...]:
@@ -175,15 +139,15 @@ class FilterObservation:
         Of all rows that the term evaluated, if at least so many; else of the sample, less what a row costs more there, which is
         known of the other terms: a call of few rows costs more for each.
         """
-        of_run = [
-            spent / rows if rows >= least else float("inf")
-            for spent, rows in zip(self.nanoseconds, self.evaluated, strict=True)
-        ]
+        both = zip(self.nanoseconds, self.evaluated, strict=True)
+        of_run = [spent / rows if rows >= least else float("inf") for spent, rows in both]
+        rows_of = self.in_sample or (self.sampled,) * len(self.sample_nanoseconds)
+        sums = zip(self.sample_nanoseconds, rows_of, strict=True)
+        of_sample = [spent / max(1, rows) for spent, rows in sums]
         if not self.sampled:
             return tuple(of_run)
-        of_sample = [spent / self.sampled for spent in self.sample_nanoseconds]
-        both = [sampled - run for sampled, run in zip(of_sample, of_run, strict=True) if run < float("inf")]
-        more = max(0.0, min(both, default=0.0))
+        more_each = [took - run for took, run in zip(of_sample, of_run, strict=True) if run < float("inf")]
+        more = max(0.0, min(more_each, default=0.0))
         return tuple(
             min(run, sampled) if run < float("inf") else max(sampled - more, sampled / 10)
             for sampled, run in zip(of_sample, of_run, strict=True)
@@ -331,7 +295,8 @@ class DelayObservation:
     `delays` has by side and other side, one side after the other, the largest time by which the row of the other was after that of the
     side, in microseconds. By side `rows` are new, `stored` are those before them, and the join advanced by `punctuations` and `bounds`, which
     are as `largest`, None where none was in force. `left_out` combinations, or rows, were beyond a bound, `left_out_sampled` of them of keys whose
-    rows are stored for the whole window. `uses`: whether rows are dropped by what is found. `keys`: by side, if they were measured.
+    rows are stored for the whole window. `uses`: whether rows are dropped by what is found. `keys`: by side, if they were measured. `from_spill`: how many
+    combinations were made with rows that had been spilled.
     """
 
     pairs: int = 0
@@ -345,6 +310,7 @@ class DelayObservation:
     left_out_sampled: int = 0
     uses: bool = False
     keys: tuple[KeyTimes, ...] = ()
+    from_spill: int = 0
 
     @property
     def largest(self) -> tuple[int, ...]:
@@ -372,19 +338,13 @@ class DelayObservation:
             self.left_out_sampled + other.left_out_sampled,
             self.uses,
             tuple(map(KeyTimes.plus, self.keys, other.keys)) or self.keys or other.keys,
+            self.from_spill + other.from_spill,
         )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON-able values; of joins that may not use bounds without what concerns these."""
-        measured = (
-            "pairs",
-            "delays",
-            "latest",
-            "rows",
-            "stored",
-            "punctuations",
-            *(("keys",) if self.keys else ()),
-        )
+        measured = ["pairs", "delays", "latest", "rows", "stored", "punctuations"]
+        measured += [name for name in ("keys", "from_spill") if getattr(self, name)]
         return asdict(self) if self.uses else {name: getattr(self, name) for name in measured}
 
     @staticmethod
@@ -404,7 +364,7 @@ def _sums(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(one + other for one, other in zip(first, second, strict=True))
 
 
-_NAMED = ("filters", "joins", "caches", "delays")
+_NAMED = ("filters", "joins", "caches", "delays", "choices")
 """Fields of an epoch that are left out where they are empty."""
 
 
@@ -439,26 +399,27 @@ class EpochObservation:
     """By the name of a join's side, of joins of three or more."""
     delays: Mapping[str, DelayObservation] = field(default_factory=dict)
     """By join of windows."""
+    choices: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Nanoseconds to keep profiles, and to optimize again, by the name of the conjunction or of the join's side."""
 
     def as_dict(self) -> dict[str, object]:
         """Plain JSON-able values, for the line-JSON log: the fields, and the selectivity of each operator."""
-        operators = {
-            name: {**_measures(seen), "selectivity": seen.selectivity}
-            for name, seen in self.operators.items()
-        }
+        distinct = {id(seen): seen for seen in self.operators.values()}  # thousands without rows share one
+        plain = {key: _of_operator(seen) for key, seen in distinct.items()}
+        operators = {name: {**plain[id(seen)]} for name, seen in self.operators.items()}
         work = {name: _measures(seen) for name, seen in self.work.items()}
         streams = {name: _measures(seen) for name, seen in self.streams.items()}
         fields = {name: getattr(self, name) for name in self.__slots__ if name not in _NAMED}
-        filters = {name: seen.as_dict() for name, seen in self.filters.items()}
-        joins = {name: seen.as_dict() for name, seen in self.joins.items()}
-        caches = {name: asdict(seen) for name, seen in self.caches.items()}
-        delays = {name: seen.as_dict() for name, seen in self.delays.items()}
+        adaptive = {
+            "filters": {name: seen.as_dict() for name, seen in self.filters.items()},
+            "joins": {name: seen.as_dict() for name, seen in self.joins.items()},
+            "caches": {name: asdict(seen) for name, seen in self.caches.items()},
+            "delays": {name: seen.as_dict() for name, seen in self.delays.items()},
+            "choices": {name: list(spent) for name, spent in self.choices.items()},
+        }
         return {
             **fields,
-            **({"filters": filters} if filters else {}),
-            **({"joins": joins} if joins else {}),
-            **({"caches": caches} if caches else {}),
-            **({"delays": delays} if delays else {}),
+            **{name: seen for name, seen in adaptive.items() if seen},
             "seconds": dict(self.seconds),
             "streams": streams,
             "operators": operators,
@@ -466,13 +427,19 @@ class EpochObservation:
         }
 
 
-def _measures(seen: OperatorObservation | WorkObservation | StreamObservation) -> dict[str, Any]:
-    """The fields by name, those of joins where there is one; `asdict` is too slow for thousands."""
-    measures = {measure: getattr(seen, measure) for measure in seen.__slots__}
+def _measures(seen: WorkObservation | StreamObservation) -> dict[str, Any]:
+    """The fields by name."""
+    return {measure: getattr(seen, measure) for measure in seen.__slots__}
+
+
+def _of_operator(seen: OperatorObservation) -> dict[str, Any]:
+    """The fields by name, those of joins where there is one, and the selectivity."""
+    measures: dict[str, Any] = dict(zip(OperatorObservation._fields, seen, strict=True))
     for of_joins in (("probes", "candidates"), ("joinable", "missing", "variance")):
-        if not measures.get(of_joins[0], 1):
+        if not measures[of_joins[0]]:
             for measure in of_joins:
                 del measures[measure]
+    measures["selectivity"] = seen.rows_kept / seen.rows_in if seen.rows_in else None
     return measures
 
 

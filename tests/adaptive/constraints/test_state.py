@@ -171,6 +171,26 @@ def test_clustered_arrival_is_found_and_its_state_falls() -> None:
     assert settled(found) < in_windows(trace) / 2
 
 
+@pytest.mark.parametrize(("kind", "distance"), [(Clustered, Trace.clustered), (Ordered, Trace.ordered)])
+@pytest.mark.parametrize(("first", "last"), [(100, 100), (400, 50), (100, 400)])
+def test_clustered_and_ordered_parents_are_found_and_followed(kind, distance, first: int, last: int) -> None:  # type: ignore[no-untyped-def]
+    """Experiments 6.4 and 6.6: hardly a result is lost, and few while k rises; what is found at the end is what the end shows."""
+    units = 4000
+    trace = scattered_parents(units, rising(first, last, units), rng())
+    of_parent = {(name, "A"): [kind(KEstimate(window=1000, reach=1.2))] for name in ("S1", "S2")}
+    found, everything = run(trace, Constraints(of_parent=of_parent)), run(trace, Constraints())
+    lost = (everything.results - found.results) / everything.results.mean()
+    blocks = np.add.reduceat(lost, np.arange(0, len(lost), 6)) / 6
+    assert blocks.max() <= (0.03 if last > first else 0.005)
+    at_most = distance(trace, "S1", "A")
+    used = found.k[-len(found.k) // 4 :]
+    used = used[used != UNUSED]
+    assert len(used) > 1
+    assert 0.5 * last < np.median(used) <= at_most
+    if last < first:
+        assert np.median(used) < 0.5 * at_most
+
+
 def test_a_k_above_the_limit_is_not_used() -> None:
     trace = late_children(UNITS, 500, rng())
     join = GRAPH_A.joins[0]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.filter_traces import correlated, permuted
+from benchmarks.overhead_breakdown import PARTS, breakdown
 from headrace.adaptive.filters.a_greedy import AGreedy
 from headrace.adaptive.filters.independent import Independent
 from headrace.adaptive.filters.local_swaps import LocalSwaps
@@ -201,3 +202,22 @@ def test_evaluations_are_counted_by_position() -> None:
     rows = np.asarray([[1, 0], [0, 1], [0, 0], [1, 1]], bool)
     assert evaluations(rows, (0, 1)).tolist() == [4, 2]
     assert expected_cost(rows, (1, 0), np.asarray([3.0, 5.0])) == (4 * 5 + 2 * 3) / 4
+
+
+@pytest.mark.parametrize(
+    ("filters", "share", "most"), [(3, 0.01, 0.02), (8, 0.01, 0.05), (8, 0.05, 0.20), (3, 0.05, 0.05)]
+)
+def test_profiling_is_a_small_part_of_the_evaluations(filters: int, share: float, most: float) -> None:
+    """B3, counted: it grows with the number of filters and with the share of rows that is profiled."""
+    dropped = trace((0.5,) * 8)[:, :filters]
+    found = run(AGreedy, dropped, np.ones(filters), share)
+    part = float(found.profiling.sum()) / found.total
+    assert most / 4 < part <= most
+
+
+def test_the_time_of_a_greedy_is_divided_among_its_parts() -> None:
+    shares = breakdown(3, 0.05)
+    assert tuple(shares) == PARTS
+    assert sum(shares.values()) == pytest.approx(1)
+    assert min(shares.values()) > 0
+    assert max(shares, key=lambda part: shares[part]) == "rows"

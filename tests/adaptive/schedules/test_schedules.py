@@ -12,7 +12,9 @@ from headrace.adaptive.schedules.queue_replay import (
     chain_strategy,
     fifo,
     greedy,
+    least_peak,
     least_queued,
+    pulled_peak,
     replayed,
 )
 
@@ -120,3 +122,16 @@ def test_greedy_counts_the_time_that_a_fall_takes() -> None:
     """The first operator takes more elements out than the second, in four times the time: the second one runs first."""
     slow_first = (PathOperator(4, 0.3), PathOperator(1, 0.0))
     assert replayed(slow_first, [0, 0, 4, 5], greedy) == [1.0, 2.0, 2.3, 3.0]
+
+
+expanding_paths = st.lists(
+    st.builds(PathOperator, st.just(1.0), st.sampled_from([0.0, 0.2, 1.0, 3.0, 8.0])), min_size=1, max_size=4
+).map(lambda path: [*path, PathOperator(1.0, 0.0)])
+
+
+@given(expanding_paths, st.integers(1, 4))
+def test_who_reads_a_batch_once_the_queues_are_empty_queues_least(
+    path: list[PathOperator], batches: int
+) -> None:
+    """Tasks read so. Also with operators that expand no strategy has a smaller peak: each batch has to pass where it is largest."""
+    assert pulled_peak(path) == pytest.approx(least_peak(tuple(path), batches))

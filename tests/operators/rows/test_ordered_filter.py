@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.adaptive.filters import thinned_sample
 from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.algebra.expressions.expression import Call, Column, Expression, Literal, conjunction
 from headrace.algebra.functions.resolve import UserFunction
@@ -176,8 +177,9 @@ def test_where_no_order_matters_there_are_no_terms() -> None:
     assert conjunctions_of((RowFilter(conjunction(CHEAP)),)) == {}
 
 
-def test_every_sampled_row_is_evaluated_by_all_terms() -> None:
-    """By recounting what the sampled rows drop."""
+def test_every_sampled_row_is_evaluated_by_all_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By recounting what the sampled rows drop, where no term is so cheap that others see fewer."""
+    monkeypatch.setattr(thinned_sample, "CHEAPER", 1000.0)
     steps = (RowFilter(conjunction([COSTLY[4], called("rlike", T, Literal("b$", STRING)), CHEAP[1]])),)
     (_, terms) = conjunctions_of(steps)[0]
     some = batch(
@@ -216,6 +218,24 @@ def test_a_sample_is_the_same_rows_whenever_they_are_read_and_never_more_than_a_
         pipeline.apply(some)
     seen = pipeline.ordered[0][1].tally.observation()
     assert seen.sampled == ordered_filter.MOST_SAMPLED
+
+
+def test_of_a_sample_a_costly_term_sees_few_of_the_rows_that_a_cheap_one_drops() -> None:
+    """An expression drops seven rows of eight, and a function costs ten times as much; what each drops counts as of all rows."""
+    text = ["a" if row % 8 else "b" for row in range(20_000)]
+    some = batch([0] * 20_000, [4 * (row % 2) for row in range(20_000)], text)
+    pipeline = ordered_by(
+        (RowFilter(conjunction([called("rlike", T, Literal("b$", STRING)), COSTLY[3]])),),
+        (0, 1),
+        share=1 / 16,
+    )
+    with registered(USERS):
+        pipeline.apply(some)
+    seen = pipeline.ordered[0][1].tally.observation()
+    most = ordered_filter.MOST_SAMPLED
+    assert (seen.sampled, seen.in_sample[0]) == (most, most)
+    assert most / 8 < seen.in_sample[1] < most / 3
+    assert seen.patterns[1] + seen.patterns.get(3, 0) == pytest.approx(most * 7 / 8, rel=0.1)
 
 
 def test_small_batches_are_sampled_as_often_as_large_ones() -> None:

@@ -73,6 +73,37 @@ def test_of_a_term_that_was_hardly_run_the_cost_is_that_of_the_sample_less_its_c
     assert replace(one, sampled=0, sample_nanoseconds=(), patterns={}).costs(256) == (10.0, float("inf"))
 
 
+def test_the_cost_of_a_term_is_that_of_the_rows_of_the_sample_on_which_it_was_evaluated() -> None:
+    one = replace(seen((0, 1), (0.999, 0.5)), in_sample=(1000, 200))
+    assert one.costs(256)[1] == 50_000 / 200 - (12 - 10)
+    assert one.plus(one).in_sample == (2000, 400)
+    unsampled = replace(one, sampled=0, sample_nanoseconds=(0, 0), in_sample=(0, 0), patterns={})
+    assert unsampled.costs(256) == (10.0, float("inf"))
+
+
+def test_a_change_among_the_last_terms_is_noticed_though_they_drop_few_rows() -> None:
+    """Three terms: the first drops nineteen rows of twenty; what the others drop of the rest turns around."""
+
+    def of(second: float, third: float, sampled: int) -> FilterObservation:
+        left = round(500 * (1 - second))
+        return FilterObservation(
+            (0, 1, 2),
+            10_000,
+            (10_000, 500, left),
+            (9_500, 500 - left, round(left * third)),
+            (100_000, 500_000, left * 1000),
+            sampled,
+            (sampled * 10, sampled * 1000, sampled * 1000),
+            {1: round(sampled * 0.95), 2: round(sampled * 0.05 * second)},
+        )
+
+    orders = FilterOrders()
+    for _ in range(8):
+        chosen = orders.chosen("c", of(0.9, 0.9, 1000))
+    assert chosen.share < UNSETTLED_SHARE
+    assert orders.chosen("c", of(0.2, 0.9, 0)).share == UNSETTLED_SHARE
+
+
 def test_tasks_are_added_and_a_manifest_keeps_the_last_orders() -> None:
     one = seen((0, 1), (0.1, 0.9))
     total = observed_filters([ScanReceipt(0, filters={"c": one}), ScanReceipt(1, filters={"c": one})])["c"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from headrace.runtime.epoch import task_orders
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
+from headrace.runtime.introspection.epoch_log import last_lines
 from headrace.runtime.plan.adaptive.filter_orders import FILTER_ORDERS, FilterOrders, filter_orders
 
 START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
@@ -177,9 +180,34 @@ def test_explain_adaptive_shows_terms_orders_and_the_reason_of_a_change(tmp_path
             hub.execute("EXPLAIN ADAPTIVE nobody")
     assert lines[0].endswith("of 4 terms, in an order that adapts (A-Greedy):")
     assert sum("rlike(t, 'a[0-4]')" in line and "drops" in line for line in lines) == 1
+    assert sum(line.startswith("  time: ") and line.count(" %") == 4 for line in lines) == 1
     changes = [line for line in lines if ", before term" in line]
     assert changes
     assert "terms evaluated a row" in "\n".join(lines)
+
+
+@pytest.mark.usefixtures("_whole_samples")
+def test_the_log_has_what_each_choice_took(tmp_path: Path, monkeypatch) -> None:
+    """By a clock of which each reading is a second later: an optimization is counted in the epochs after which the order was violated."""
+    seconds = itertools.count()
+    clock = lambda: 1_000_000_000 * next(seconds)  # noqa: E731
+    monkeypatch.setattr("headrace.adaptive.filters.settled_order.perf_counter_ns", clock)
+    with prepared(tmp_path / "home") as hub:
+        hub.register(QUERY, "q")
+        hub.execute("CREATE STREAM other (v BIGINT) USING push; CREATE QUERY idle AS SELECT v FROM other")
+        seen = run(hub, range(EPOCHS))
+        hub.push("other", [{"v": 1}])
+        hub.run_once()
+        lines = last_lines(tmp_path / "home", EPOCHS + 9)
+        text = hub.execute("EXPLAIN ADAPTIVE q")[0].message
+    spent = [tuple(part) for line in lines for part in line.get("choices", {}).values()]
+    assert len(spent) == EPOCHS, "none of the epoch without a row of the stream"
+    assert "choices" not in lines[-1]
+    changed = sum(after != before for before, after in pairwise(seen))
+    assert {window for window, _ in spent} == {1_000_000_000}
+    assert changed <= sum(again == 1_000_000_000 for _, again in spent) < EPOCHS
+    assert "profile windows" in text
+    assert sum(window + again for window, again in spent) >= EPOCHS * 1_000_000_000
 
 
 def test_a_query_without_costly_conditions_does_not_adapt(tmp_path: Path) -> None:

@@ -69,6 +69,23 @@ def drops_elsewhere(believed: Sequence[float], dropped: Sequence[int]) -> bool:
     )
 
 
+def drops_otherwise(usual: Sequence[int], dropped: Sequence[int], order: Order) -> bool:
+    """Whether filters drop otherwise than usual in the same order: of the rows that reach any position, another part.
+
+    Few rows reach the last filters, which may be the dearest: what these drop is next to nothing of all.
+    """
+    if not usual:
+        return False
+    one, other = (np.asarray(counts, float)[list(order)] for counts in (usual, dropped))
+    for position in range(len(order) - 1):
+        before, now = one[position:], other[position:]
+        if min(before.sum(), now.sum()) < LEAST_PROFILED:
+            return False
+        if np.abs(before / before.sum() - now / now.sum()).sum() / 2 > _ELSEWHERE:
+            return True
+    return False
+
+
 def later_than(order: Order, first: Ints) -> Bools:
     """By row and filter: whether the filter's position is after `first[r]`."""
     position = np.empty(len(order), np.int64)

@@ -1,14 +1,15 @@
-"""The order of the filters of one conjunction over epochs: from sums of what an epoch observed to the order for the next one, and
-how much of it is profiled.
+"""The order of the filters of one conjunction over epochs: from sums of what an epoch observed to the order for the next one, how
+much of it is profiled, and the time that the choice took.
 
 Filters are whatever drops rows: conditions, or the sides of a join in which a new row may have no partner.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from time import perf_counter_ns
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -19,14 +20,34 @@ from headrace.adaptive.filters.ordering import (
     UNSETTLED_SHARE,
     OrderInForce,
     drops_elsewhere,
+    drops_otherwise,
 )
 from headrace.adaptive.filters.profile_window import DropProfile
+from headrace.adaptive.filters.thinned_sample import cheap
 
 WINDOW: Final = 1000
 BUDGET: Final = 0.005
 """The part of the time of a conjunction that profiling takes."""
 _ENOUGH: Final = 1024
 """Sampled rows after which an order is settled, however few of them are dropped."""
+_THINNED: Final = 2500
+"""The same where some filters are much cheaper: few of the sampled rows reach the dear ones, whose order counts most."""
+_MANY: Final = 16
+"""Epochs of which the usual drops are remembered."""
+
+
+class ChoiceTime(NamedTuple):
+    """Nanoseconds that the choice of an order took after an epoch: to keep the window of profiled rows and its view, and to optimize again."""
+
+    window: int
+    reoptimizing: int
+
+    def plus(self, other: ChoiceTime) -> ChoiceTime:
+        """The sum of two epochs."""
+        return ChoiceTime(self.window + other.window, self.reoptimizing + other.reoptimizing)
+
+
+NO_CHOICE: Final = ChoiceTime(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +84,14 @@ class SettledOrder:
     """A-Greedy's profile of one conjunction; `sampled` rows of it since conditions last changed, also those that no filter drops.
 
     Where enough rows were profiled since then, profiling takes a small part of the time; what the order drops is known of all rows,
-    so a change is noticed anyway, and more rows are profiled then.
+    so a change is noticed anyway, and more rows are profiled then. `spent`: what the last choice took.
     """
 
     ordering: AGreedy
     sampled: int = 0
+    spent: ChoiceTime = NO_CHOICE
+    usual: tuple[int, ...] = ()
+    """By filter, the rows that it has dropped in this order since conditions last changed; of long ago half."""
 
     @staticmethod
     def of(order: Order) -> SettledOrder:
@@ -77,15 +101,25 @@ class SettledOrder:
     def take(self, seen: Drops) -> OrderInForce:
         """The order after an epoch, and the share of rows to profile in the next."""
         ordering, believed = self.ordering, self.ordering.believed()
-        if drops_elsewhere(believed, seen.dropped) or (not believed and self._drops_more(seen)):
+        same_order = seen.order == ordering.plan
+        changed = same_order and drops_otherwise(self.usual, seen.dropped, seen.order)
+        if changed or drops_elsewhere(believed, seen.dropped) or (not believed and self._drops_more(seen)):
             ordering.forget()
-            self.sampled, believed = 0, ()
+            self.sampled, self.usual, believed = 0, (), ()
+        self.usual = _later(self.usual, seen.dropped)
         self.sampled += seen.sampled
+        self.spent = NO_CHOICE
         if seen.sampled:
-            if ordering.record(DropProfile.whole(seen.sample(), seen.costs)):
-                ordering.reoptimize()
+            started = perf_counter_ns()
+            is_violated = ordering.record(DropProfile.whole(seen.sample(), seen.costs))
+            recorded = perf_counter_ns()
+            if is_violated:
+                before = ordering.plan
+                self.usual = self.usual if ordering.reoptimize() == before else ()
+            self.spent = ChoiceTime(recorded - started, perf_counter_ns() - recorded if is_violated else 0)
             believed = ordering.believed()
-        if self.sampled < _ENOUGH and ordering.window.held.rows < LEAST_PROFILED:
+        needed = _THINNED if cheap(ordering.costs).any() else _ENOUGH
+        if self.sampled < needed and ordering.window.held.rows < LEAST_PROFILED * needed // _ENOUGH:
             return OrderInForce(ordering.plan, UNSETTLED_SHARE, believed)
         all_filters = float(np.where(np.isfinite(seen.costs), seen.costs, ordering.costs).sum())
         share = min(UNSETTLED_SHARE, round(BUDGET * seen.spent / all_filters, 6))
@@ -95,3 +129,11 @@ class SettledOrder:
         """Whether a settled order that was sampled when few rows were dropped now drops many."""
         total, rate = sum(seen.dropped), self.ordering.window.held.rows / max(1, self.sampled)
         return self.sampled >= _ENOUGH and total >= LEAST_PROFILED and total > 2 * rate * seen.rows
+
+
+def _later(usual: tuple[int, ...], dropped: Sequence[int]) -> tuple[int, ...]:
+    """Counts with those of one more epoch; where they are those of many, half of the earlier ones."""
+    if not usual:
+        return tuple(dropped)
+    many = sum(usual) > _MANY * sum(dropped)
+    return tuple(one // (2 if many else 1) + other for one, other in zip(usual, dropped, strict=True))

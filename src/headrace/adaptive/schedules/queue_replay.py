@@ -139,3 +139,24 @@ def _after(waiting: tuple[int, ...]) -> list[tuple[int, ...]]:
                 after[operator + 1] += 1
             states.append(tuple(after))
     return states
+
+
+def pulled_peak(path: Sequence[PathOperator]) -> float:
+    """The most elements queued where the next batch is read only once all queues are empty, as tasks read theirs."""
+    return max(sizes_of(path))
+
+
+def least_peak(path: Sequence[PathOperator], batches: int) -> float:
+    """The least that can be queued at most, over all ways to take `batches` batches through a path that may also be read before the queues
+    are empty: by search of all states, for a few batches and operators.
+    """
+    sizes = sizes_of(path)
+
+    @cache
+    def least(left: int, waiting: tuple[int, ...]) -> float:
+        queued = sum(size * count for size, count in zip(sizes, waiting, strict=False))
+        states = [(left, after) for after in _after(waiting)]
+        states += [(left - 1, (waiting[0] + 1, *waiting[1:]))] if left else []
+        return max(queued, min((least(*state) for state in states), default=0.0))
+
+    return least(batches, (0,) * len(path))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headrace.adaptive.filters.order_cost import Bools, Order
+from headrace.adaptive.filters.order_cost import Bools, Ints, Order
 from headrace.adaptive.filters.ordering import OrderInForce
 from headrace.observation import FilterObservation
 
@@ -27,6 +27,7 @@ class Tally:
     rows: int = 0
     sampled: int = 0
     spent_on_sample: list[int] = field(default_factory=list)
+    evaluated_in_sample: list[int] = field(default_factory=list)
     patterns: dict[int, int] = field(default_factory=dict)
 
     def add(self, term: int, evaluated: int, dropped: int, nanoseconds: int) -> None:
@@ -36,23 +37,38 @@ class Tally:
         counts[1] += dropped
         counts[2] += nanoseconds
 
-    def add_sample(self, dropped: Bools, nanoseconds: list[int]) -> None:
-        """Add sampled rows: which terms drop each, and what each term took for all of them."""
-        self.sampled += len(dropped)
-        before = self.spent_on_sample or [0] * len(nanoseconds)
-        self.spent_on_sample = [one + other for one, other in zip(before, nanoseconds, strict=True)]
+    def add_sample(self, dropped: Bools, nanoseconds: list[int], weights: Ints, evaluated: list[int]) -> None:
+        """Add sampled rows: which terms drop each, and how many rows it counts for; and of each term on how many it was evaluated, and
+        how long that took.
+        """
+        self.sampled += int(weights.sum())
+        nothing = [0] * len(nanoseconds)
+        self.spent_on_sample = _added(self.spent_on_sample or nothing, nanoseconds)
+        self.evaluated_in_sample = _added(self.evaluated_in_sample or nothing, evaluated)
         bits = dropped @ (1 << np.arange(dropped.shape[1]))
-        sets, counts = np.unique(bits[bits > 0], return_counts=True)
-        for code, rows in zip(sets.tolist(), counts.tolist(), strict=True):
-            self.patterns[code] = self.patterns.get(code, 0) + rows
+        counts = np.bincount(bits, weights)
+        for code in np.flatnonzero(counts[1:]).tolist():
+            self.patterns[code + 1] = self.patterns.get(code + 1, 0) + int(counts[code + 1])
 
     def observation(self) -> FilterObservation:
         """The counts, as they travel in a receipt."""
         evaluated, dropped, nanoseconds = zip(*self.terms, strict=True)
-        spent = tuple(self.spent_on_sample)
+        spent, in_sample = tuple(self.spent_on_sample), tuple(self.evaluated_in_sample)
         return FilterObservation(
-            self.order, self.rows, evaluated, dropped, nanoseconds, self.sampled, spent, self.patterns
+            self.order,
+            self.rows,
+            evaluated,
+            dropped,
+            nanoseconds,
+            self.sampled,
+            spent,
+            self.patterns,
+            in_sample,
         )
+
+
+def _added(one: list[int], other: list[int]) -> list[int]:
+    return [sum(both) for both in zip(one, other, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

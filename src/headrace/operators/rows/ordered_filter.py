@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from headrace.adaptive.filters.order_cost import Bools, Order, static_greedy
 from headrace.adaptive.filters.ordering import UNSETTLED_SHARE, OrderInForce, drops_elsewhere
+from headrace.adaptive.filters.thinned_sample import cheap, thinned
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.rows.filter_profiles import Tally, in_force
@@ -28,8 +29,8 @@ from headrace.operators.scalar.values import datum
 
 LEAST_SAMPLE: Final = 64
 """Rows that are sampled together at least, less often where that is more than the share: a call of few costs more for each."""
-MOST_SAMPLED: Final = 1024
-"""Rows that are sampled in a task of an epoch: a profile window's worth."""
+MOST_SAMPLED: Final = 512
+"""Rows that are sampled in a task of an epoch: half of a profile window."""
 _TAKEN: Final = 6
 """Nanoseconds for taking one value: a cheaper term is evaluated on all rows, where few have left."""
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -170,20 +171,28 @@ class OrderedFilter:
         return _Outcome(drops, undecided, failed, marks)
 
     def _profile(self, batch: Batch, clock: Callable[[], int], share: float) -> None:
-        """Evaluate all terms on a share of the rows; the first sample chooses the order where no epoch has."""
+        """Evaluate all terms on a share of the rows, costly ones on fewer; the first sample chooses the order where no epoch has."""
         most = MOST_SAMPLED - self.tally.sampled
         rows = _sampled(batch, share)[: max(0, most)]
         if not len(rows):
             return
-        dropped, spent = np.zeros((len(rows), len(self.terms.terms)), bool), []
-        for index in range(len(self.terms.terms)):
-            started = clock()
-            dropped[:, index] = self._evaluated(index, batch, rows).drops
-            spent.append(clock() - started)
-        self.tally.add_sample(dropped, spent)
+        costs = np.asarray([term.cost for term in self.terms.terms])
+        is_cheap, chosen, weights = cheap(costs), np.arange(len(rows)), np.ones(len(rows), np.int64)
+        dropped, spent, evaluated = (
+            np.zeros((len(rows), len(costs)), bool),
+            [0] * len(costs),
+            [0] * len(costs),
+        )
+        for part in (is_cheap, ~is_cheap):
+            for index in np.flatnonzero(part).tolist():
+                started, evaluated[index] = clock(), len(chosen)
+                dropped[chosen, index] = self._evaluated(index, batch, rows[chosen]).drops
+                spent[index] = clock() - started
+            if is_cheap.any() and part is is_cheap:
+                chosen, weights = thinned(dropped[:, is_cheap])
+        self.tally.add_sample(dropped[chosen], spent, weights, evaluated)
         if self.is_first:
-            costs = np.asarray([term.cost for term in self.terms.terms])
-            self.order = self.tally.order = static_greedy(dropped, costs)
+            self.order = self.tally.order = static_greedy(np.repeat(dropped[chosen], weights, axis=0), costs)
             self.is_first = False
 
     def _kept(self, run: _Run) -> Batch:

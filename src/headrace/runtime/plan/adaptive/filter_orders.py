@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from headrace.adaptive.filters.ordering import OrderInForce
-from headrace.adaptive.filters.settled_order import Drops
+from headrace.adaptive.filters.settled_order import ChoiceTime, Drops
 from headrace.observation import FilterObservation
 from headrace.runtime.messages.task_messages import ScanReceipt
 from headrace.runtime.plan.adaptive.recorded_orders import RecordedOrders, recorded
@@ -45,6 +45,11 @@ class FilterOrders:
     def decided(self, manifest: Manifest, observed: Mapping[str, FilterObservation]) -> Manifest:
         """The manifest with the orders for the next epoch; conjunctions that were not observed keep theirs."""
         return self._orders.decided(manifest, {name: _drops(seen) for name, seen in observed.items()})
+
+    @property
+    def spent(self) -> Mapping[str, ChoiceTime]:
+        """By name, what the choices after the last epoch took."""
+        return self._orders.spent
 
     def chosen(self, name: str, seen: FilterObservation) -> OrderInForce:
         """The order after what was observed of a conjunction in an epoch."""

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from headrace.adaptive.filters.order_cost import Conditions, Floats, Order
+from headrace.adaptive.filters.settled_order import NO_CHOICE, ChoiceTime
 from headrace.adaptive.plan_log.plan_log import PlanLog
 from headrace.adaptive.plan_log.saved_by_adapting import LoggedPeriod, saved_by_adapting
 from headrace.observation import FilterObservation
@@ -81,9 +82,12 @@ def periods(history: Sequence[tuple[int, FilterObservation]]) -> list[Period]:
 
 
 def order_lines(
-    terms: Terms, history: Sequence[tuple[int, FilterObservation]], next_order: Order
+    terms: Terms,
+    history: Sequence[tuple[int, FilterObservation]],
+    next_order: Order,
+    choices: ChoiceTime = NO_CHOICE,
 ) -> Iterator[str]:
-    """The terms, then the orders, the newest first."""
+    """The terms, then the time by what it was spent for, then the orders, the newest first. `choices`: what it took to choose them."""
     yield f"conjunction {terms.name} of {len(terms.terms)} terms, in an order that adapts (A-Greedy):"
     past = periods(history)
     sampled = next((period for period in reversed(past) if period.seen.sampled), None)
@@ -97,6 +101,7 @@ def order_lines(
     yield f"  {total / max(1, rows):.3g} terms evaluated a row, since epoch {past[-1].first}"
     if past[-1].seen.order != next_order:
         yield f"  from the next epoch on: {_shown(next_order)}; {_reason(past[-1], next_order)}"
+    yield from _spent([period.seen for period in past], choices)
     yield from _with_hindsight([period for period in past if period.is_judged])
     for before, period in reversed(list(zip([None, *past[:-1]], past, strict=True))):
         epochs = (
@@ -106,6 +111,19 @@ def order_lines(
         )
         why = "chosen by the first sample" if before is None else _reason(before, period.seen.order)
         yield f"  {epochs}: {_shown(period.seen.order)}, {rows_of(period.seen.rows)} rows; {why}"
+
+
+def _spent(past: Sequence[FilterObservation], choices: ChoiceTime) -> Iterator[str]:
+    """The shares of evaluation, of profiling, of keeping profile windows, and of optimizing again."""
+    parts = {
+        "evaluation": sum(sum(seen.nanoseconds) for seen in past),
+        "profiling": sum(sum(seen.sample_nanoseconds) for seen in past),
+        "profile windows": choices.window,
+        "re-optimizing": choices.reoptimizing,
+    }
+    if whole := sum(parts.values()):
+        shares = ", ".join(f"{what} {percent_of(spent / whole)}" for what, spent in parts.items())
+        yield f"  time: {time_of(whole)}, of which {shares}"
 
 
 def _with_hindsight(past: Sequence[Period]) -> Iterator[str]:
