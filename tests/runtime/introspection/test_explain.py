@@ -156,7 +156,7 @@ def test_lines_of_several_epochs_add_up_and_state_is_the_last_ones() -> None:
                 },
                 "fold q99": {"rows_in": 1, "rows_out": 1, "nanoseconds": 5, "state_bytes": 0},
             },
-            "operators": {"q1": dict.fromkeys(OperatorObservation.__slots__, epoch)},
+            "operators": {"q1": dict.fromkeys(OperatorObservation._fields, epoch)},
         }
         for epoch in (4, 5)
     ]

@@ -22,7 +22,8 @@ from headrace.planner.explain.operator_text import explain
 from headrace.planner.explain.plan_graph import Explained
 from headrace.planner.explain.plan_text import all_lines, query_lines
 from headrace.planner.explain.work_sharing import Sharing, sharing
-from headrace.runtime.backfill.completeness import completeness, plan_in_force
+from headrace.planner.storage.query_storage import storage_of
+from headrace.runtime.backfill.completeness import completeness, newest_plan, plan_in_force
 from headrace.runtime.home.home import Home
 from headrace.runtime.introspection.describe import backfill_lines
 from headrace.runtime.introspection.early_groups import early_group_lines
@@ -35,7 +36,7 @@ from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.adaptive.key_samples import samples_by_query
 from headrace.runtime.plan.adaptive.memory_use import memory_line, memory_lines
 from headrace.runtime.plan.bound_queries import bound
-from headrace.runtime.plan.epoch_planner import levels, make_plan
+from headrace.runtime.plan.epoch_planner import levels
 from headrace.runtime.plan.union_streams import NOW_OF, USING, inputs_of
 from headrace.runtime.progress.pane_layout import states_in_row_layout
 from headrace.runtime.repair.repair_report import repair_lines, repairs_by_query
@@ -48,7 +49,7 @@ EPOCHS: Final = 20
 def explained(home: Home) -> Explained:
     """The running plan, with its measurements. Operators of a query that was dropped and created again are new ones."""
     home.refresh()
-    plan = _plan(home)
+    plan = newest_plan(home)
     shares = sharing_of(plan, home.catalog)
     lines = last_lines(Path(home.store.root), max(EPOCHS, lines_per_rotation(len(plan.operators))))
     return Explained(shares, measured(shares, lines), owners_of(plan, home.catalog), _makers(plan))
@@ -79,7 +80,7 @@ def explain_all(home: Home, form: Form = "text") -> str:
     graph = explained(home)
     if form == "text":
         manifest = home.latest()
-        used = memory_line(home.store, manifest, _plan(home), home.catalog)
+        used = memory_line(home.store, manifest, newest_plan(home), home.catalog)
         return "\n".join([*all_lines(graph), *load_line(manifest), *used])
     return dot(picture(graph)) if form == "dot" else svg(picture(graph))
 
@@ -95,7 +96,7 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     if form != "text":
         drawn = picture(graph, registered)
         return dot(drawn) if form == "dot" else svg(drawn)
-    planned = _plan(home)
+    planned = newest_plan(home)
     operators = planned.operators
     query = bound(home.catalog, standing)
     chain = [operator_id for operator_id, _ in levels(registered, query, standing.operator_id)]
@@ -114,12 +115,17 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     from_now, is_live = standing.definition.from_now, state in ("live", "emitting")
     read = time_class_of(manifest, query, from_now=from_now, is_live=is_live)
     early = early_group_lines(planned, operators[standing.operator_id])
-    filled = [*early, *read, *backfill_lines(manifest.find_operator(standing.operator_id))]
+    filled = [
+        *early,
+        *read,
+        *storage_of(query).lines(),
+        *backfill_lines(manifest.find_operator(standing.operator_id)),
+    ]
     actions = [f"then {action}" for action in standing.definition.actions]
     stated = (
         () if query.quality is None else quality_lines(query.quality, standing.operator_id, home.latest())
     )
-    used = memory_lines(home.store, manifest, _plan(home), home.catalog, standing)
+    used = memory_lines(home.store, manifest, newest_plan(home), home.catalog, standing)
     sample = samples_by_query(manifest).get(standing.operator_id)
     left_out = [] if sample is None else [sample.sentence]
     repair = repair_lines(repairs_by_query(manifest, plan, home.catalog).get(standing.definition.name))
@@ -133,14 +139,6 @@ def _owner(plan: EpochPlan, names: Mapping[str, str], operator: str) -> str:
     if derived_streams.is_shared_join(operator):
         return f"{plan.operators[operator].query} (shared)"
     return names[derived_streams.owner_of(operator)]
-
-
-def _plan(home: Home) -> EpochPlan:
-    """The plan in force where it is the newest: no query has to be bound to explain thousands."""
-    manifest = home.latest()
-    if manifest.plan and manifest.querylog == home.catalog.position:
-        return plan_in_force(home, manifest)
-    return make_plan(home.catalog)
 
 
 def _channel_labels(plan: EpochPlan) -> dict[str, str]:
@@ -191,8 +189,11 @@ def _together(plan: EpochPlan, titles: Mapping[str, str]) -> dict[str, str]:
         inputs = [titles.get(input_stream.stream) for input_stream in inputs_of(stream)] if united else []
         first = inputs[0] if inputs else None
         if first is not None and inputs == [first] * len(inputs):
-            many = first.replace("a relation", f"{len(inputs)} relations")
-            titles_of_unions[name] = many.replace("the SELECT", f"{len(inputs)} SELECTs")
+            many, time = first.replace("a relation", f"{len(inputs)} relations"), inputs_of(stream)[0].time
+            if time:
+                titles_of_unions[name] = f"{first} at the times of {time}"
+            else:
+                titles_of_unions[name] = many.replace("the SELECT", f"{len(inputs)} SELECTs")
     return titles_of_unions
 
 

@@ -1,0 +1,1 @@
+"""EXPLAIN ADAPTIVE as text and as a picture over time."""
