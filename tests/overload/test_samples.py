@@ -8,11 +8,14 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.algebra.expressions.shedding_estimates import MORE, SPREAD, WEIGHT
 from headrace.algebra.quality_of_service import Importance
 from headrace.archive.blocks import hashes_of, seed_of
 from headrace.operators.base.batch import Batch
+from headrace.overload.nested_samples import NestedSamples
 from headrace.overload.shedding import intervals_of, is_sampled
 from headrace.runtime.messages.task_messages import Split
 from headrace.runtime.tasks.scan.shed_rows import SampledRows, Samples
@@ -124,3 +127,15 @@ def test_a_query_is_not_given_the_share_of_another() -> None:
 )
 def test_a_value_is_below_the_first_bound_that_is_greater(values: pa.Array, expected: list[Any]) -> None:
     assert intervals_of(values, IMPORTANCE).tolist() == expected
+
+
+@given(
+    st.lists(st.sampled_from((1.0, 0.9, 0.5, 0.3, 0.25, 0.1, 1 / 32, 1 / 33, 1e-4)), min_size=1, max_size=6)
+)
+def test_samples_of_a_batch_are_the_same_whatever_others_were_taken_before(rates: list[float]) -> None:
+    samples = NestedSamples(lambda: HASHES)
+    for rate in rates:
+        assert samples.rows(rate).tolist() == np.flatnonzero(is_sampled(HASHES, rate)).tolist()
+        around, hashes = samples.around(rate)
+        assert set(samples.rows(rate).tolist()) <= set(around.tolist())
+        assert (hashes == HASHES[around]).all()

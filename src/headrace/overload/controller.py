@@ -17,6 +17,7 @@ from typing import Any, Final
 from headrace.algebra.quality_of_service import QualityOfService
 from headrace.overload.capacity import Box, CostLine, mixed, needed, saturation
 from headrace.overload.road_map import Sheddable, Step, shed, undo
+from headrace.overload.turns import Queue, raised, turns
 
 HEADROOM: Final = 0.8
 """The part of the time that may be used in the long run; the rest is for rows that arrive at once, and for questions."""
@@ -25,7 +26,11 @@ PATIENCE_SECONDS: Final = 5.0
 CALM_SECONDS: Final = 10.0
 """How long there has to be time for more before rows return."""
 DRAIN_SECONDS: Final = 30.0
-"""In which rows that wait are to be processed, when rows are dropped."""
+"""In which rows that wait are to be processed at the latest, when rows are dropped."""
+DRAINS: Final = (5.0, 10.0, 20.0, DRAIN_SECONDS)
+"""Times to choose from: a short one costs more rows, a long one makes answers late for longer."""
+OUTLOOK_SECONDS: Final = 60.0
+"""Over which the utility of these is compared."""
 GOOD_DELAY_SECONDS: Final = 5.0
 """The delay that is good for a query without a graph of delay."""
 _RATE_SECONDS: Final = 0.5
@@ -36,6 +41,12 @@ UNTRIED: Final = 0.5
 """The part of its cost that a query is expected to take when it is answered from sketches, until that was measured."""
 ENOUGH: Final = 3.0
 """Epochs whose measurements decide that sketches cost more than exact answers."""
+_PARTS: Final = (1 / 8, 3 / 8, 5 / 8, 7 / 8)
+"""Of the delay that remains on average in each quarter of the time in which rows that wait are processed."""
+_LARGE_SECONDS: Final = 0.25
+"""Of rows in an epoch that shows how slow the machine is: shorter ones are mostly what an epoch takes by itself."""
+_SLOWDOWN_SECONDS: Final = 3.0
+_MOST_SLOWDOWN: Final = 4.0
 _RETURN: Final = 0.9
 """The part of the headroom that may be used after rows have returned: a little less than what sheds them."""
 
@@ -92,7 +103,9 @@ class Control:
     """What is known after an epoch, and the `steps` by which rows are dropped in the next one; JSON in the manifest.
 
     `others` is the cost of a row without the queries that may lose it; `sketching` that of a query's rows when they are sketched. `bad_since` and `good_since` are when it began that
-    rows should be dropped, or may return, since shares last changed; `changes` is how often they did.
+    rows should be dropped, or may return, since shares last changed; `changes` is how often they did. `raised` are factors of priorities, by stream; `pace` is
+    the rows per second of the last epoch with these steps; `slowdown` is how many times as long as the costs of its rows recent epochs
+    took: a busy machine, or small samples that cost more a row, show there before they do in costs.
     """
 
     at: float = 0.0
@@ -107,6 +120,9 @@ class Control:
     good_since: float | None = None
     changes: int = 0
     sketching: Mapping[str, CostLine] = field(default_factory=dict)
+    raised: Mapping[str, float] = field(default_factory=dict)
+    pace: float = 0.0
+    slowdown: float = 1.0
 
     # -- what is in force ----------------------------------------------------------------------------------------------
 
@@ -137,13 +153,25 @@ class Control:
             worth[name] = Worth(stated.quality.utility(delay, lost), delay, 0.0 if is_whole else lost)
         return worth
 
+    def utility(self, queries: Mapping[str, Stated], delay: float) -> float:
+        """What answers of all queries would be worth with this delay in seconds."""
+        shares = self.shares(queries)
+        return sum(
+            stated.quality.utility(
+                delay, stated.quality.lost(shares[name], self.frequencies_of(stated.quality, name))
+            )
+            for name, stated in queries.items()
+        )
+
     def boxes(self, queries: Mapping[str, Stated], *, whole: bool = False) -> Iterator[Box]:
-        """The work on rows: of all that is not dropped, and of each query that may lose rows; `whole` as if none did."""
+        """The work on rows: of all that is not measured by query, and of each query whose cost is known; `whole` as if none lost rows."""
         streams = tuple(self.rates)
-        yield Box("others", self.others.per_row, streams)
-        for name, query in self.sheddable(queries).items():
-            share = 1.0 if whole or not query.seconds else 1 - query.saved / query.seconds
-            yield Box(name, self.costs[name].per_row, queries[name].streams, share=share)
+        yield Box("others", self.slowdown * self.others.per_row, streams)
+        sheddable = self.sheddable(queries)
+        for name in [name for name in queries if name in self.costs]:
+            query = sheddable.get(name)
+            share = 1.0 if whole or query is None or not query.seconds else 1 - query.saved / query.seconds
+            yield Box(name, self.slowdown * self.costs[name].per_row, queries[name].streams, share=share)
 
     def load(self, queries: Mapping[str, Stated], *, whole: bool = False) -> float:
         """Seconds of processing in a second at the present rates; `whole` as if no row was dropped."""
@@ -158,12 +186,39 @@ class Control:
         """The rows that an epoch may take so that they alone make no answer too late: it takes half of the least good delay.
 
         Longer epochs would be noticed late, and all of their answers would be late. Of shorter ones than four times what an epoch
-        takes without rows, the hub could do fewer in all.
+        takes without rows, the hub could do fewer in all. More rows than have just been done in that time fit in any case: small epochs
+        make rows look dear, and would stay small.
         """
         rates = mixed(self.rates, self.rates)
         seconds = needed(list(self.boxes(queries)), rates)
+        most = self.epoch_seconds(queries)
+        return max(sum(rates.values()) / seconds, self.pace) * most if seconds > 0 else inf
+
+    def epoch_seconds(self, queries: Mapping[str, Stated]) -> float:
+        """Seconds that the rows of an epoch may take."""
         good = min((stated.good_delay for stated in queries.values()), default=inf)
-        return sum(rates.values()) * max(good / 2, 4 * self.others.fixed) / seconds if seconds > 0 else inf
+        return max(good / 2, 4 * self.others.fixed)
+
+    def turns(self, oldest: Mapping[str, float], queries: Mapping[str, Stated]) -> dict[str, int]:
+        """The rows that the next epoch takes of each stream, where it has no time for all; `oldest`: how long the first ones have waited."""
+        seconds = self.epoch_seconds(queries)
+        return turns(dict(self._queues(oldest, queries)), seconds) if seconds < inf else {}
+
+    def _queues(
+        self, oldest: Mapping[str, float], queries: Mapping[str, Stated]
+    ) -> Iterator[tuple[str, Queue]]:
+        shares, boxes = self.shares(queries), list(self.boxes(queries))
+        for stream, rows in self.waiting.items():
+            answered = [
+                (
+                    stated.quality,
+                    stated.quality.lost(shares[name], self.frequencies_of(stated.quality, name)),
+                )
+                for name, stated in queries.items()
+                if stream in stated.streams
+            ]
+            per_row, raised_by = needed(boxes, {stream: 1.0}), self.raised.get(stream, 1.0)
+            yield stream, Queue(rows, oldest.get(stream, 0.0), per_row, answered, raised_by)
 
     def sheddable(self, queries: Mapping[str, Stated]) -> dict[str, Sheddable]:
         """The queries that may lose rows and whose cost is known, with their present shares."""
@@ -171,7 +226,9 @@ class Control:
         return {
             name: Sheddable(
                 stated.quality,
-                self.costs[name].per_row * sum(self.rates.get(stream, 0.0) for stream in stated.streams),
+                self.slowdown
+                * self.costs[name].per_row
+                * sum(self.rates.get(stream, 0.0) for stream in stated.streams),
                 self.frequencies_of(stated.quality, name),
                 shares[name],
                 0.0 if stated.quality.sketches is None else self.remaining(name),
@@ -194,21 +251,24 @@ class Control:
         return self.measured(seen, queries).decided(queries)
 
     def decided(self, queries: Mapping[str, Stated]) -> Control:
-        """With rows dropped or taken back, if it has been time for that for a while."""
-        load = self.load(queries)
-        need = load + self._backlog(queries) / DRAIN_SECONDS - HEADROOM
-        is_late = any(self.delay(stated) > stated.good_delay for stated in queries.values())
+        """With rows dropped or taken back, if it has been time for that for a while.
+
+        Rows that wait for longer than is good are as late as answers that were.
+        """
+        load, waits = self.load(queries), self.backlog(queries)
+        need = _need(load, waits, DRAIN_SECONDS)
+        is_late = any(max(waits, self.delay(stated)) > stated.good_delay for stated in queries.values())
         is_good = bool(self.steps) and not is_late and load < HEADROOM * _RETURN
         bad_since = _since(self.bad_since, self.at, holds=is_late and need > 0)
         good_since = _since(self.good_since, self.at, holds=is_good)
         steps = tuple(step for step in self.steps if not self._is_dearer(step))
         if steps == self.steps and self._lasted(bad_since, PATIENCE_SECONDS):
-            steps += self.dropping(queries, need)
+            steps += self._best_dropping(queries, load, waits)
         elif steps == self.steps and self._lasted(good_since, CALM_SECONDS):
             steps = tuple(undo(steps, self.sheddable(queries), HEADROOM * _RETURN - load)[0])
         if steps == self.steps:
             return replace(self, bad_since=bad_since, good_since=good_since)
-        return replace(self, steps=steps, changes=self.changes + 1, bad_since=None, good_since=None)
+        return replace(self, steps=steps, changes=self.changes + 1, bad_since=None, good_since=None, pace=0.0)
 
     def _is_dearer(self, step: Step) -> bool:
         """Whether a query's rows turned out to cost more sketched than counted exactly, over several epochs."""
@@ -216,6 +276,27 @@ class Control:
         return (
             step.after == 0 and line is not None and line.weight >= ENOUGH and self.remaining(step.query) > 1
         )
+
+    def _best_dropping(self, queries: Mapping[str, Stated], load: float, waits: float) -> tuple[Step, ...]:
+        """Further steps that leave time for the rows that arrive and, soon enough, for those that wait."""
+        then = self._with(self.dropping(queries, load - HEADROOM)).utility(queries, 0.0)
+
+        def outlook(steps: tuple[Step, ...]) -> float:
+            """The utility until the rows that wait are done, during the calm after that, and when rows have returned."""
+            control = self._with(steps)
+            waiting, spare = control.backlog(queries), 1 - control.load(queries)
+            drained = min(waiting / spare, OUTLOOK_SECONDS) if spare > 0 else OUTLOOK_SECONDS
+            calm = min(CALM_SECONDS, OUTLOOK_SECONDS - drained)
+            delay = max([waiting, *self.delays.values()])
+            late = sum(control.utility(queries, delay * part) for part in _PARTS) / len(_PARTS)
+            in_time = control.utility(queries, 0.0)
+            return drained * late + calm * in_time + (OUTLOOK_SECONDS - drained - calm) * then
+
+        needs = {_need(load, waits, drain) for drain in DRAINS}
+        return max((self.dropping(queries, need) for need in sorted(needs)), key=outlook)
+
+    def _with(self, steps: tuple[Step, ...]) -> Control:
+        return replace(self, steps=self.steps + steps)
 
     def dropping(self, queries: Mapping[str, Stated], need: float) -> tuple[Step, ...]:
         """Further steps that save so many seconds in a second."""
@@ -262,9 +343,30 @@ class Control:
             frequencies=frequencies,
             steps=tuple(step for step in self.steps if step.query in queries),
             sketching=sketching,
+            raised=raised(self.raised, self._late(seen.delays, queries)),
+            pace=rows_taken / seen.busy if rows_taken and seen.busy > 0 else self.pace,
+            slowdown=self._slowdown(seen, queries, elapsed),
         )
 
-    def _backlog(self, queries: Mapping[str, Stated]) -> float:
+    def _slowdown(self, seen: Observed, queries: Mapping[str, Stated], elapsed: float) -> float:
+        """With an epoch of many rows: how long it took, by what its rows cost at the shares that were in force."""
+        rows = needed(list(self.boxes(queries)), seen.taken) / self.slowdown
+        if self.others.weight < ENOUGH or rows < max(_LARGE_SECONDS, 4 * self.others.fixed):
+            return self.slowdown
+        ratio = min(_MOST_SLOWDOWN, max(1 / _MOST_SLOWDOWN, seen.busy / (rows + self.others.fixed)))
+        faded = exp(-elapsed / _SLOWDOWN_SECONDS)
+        return self.slowdown * faded + ratio * (1 - faded)
+
+    def _late(self, delays: Mapping[str, float], queries: Mapping[str, Stated]) -> dict[str, bool]:
+        """By stream, whether an answer of one of its queries was worth less because its rows were late."""
+        late: dict[str, bool] = {}
+        for stated in queries.values():
+            for stream in stated.streams:
+                is_late = delays.get(stream, 0.0) > stated.good_delay
+                late[stream] = late.get(stream, False) or is_late
+        return late
+
+    def backlog(self, queries: Mapping[str, Stated]) -> float:
         """Seconds that the waiting rows take at the present shares."""
         return needed(list(self.boxes(queries)), self.waiting)
 
@@ -297,6 +399,17 @@ class Control:
                 "steps": tuple(Step(*step) for step in value["steps"]),
             }
         )
+
+
+def _need(load: float, waits: float, drain: float) -> float:
+    """Seconds to be saved in a second: in the long run a part of the time is free, and rows that wait are done within `drain`.
+
+    These take `waits` seconds at the present shares, and cost less with the smaller ones too; they may use all the time there is.
+    Not positive where that is so already.
+    """
+    if load <= 0:
+        return 0.0
+    return load - min(HEADROOM, load * drain / (load * drain + waits))
 
 
 def _since(before: float | None, at: float, *, holds: bool) -> float | None:

@@ -51,6 +51,10 @@ def intervals_of(values: pa.Array, importance: Importance) -> npt.NDArray[np.int
     >>> intervals_of(pa.array([5, 100, None, 99]), Importance("price", (100.0,), (0.1, 1.0))).tolist()
     [0, 1, 1, 0]
     """
+    if pa.types.is_integer(values.type) and not values.null_count:
+        numbers = values.to_numpy(zero_copy_only=False)  # a few comparisons are faster than a search
+        above = [numbers >= bound for bound in importance.bounds]
+        return np.asarray(np.sum(above, axis=0, dtype=np.int64))
     numbers = pc.fill_null(pc.cast(values, pa.float64(), safe=False), float("nan"))
     below = np.array(importance.bounds).searchsorted(numbers.to_numpy(zero_copy_only=False), side="right")
     return np.asarray(below, np.int64)

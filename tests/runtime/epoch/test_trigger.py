@@ -230,14 +230,14 @@ def test_rows_of_a_stream_that_is_dropped_during_the_push_are_refused(
     with opened(tmp_path) as hub:
         for again in ("", "CREATE STREAM p (w BIGINT) USING push"):
             hub.execute("CREATE STREAM p (v BIGINT) USING push")
-            write = pushed_rows.write_table_segment
+            write = pushed_rows._written
 
             def dropped_before(*args: Any, write: Any = write, again: str = again, **how: Any) -> Any:
                 hub.execute(f"DROP STREAM p; {again}")
                 return write(*args, **how)
 
             with monkeypatch.context() as patched:
-                patched.setattr(pushed_rows, "write_table_segment", dropped_before)
+                patched.setattr(pushed_rows, "_written", dropped_before)
                 with pytest.raises(UserError, match="stream 'p' was dropped meanwhile"):
                     hub.push("p", [{"v": 1}])
             assert hub.home.ingest_log.length == 0

@@ -49,12 +49,6 @@ def _check_repair(select: Select, sources: From) -> None:
     assert select.shedding is not None
     if select.shedding.repair is None:
         return
-    if isinstance(sources.stream.window, Landmark):
-        refuse(
-            "repair is not available for windows that never end: every later answer would be corrected again",
-            select.shedding.repair,
-            "Use windows with RANGE and SLIDE, or leave repair out.",
-        )
     if sources.archive == "none":
         refuse(
             f"repair reads the archive, and '{sources.stream.scan.name}' has none",

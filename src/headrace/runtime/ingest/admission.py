@@ -57,8 +57,8 @@ class Admission:
         return replace(self, rows=min(self.rows, easy - len(waiting)))
 
     def take(self, waiting: Sequence[Pending], stream: StreamDefinition) -> list[Pending]:
-        """The first records of one stream that fit; at least one when any waits."""
-        if not waiting:
+        """The first records of one stream that fit; at least one when any waits, but for a limit of no rows."""
+        if not waiting or self.rows <= 0:
             return []
         files, most = files_per_epoch(stream), min(self.bytes, bytes_per_epoch(stream) or self.bytes)
         admitted: list[Pending] = []

@@ -35,6 +35,9 @@ _BETWEEN_CHECKS: Final[Duration] = 5 * SECOND
 _PER_FILE: Final[Duration] = SECOND // 1000
 """The least time between two checks of the files that were listed before, for each file: a check takes microseconds a file."""
 
+_MOST_WITH_ROWS: Final = 64
+"""Records that wait at most for another to have its rows itself: what waits is in memory, and in the messages to tasks."""
+
 
 @dataclass(slots=True)
 class _Arrival:
@@ -69,6 +72,8 @@ class Intake:
     lock: threading.RLock = field(default_factory=threading.RLock)
     news: threading.Event = field(default_factory=threading.Event)
     """Set when there may be something for an epoch to do."""
+    taken: threading.Condition = field(default_factory=threading.Condition)
+    """Notified when an epoch has published records that waited."""
     _waiting: dict[str, list[Pending]] = field(default_factory=dict)
     changed: dict[str, list[ChangedFile]] = field(default_factory=dict)
     """Stream → its files that grew or were replaced after they were listed."""
@@ -138,6 +143,10 @@ class Intake:
             self._append(records)
         del self._queued[: len(queued)]  # after the append: a failed one must not lose them
         return len(records)
+
+    def takes_rows(self) -> bool:
+        """Whether the record of a small push may have its rows itself: few records wait."""
+        return sum(map(len, tuple(self._waiting.values()))) + len(self._arrivals) < _MOST_WITH_ROWS
 
     def hand_in(
         self, record: IngestRecord, definition: StreamDefinition, files: tuple[str, ...] = ()
@@ -333,6 +342,8 @@ class Intake:
         for stream, ordinals in read_ordinals.items():
             waiting = self._waiting.get(stream, [])
             del waiting[: sum(record.ordinal <= max(ordinals) for record in waiting[: len(ordinals)])]
+        with self.taken:
+            self.taken.notify_all()
 
     def records(self, entries: Iterable[ArchiveEntry]) -> dict[int, Mapping[str, Any]]:
         """Ingest records by ordinal, for reading a source in place again."""

@@ -1,5 +1,5 @@
-"""Ingest of a table of rows: a segment file, and its record in the ingest log under a producer's number; durable when it returns, unless
-the caller takes less.
+"""Ingest of a table of rows: its record in the ingest log under a producer's number, with the rows if they are few, else with a
+segment file; durable when it returns, unless the caller takes less.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import pyarrow as pa
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import IngestRecord
 from headrace.connectors.sources.content_digest import content_digest
-from headrace.connectors.sources.segment_files import write_table_segment
+from headrace.connectors.sources.segment_files import record_with_rows, write_table_segment
 from headrace.errors import PushFailed, StoreError, WriteOutcome
 from headrace.runtime.home.file_names import segments
 from headrace.runtime.ingest.ingest_queue import Intake
 
 HandIn = Callable[[IngestRecord, StreamDefinition, tuple[str, ...]], None]
 """Passes a segment's record on to the log, with the files that it names."""
+Admit = Callable[[StreamDefinition], None]
+"""Returns when there is room for rows of a stream, or raises `StoreError`."""
 
 
 def ingest_once(
@@ -30,6 +32,7 @@ def ingest_once(
     producer: str,
     sequence: int,
     hand_in: HandIn | None = None,
+    admit: Admit | None = None,
 ) -> None:
     """Write rows that have the stream's schema, unless the producer's batch of that number is in the log.
 
@@ -39,7 +42,7 @@ def ingest_once(
     with intake.lock:
         is_there = intake.producers(definition).has(producer, sequence, digest)
     if not is_there:
-        ingest(intake, definition, table, digest, producer, sequence, hand_in)
+        ingest(intake, definition, table, digest, producer, sequence, hand_in, admit)
 
 
 def ingest(
@@ -50,22 +53,35 @@ def ingest(
     producer: str,
     sequence: int,
     hand_in: HandIn | None = None,
+    admit: Admit | None = None,
 ) -> None:
-    """Write rows as a segment, and its record to the log, by `hand_in` if that is given. Raises `PushFailed`."""
-    home = intake.home
-    folder, segment = segments(definition.name), f"push-{uuid.uuid4().hex}"
+    """Write rows, once `admit` returns, and their record to the log, by `hand_in` if that is given. Raises `PushFailed`."""
     outcome: WriteOutcome = "absent"
     try:
-        written = write_table_segment(
-            *(definition, table, Path(home.store.root) / folder, segment, intake.clock()),
-            durable=False,
-        )
+        if admit is not None:
+            admit(definition)
+        written, files = _written(intake, definition, table)
         record = replace(written, producer=producer, sequence=sequence, digest=digest)
         try:
-            (hand_in or intake.hand_in)(record, definition, (f"{folder}/{segment}.arrow",))
+            (hand_in or intake.hand_in)(record, definition, files)
         except StoreError:
             outcome = intake.find_out(record)
             if outcome != "present":
                 raise
     except StoreError as error:
         raise PushFailed(definition.name, producer, sequence, outcome, error) from error
+
+
+def _written(
+    intake: Intake, definition: StreamDefinition, table: pa.Table
+) -> tuple[IngestRecord, tuple[str, ...]]:
+    """A record with its rows, if they are few; else one of a file, which is written here, and the file."""
+    segment, now = f"push-{uuid.uuid4().hex}", intake.clock()
+    if intake.takes_rows():
+        record = record_with_rows(definition, table, segment, now)
+        if record is not None:
+            return record, ()
+    folder = segments(definition.name)
+    path = Path(intake.home.store.root) / folder
+    record = write_table_segment(definition, table, path, segment, now, durable=False)
+    return record, (f"{folder}/{segment}.arrow",)

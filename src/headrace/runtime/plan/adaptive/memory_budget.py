@@ -15,6 +15,7 @@ from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.catalog.definitions import QueryDefinition
 from headrace.operators.base.operator import Operator
 from headrace.operators.families.family import state_name
+from headrace.operators.joins.probing.spilled_rows import are_spilled
 from headrace.overload.memory import KINDS, Claim, Limits, MemoryControl, MemoryUse
 from headrace.runtime.home.run_cache import bytes_by_state
 from headrace.runtime.messages.epoch_plan import EpochPlan
@@ -64,7 +65,9 @@ class StateSizes:
         return sizes
 
     def _read(self, name: str) -> dict[str, int]:
-        return bytes_by_state(Container.open(self.store.map(name), name).tables())
+        """Without spilled rows, which stay on disk."""
+        tables = Container.open(self.store.map(name), name).tables()
+        return bytes_by_state({section: rows for section, rows in tables.items() if not are_spilled(section)})
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ so does a backfill, since the archive's entry of each epoch has the shares that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final, Protocol
 
@@ -39,6 +39,10 @@ class _Waiting(Protocol):
     def weight(self) -> int:
         """An estimate of its rows."""
 
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """With its time of `arrival`."""
+
 
 @dataclass(frozen=True, slots=True)
 class OverloadReport:
@@ -46,7 +50,7 @@ class OverloadReport:
 
     `worth` is by operator. `load` is the part of every second that the rows take at the present rates, `demand` what they
     would take if none was dropped; `saturation` in rows per second; `changes` how often shares have changed. `sketched` are the
-    operators whose rows are sketched now.
+    operators whose rows are sketched now; `turns` are the rows of each stream in the next epoch, where it has no time for all.
     """
 
     worth: Mapping[str, Worth]
@@ -55,6 +59,7 @@ class OverloadReport:
     saturation: float
     changes: int
     sketched: frozenset[str] = frozenset()
+    turns: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def utility(self) -> float:
@@ -75,7 +80,30 @@ def chosen_shares(manifest: Manifest) -> dict[str, tuple[float, ...]]:
 
 def epoch_rows(manifest: Manifest) -> int | None:
     """The rows that the next epoch may take so that no answer is late by it alone, and that memory has room for; None without such a limit."""
-    limits = (manifest.facts.get(fact, {}).get("epoch_rows") for fact in (OVERLOAD, MEMORY))
+    return _least(manifest.facts.get(fact, {}).get("epoch_rows") for fact in (OVERLOAD, MEMORY))
+
+
+def rows_by_turns(
+    manifest: Manifest, waiting: Callable[[str], Iterable[_Waiting]]
+) -> Callable[[str], int | None]:
+    """Stream → the rows that the next epoch may take of it, as `epoch_rows`; 0 where those of others have their turn.
+
+    Turns were given by what waited then: where none of it does any more, there are none.
+    """
+    of_all, turns = epoch_rows(manifest), overload_turns(manifest)
+    if not any(rows and any(True for _ in waiting(stream)) for stream, rows in turns.items()):
+        return lambda _: of_all
+    in_memory = manifest.facts.get(MEMORY, {}).get("epoch_rows")
+    return lambda stream: _least((turns[stream], in_memory)) if stream in turns else of_all
+
+
+def overload_turns(manifest: Manifest) -> Mapping[str, int]:
+    """Stream → the rows that the next epoch takes of it, where it has no time for all that wait."""
+    turns: Mapping[str, int] = manifest.facts.get(OVERLOAD, {}).get("turns", {})
+    return turns
+
+
+def _least(limits: Iterable[int | None]) -> int | None:
     return min((rows for rows in limits if rows is not None), default=None)
 
 
@@ -93,6 +121,7 @@ def overload_report(manifest: Manifest) -> OverloadReport | None:
         facts["saturation"],
         control["changes"],
         frozenset(facts.get("sketched", ())),
+        overload_turns(manifest),
     )
 
 
@@ -117,17 +146,33 @@ class FinishedEpoch:
             weights[split.stream] = weights.get(split.stream, 0) + weight
             arrival = (split.record or {}).get("arrival", self.now)
             delays[split.stream] = max(delays.get(split.stream, 0.0), (self.now - arrival) / SECOND)
-        last = {stream: max(ordinals) for stream, ordinals in self.work.taken.items()}
         left = {
-            stream: float(
-                sum(record.weight for record in waiting(stream) if record.ordinal > last.get(stream, -1))
-            )
-            for stream in streams
+            stream: float(sum(record.weight for record in self._left(stream, waiting))) for stream in streams
         }
         return Observed(self.now / SECOND, self.seconds, weights, left, delays, self._queries(plan))
 
+    def oldest(
+        self, streams: Iterable[str], waiting: Callable[[str], Iterable[_Waiting]]
+    ) -> dict[str, float]:
+        """For how many seconds the first rows of each stream that no epoch has published have waited."""
+        return {
+            stream: max(
+                (
+                    (self.now - left.record.get("arrival", self.now)) / SECOND
+                    for left in self._left(stream, waiting)
+                ),
+                default=0.0,
+            )
+            for stream in streams
+        }
+
+    def _left(self, stream: str, waiting: Callable[[str], Iterable[_Waiting]]) -> Iterator[_Waiting]:
+        """The records that wait after this epoch."""
+        last = max(self.work.taken.get(stream, ()), default=-1)
+        return (record for record in waiting(stream) if record.ordinal > last)
+
     def _queries(self, plan: EpochPlan) -> dict[str, QueryWork]:
-        """The work of each query that may lose rows, or be answered from sketches: its part of the seconds is that of all measured work."""
+        """The work of each query WITH QOS that shares its scan with no other: its part of the seconds is that of all measured work."""
         scans = [scan for receipt in self.receipts if receipt.task == 0 for scan in receipt.scans]
         done: dict[str, WorkObservation] = {}
         for seen in [*(scan.work for scan in scans), *(receipt.work for receipt in self.receipts)]:
@@ -136,7 +181,7 @@ class FinishedEpoch:
         nanoseconds = sum(work.nanoseconds for work in done.values()) or 1
         queries = {}
         for name, quality in plan.qualities.items():
-            if not quality.is_flexible:
+            if not quality.is_flexible and f"fold {name}" not in done:
                 continue
             fold = done.get(f"fold {name}", WorkObservation())
             state = done.get(f"state {state_name(plan.operators[name])}", WorkObservation())
@@ -182,6 +227,7 @@ def decided(
         "demand": control.load(stated, whole=True),
         "saturation": saturation if saturation < inf else 0.0,
         "epoch_rows": max(1, int(most)) if most < inf else None,
+        "turns": control.turns(epoch.oldest(streams, waiting), stated),
     }
     return replace(manifest, facts={**manifest.facts, OVERLOAD: fact})
 

@@ -21,7 +21,8 @@ from headrace.algebra.expressions.shedding_estimates import MORE, SPREAD, WEIGHT
 from headrace.algebra.quality_of_service import Importance
 from headrace.archive.blocks import hashes_of, seed_of
 from headrace.operators.base.batch import Batch
-from headrace.overload.shedding import intervals_of, is_sampled, is_sampled_by, weight_of
+from headrace.overload.nested_samples import NestedSamples
+from headrace.overload.shedding import intervals_of, is_sampled_by, weight_of
 from headrace.runtime.messages.task_messages import Split
 from headrace.runtime.tasks.scan.alternative_rows import AlternativeRows
 from headrace.runtime.tasks.timing import Timed
@@ -32,18 +33,23 @@ _ALL: Final = (1.0,)
 
 
 @dataclass(slots=True)
-class RowHashes:
-    """The hashes of a batch's rows, computed when the first sample needs them, for all samples."""
+class BatchSamples:
+    """What the samples of one batch have in common: the samples themselves, which are nested, and the intervals of its values."""
 
-    position: npt.NDArray[np.int64]
-    seed: int
-    _hashes: npt.NDArray[np.uint64] | None = None
+    batch: Batch
+    nested: NestedSamples
+    _intervals: dict[Importance, npt.NDArray[np.int64]] = field(default_factory=dict)
 
-    def get(self) -> npt.NDArray[np.uint64]:
-        """The hash of each row."""
-        if self._hashes is None:
-            self._hashes = hashes_of(self.position, self.seed)
-        return self._hashes
+    @staticmethod
+    def of(batch: Batch, seed: int) -> BatchSamples:
+        """Those of a batch of a stream; rows are sampled by hashes of their positions."""
+        return BatchSamples(batch, NestedSamples(lambda: hashes_of(batch.position, seed)))
+
+    def intervals(self, importance: Importance) -> npt.NDArray[np.int64]:
+        """The interval of importance of each row."""
+        if importance not in self._intervals:
+            self._intervals[importance] = intervals_of(self.batch.columns[importance.column], importance)
+        return self._intervals[importance]
 
 
 @dataclass(slots=True)
@@ -86,19 +92,19 @@ class SampledRows:
         """Readers that have not shed any row yet."""
         return SampledRows(readers, columns, seed_of(stream), sample_rate, repairs=repairs)
 
-    def add(self, batch: Batch, split: Split, hashes: RowHashes) -> None:
+    def add(self, batch: Batch, split: Split, samples: BatchSamples) -> None:
         """Pass the sample of accepted rows to the readers; a split of the archive has the shares of the epoch that first read it."""
         if not self.readers or not batch.rows:
             return
         rates = self._rates(split)
         if split.repairs:
-            batch, rates = self._unsampled(batch, rates), _ALL
-            hashes = RowHashes(batch.position, self.seed)
+            batch, rates = self._unsampled(samples, rates), _ALL
+            samples = BatchSamples.of(batch, self.seed)
             if not batch.rows:
                 return
         elif self.repairs and split.sample_rate is not None:
             rates = _ALL
-        sample = self._sample(batch, rates, hashes)
+        sample = self._sample(samples, rates)
         self.shed += batch.rows - sample.rows
         if not sample.rows:
             return
@@ -116,25 +122,26 @@ class SampledRows:
             return tuple(min(self.sample_rate, share) for share in self.shares)
         return tuple(min(split.sample_rate, share) for share in split.shares.get(self.operator, _ALL))
 
-    def _unsampled(self, batch: Batch, rates: tuple[float, ...]) -> Batch:
+    def _unsampled(self, samples: BatchSamples, rates: tuple[float, ...]) -> Batch:
         """The rows of the intervals of which a sample was seen."""
+        batch = samples.batch
         if self.importance is None or max(rates) < 1:
             return batch
         is_whole = np.array(rates) >= 1
         if len(rates) == 1:
             return batch.where(np.full(batch.rows, not is_whole[0]))
-        return batch.where(~is_whole[intervals_of(batch.columns[self.importance.column], self.importance)])
+        return batch.where(~is_whole[samples.intervals(self.importance)])
 
-    def _sample(self, batch: Batch, rates: tuple[float, ...], hashes: RowHashes) -> Batch:
-        needed = batch.only(self.columns)
+    def _sample(self, samples: BatchSamples, rates: tuple[float, ...]) -> Batch:
+        needed = samples.batch.only(self.columns)
         if self.importance is None:
-            self.arrived[0] += batch.rows
-            return sampled_at(needed, hashes, rates[0])
-        intervals = intervals_of(batch.columns[self.importance.column], self.importance)
+            self.arrived[0] += needed.rows
+            return sampled_at(needed, samples.nested, rates[0])
+        intervals = samples.intervals(self.importance)
         self.arrived += np.bincount(intervals, minlength=len(self.arrived))
         if len(set(rates)) == 1:
-            return sampled_at(needed, hashes, rates[0])
-        return sampled_by_interval(needed, hashes, intervals, rates)
+            return sampled_at(needed, samples.nested, rates[0])
+        return sampled_by_interval(needed, samples.nested, intervals, rates)
 
     def flush(self) -> None:
         """Pass the waiting rows to the readers."""
@@ -168,9 +175,9 @@ class Samples:
     def add(self, batch: Batch, split: Split) -> None:
         """Pass accepted rows on."""
         if self.parts:
-            hashes = RowHashes(batch.position, self.parts[0].seed)
+            samples = BatchSamples.of(batch, self.parts[0].seed)
             for part in self.parts:
-                part.add(batch, split, hashes)
+                part.add(batch, split, samples)
 
     def flush(self) -> None:
         """Pass the waiting rows to the readers."""
@@ -180,13 +187,13 @@ class Samples:
 
 def shown_of(batch: Batch, seed: int, sample_rate: float) -> Batch:
     """The rows sampled at a rate, with their weights as columns."""
-    return sampled_at(batch, RowHashes(batch.position, seed), sample_rate)
+    return sampled_at(batch, BatchSamples.of(batch, seed).nested, sample_rate)
 
 
-def sampled_at(batch: Batch, hashes: RowHashes, sample_rate: float) -> Batch:
-    """As `shown_of`, by the hashes of the rows."""
+def sampled_at(batch: Batch, samples: NestedSamples, sample_rate: float) -> Batch:
+    """As `shown_of`, by the samples of the rows."""
     if sample_rate < 1:
-        batch = batch.where(is_sampled(hashes.get(), sample_rate))
+        batch = batch.take(samples.rows(sample_rate))
     weight = weight_of(sample_rate)
     weights = {WEIGHT: weight, MORE: weight - 1, SPREAD: weight * (weight - 1)}
     added = {name: pa.repeat(pa.scalar(value, pa.float64()), batch.rows) for name, value in weights.items()}
@@ -194,13 +201,15 @@ def sampled_at(batch: Batch, hashes: RowHashes, sample_rate: float) -> Batch:
 
 
 def sampled_by_interval(
-    batch: Batch, hashes: RowHashes, intervals: npt.NDArray[np.int64], rates: Sequence[float]
+    batch: Batch, samples: NestedSamples, intervals: npt.NDArray[np.int64], rates: Sequence[float]
 ) -> Batch:
     """The rows sampled at the rate of the interval that each is in, with their weights as columns."""
-    is_shown = is_sampled_by(hashes.get(), intervals, rates)
-    weight = np.array([weight_of(rate) for rate in rates])[intervals[is_shown]]
+    rows, hashes = samples.around(max(rates))
+    is_shown = is_sampled_by(hashes, intervals[rows], rates)
+    shown = rows[is_shown]
+    weight = np.array([weight_of(rate) for rate in rates])[intervals[shown]]
     weights = {WEIGHT: weight, MORE: weight - 1, SPREAD: weight * (weight - 1)}
-    sample = batch.where(is_shown)
+    sample = batch.take(shown)
     added = {name: pa.array(values) for name, values in weights.items()}
     return Batch({**sample.columns, **added}, sample.at, sample.position)
 
